@@ -1,0 +1,1 @@
+"""Hard negatives for retrievers and rerankers: mine, score, rate, select, batch, train, measure."""
