@@ -1,0 +1,202 @@
+"""A collection: documents, queries and judgements by split, as Arrow tables that may be memory-mapped.
+
+Ids are strings outside and row numbers inside: every stage turns ids into rows once, and works on arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.errors import InputError, UnknownNameError
+
+Rows = npt.NDArray[np.int64]
+
+DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])
+QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.large_string())])
+QRELS = pa.schema([("query_id", pa.string()), ("doc_id", pa.string()), ("relevance", pa.int32())])
+
+
+@dataclass(frozen=True)
+class Positives:
+    """The relevant documents of each judged query, by rows: a ragged array.
+
+    Attributes:
+        query_rows: (n,) rows of the queries that have a positive, in the order in which the judgements name them.
+        offsets: (n + 1,) where each query's positives begin and end in `doc_rows`.
+        doc_rows: (m,) rows of the positives, in the order of the judgements; a query's first is its *first
+            labelled positive*.
+    """
+
+    query_rows: Rows
+    offsets: Rows
+    doc_rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.query_rows)
+
+    @property
+    def first(self) -> Rows:
+        """(n,) the first labelled positive of each query."""
+        return self.doc_rows[self.offsets[:-1]]
+
+    @property
+    def counts(self) -> Rows:
+        """(n,) how many positives each query has."""
+        return np.diff(self.offsets)
+
+    def of(self, index: int) -> Rows:
+        """Return the positives of the query at position `index` of `query_rows`."""
+        return self.doc_rows[self.offsets[index] : self.offsets[index + 1]]
+
+    def pairs(self) -> tuple[Rows, Rows]:
+        """Return (query row, document row) of every positive pair, each (m,)."""
+        return np.repeat(self.query_rows, self.counts), self.doc_rows
+
+    def contain(self, query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.bool_]:
+        """Tell for each (query, document) pair whether it is labelled relevant; rows below 0 are not."""
+        known = np.sort(_pair_codes(*self.pairs()))
+        asked = _pair_codes(np.asarray(query_rows, np.int64), np.asarray(doc_rows, np.int64))
+        if not len(known):
+            return np.zeros(len(asked), bool)
+        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        labelled: npt.NDArray[np.bool_] = known[at] == asked
+        return labelled & (np.asarray(doc_rows) >= 0) & (np.asarray(query_rows) >= 0)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Documents, queries and judgements.
+
+    Attributes:
+        name: what to call it in tables and reports.
+        documents: table of `doc_id, title, text`; ids unique; title or text may be empty, not both.
+        queries: table of `query_id, text`; ids unique.
+        qrels: split name -> table of `query_id, doc_id, relevance` (relevant where above 0).
+        digest: of the contents, for provenance.
+
+    Made by `load_collection`, or `Collection.from_dicts`.
+    """
+
+    name: str
+    documents: pa.Table
+    queries: pa.Table
+    qrels: Mapping[str, pa.Table] = field(default_factory=dict)
+    digest: str = ""
+
+    @classmethod
+    def from_dicts(
+        cls,
+        name: str,
+        documents: Mapping[str, str | tuple[str, str]],
+        queries: Mapping[str, str],
+        qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
+    ) -> Collection:
+        """Make a collection in memory, from BEIR's dictionaries.
+
+        Args:
+            name: its name.
+            documents: id -> text, or id -> (title, text).
+            queries: id -> text.
+            qrels: split -> query id -> document id -> relevance.
+
+        Raises:
+            InputError: empty texts, or judgements that name unknown ids.
+        """
+        from foils.data.build import build_in_memory  # the builder needs this module
+
+        pairs = {key: ("", value) if isinstance(value, str) else value for key, value in documents.items()}
+        triples = {
+            split: [(query, document, grade) for query, of in judged.items() for document, grade in of.items()]
+            for split, judged in qrels.items()
+        }
+        return build_in_memory(name, [(key, *both) for key, both in pairs.items()], list(queries.items()), triples)
+
+    @property
+    def splits(self) -> list[str]:
+        """Names of the splits that have judgements."""
+        return list(self.qrels)
+
+    def document_rows(self, ids: pa.Array | pa.ChunkedArray | Sequence[str]) -> Rows:
+        """Return the row of each document id, −1 where the collection has no such document."""
+        return rows_of(ids, self.documents["doc_id"])
+
+    def query_rows(self, ids: pa.Array | pa.ChunkedArray | Sequence[str]) -> Rows:
+        """Return the row of each query id, −1 where the collection has no such query."""
+        return rows_of(ids, self.queries["query_id"])
+
+    def document_texts(self, rows: npt.ArrayLike) -> list[str]:
+        """Return title and text, joined by a blank (BEIR's convention), of the documents at these rows."""
+        taken = self.documents.select(["title", "text"]).take(pa.array(np.asarray(rows, np.int64)))
+        return [
+            f"{title} {text}".strip()
+            for title, text in zip(taken["title"].to_pylist(), taken["text"].to_pylist(), strict=True)
+        ]
+
+    def query_texts(self, rows: npt.ArrayLike) -> list[str]:
+        """Return the texts of the queries at these rows."""
+        texts: list[str] = self.queries["text"].take(pa.array(np.asarray(rows, np.int64))).to_pylist()
+        return texts
+
+    def judgements(self, split: str) -> pa.Table:
+        """Return a split's judgements; an unknown split is an error that lists the known ones."""
+        if split not in self.qrels:
+            raise UnknownNameError(f"split of the collection {self.name}", split, self.splits)
+        return self.qrels[split]
+
+    def positives(self, split: str) -> Positives:
+        """Return the relevant documents of a split's queries.
+
+        Raises:
+            UnknownNameError: the collection has no such split.
+            InputError: the split has no relevant document at all.
+        """
+        found = _positives_of([self.judgements(split)], self)
+        if not len(found):
+            raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")
+        return found
+
+    @cached_property
+    def known_positives(self) -> Positives:
+        """The relevant documents of every query in all splits together."""
+        return _positives_of(list(self.qrels.values()), self)
+
+
+def rows_of(ids: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.ChunkedArray) -> Rows:
+    """Return the position of each id in `among` (the first, where it repeats), −1 where it is missing."""
+    if not isinstance(ids, (pa.Array, pa.ChunkedArray)):
+        ids = pa.array(ids, among.type)
+    if among.num_chunks != 1:
+        among = (
+            pa.chunked_array([pa.concat_arrays(among.chunks)])
+            if among.num_chunks
+            else pa.chunked_array([[]], among.type)
+        )
+    found = pc.index_in(ids.cast(among.type), value_set=among.chunk(0))
+    return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
+
+
+def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:
+    judged = pa.concat_tables(tables) if tables else QRELS.empty_table()
+    relevant = judged.filter(pc.greater(judged["relevance"], 0))
+    queries = collection.query_rows(relevant["query_id"])
+    documents = collection.document_rows(relevant["doc_id"])
+    if len(tables) > 1 and len(queries):
+        _, kept = np.unique(_pair_codes(queries, documents), return_index=True)
+        queries, documents = queries[np.sort(kept)], documents[np.sort(kept)]
+    distinct, first, inverse = np.unique(queries, return_index=True, return_inverse=True)
+    order_of_query = np.argsort(np.argsort(first))
+    order = np.argsort(order_of_query[inverse], kind="stable")
+    counts = np.bincount(order_of_query[inverse], minlength=len(distinct))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    return Positives(distinct[np.argsort(first)], offsets, documents[order])
+
+
+def _pair_codes(query_rows: Rows, doc_rows: Rows) -> Rows:
+    return (query_rows << 32) | (doc_rows & 0xFFFFFFFF)

@@ -1,0 +1,207 @@
+"""The one table: a row per (query, document), where it came from, at what rank, with what score.
+
+Every stage takes the table and gives a new one with more columns. No stage deletes a row or overwrites a column: a
+rejected row gets `keep = false` and a `reason`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.data.collection import Collection, Rows
+from foils.data.store import Provenance, read_table, write_table
+from foils.errors import FormatError, InputError
+
+REQUIRED = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("source", pa.string()),
+        ("rank", pa.int32()),
+        ("score", pa.float64()),
+    ]
+)
+KNOWN = {
+    "text": pa.large_string(),
+    "keep": pa.bool_(),
+    "reason": pa.string(),
+    "cosine": pa.float64(),
+    "elo": pa.float64(),
+    "elo_se": pa.float64(),
+    "gap": pa.float64(),
+    "weight": pa.float64(),
+    "tier": pa.string(),
+}
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """Candidate negatives of queries, as a table.
+
+    Attributes:
+        table: columns `query_id, doc_id, source, rank, score` always; `rank` is 0-based, `score` is the source's own
+            (higher is better, NaN where it has none); `text` holds the document where it is not in the collection,
+            null elsewhere; `keep` and `reason` come together: false with a reason, or true without one. Later stages
+            add more. A pair (query_id, doc_id) occurs once.
+        provenance: what made it.
+
+    Raises:
+        InputError: a column is missing or of another type, a value is null, a rank is negative, a score infinite,
+            a pair repeats, or a rejected row has no reason.
+    """
+
+    table: pa.Table
+    provenance: Provenance = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "table", _checked(self.table))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def keep(self) -> npt.NDArray[np.bool_]:
+        """(n,) which rows are not rejected; all of them where no stage has judged."""
+        if "keep" not in self.table.column_names:
+            return np.ones(len(self), bool)
+        return np.asarray(self.table["keep"].to_numpy(), bool)
+
+    def kept(self) -> pa.Table:
+        """Return the rows that are not rejected."""
+        return self.table.filter(pa.array(self.keep))
+
+    def rejected(self) -> dict[str, int]:
+        """Count the rejected rows by reason, most frequent first."""
+        if "reason" not in self.table.column_names:
+            return {}
+        return dict(Counter(self.table.filter(pa.array(~self.keep))["reason"].to_pylist()).most_common())
+
+    def with_columns(self, columns: Mapping[str, pa.Array | npt.NDArray[np.generic]]) -> Negatives:
+        """Return the table with more columns, each (n,).
+
+        Raises:
+            InputError: a column is there already (no stage overwrites what another wrote).
+        """
+        table = self.table
+        if taken := [name for name in columns if name in table.column_names]:
+            raise InputError(
+                f"the table has {', '.join(taken)} already; a stage adds columns, it does not replace them"
+            )
+        for name, values in columns.items():
+            array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
+            table = table.append_column(name, array.cast(KNOWN.get(name, array.type)))
+        return Negatives(table, self.provenance)
+
+    def reject(self, rows: npt.NDArray[np.bool_], reason: str) -> Negatives:
+        """Return the table with these rows rejected; a row that was rejected before keeps its first reason.
+
+        Args:
+            rows: (n,) which rows.
+            reason: why, in a few words, the same for every row of this rule.
+        """
+        fresh = np.asarray(rows, bool) & self.keep
+        old = self.table["reason"] if "reason" in self.table.column_names else pa.nulls(len(self), pa.string())
+        table = self.table.drop_columns([name for name in ("keep", "reason") if name in self.table.column_names])
+        table = table.append_column("keep", pa.array(self.keep & ~fresh))
+        return Negatives(table.append_column("reason", pc.if_else(pa.array(fresh), reason, old)), self.provenance)
+
+    def rows_in(self, collection: Collection) -> tuple[Rows, Rows]:
+        """Return (query rows, document rows), each (n,), of the table in a collection; −1 for a row with its own text.
+
+        Raises:
+            InputError: query ids, or document ids without a text, that the collection does not know.
+        """
+        queries, documents = (
+            collection.query_rows(self.table["query_id"]),
+            collection.document_rows(self.table["doc_id"]),
+        )
+        has_text = np.zeros(len(self), bool)
+        if "text" in self.table.column_names:
+            has_text = np.asarray(self.table["text"].is_valid().to_numpy(), bool)
+        for column, unknown in (("query_id", queries < 0), ("doc_id", (documents < 0) & ~has_text)):
+            if unknown.any():
+                ids = pc.unique(self.table[column].filter(pa.array(unknown)))
+                shown = ", ".join(map(repr, ids.to_pylist()[:5]))
+                raise InputError(
+                    f"{len(ids)} {column}s are not in the collection {collection.name} (first: {shown}); "
+                    "score a source with the collection it was made from"
+                )
+        return queries, np.where(has_text, -1, documents)
+
+    def write(self, path: str | Path) -> None:
+        """Write the table as Parquet with its provenance."""
+        write_table(path, self.table, self.provenance)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Negatives:
+        """Read what `write` wrote.
+
+        Raises:
+            InputError: there is no such file.
+            FormatError: it is not Parquet, or not a table of negatives.
+        """
+        table, recorded = read_table(path)
+        try:
+            return cls(table, recorded)
+        except InputError as error:
+            raise FormatError(str(error), path) from error
+
+
+def negatives_table(
+    query_ids: pa.Array, doc_ids: pa.Array, source: str, ranks: npt.ArrayLike, scores: npt.ArrayLike
+) -> pa.Table:
+    """Make the five required columns of a table whose rows come from one source; each argument is (n,)."""
+    ranks, scores = np.asarray(ranks, np.int32), np.asarray(scores, np.float64)
+    sources = pa.repeat(pa.scalar(source), len(ranks))
+    return pa.table([query_ids, doc_ids, sources, pa.array(ranks), pa.array(scores)], schema=REQUIRED)
+
+
+def _checked(table: pa.Table) -> pa.Table:
+    missing = [name for name in REQUIRED.names if name not in table.column_names]
+    if missing:
+        raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
+    expected = {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN}
+    for name in table.column_names:
+        if name in expected and table.schema.field(name).type != expected[name]:
+            try:
+                cast = table[name].cast(expected[name])
+            except pa.ArrowException as error:
+                raise InputError(
+                    f"column {name} is {table.schema.field(name).type}, expected {expected[name]}"
+                ) from error
+            table = table.set_column(table.column_names.index(name), name, cast)
+    _check_values(table)
+    return table
+
+
+def _check_values(table: pa.Table) -> None:
+    for name in ("query_id", "doc_id", "source", "rank", "keep"):
+        if name in table.column_names and table[name].null_count:
+            raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
+    scores = np.asarray(pc.fill_null(table["score"], np.nan).to_numpy())
+    if np.isinf(scores).any():
+        raise InputError(f"{int(np.isinf(scores).sum())} scores are infinite; a missing score is NaN")
+    if len(table) and pc.min(table["rank"]).as_py() < 0:
+        raise InputError("negative ranks; ranks begin at 0")
+    pairs = table.group_by(["query_id", "doc_id"], use_threads=False).aggregate([([], "count_all")])
+    if pairs.num_rows < table.num_rows:
+        twice = pairs.filter(pc.greater(pairs["count_all"], 1))
+        query, document = twice["query_id"][0].as_py(), twice["doc_id"][0].as_py()
+        raise InputError(
+            f"{twice.num_rows} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
+            "a pair has one row"
+        )
+    if ("keep" in table.column_names) != ("reason" in table.column_names):
+        raise InputError("keep and reason come together: a rejected row says why")
+    if "keep" in table.column_names:
+        keep, said = np.asarray(table["keep"].to_numpy(), bool), np.asarray(table["reason"].is_valid().to_numpy(), bool)
+        if (keep == said).any():
+            raise InputError("a row has a reason exactly where keep is false")

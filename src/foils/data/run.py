@@ -1,0 +1,128 @@
+"""A run: documents ranked per query, as a system returns them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from foils.data.lines import Complaints, numbered_lines
+from foils.data.store import write_whole
+from foils.errors import InputError
+
+
+@dataclass(frozen=True)
+class Run:
+    """Rankings per query.
+
+    Attributes:
+        table: `query_id, doc_id, score, rank`, sorted by query (in the order of first appearance), then by score
+            from high to low, ties in the order given; `rank` is 0-based.
+        name: of the system.
+
+    Made by `Run.ranked`, `Run.from_dict` or `Run.read`, which sort.
+    """
+
+    table: pa.Table
+    name: str = "run"
+
+    @classmethod
+    def ranked(
+        cls, query_ids: Iterable[str], doc_ids: Iterable[str], scores: npt.ArrayLike, *, name: str = "run"
+    ) -> Run:
+        """Sort rows (any order) into a run.
+
+        Args:
+            query_ids: (n,) query of each row.
+            doc_ids: (n,) document of each row.
+            scores: (n,) finite, higher is better; ties keep the order in which the rows come.
+            name: of the system.
+
+        Raises:
+            InputError: scores that are NaN or infinite, or a document twice for one query.
+        """
+        queries, documents = _strings(query_ids), _strings(doc_ids)
+        values = np.asarray(scores, np.float64)
+        if not np.isfinite(values).all():
+            raise InputError(f"{int((~np.isfinite(values)).sum())} scores of the run {name} are NaN or infinite")
+        codes = np.asarray(queries.dictionary_encode().indices.to_numpy(), np.int64)
+        order = np.lexsort((np.arange(len(values)), -values, codes))
+        codes = codes[order]
+        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.zeros(0, np.int64)
+        ranks = np.arange(len(codes)) - np.repeat(starts, np.diff(np.r_[starts, len(codes)]))
+        columns = {
+            "query_id": queries.take(pa.array(order)),
+            "doc_id": documents.take(pa.array(order)),
+            "score": pa.array(values[order]),
+            "rank": pa.array(ranks.astype(np.int32)),
+        }
+        table = pa.table(columns)
+        pairs = table.group_by(["query_id", "doc_id"]).aggregate([([], "count_all")])
+        if pairs.num_rows < table.num_rows:
+            raise InputError(f"the run {name} names {table.num_rows - pairs.num_rows} documents twice for a query")
+        return cls(table, name)
+
+    @classmethod
+    def from_dict(cls, scores: Mapping[str, Mapping[str, float]], *, name: str = "run") -> Run:
+        """Make a run from query id -> document id -> score."""
+        rows = [(query, document, score) for query, of in scores.items() for document, score in of.items()]
+        return cls.ranked([q for q, _, _ in rows], [d for _, d, _ in rows], [s for _, _, s in rows], name=name)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Run:
+        """Read a TREC run: `query Q0 document rank score tag`; the score decides the order, not the rank.
+
+        Raises:
+            FormatError: lines that are not of this form, with their numbers.
+        """
+        complaints = Complaints(path)
+        rows = list(_trec_rows(path, complaints))
+        complaints.settle()
+        tags = {tag for *_, tag in rows}
+        name = tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0]
+        return cls.ranked([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], name=name)
+
+    def write(self, path: str | Path) -> None:
+        """Write the run in TREC form, ranks from 1, scores so that they read back exactly.
+
+        Raises:
+            InputError: an id with white space in it, which TREC form cannot hold.
+        """
+        columns = [self.table[name].to_pylist() for name in ("query_id", "doc_id", "score", "rank")]
+        tag = "_".join(self.name.split()) or "run"
+        for identifier in {*columns[0], *columns[1]}:
+            if not identifier or len(identifier.split()) != 1:
+                raise InputError(f"the id {identifier!r} has white space in it; a TREC run cannot hold it")
+        with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
+            for query, document, score, rank in zip(*columns, strict=True):
+                out.write(f"{query} Q0 {document} {rank + 1} {score!r} {tag}\n")
+
+
+def _strings(values: Iterable[str]) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks().cast(pa.string())
+    return values.cast(pa.string()) if isinstance(values, pa.Array) else pa.array(list(values), pa.string())
+
+
+def _trec_rows(path: str | Path, complaints: Complaints) -> Iterator[tuple[str, str, float, str]]:
+    seen: dict[tuple[str, str], int] = {}
+    for line, text in numbered_lines(path, complaints):
+        fields = text.split()
+        if len(fields) != 6:
+            complaints.add(f"expected 6 fields (query Q0 document rank score tag), found {len(fields)}", line)
+            continue
+        query, _, document, _, written, tag = fields
+        try:
+            score = float(written)
+        except ValueError:
+            score = float("nan")
+        if not np.isfinite(score):
+            complaints.add(f"the score {written!r} is not a finite number", line)
+        elif (before := seen.setdefault((query, document), line)) != line:
+            complaints.add(f"{document!r} is ranked for {query!r} on line {before} already", line)
+        else:
+            yield query, document, score, tag
