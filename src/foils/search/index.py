@@ -1,0 +1,210 @@
+"""First stage: the k documents of largest inner product, exactly or by faiss.
+
+An index takes query vectors (n, d) and gives positions and scores (n, k'), best first. Masked queries are queries as
+any other, so every index here serves both passes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from foils import progress
+from foils.data.store import existing_file, write_whole
+from foils.encode import Vectors
+from foils.errors import FormatError, InputError, UnknownNameError, require
+
+Rows = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.float32]
+FaissKind = Literal["flat", "hnsw", "ivf"]
+FAISS_KINDS = ("flat", "hnsw", "ivf")
+
+
+class Index(Protocol):
+    """What answers queries with documents."""
+
+    def __len__(self) -> int:
+        """Return how many documents the index holds."""
+        ...
+
+    def search(self, queries: npt.NDArray[np.floating], k: int) -> tuple[Rows, Scores]:
+        """Return positions and inner products, each (n, min(k, N)), best first; position −1: nothing more found."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExactIndex:
+    """Every inner product, in blocks; ties go to the lower position.
+
+    Attributes:
+        documents: N vectors of dimension d.
+        block: documents at a time; changes memory and speed, not the result beyond rounding.
+        query_block: queries at a time, likewise.
+    """
+
+    documents: Vectors
+    block: int = 65_536
+    query_block: int = 256
+
+    def __post_init__(self) -> None:
+        if not len(self.documents) or self.block < 1 or self.query_block < 1:
+            raise InputError(
+                f"expected documents and blocks of at least 1; found {len(self.documents)} documents, "
+                f"block={self.block}, query_block={self.query_block}"
+            )
+
+    def __len__(self) -> int:
+        """Return how many documents the index holds."""
+        return len(self.documents)
+
+    def search(self, queries: npt.NDArray[np.floating], k: int) -> tuple[Rows, Scores]:
+        """Return positions and float32 inner products, each (n, min(k, N)), best first.
+
+        Raises:
+            InputError: queries of another dimension, values that are not finite, or k < 1.
+        """
+        wanted = _checked(queries, k, self.documents.dimension)
+        depth = min(k, len(self))
+        positions = np.full((len(wanted), depth), -1, np.int64)
+        scores = np.full((len(wanted), depth), -np.inf, np.float32)
+        with progress.task("searching", total=len(self), unit="documents") as advance:
+            for start, part in self.documents.blocks(self.block):
+                columns = part.astype(np.float32, copy=False).T
+                for row in range(0, len(wanted), self.query_block):
+                    rows = slice(row, row + self.query_block)
+                    new_positions, new_scores = _best(wanted[rows] @ columns, depth)
+                    both = np.hstack([scores[rows], new_scores])
+                    order = np.argsort(-both, axis=1, kind="stable")[:, :depth]
+                    scores[rows] = np.take_along_axis(both, order, axis=1)
+                    joined = np.hstack([positions[rows], new_positions + start])
+                    positions[rows] = np.take_along_axis(joined, order, axis=1)
+                advance(len(part))
+        return positions, scores
+
+
+@dataclass(frozen=True)
+class FaissIndex:
+    """A faiss index of inner products: exact (`flat`), or approximate (`hnsw`, `ivf`).
+
+    Attributes:
+        index: faiss' own index; its search-time settings (efSearch, nprobe) are those it was built with.
+
+    Made by `FaissIndex.build` or `FaissIndex.load`. Ties, and what an approximate index misses, are faiss' affair.
+    """
+
+    index: Any
+
+    @classmethod
+    def build(
+        cls,
+        documents: Vectors,
+        kind: FaissKind = "flat",
+        *,
+        links: int = 32,
+        construction_depth: int = 200,
+        search_depth: int = 128,
+        lists: int | None = None,
+        probes: int = 16,
+        block: int = 65_536,
+    ) -> FaissIndex:
+        """Build an index over documents.
+
+        Args:
+            documents: N vectors.
+            kind: `flat` (exact), `hnsw` (a graph) or `ivf` (inverted lists by k-means).
+            links: hnsw: neighbours of a node (M).
+            construction_depth: hnsw: candidates while building (efConstruction).
+            search_depth: hnsw: candidates while searching (efSearch); more finds more.
+            lists: ivf: how many lists; None: about 4·√N, at most N/39 (what faiss wants for k-means).
+            probes: ivf: lists visited by a query (nprobe); more finds more.
+            block: documents handed over at a time.
+
+        Raises:
+            MissingExtraError: faiss is not installed.
+            UnknownNameError: an unknown kind.
+            InputError: no document, or a setting below 1.
+        """
+        faiss = require("faiss", "faiss")
+        if kind not in FAISS_KINDS:
+            raise UnknownNameError("kind of faiss index", kind, FAISS_KINDS)
+        n, d = len(documents), documents.dimension if len(documents) else 0
+        settings = (links, construction_depth, search_depth, probes, block, 1 if lists is None else lists)
+        if not n or min(settings) < 1:
+            raise InputError(f"expected documents and settings of at least 1; found {n} documents, {settings}")
+        if kind == "hnsw":
+            index = faiss.IndexHNSWFlat(d, links, faiss.METRIC_INNER_PRODUCT)
+            index.hnsw.efConstruction, index.hnsw.efSearch = construction_depth, search_depth
+        elif kind == "ivf":
+            count = min(n, lists or max(1, min(int(4 * np.sqrt(n)), n // 39)))
+            index = faiss.IndexIVFFlat(faiss.IndexFlatIP(d), d, count, faiss.METRIC_INNER_PRODUCT)
+            index.train(documents.take(slice(0, n)).astype(np.float32, copy=False))
+            index.nprobe = min(probes, count)
+        else:
+            index = faiss.IndexFlatIP(d)
+        with progress.task(f"building the {kind} index", total=n, unit="documents") as advance:
+            for _, part in documents.blocks(block):
+                index.add(np.ascontiguousarray(part, np.float32))
+                advance(len(part))
+        return cls(index)
+
+    @classmethod
+    def load(cls, path: str | Path) -> FaissIndex:
+        """Read an index that `save` wrote.
+
+        Raises:
+            MissingExtraError: faiss is not installed.
+            InputError: no such file.
+            FormatError: not a faiss index.
+        """
+        faiss = require("faiss", "faiss")
+        existing_file(path)
+        try:
+            return cls(faiss.read_index(str(path)))
+        except RuntimeError as error:
+            raise FormatError("not a readable faiss index; build it again", path) from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the index, with its search-time settings, whole."""
+        faiss = require("faiss", "faiss")
+        with write_whole(path) as aside:
+            faiss.write_index(self.index, str(aside))
+
+    def __len__(self) -> int:
+        """Return how many documents the index holds."""
+        return int(self.index.ntotal)
+
+    def search(self, queries: npt.NDArray[np.floating], k: int) -> tuple[Rows, Scores]:
+        """Return positions and inner products, each (n, min(k, N)), best first; position −1: nothing more found.
+
+        Raises:
+            InputError: queries of another dimension, values that are not finite, or k < 1.
+        """
+        wanted = _checked(queries, k, int(self.index.d))
+        scores, positions = self.index.search(wanted, min(k, len(self)))
+        return positions.astype(np.int64, copy=False), scores
+
+
+def _best(scores: Scores, k: int) -> tuple[Rows, Scores]:
+    """The k best columns of each row, best first, ties by column."""
+    n, columns = scores.shape
+    if k >= columns:
+        order = np.argsort(-scores, axis=1, kind="stable")
+        return order, np.take_along_axis(scores, order, axis=1)
+    positions = np.empty((n, k), np.int64)
+    thresholds = np.partition(scores, columns - k, axis=1)[:, columns - k]
+    for row, threshold in enumerate(thresholds):
+        among = np.flatnonzero(scores[row] >= threshold)
+        positions[row] = among[np.argsort(-scores[row, among], kind="stable")[:k]]
+    return positions, np.take_along_axis(scores, positions, axis=1)
+
+
+def _checked(queries: npt.NDArray[np.floating], k: int, dimension: int) -> Scores:
+    if queries.ndim != 2 or queries.shape[1] != dimension or k < 1 or not np.isfinite(queries).all():
+        raise InputError(
+            f"expected finite queries of shape (n, {dimension}) and k of at least 1; found {queries.shape}, k={k}"
+        )
+    return np.ascontiguousarray(queries, np.float32)
