@@ -51,14 +51,11 @@ class Run:
             raise InputError(f"{int((~np.isfinite(values)).sum())} scores of the run {name} are NaN or infinite")
         codes = np.asarray(queries.dictionary_encode().indices.to_numpy(), np.int64)
         order = np.lexsort((np.arange(len(values)), -values, codes))
-        codes = codes[order]
-        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]]) if len(codes) else np.zeros(0, np.int64)
-        ranks = np.arange(len(codes)) - np.repeat(starts, np.diff(np.r_[starts, len(codes)]))
         columns = {
             "query_id": queries.take(pa.array(order)),
             "doc_id": documents.take(pa.array(order)),
             "score": pa.array(values[order]),
-            "rank": pa.array(ranks.astype(np.int32)),
+            "rank": pa.array(ranks_within(codes[order])),
         }
         table = pa.table(columns)
         pairs = table.group_by(["query_id", "doc_id"]).aggregate([([], "count_all")])
@@ -100,6 +97,13 @@ class Run:
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for query, document, score, rank in zip(*columns, strict=True):
                 out.write(f"{query} Q0 {document} {rank + 1} {score!r} {tag}\n")
+
+
+def ranks_within(groups: npt.ArrayLike) -> npt.NDArray[np.int32]:
+    """Return 0, 1, 2, … within each stretch of equal neighbouring values, (n,)."""
+    codes = np.asarray(groups)
+    starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]][: len(codes)])
+    return (np.arange(len(codes)) - np.repeat(starts, np.diff(np.r_[starts, len(codes)]))).astype(np.int32)
 
 
 def _strings(values: Iterable[str]) -> pa.Array:

@@ -1,0 +1,225 @@
+"""Reading a source of negatives: our Parquet, Tevatron's JSONL, triplets and n-tuples, or a TREC run."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection
+from foils.data.lines import Complaints, json_objects, open_binary, text_field
+from foils.data.negatives import REQUIRED, Negatives, negatives_table
+from foils.data.run import Run, ranks_within
+from foils.data.store import existing_file, file_digest, provenance
+from foils.errors import FormatError, InputError
+
+FORMS = (
+    "a source is a Parquet table of negatives; JSONL with query_id, query, positive_passages, negative_passages; "
+    "JSONL with query (or anchor), positive, negative or negative_1, negative_2, …; or a TREC run"
+)
+
+
+@dataclass(frozen=True)
+class NamedSource:
+    """A source of negatives and what to call it."""
+
+    name: str
+    negatives: Negatives
+    digest: str
+
+
+def split_name(spec: str) -> tuple[str, Path]:
+    """Split `[NAME=]PATH`; without a name it is the file's, less its endings."""
+    name, equals, path = spec.partition("=")
+    if equals and name and "/" not in name:
+        return name, Path(path)
+    return Path(spec).name.partition(".")[0], Path(spec)
+
+
+def read_sources(specs: list[str], collection: Collection) -> list[NamedSource]:
+    """Read several sources, each `[NAME=]PATH`.
+
+    Raises:
+        InputError: a file is missing, or two sources have one name (give them names).
+        FormatError: what is wrong in a file, with lines.
+    """
+    names = [split_name(spec)[0] for spec in specs]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"several sources are called {', '.join(repeated)}; name them apart, as in NAME=PATH")
+    return [read_source(spec, collection) for spec in specs]
+
+
+def read_source(spec: str, collection: Collection) -> NamedSource:
+    """Read one source, `[NAME=]PATH`, in whatever form the file has.
+
+    In a TREC run the documents that are labelled relevant in the collection are left out: its non-positives are the
+    negatives. In JSONL a passage that is not a document of the collection brings its own text.
+
+    Raises:
+        InputError: no such file; or ids that the collection does not know.
+        FormatError: what is wrong in the file, with lines.
+    """
+    name, path = split_name(spec)
+    form = _form(path)
+    negatives = Negatives.read(path) if form is None else form(path, name, collection)
+    negatives.rows_in(collection)
+    return NamedSource(name, negatives, file_digest(path))
+
+
+def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
+    existing_file(path)
+    with open_binary(path) as opened:
+        start = opened.read(4096)
+    if start[:4] == b"PAR1":
+        return None
+    head = start.decode("utf-8-sig", "replace").lstrip()
+    if not head:
+        raise FormatError(f"the file is empty; {FORMS}", path)
+    if head.startswith("{"):
+        first = head.partition("\n")[0]
+        return _read_tevatron if '"negative_passages"' in first or '"positive_passages"' in first else _read_tuples
+    if len(head.partition("\n")[0].split()) == 6:
+        return _read_run
+    raise FormatError(f"not a source of negatives (begins {head[:40]!r}); {FORMS}", path, 1)
+
+
+def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
+    table = Run.read(path).table
+    queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+    positive = collection.known_positives.contain(queries, documents)
+    table = table.filter(pa.array(~positive))
+    ranks = ranks_within(queries[~positive])
+    made = provenance("import", {"form": "trec", "file": path.name}, inputs={"collection": collection.digest})
+    return Negatives(negatives_table(table["query_id"], table["doc_id"], name, ranks, table["score"]), made)
+
+
+@dataclass
+class _Rows:
+    """Rows of a table in the making: for each query its passages in order, the first of repeated ones kept."""
+
+    name: str
+    columns: dict[str, list[Any]] = field(default_factory=lambda: {key: [] for key in (*REQUIRED.names, "text")})
+    seen: dict[tuple[str, str], None] = field(default_factory=dict)
+    ranks: dict[str, int] = field(default_factory=dict)
+
+    def add(self, query_id: str, doc_id: str, text: str | None, score: float | None) -> None:
+        if (query_id, doc_id) in self.seen:
+            return
+        self.seen[query_id, doc_id] = None
+        rank = self.ranks[query_id] = self.ranks.get(query_id, -1) + 1
+        values = (query_id, doc_id, self.name, rank, np.nan if score is None else score, text)
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+
+    def negatives(self, form: str, path: Path, collection: Collection) -> Negatives:
+        table = pa.table(
+            [pa.array(self.columns[key], kind) for key, kind in zip(REQUIRED.names, REQUIRED.types, strict=True)],
+            schema=REQUIRED,
+        )
+        if any(text is not None for text in self.columns["text"]):
+            table = table.append_column("text", pa.array(self.columns["text"], pa.large_string()))
+        made = provenance("import", {"form": form, "file": path.name}, inputs={"collection": collection.digest})
+        return Negatives(table, made)
+
+
+def _read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
+    rows, complaints = _Rows(name), Complaints(path)
+    queries = set(collection.queries["query_id"].to_pylist())
+    for line, record in json_objects(path, complaints):
+        query_id = text_field(record.get("query_id"))
+        passages = record.get("negative_passages")
+        if query_id is None or not isinstance(passages, list):
+            complaints.add("expected query_id and a list negative_passages", line)
+        elif query_id not in queries:
+            complaints.add(f"unknown query_id {query_id!r}: the collection {collection.name} has no such query", line)
+        else:
+            _add_passages(rows, query_id, passages, collection, complaints, line)
+    complaints.settle()
+    return rows.negatives("tevatron", path, collection)
+
+
+def _add_passages(
+    rows: _Rows, query_id: str, passages: list[Any], collection: Collection, complaints: Complaints, line: int
+) -> None:
+    ids = [text_field(passage.get("docid")) if isinstance(passage, dict) else None for passage in passages]
+    texts = [_passage_text(passage) for passage in passages]
+    known = collection.document_rows([identifier or "" for identifier in ids])
+    stored = iter(collection.document_texts(known[known >= 0]))
+    for passage, identifier, text, row in zip(passages, ids, texts, known, strict=True):
+        document = next(stored) if row >= 0 else None
+        score = passage.get("score") if isinstance(passage, dict) else None
+        if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float))):
+            complaints.add(f"the score {score!r} of {identifier!r} is not a number", line)
+        elif identifier is None:
+            complaints.add("a negative passage has no docid; expected {docid, title, text}", line)
+        elif document is None and not text:
+            complaints.add(f"the document {identifier!r} is neither in the collection nor given with a text", line)
+        elif document is not None and text and _squeezed(text) != _squeezed(document):
+            complaints.add(
+                f"the document {identifier!r} has another text in the collection; give it an id of its own", line
+            )
+        else:
+            rows.add(query_id, identifier, text if document is None else None, score)
+
+
+def _passage_text(passage: Any) -> str | None:
+    if not isinstance(passage, dict):
+        return None
+    title, text = text_field(passage.get("title") or ""), text_field(passage.get("text") or "")
+    return None if title is None or text is None else f"{title} {text}".strip()
+
+
+_NEGATIVE = re.compile(r"negative(_\d+)?$")
+
+
+def _read_tuples(path: Path, name: str, collection: Collection) -> Negatives:
+    rows, complaints = _Rows(name), Complaints(path)
+    query_ids, doc_ids = _by_text(collection)
+    for line, record in json_objects(path, complaints):
+        query = text_field(record.get("query", record.get("anchor")))
+        columns = sorted((key for key in record if _NEGATIVE.match(key)), key=lambda key: (len(key), key))
+        texts = list(_texts(record[key] for key in columns))
+        if query is None or not columns:
+            complaints.add("expected query (or anchor), positive, and negative or negative_1, negative_2, …", line)
+        elif _squeezed(query) not in query_ids:
+            complaints.add(f"unknown query {query[:60]!r}: not a text of the collection {collection.name}", line)
+        elif any(text is None or not text.strip() for text in texts):
+            complaints.add("a negative is empty or no text", line)
+        else:
+            for text in texts:
+                known = doc_ids.get(_squeezed(str(text)))
+                own = "text:" + hashlib.blake2b(str(text).encode(), digest_size=8).hexdigest()
+                rows.add(query_ids[_squeezed(query)], known or own, None if known else str(text), None)
+    complaints.settle()
+    return rows.negatives("tuples", path, collection)
+
+
+def _texts(values: Iterator[Any]) -> Iterator[str | None]:
+    for value in values:
+        if isinstance(value, list):
+            yield from (text_field(item) for item in value)
+        else:
+            yield text_field(value)
+
+
+def _by_text(collection: Collection) -> tuple[dict[str, str], dict[str, str]]:
+    """Ids by text, white space squeezed; documents by their text alone and with their title, first id wins."""
+    queries: dict[str, str] = {}
+    for identifier, text in zip(*(collection.queries[key].to_pylist() for key in ("query_id", "text")), strict=True):
+        queries.setdefault(_squeezed(text), identifier)
+    documents: dict[str, str] = {}
+    columns = (collection.documents[key].to_pylist() for key in ("doc_id", "title", "text"))
+    for identifier, title, text in zip(*columns, strict=True):
+        documents.setdefault(_squeezed(f"{title} {text}"), identifier)
+        documents.setdefault(_squeezed(text), identifier)
+    return queries, documents
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(text.split())

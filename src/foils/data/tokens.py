@@ -1,0 +1,152 @@
+"""Sets of tokens of many texts, and what two texts share: the lexical side of scoring and of near-duplicates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from foils.data.collection import Rows
+from foils.errors import InputError
+
+Tokenizer = Callable[[str], Iterable[str]]
+Float64s = npt.NDArray[np.float64]
+
+_ALPHANUMERIC = re.compile(r"[^\W_]+")
+_LONGER = re.compile(r"[^\W_]{2,}")
+
+
+def alphanumeric(text: str) -> list[str]:
+    """Return the case-folded runs of letters and digits (ECI_sem, text after eq. 8)."""
+    return _ALPHANUMERIC.findall(text.casefold())
+
+
+def alphanumeric_2(text: str) -> list[str]:
+    """Return the case-folded runs of letters and digits of length 2 and more."""
+    return _LONGER.findall(text.casefold())
+
+
+def whitespace(text: str) -> list[str]:
+    """Return the case-folded words between white space."""
+    return text.casefold().split()
+
+
+def character_trigrams(text: str) -> list[str]:
+    """Return every three neighbouring characters of the case-folded text, white space squeezed to one blank."""
+    squeezed = " ".join(text.casefold().split())
+    return [squeezed[start : start + 3] for start in range(max(1, len(squeezed) - 2))]
+
+
+TOKENIZERS: dict[str, Tokenizer] = {
+    "alphanumeric": alphanumeric,
+    "alphanumeric-2": alphanumeric_2,
+    "whitespace": whitespace,
+    "trigrams": character_trigrams,
+}
+
+
+class Vocabulary:
+    """Numbers tokens in the order in which they are first seen."""
+
+    def __init__(self, tokenizer: Tokenizer = alphanumeric) -> None:
+        self.tokenizer = tokenizer
+        self._numbers: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def sets(self, texts: Iterable[str]) -> TokenSets:
+        """Return the token set of each text; new tokens join the vocabulary."""
+        return self.sets_of(map(self.tokenizer, texts))
+
+    def sets_of(self, token_lists: Iterable[Iterable[str]]) -> TokenSets:
+        """Return the set of each list of tokens; new tokens join the vocabulary."""
+        number = self._numbers
+        columns, counts = [], [0]
+        for tokens in token_lists:
+            found = {number.setdefault(token, len(number)) for token in tokens}
+            columns.append(np.fromiter(found, np.int32, len(found)))
+            counts.append(len(found))
+        flat = np.concatenate(columns) if columns else np.zeros(0, np.int32)
+        return TokenSets(
+            sparse.csr_array(
+                (np.ones(len(flat), np.float64), flat, np.cumsum(counts)), shape=(len(columns), len(number))
+            ),
+            self,
+        )
+
+
+@dataclass(frozen=True)
+class TokenSets:
+    """Token sets of n texts.
+
+    Attributes:
+        matrix: (n, vocabulary when made) sparse, 1 where the text has the token.
+        vocabulary: that numbers the columns.
+    """
+
+    matrix: sparse.csr_array
+    vocabulary: Vocabulary
+
+    def __len__(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def sizes(self) -> Rows:
+        """(n,) number of distinct tokens of each text."""
+        return np.diff(self.matrix.indptr).astype(np.int64)
+
+    def document_frequency(self, rows: Rows | None = None) -> npt.NDArray[np.int64]:
+        """Return how many of the texts (of these rows) have each token of the vocabulary."""
+        matrix = self.matrix if rows is None else self.matrix[rows]
+        return np.bincount(matrix.indices, minlength=len(self.vocabulary)).astype(np.int64)
+
+    def shared_weight(self, rows: Rows, other: TokenSets, other_rows: Rows, weights: Float64s) -> Float64s:
+        """Return Σ weights[a] over the tokens a that row i of these and row i of the others share.
+
+        Args:
+            rows: (m,) rows of these sets.
+            other: sets over the same vocabulary.
+            other_rows: (m,) rows of the other sets.
+            weights: (vocabulary,) weight of each token.
+
+        Returns:
+            (m,) sums, 0 where nothing is shared.
+        """
+        if other.vocabulary is not self.vocabulary:
+            raise InputError("token sets over two vocabularies cannot be compared; make both from one Vocabulary")
+        ours, theirs = (_wide(sets.matrix, self.vocabulary) for sets in (self, other))
+        out = np.empty(len(rows))
+        for start in range(0, len(rows), 65_536):
+            part = slice(start, start + 65_536)
+            out[part] = ours[rows[part]].multiply(theirs[other_rows[part]]) @ weights
+        return out
+
+    def jaccard(self, rows: Rows, other: TokenSets, other_rows: Rows) -> Float64s:
+        """Return |A ∩ B| / |A ∪ B| of paired rows, (m,); two empty sets are equal, 1."""
+        common = self.shared_weight(rows, other, other_rows, np.ones(len(self.vocabulary)))
+        union = self.sizes[rows] + other.sizes[other_rows] - common
+        similarity: Float64s = np.where(union > 0, common / np.maximum(union, 1), 1.0)
+        return similarity
+
+
+def inverse_document_frequency(frequency: npt.ArrayLike, documents: int) -> Float64s:
+    """Return idf(a) = ln((M + 1) / (df(a) + 1)) + 1 (ECI_sem, after eq. 7).
+
+    Args:
+        frequency: (vocabulary,) df, the number of texts of the corpus with the token.
+        documents: M, the number of texts of the corpus.
+    """
+    idf: Float64s = np.log((documents + 1) / (np.asarray(frequency, np.float64) + 1)) + 1
+    return idf
+
+
+def _wide(matrix: sparse.csr_array, vocabulary: Vocabulary) -> sparse.csr_array:
+    """The matrix with a column for every token the vocabulary has by now; shares the data."""
+    if matrix.shape[1] == len(vocabulary):
+        return matrix
+    return sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], len(vocabulary)))
