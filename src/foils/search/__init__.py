@@ -14,10 +14,13 @@ from foils.search.dimensions import (
     sun,
 )
 from foils.search.index import ExactIndex, FaissIndex, Index
+from foils.search.passes import DimensionSettings, Found, query_masks, rank_again, search_vectors
 
 __all__ = [
+    "DimensionSettings",
     "ExactIndex",
     "FaissIndex",
+    "Found",
     "Index",
     "check_depths",
     "dime_importance",
@@ -28,6 +31,9 @@ __all__ = [
     "masked",
     "moon",
     "moon_rows",
+    "query_masks",
+    "rank_again",
     "rdime_mask",
+    "search_vectors",
     "sun",
 ]
