@@ -140,7 +140,7 @@ def query_masks(
         return masks, short
     suns, moons = np.zeros((n, d)), np.zeros((n, d))
     for row, found in enumerate(feedback):
-        if not _serves(len(found), settings, answers is not None):
+        if not serves(len(found), settings, answered=answers is not None):
             short[row] = True
             continue
         if answers is None:
@@ -227,7 +227,8 @@ def rank_again(query: npt.NDArray[np.floating], documents: Vectors, candidates: 
     return ordered[order], scores[order]
 
 
-def _serves(k: int, settings: DimensionSettings, answered: bool) -> bool:
+def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
+    """Tell whether a feedback list of k documents is long enough; with an answer for the sun, for the moon alone."""
     k_plus = 0 if answered else settings.k_plus
     k_minus = settings.k_minus if settings.method == "eclipse" else 0
     if not (k_plus or k_minus):
