@@ -1,0 +1,173 @@
+"""Which pairs to ask about: sparse random graphs that are regular, simple and connected (ANMI 2.0, section 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.errors import InputError
+from foils.rate.pairs import Floats, Pairs, Rows
+
+_REPAIRS = 200
+_CELLS = 2**26
+
+
+def all_pairs(sizes: npt.ArrayLike) -> Pairs:
+    """Return every pair of each query's candidates; `sizes` is (Q,) how many each has."""
+    return _assemble(_sizes(sizes), _complete)
+
+
+def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, rng: np.random.Generator) -> Pairs:
+    """Return for each query the union of degree/2 random Hamiltonian cycles over its candidates.
+
+    The union of independent cycles (eq. 32, Algorithm 2) can repeat an edge, which then leaves a candidate with
+    fewer neighbours. Here a cycle that meets an edge of an earlier one has an end of that edge exchanged with a random
+    place until none is repeated, so the graph is simple, connected and exactly `degree`-regular: degree·n/2 pairs.
+    Where that random search does not end (n close to the degree), the cycles are those of Walecki's decomposition of
+    the complete graph, under a random numbering. Where n ≤ degree + 1, all pairs are compared.
+
+    Args:
+        sizes: (Q,) int, how many candidates each query has; 0 and 1 give no pair.
+        degree: k, even, at least 2: comparisons per candidate.
+        rng: draws the cycles.
+
+    Returns:
+        The pairs of all queries; the order inside a pair is random.
+
+    Raises:
+        InputError: an odd degree, one below 2, or a negative size.
+
+    Source: ANMI 2.0 eq. 32 and Algorithm 2; Alspach (2008) for Walecki's construction.
+    """
+    if degree < 2 or degree % 2:
+        raise InputError(
+            f"degree {degree}: a union of cycles has an even degree of at least 2; take {degree + degree % 2}"
+        )
+
+    def edges(n: int, count: int) -> Rows:
+        if n <= degree + 1:
+            return _complete(n, count)
+        block = max(1, _CELLS // (n * n))
+        return np.concatenate([_cycles(n, degree, min(block, count - b), rng) for b in range(0, count, block)])
+
+    return _assemble(_sizes(sizes), edges)
+
+
+def algebraic_connectivity(pairs: Pairs) -> Floats:
+    """Return (Q,) the second smallest eigenvalue of each query's graph Laplacian D − A.
+
+    It is 0 where the graph is not connected; larger means that errors spread less (Var ≤ 1/λ₂, eq. A.6); a random
+    k-regular graph has about k − 2√(k − 1) (Friedman). NaN for queries with fewer than two candidates.
+    """
+    result = np.full(pairs.queries, np.nan)
+    for queries, adjacency in _adjacency(pairs):
+        laplacian = -adjacency
+        diagonal = np.arange(laplacian.shape[1])
+        laplacian[:, diagonal, diagonal] = adjacency.sum(axis=2)
+        result[queries] = np.maximum(np.linalg.eigvalsh(laplacian)[:, 1], 0.0)
+    return result
+
+
+def diameter(pairs: Pairs) -> Floats:
+    """Return (Q,) the longest shortest path of each query's graph, in pairs; inf where it is not connected.
+
+    NaN for queries with fewer than two candidates.
+    """
+    result = np.full(pairs.queries, np.nan)
+    for queries, adjacency in _adjacency(pairs):
+        n = adjacency.shape[1]
+        step = (adjacency > 0) | np.eye(n, dtype=bool)
+        reached, length = step, np.where(step.all(axis=(1, 2)), 1.0, np.inf)
+        for steps in range(2, n):
+            reached = (reached.astype(np.float32) @ step.astype(np.float32)) > 0
+            length[np.isinf(length) & reached.all(axis=(1, 2))] = steps
+        result[queries] = length
+    return result
+
+
+def _sizes(sizes: npt.ArrayLike) -> Rows:
+    found = np.asarray(sizes, np.int64)
+    if found.ndim != 1 or (found < 0).any():
+        raise InputError("sizes must be one row of numbers of candidates, none negative")
+    return found
+
+
+def _assemble(sizes: Rows, edges: Callable[[int, int], Rows]) -> Pairs:
+    """Collect edges(n, count), (count, m, 2) for the queries of each size n, into pairs ordered by query."""
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    query, ends = [np.zeros(0, np.int64)], [np.zeros((0, 2), np.int64)]
+    for n in np.unique(sizes):
+        queries = np.flatnonzero(sizes == n)
+        found = edges(int(n), len(queries)) + offsets[queries, None, None]
+        query.append(np.repeat(queries, found.shape[1]))
+        ends.append(found.reshape(-1, 2))
+    order = np.argsort(np.concatenate(query), kind="stable")
+    both = np.concatenate(ends)[order]
+    return Pairs(offsets, both[:, 0], both[:, 1])
+
+
+def _complete(n: int, count: int) -> Rows:
+    """(count, n(n − 1)/2, 2) all edges, the same for every query."""
+    ends = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)
+    return np.broadcast_to(ends, (count, *ends.shape))
+
+
+def _cycles(n: int, degree: int, count: int, rng: np.random.Generator) -> Rows:
+    """(count, n·degree/2, 2) edges of `count` unions of edge-disjoint Hamiltonian cycles on n vertices."""
+    used = np.zeros((count, n, n), bool)
+    stuck = np.zeros(count, bool)
+    cycles = np.empty((count, degree // 2, n), np.int64)
+    for c in range(degree // 2):
+        cycle = rng.permuted(np.broadcast_to(np.arange(n), (count, n)), axis=1)
+        stuck |= ~_repair(cycle, used, rng)
+        rows, following = np.arange(count)[:, None], np.roll(cycle, -1, axis=1)
+        used[rows, cycle, following] = used[rows, following, cycle] = True
+        cycles[:, c] = cycle
+    for query in np.flatnonzero(stuck):
+        cycles[query] = rng.permutation(n)[_walecki(n)[rng.permutation((n - 1) // 2)[: degree // 2]]]
+    return np.stack([cycles, np.roll(cycles, -1, axis=2)], axis=-1).reshape(count, -1, 2)
+
+
+def _repair(cycle: Rows, used: npt.NDArray[np.bool_], rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+    """Exchange places in each row of `cycle`, in place, until no edge is used; tell which rows got there."""
+    rows, n = np.arange(len(cycle)), cycle.shape[1]
+    for _ in range(_REPAIRS):
+        repeated = used[rows[:, None], cycle[rows], np.roll(cycle[rows], -1, axis=1)]
+        rows, repeated = rows[repeated.any(axis=1)], repeated[repeated.any(axis=1)]
+        if not len(rows):
+            break
+        here, there = (repeated.argmax(axis=1) + 1) % n, rng.integers(n, size=len(rows))
+        cycle[rows, here], cycle[rows, there] = cycle[rows, there], cycle[rows, here]
+    done = np.ones(len(cycle), bool)
+    done[rows] = ~used[rows[:, None], cycle[rows], np.roll(cycle[rows], -1, axis=1)].any(axis=1)
+    return done
+
+
+def _walecki(n: int) -> Rows:
+    """((n − 1)//2, n) edge-disjoint Hamiltonian cycles of the complete graph on n vertices (Walecki, 1890s).
+
+    Cycle i is the vertex n − 1, then the zigzag i, i + 1, i − 1, i + 2, … modulo n − 1. For even n a perfect matching
+    is left over.
+    """
+    steps = np.arange(1, n - 1)
+    zigzag = np.concatenate([[0], np.cumsum(np.where(steps % 2, steps, -steps))])
+    paths = (zigzag + np.arange((n - 1) // 2)[:, None]) % (n - 1)
+    return np.concatenate([np.full((len(paths), 1), n - 1), paths], axis=1)
+
+
+def _adjacency(pairs: Pairs) -> Iterator[tuple[Rows, Floats]]:
+    """Yield (B,) queries of one size n ≥ 2 and their (B, n, n) adjacency, repeated pairs counted once."""
+    for n in np.unique(pairs.sizes[pairs.sizes >= 2]):
+        of_size = np.flatnonzero(pairs.sizes == n)
+        for queries in np.array_split(of_size, max(1, len(of_size) * int(n) ** 2 // _CELLS)):
+            place = np.full(pairs.queries, -1)
+            place[queries] = np.arange(len(queries))
+            query = pairs.query
+            mine = place[query] >= 0
+            row, start = place[query[mine]], pairs.offsets[query[mine]]
+            first, second = pairs.first[mine] - start, pairs.second[mine] - start
+            adjacency = np.zeros((len(queries), n, n))
+            adjacency[row, first, second] = adjacency[row, second, first] = 1.0
+            yield queries, adjacency
