@@ -1,0 +1,172 @@
+"""Docstrings in the styles that packages use, worked by hand."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.data.docstrings import plain, readable, split_docstring
+
+NUMPY = """
+Return the `n`-th norm of :class:`~numpy.ndarray` x, i.e. its length.
+It is never negative.
+
+.. versionadded:: 1.8
+
+Parameters
+----------
+x : array_like
+    Input array.  If `axis` is None,
+    `x` must be 1-D [1]_.
+axis : {None, int}, *optional*
+    The axis.
+
+Examples
+--------
+>>> norm([3, 4])
+5.0
+
+.. code-block:: python
+
+    norm(x)
+
+Notes
+-----
+* See ``lstsq``.
+* It is::
+
+    sqrt(x @ x)
+%(shared_notes)s
+
+References
+----------
+.. [1] Golub and Van Loan
+"""
+
+
+def test_numpy_style() -> None:
+    split = split_docstring(inspect.cleandoc(NUMPY))
+    assert split is not None
+    summary, rest = split
+    assert summary == "Return the n-th norm of ndarray x, i.e. its length."
+    assert rest.split("\n") == [
+        "It is never negative.",
+        "Parameters",
+        "x : array_like Input array. If axis is None, x must be 1-D.",
+        "axis : {None, int}, optional The axis.",
+        "Notes",
+        "* See lstsq.",
+        "* It is:",
+        "sqrt(x @ x)",
+        "References",
+        "[1] Golub and Van Loan",
+    ]
+
+
+GOOGLE = """
+Load a model from [`~Hub.path`] or [the site](https://example.org).
+Args:
+    name (`str`, *optional*, defaults to `"a"`):
+        What to load.
+    depth (`int`): **How** deep,
+        at `2*x*y`.
+
+> [!TIP]
+> Ask twice.
+
+```python
+load("a")
+```
+"""
+
+
+def test_google_style_with_the_section_right_below_the_summary() -> None:
+    assert split_docstring(inspect.cleandoc(GOOGLE)) == (
+        "Load a model from Hub.path or the site.",
+        'Args: name (str, optional, defaults to "a"): What to load.\ndepth (int): How deep, at 2*x*y.\nAsk twice.',
+    )
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "",
+        "   ",
+        "norm(x, axis=None) -> float\n\nThe norm.",
+        "Args:\n    x: the input.",
+        "input_ids (`torch.Tensor` of shape `((batch, length), 4)`, *optional*):\n    Indices of tokens.",
+        "Example::\n\n    f(x)",
+        ">>> f(x)\n1",
+        "```python\nf(x)\n```",
+        ".. deprecated:: 3.5",
+        "The function is defined as::\n\n    f(x) = 1",
+        "!!! note\n    Read this.",
+    ],
+)
+def test_what_is_no_sentence_gives_no_summary(docstring: str) -> None:
+    assert split_docstring(docstring) is None
+
+
+@pytest.mark.parametrize(
+    ("paragraph", "summary"),
+    [
+        ("Sort the rows. Ties keep their order.", "Sort the rows."),
+        ("Sort by value (cf. Knuth) or key. Ties keep.", "Sort by value (cf. Knuth) or key."),
+        ("Use e.g. Newton's method. Or another.", "Use e.g. Newton's method."),
+        ("Find the terms 1, ... N of it. Then stop.", "Find the terms 1, ... N of it."),
+        ("Named for R. W. Hamming. It tapers.", "Named for R. W. Hamming."),
+        ("Is it sparse? Tell.", "Is it sparse?"),
+        ("Sort the rows in place", "Sort the rows in place"),
+        ("Sort the rows\nin place", "Sort the rows in place"),
+        ("Use numpy.sort on it", "Use numpy.sort on it"),
+    ],
+)
+def test_the_summary_is_the_first_sentence(paragraph: str, summary: str) -> None:
+    split = split_docstring(paragraph + "\n\nMore.")
+    assert split is not None
+    assert split[0] == summary
+    left = " ".join(paragraph.split())[len(summary) :].strip()
+    assert split[1] == (f"{left}\nMore." if left else "More.")
+
+
+def test_a_docstring_of_one_line_has_an_empty_rest() -> None:
+    assert split_docstring("Sort the rows.") == ("Sort the rows.", "")
+
+
+@pytest.mark.parametrize(
+    ("marked", "text"),
+    [
+        (":func:`~torch.nn.functional.relu` is", "relu is"),
+        (":py:meth:`sum() <numpy.sum>` is", "sum() is"),
+        (":attr:`!x` is", "x is"),
+        ("`the page <https://example.org>`_ is", "the page is"),
+        ("**bold** and *thin*", "bold and thin"),
+        ("a * b * c and 2**3 and *args, **kwargs", "a * b * c and 2**3 and *args, **kwargs"),
+        ("as in [1]_ [#note]_, yes", "as in, yes"),
+        ("``code`` here::", "code here:"),
+        ("std::vector", "std::vector"),
+        ("x %(doc)s y", "x y"),
+    ],
+)
+def test_inline_markup(marked: str, text: str) -> None:
+    assert plain(marked) == text
+
+
+def test_code_that_a_directive_indents_is_left_out_and_what_follows_stays() -> None:
+    assert readable([".. plot::", "", "    plt.plot(x)", "", "After it.", ".. note:: Mind this."]) == (
+        "After it. Mind this."
+    )
+
+
+@given(st.text(alphabet=st.sampled_from("ab .:\n`*>-=[]()_~%#!?A1"), max_size=120))
+def test_any_text_gives_a_clean_summary_or_none(docstring: str) -> None:
+    split = split_docstring(docstring)
+    if split is not None:
+        summary, rest = split
+        assert summary == " ".join(summary.split())
+        assert summary[0].isalnum()
+        assert not summary.endswith(":")
+        assert all(line and line == line.strip() for line in rest.split("\n") if rest)

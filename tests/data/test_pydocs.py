@@ -1,0 +1,267 @@
+"""The collection of an invented package, of a real one, and (slow) the default one."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from foils.data.duplicates import near_pairs
+from foils.data.pydocs import DEFAULT_PACKAGES, PydocsData, read_pydocs, split_of
+from foils.errors import InputError
+
+REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."
+PACKAGE = {
+    "__init__.py": """
+        raise RuntimeError("this package must not be imported")
+    """,
+    "windows/_hann.py": f'''
+        def hann(size):
+            """Return a raised cosine window. It is Hann's.
+
+            {REST}
+
+            Parameters
+            ----------
+            size : int
+                Number of points.
+            """
+            def inner():
+                """Return what no reader of the package can call.
+
+                {REST} Inner functions are their owner's business alone."""
+
+        class Filter:
+            """Filter a signal with coefficients of one's own.
+
+            A signal passes through delays, each weighed by a coefficient, and their sum is what comes out of
+            it at the far end."""
+
+            def apply(self, signal):
+                """Pass each channel through every delay line.
+
+                Channels lie in rows. Where a row is shorter than the filter, zeros are taken to come before
+                its first sample."""
+
+            def _reset(self):
+                """Set all delay lines to zero once more.
+
+                {REST}"""
+
+        if True:
+            async def stream(signal):
+                """Yield filtered samples as soon as possible.
+
+                Blocks wait in a queue of bounded length; whoever writes faster than others read is held up
+                here until they are done."""
+    ''',
+    "again.py": f'''
+        def cosine_window(size):
+            """Make the taper which is named after Hann.
+
+            It is Hann's. {REST} Parameters: size : int, the number of points in it."""
+
+        def raised(size):
+            """Return a raised cosine window.
+
+            An altogether different account of it that speaks about overlap and the reconstruction of frames
+            in audio or in speech, at any rate."""
+
+        def short(size):
+            """Return the window's length in samples.
+
+            As given."""
+
+        def says_it_twice(size):
+            """Multiply every frame by its weight.
+
+            This will multiply every frame by its weight; then it adds frames where they overlap and returns the sum
+            of all."""
+
+        def brief(size):
+            """Apply it.
+
+            Words enough follow here to make a document, but what precedes them says nothing at all for which
+            one could ask."""
+
+        def signature(size):
+            """signature(size) -> window
+
+            Words enough follow here to make a document, but what precedes them is no sentence and so asks for
+            nothing."""
+    ''',
+    "_private/secret.py": '"""Not read."""',
+    "tests/helper.py": '"""Not read."""',
+    "vendor/other.py": '"""Not read."""',
+    "test_more.py": '"""Not read."""',
+    "broken.py": "def f(:",
+    "latin.py": "x = '\xe9'",
+    "huge.py": "#" * 1_000_001,
+}
+
+
+def write_package(folder: Path, name: str = "tapers") -> None:
+    for path, text in PACKAGE.items():
+        file = folder / name / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lines = [line[8:] if line.startswith(" " * 8) else line for line in text.split("\n")]
+        file.write_text("\n".join(lines), encoding="latin-1")
+
+
+@pytest.fixture
+def tapers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PydocsData:
+    write_package(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return read_pydocs(["tapers"])
+
+
+def test_the_invented_package_gives_exactly_its_public_documentation(tapers: PydocsData) -> None:
+    hann = "tapers.windows._hann"
+    assert dict(zip(tapers.doc_ids, tapers.queries, strict=True)) == {
+        f"{hann}.Filter": "Filter a signal with coefficients of one's own.",
+        f"{hann}.Filter.apply": "Pass each channel through every delay line.",
+        f"{hann}.stream": "Yield filtered samples as soon as possible.",
+        "tapers.again.cosine_window": "Make the taper which is named after Hann.",
+        "tapers.again.raised": "Return a raised cosine window.",
+    }
+    assert tapers.texts[tapers.doc_ids.index("tapers.again.cosine_window")] == (
+        f"It is Hann's. {REST} Parameters: size : int, the number of points in it."
+    )
+    assert tapers.query_ids == [f"q:{doc}" for doc in tapers.doc_ids]
+    assert tapers.versions == {"tapers": "unknown"}
+
+
+def test_everything_left_out_is_counted_by_reason(tapers: PydocsData) -> None:
+    assert tapers.left_out == {
+        "document nearly equal to an earlier one": 1,  # hann's, to cosine_window's
+        "document that repeats the summary": 1,
+        "fewer than 20 words after the summary": 1,
+        "file of a private subpackage": 1,
+        "file of tests, examples or vendored code": 3,
+        "file over 1 MB": 1,
+        "file that does not parse": 2,
+        "no summary sentence": 1,
+        "private name": 1,
+        "summary of fewer than 4 or more than 32 words": 1,
+    }
+
+
+def test_nothing_is_imported(tapers: PydocsData) -> None:
+    assert "tapers" not in sys.modules
+
+
+def test_options_change_the_result(tapers: PydocsData) -> None:
+    shorter = read_pydocs(["tapers"], max_words=26)
+    assert shorter.doc_ids == tapers.doc_ids
+    text = shorter.texts[tapers.doc_ids.index("tapers.again.cosine_window")]
+    assert text.endswith("never below zero. Parameters: size")
+    assert "tapers.again.short" in read_pydocs(["tapers"], min_words=2).doc_ids
+    everything = read_pydocs(["tapers"], threshold=1)
+    assert "tapers.windows._hann.hann" not in everything.doc_ids  # its summary equals another's
+    assert "summary nearly equal to an earlier one" in everything.left_out
+    assert "summary nearly equal to an earlier one" not in tapers.left_out
+
+
+def test_a_summary_of_common_words_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}x" for i in range(60)]
+    texts = {word: (f"Return the value {word} here.", " ".join(f"{word}{k}" for k in range(25))) for word in words}
+    texts["get"] = "Return the value here.", " ".join(words[:30])
+    functions = [f'def {name}():\n    """{summary}\n\n    {rest}"""' for name, (summary, rest) in texts.items()]
+    (tmp_path / "commonplace.py").write_text("\n\n\n".join(functions))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    data = read_pydocs(["commonplace"])
+    assert data.left_out == {"summary of common words alone": 1}
+    assert len(data.doc_ids) == 60
+    assert "commonplace.get" not in data.doc_ids
+
+
+def test_bad_input_is_named_all_at_once(tapers: PydocsData) -> None:
+    with pytest.raises(InputError, match=r"'absent', 'numpy\.linalg', 'sys'.*top-level"):
+        read_pydocs(["tapers", "sys", "absent", "numpy.linalg"])
+    with pytest.raises(InputError, match="min_words"):
+        read_pydocs(["tapers"], min_words=30, max_words=20)
+    with pytest.raises(InputError, match="threshold"):
+        read_pydocs(["tapers"], threshold=0)
+    with pytest.raises(InputError, match="no documentation"):
+        read_pydocs(["tapers"], min_words=1000, max_words=1000)
+    with pytest.raises(InputError, match="no documentation"):
+        read_pydocs([])
+
+
+@pytest.fixture(scope="module")
+def jinja2() -> PydocsData:
+    return read_pydocs(["jinja2"])
+
+
+def check_sound(data: PydocsData) -> None:
+    assert data.doc_ids == sorted(set(data.doc_ids))
+    assert len(data.doc_ids) == len(data.texts) == len(data.query_ids) == len(data.queries)
+    judged = [row for rows in data.qrels.values() for row in rows]
+    assert sorted(judged) == [(f"q:{doc}", doc, 1) for doc in data.doc_ids]
+    assert all(20 <= len(re.findall(r"[^\W_]+", text)) <= 200 for text in data.texts)
+    for query, text in zip(data.queries, data.texts, strict=True):
+        assert query not in text
+        assert "\n" not in query
+    for texts in (data.queries, data.texts):
+        assert not near_pairs([text.casefold().split() for text in texts], threshold=0.95)
+
+
+def test_a_real_package(jinja2: PydocsData) -> None:
+    check_sound(jinja2)
+    assert jinja2.versions == {"jinja2": version("jinja2")}
+    assert len(jinja2.doc_ids) > 80
+    assert jinja2.queries[jinja2.doc_ids.index("jinja2.filters.sync_do_slice")] == (
+        "Slice an iterator and return a list of lists containing those items."
+    )
+
+
+def test_a_module_is_in_one_split(jinja2: PydocsData) -> None:
+    modules = {
+        split: {module for _, doc, _ in rows for module in [doc.split(".")[1]]} for split, rows in jinja2.qrels.items()
+    }
+    assert modules["train"]
+    assert not modules["train"] & (modules["dev"] | modules["test"])
+    assert not modules["dev"] & modules["test"]
+
+
+def test_splits_are_fixed_by_the_name_and_have_their_shares() -> None:
+    """The names are a regression test: a change moves every published figure."""
+    names = ["jinja2.filters", "jinja2.lexer", "rich.text"]
+    assert [split_of(name) for name in names] == ["train", "test", "dev"]
+    splits = [split_of(f"package.module{i}") for i in range(20_000)]
+    assert splits.count("test") == pytest.approx(2000, abs=150)
+    assert splits.count("dev") == pytest.approx(2000, abs=150)
+
+
+def test_same_result_elsewhere_and_in_another_process(jinja2: PydocsData, tmp_path: Path) -> None:
+    """Neither the order of sets, nor the folder of the package, nor the order of its files matters."""
+    spec = find_spec("jinja2")
+    assert spec is not None
+    assert spec.origin is not None
+    shutil.copytree(Path(spec.origin).parent, tmp_path / "jinja2")
+    code = "from foils.data.pydocs import read_pydocs; from dataclasses import asdict; import json\n"
+    code += "print(json.dumps(asdict(read_pydocs(['jinja2']))))"
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": f"{tmp_path}{os.pathsep}src"}
+        out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+        there, here = json.loads(out.stdout), json.loads(json.dumps(asdict(jinja2)))
+        assert {**there, "versions": None} == {**here, "versions": None}
+
+
+@pytest.mark.slow
+def test_the_default_collection() -> None:
+    data = read_pydocs()
+    check_sound(data)
+    assert sorted(data.versions) == sorted(DEFAULT_PACKAGES)
+    assert len(data.doc_ids) > 5000
+    assert min(len(rows) for rows in data.qrels.values()) > 400
+    assert "numpy.linalg._linalg.norm" in data.doc_ids
