@@ -59,16 +59,19 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def sets(self, texts: Iterable[str]) -> TokenSets:
-        """Return the token set of each text; new tokens join the vocabulary."""
-        return self.sets_of(map(self.tokenizer, texts))
+    def sets(self, texts: Iterable[str], *, grow: bool = True) -> TokenSets:
+        """Return the token set of each text; new tokens join the vocabulary, or are left out where it may not grow."""
+        return self.sets_of(map(self.tokenizer, texts), grow=grow)
 
-    def sets_of(self, token_lists: Iterable[Iterable[str]]) -> TokenSets:
-        """Return the set of each list of tokens; new tokens join the vocabulary."""
+    def sets_of(self, token_lists: Iterable[Iterable[str]], *, grow: bool = True) -> TokenSets:
+        """Return the set of each list of tokens, as `sets` does."""
         number = self._numbers
         columns, counts = [], [0]
         for tokens in token_lists:
-            found = {number.setdefault(token, len(number)) for token in tokens}
+            if grow:
+                found = {number.setdefault(token, len(number)) for token in tokens}
+            else:
+                found = {number[token] for token in tokens if token in number}
             columns.append(np.fromiter(found, np.int32, len(found)))
             counts.append(len(found))
         flat = np.concatenate(columns) if columns else np.zeros(0, np.int32)

@@ -1,0 +1,92 @@
+"""ECI, the earlier form of the score: capacity times the balance of hardness and safety."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foils.data.collection import Rows
+from foils.score.gates import Float64s
+
+
+@dataclass(frozen=True)
+class ECI:
+    """ECI of a source with what it is made of.
+
+    Attributes:
+        value: of the data set: S and Δ' averaged first, combined after (the published form).
+        per_query: mean over records of each record's own ECI.
+        signal: S_n, mean query–negative similarity.
+        margin: Δ', mean over records of best positive less hardest negative, clamped at 0.
+        negatives: |N|, negatives per record.
+    """
+
+    value: float
+    per_query: float
+    signal: float
+    margin: float
+    negatives: float
+
+
+def eci(signal: float, margin: float, negatives: float, *, mean: str = "harmonic") -> float:
+    """Return ln(1 + |N|) · 2·S·Δ' / (S + Δ') with Δ' = max(0, Δ) (ECI eq. 1, 8–10).
+
+    Args:
+        signal: S, mean query–negative similarity; where it is not above 0 the harmonic mean counts as 0.
+        margin: Δ, best positive less hardest negative; below 0 it is unsafe and counts as 0.
+        negatives: |N|, negatives per query.
+        mean: "harmonic", or "arithmetic" for ln(1 + |N|)·(S + Δ')/2 (Table 5).
+    """
+    return float(_eci(np.array([signal]), np.array([margin]), np.array([negatives]), mean)[0])
+
+
+def _eci(signal: Float64s, margin: Float64s, negatives: Float64s, mean: str = "harmonic") -> Float64s:
+    safe = np.maximum(0.0, margin)
+    if mean == "arithmetic":
+        balance = (signal + safe) / 2
+    else:
+        usable = (signal > 0) & (safe > 0)
+        balance = np.divide(2 * signal * safe, signal + safe, out=np.zeros(len(signal)), where=usable)
+    found: Float64s = np.log1p(negatives) * balance
+    return found
+
+
+def source_eci(
+    record: Rows, s_n: Float64s, best_positive: Float64s, *, hardest: int | None = None, mean: str = "harmonic"
+) -> ECI:
+    """Return ECI of one source from its similarities.
+
+    Args:
+        record: (k,) record of each negative, ascending.
+        s_n: (k,) similarity of query and negative.
+        best_positive: (T,) similarity of each record's query and its most similar labelled positive.
+        hardest: use only this many of the most similar negatives of each record (Table 4 has 3); None: all.
+        mean: as in `eci`.
+    """
+    if hardest is not None:
+        record, s_n = _hardest(record, s_n, hardest)
+    records, start, counts = np.unique(record, return_index=True, return_counts=True)
+    sums, highest = np.add.reduceat(s_n, start), np.maximum.reduceat(s_n, start)
+    deltas = best_positive[records] - highest
+    signal, margin, size = float(s_n.mean()), max(0.0, float(deltas.mean())), float(counts.mean())
+    each = _eci(sums / counts, deltas, counts.astype(np.float64), mean)
+    return ECI(eci(signal, margin, size, mean=mean), float(each.mean()), signal, margin, size)
+
+
+def gradient_norm(signal: float, negatives: float, temperature: float) -> float:
+    """Return the estimated gradient norm |N|·exp(S/τ) (ECI eq. 11), one of the heuristics ECI is compared with."""
+    return float(negatives * np.exp(signal / temperature))
+
+
+def score_variance(highest: float, signal: float) -> float:
+    """Return the estimated score variance ½(S_max − S)² (ECI eq. 12)."""
+    return 0.5 * (highest - signal) ** 2
+
+
+def _hardest(record: Rows, s_n: Float64s, count: int) -> tuple[Rows, Float64s]:
+    order = np.lexsort((-s_n, record))
+    record, s_n = record[order], s_n[order]
+    starts = np.searchsorted(record, record)
+    kept = np.arange(len(record)) - starts < count
+    return record[kept], s_n[kept]

@@ -1,0 +1,178 @@
+"""Passes over the vectors of triplets: similarities, information matrices, gradient energies.
+
+Each pass reads vectors in blocks from where they lie (memory-mapped shards, say), and does nothing that depends on
+how large a block is, beyond rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from foils import progress
+from foils.data.collection import Rows
+from foils.encode.vectors import Vectors
+from foils.errors import InputError
+from foils.score.gates import Float64s
+
+BLOCK = 2_048  # triplets at once: their vectors stay in the processor's cache
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Vectors of records and triplets.
+
+    Attributes:
+        queries: (T, d) unit vectors u of the records' queries.
+        documents: (P, d) unit vectors of the pooled texts.
+        positive: (T,) pool index of each record's positive.
+        record: (m,) the record of each triplet, ascending.
+        document: (m,) pool index of each triplet's negative.
+    """
+
+    queries: Vectors
+    documents: Vectors
+    positive: Rows
+    record: Rows
+    document: Rows
+
+    def __post_init__(self) -> None:
+        if self.queries.dimension != self.documents.dimension:
+            raise InputError(
+                f"query vectors have d = {self.queries.dimension}, document vectors {self.documents.dimension}; "
+                "use one encoder for both"
+            )
+        if len(self.queries) != len(self.positive) or len(self.record) != len(self.document):
+            raise InputError(
+                f"{len(self.queries)} query vectors for {len(self.positive)} records, "
+                f"{len(self.record)} records of triplets for {len(self.document)} documents"
+            )
+
+    @property
+    def dimension(self) -> int:
+        """The dimension d."""
+        return self.queries.dimension
+
+
+def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, block: int = BLOCK) -> Float64s:
+    """Return the inner product of row a_rows[i] of a and row b_rows[i] of b, (n,)."""
+    out = np.empty(len(a_rows))
+    for start in range(0, len(a_rows), block):
+        part = slice(start, start + block)
+        out[part] = np.einsum("nd,nd->n", a.take(a_rows[part]), b.take(b_rows[part]))
+    return out
+
+
+def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Float64s, Float64s, Float64s, Float64s]:
+    """Return s_p (T,), and s_n, s_pn and ‖v⁺ − v⁻‖² (m,)."""
+    s_p = pair_similarities(
+        geometry.queries, np.arange(len(geometry.positive)), geometry.documents, geometry.positive, block=block
+    )
+    count = len(geometry.record)
+    s_n, s_pn, distance = np.empty(count), np.empty(count), np.empty(count)
+    with progress.task("measuring triplets", total=count, unit="triplets") as advance:
+        for start in range(0, count, block):
+            part = slice(start, start + block)
+            record = geometry.record[part]
+            first, last = record[0], record[-1] + 1
+            here = slice(first, last)
+            negatives = geometry.documents.take(geometry.document[part])
+            queries = geometry.queries.take(here)[record - first]
+            s_n[part] = np.einsum("nd,nd->n", queries, negatives)
+            positives = geometry.documents.take(geometry.positive[here])[record - first]
+            s_pn[part] = np.einsum("nd,nd->n", positives, negatives)
+            positives -= negatives
+            distance[part] = np.einsum("nd,nd->n", positives, positives)
+            advance(len(record))
+    return s_p, s_n, s_pn, distance
+
+
+def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, block: int = BLOCK) -> Float64s:
+    """Return Σ w·r·rᵀ over the triplets at `rows`, (d, d), with r = (v⁺ − v⁻)/‖v⁺ − v⁻‖, 0 where they coincide.
+
+    The sum of ECI_sem eq. 10, before it is divided by N. Products are made in the vectors' precision by one
+    symmetric rank-k update a block (d² operations a triplet) and added up in float64.
+
+    Args:
+        geometry: the vectors.
+        weights: (m,) non-negative weight of every triplet of the geometry.
+        rows: (k,) which triplets to sum over.
+        block: triplets at once.
+    """
+    total = np.zeros((geometry.dimension, geometry.dimension))
+    for start in range(0, len(rows), block):
+        part = rows[start : start + block]
+        residuals = geometry.documents.take(geometry.positive[geometry.record[part]])
+        residuals -= geometry.documents.take(geometry.document[part])
+        squared = np.einsum("nd,nd->n", residuals, residuals)
+        scale = np.sqrt(np.divide(weights[part], squared, out=np.zeros(len(part)), where=squared > 0))
+        residuals *= scale.astype(residuals.dtype)[:, None]
+        total += residuals.T @ residuals  # the same array twice: a symmetric update
+    return total
+
+
+def gradient_energies(
+    geometry: Geometry, s_p: Float64s, s_n: Float64s, members: Sequence[npt.NDArray[np.bool_]], temperature: float
+) -> Float64s:
+    """Return ‖g_t‖² of each record and each target, (T, targets), NaN where the target has no negative for it.
+
+    g_t = (1/τ)(Σ_j P_j d_j − d_+), P the softmax at τ over the positive and its negatives (ECI_sem Table 3; that it is
+    per record over the whole list follows from the published figures).
+
+    Args:
+        geometry: the vectors.
+        s_p: (T,) similarity of query and positive.
+        s_n: (m,) of query and negative.
+        members: for each target, (m,) which triplets are its negatives.
+        temperature: τ.
+    """
+    records, targets = len(s_p), len(members)
+    energies = np.full((records, targets), np.nan)
+    every = np.stack(members, axis=1) if targets else np.zeros((len(s_n), 0), bool)
+    with progress.task("gradient energies", total=records, unit="records") as advance:
+        for first, last, triplets, where in _padded(geometry.record, records):
+            negatives = geometry.documents.take(geometry.document[triplets])
+            shape = (last - first, -1, geometry.dimension)
+            member = (every[triplets] & where.reshape(-1)[:, None]).reshape(*where.shape, targets)
+            probability, positive = _softmax(s_p[first:last], s_n[triplets].reshape(where.shape), member, temperature)
+            mixed = np.matmul(probability.astype(negatives.dtype), negatives.reshape(shape))
+            mixed += (positive - 1)[:, :, None].astype(negatives.dtype) * geometry.documents.take(
+                geometry.positive[first:last]
+            )[:, None, :]
+            energy = np.einsum("btd,btd->bt", mixed, mixed) / temperature**2
+            energies[first:last] = np.where(member.any(axis=1), energy, np.nan)
+            advance(last - first)
+    return energies
+
+
+def _softmax(
+    s_p: Float64s, s_n: Float64s, member: npt.NDArray[np.bool_], temperature: float
+) -> tuple[Float64s, Float64s]:
+    """P of negatives (B, targets, K) and of the positive (B, targets), s_n (B, K), member (B, K, targets)."""
+    logits = np.where(member, s_n[:, :, None] / temperature, -np.inf)
+    own = s_p[:, None] / temperature
+    top = np.maximum(logits.max(axis=1, initial=-np.inf), own)
+    negatives, positive = np.exp(logits - top[:, None, :]), np.exp(own - top)
+    total = negatives.sum(axis=1) + positive
+    return (negatives / total[:, None, :]).transpose(0, 2, 1), positive / total
+
+
+def _padded(record: Rows, records: int) -> Iterator[tuple[int, int, Rows, npt.NDArray[np.bool_]]]:
+    """Yield stretches of records as a rectangle: (first, last, triplet rows (B·K,), which are real (B, K))."""
+    offsets = np.searchsorted(record, np.arange(records + 1))
+    counts = np.diff(offsets)
+    first = 0
+    while first < records:
+        last = first + 1
+        width = max(1, int(counts[first]))
+        while last < records and max(width, int(counts[last])) * (last + 1 - first) <= BLOCK:
+            width = max(width, int(counts[last]))
+            last += 1
+        column = np.arange(width)
+        where = column < counts[first:last, None]
+        triplets = np.where(where, offsets[first:last, None] + column, offsets[first:last, None])
+        yield first, last, np.minimum(triplets, max(0, len(record) - 1)).reshape(-1), where
+        first = last
