@@ -10,6 +10,7 @@ from foils.evaluate.agreement import (
 )
 from foils.evaluate.alignment import alignment, uniformity
 from foils.evaluate.measures import DEFAULT_MEASURES, Measured, measure_rankings, parse_measures
+from foils.evaluate.rerank import rerank_run
 from foils.evaluate.significance import (
     Comparison,
     PairedTest,
@@ -18,24 +19,30 @@ from foils.evaluate.significance import (
     holm,
     paired_test,
 )
+from foils.evaluate.systems import Evaluation, evaluate_runs, qrels_of, rankings_of
 
 __all__ = [
     "DEFAULT_MEASURES",
     "Agreement",
     "Comparison",
+    "Evaluation",
     "Measured",
     "PairedTest",
     "agreement",
     "alignment",
     "bootstrap_interval",
     "compare_systems",
+    "evaluate_runs",
     "holm",
     "kendall_tau",
     "measure_rankings",
     "paired_test",
     "parse_measures",
     "pearson_r",
+    "qrels_of",
     "rank_stability",
+    "rankings_of",
+    "rerank_run",
     "spearman_rho",
     "uniformity",
 ]

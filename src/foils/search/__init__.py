@@ -13,9 +13,28 @@ from foils.search.dimensions import (
     rdime_mask,
     sun,
 )
+from foils.search.experiments import (
+    Bench,
+    System,
+    by_depth,
+    by_moon,
+    by_share,
+    compare_filters,
+    grid_values,
+    mask_values,
+    prepare,
+)
 from foils.search.index import ExactIndex, FaissIndex, Index
 from foils.search.passes import DimensionSettings, Found, query_masks, rank_again, search_vectors
 from foils.search.ranks import Relevant, measure_ranks
+from foils.search.runs import (
+    Embedded,
+    Searched,
+    embed_collection,
+    feedback_lists,
+    relevant_of,
+    search_collection,
+)
 from foils.search.tune import (
     Grid,
     GridValues,
@@ -28,7 +47,9 @@ from foils.search.tune import (
 )
 
 __all__ = [
+    "Bench",
     "DimensionSettings",
+    "Embedded",
     "ExactIndex",
     "FaissIndex",
     "Found",
@@ -36,25 +57,38 @@ __all__ = [
     "GridValues",
     "Index",
     "Relevant",
+    "Searched",
+    "System",
     "Tuned",
+    "by_depth",
+    "by_moon",
+    "by_share",
     "check_depths",
+    "compare_filters",
     "cross_validate",
     "dime_grid",
     "dime_importance",
     "dimension_order",
     "eclipse_importance",
+    "embed_collection",
     "evaluate_grid",
+    "feedback_lists",
+    "grid_values",
     "keep_share",
     "kept_count",
+    "mask_values",
     "masked",
     "measure_ranks",
     "moon",
     "moon_rows",
     "oracle",
+    "prepare",
     "published_grid",
     "query_masks",
     "rank_again",
     "rdime_mask",
+    "relevant_of",
+    "search_collection",
     "search_vectors",
     "sun",
 ]

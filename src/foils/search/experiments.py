@@ -1,0 +1,266 @@
+"""The experiments of Eclipse on a collection: filters, retained shares, depth of the feedback, random moons.
+
+Every function returns systems with values per query, so that whoever calls can test differences. Documents are
+ranked again within the k retrieved. Each number says whether it is *fixed* (no setting was chosen on these queries),
+*honest* (chosen by cross-validation) or the *oracle* (chosen on the queries it is reported on, as published).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.collection import Rows
+from foils.search.dimensions import Floats, Mask, masked
+from foils.search.index import ExactIndex
+from foils.search.passes import DimensionSettings, query_masks, rank_again
+from foils.search.ranks import UNREACHED, Relevant, measure_ranks
+from foils.search.runs import Embedded, relevant_of
+from foils.search.tune import Grid, GridValues, Tuned, cross_validate, evaluate_grid, oracle
+
+Kind = Literal["fixed", "honest", "oracle"]
+MEASURES = ("nDCG@10", "AP")
+DEPTHS = (50, 300, 1000, None)
+POOLS = (30, 100, 150)
+
+
+@dataclass(frozen=True)
+class System:
+    """One way of searching and what it scores.
+
+    Attributes:
+        name: as `PRF Eclipse`.
+        kind: `fixed`, `honest` or `oracle`.
+        per_query: measure → (n,) values; for honest and oracle, settings were chosen by that same measure.
+        settings: measure → the settings behind it, one a fold; empty for fixed ones.
+        kept: mean share of dimensions kept, where one mask belongs to all measures.
+    """
+
+    name: str
+    kind: Kind
+    per_query: dict[str, Floats]
+    settings: dict[str, list[DimensionSettings]] = field(default_factory=dict)
+    kept: float | None = None
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean of each measure over the queries."""
+        return {measure: float(values.mean()) for measure, values in self.per_query.items()}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A split's queries that have a relevant document, with everything retrieved for them.
+
+    Attributes:
+        embedded: the vectors, of these queries alone.
+        lists: n rankings of document positions by all dimensions, best first, as deep as the deepest feedback.
+        relevant: n sets of relevant documents.
+        k: how many of each list are ranked again.
+    """
+
+    embedded: Embedded
+    lists: list[Rows]
+    relevant: list[Relevant]
+    k: int
+
+    @property
+    def retrieved(self) -> list[Rows]:
+        """The k best of each list."""
+        return [found[: self.k] for found in self.lists]
+
+
+def prepare(embedded: Embedded, *, k: int = 1000, depth: int | None = None) -> Bench:
+    """Retrieve, by exact search, k documents for each query with a relevant one, and feedback as deep as `depth`.
+
+    Args:
+        embedded: vectors of a split.
+        k: documents to rank again.
+        depth: of the feedback; None: k.
+    """
+    having, relevant = relevant_of(embedded)
+    answers = None if embedded.answers is None else embedded.answers[having]
+    kept = replace(embedded, query_rows=embedded.query_rows[having], queries=embedded.queries[having], answers=answers)
+    positions, _ = ExactIndex(kept.documents).search(kept.queries, max(k, depth or k))
+    return Bench(kept, list(positions), relevant, k)
+
+
+def compare_filters(
+    bench: Bench,
+    grids: Mapping[str, Grid],
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    folds: int = 5,
+    depth: int | None = 1000,
+    tuned: Mapping[str, GridValues] | None = None,
+) -> list[System]:
+    """Compare the baseline, RDIME and each grid, honest and oracle; with PRF, and with answers where there are some.
+
+    Args:
+        bench: of `prepare`.
+        grids: name of the filter (`DIME`, `Eclipse`) → its grid.
+        rng: deals queries to folds (the same deal for every filter and measure) and draws random moons.
+        measures: names that `measure_ranks` knows.
+        folds: of the cross-validation.
+        depth: of the feedback; None: as deep as the lists.
+        tuned: values already evaluated, by the system's name (`PRF Eclipse`), to be used as they are.
+
+    Source: Eclipse, Table 1.
+    """
+    n, d = bench.embedded.queries.shape
+    deal = int(rng.integers(2**32))
+    everything = np.ones((n, d), bool)
+    systems = [System("baseline", "fixed", mask_values(bench, everything, measures), kept=1.0)]
+    suns: dict[str, Floats | None] = {"PRF": None}
+    if bench.embedded.answers is not None:
+        suns["LLM"] = bench.embedded.answers.astype(np.float64)
+    for sun, answers in suns.items():
+        masks, _ = query_masks(
+            bench.embedded.queries,
+            bench.embedded.documents,
+            [found[:depth] for found in bench.lists],
+            DimensionSettings("rdime", k_plus=1),
+            answers=answers,
+        )
+        systems.append(System(f"{sun} RDIME", "fixed", mask_values(bench, masks, measures), kept=float(masks.mean())))
+    for label, grid in grids.items():
+        for sun, answers in suns.items():
+            name = f"{sun} {label}"
+            found = (tuned or {}).get(name) or grid_values(
+                bench, grid, measures=measures, depth=depth, answers=answers, rng=rng
+            )
+            systems += _honest_and_oracle(name, found, measures, folds, deal)
+    return systems
+
+
+def by_share(found: GridValues, measure: str) -> dict[float, System]:
+    """Return, for each retained share of a grid, its best settings on these queries (oracle): the published curves.
+
+    Source: Eclipse, Figures 2 and 3; at share 0.5 its Table 2.
+    """
+    shares = sorted({setting.share for setting in found.settings})
+    curve = {}
+    for share in shares:
+        columns = np.flatnonzero([setting.share == share for setting in found.settings])
+        values = {name: of[:, columns] for name, of in found.values.items()}
+        part = GridValues([found.settings[c] for c in columns], values, found.short[:, columns], len(columns))
+        best = oracle(part, measure)
+        curve[share] = System(f"share {share:g}", "oracle", best.per_query, {measure: best.settings}, share)
+    return curve
+
+
+def by_depth(
+    bench: Bench,
+    grid: Grid,
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    depths: Sequence[int | None] = DEPTHS,
+    folds: int = 5,
+) -> list[System]:
+    """Compare lengths of the feedback list, honest and oracle; None is the whole list of the bench.
+
+    Source: Eclipse, Figures 2 and 3.
+    """
+    deal = int(rng.integers(2**32))
+    systems = []
+    for depth in depths:
+        found = grid_values(bench, grid, measures=measures, depth=depth, answers=bench.embedded.answers, rng=rng)
+        systems += _honest_and_oracle(f"k={depth or 'all'}", found, measures, folds, deal)
+    return systems
+
+
+def by_moon(
+    bench: Bench,
+    settings: DimensionSettings,
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    pools: Sequence[int | None] = (*POOLS, None),
+    runs: int = 5,
+    depth: int | None = 1000,
+) -> dict[str, list[System]]:
+    """Compare moons drawn at random from the bottom of the list with the last k⁻, at one setting, over several runs.
+
+    Returns:
+        `bottom 30` and so on → one system a run (`exact` → one).
+
+    Source: Eclipse, Table 3.
+    """
+    table: dict[str, list[System]] = {}
+    for pool in pools:
+        name = "exact" if pool is None else f"bottom {pool}"
+        for _ in range(1 if pool is None else runs):
+            masks, _ = query_masks(
+                bench.embedded.queries,
+                bench.embedded.documents,
+                [found[:depth] for found in bench.lists],
+                replace(settings, moon_pool=pool),
+                answers=bench.embedded.answers,
+                rng=rng,
+            )
+            values = mask_values(bench, masks, measures)
+            table.setdefault(name, []).append(System(name, "fixed", values, kept=float(masks.mean())))
+    return table
+
+
+def grid_values(
+    bench: Bench,
+    grid: Grid,
+    *,
+    measures: Sequence[str] = MEASURES,
+    depth: int | None = 1000,
+    answers: npt.NDArray[np.floating] | None = None,
+    rng: np.random.Generator | None = None,
+) -> GridValues:
+    """Evaluate a grid over a bench, as `evaluate_grid`."""
+    return evaluate_grid(
+        bench.embedded.queries,
+        bench.embedded.documents,
+        bench.retrieved,
+        bench.relevant,
+        grid,
+        measures=measures,
+        depth=depth,
+        feedback=bench.lists,
+        answers=answers,
+        rng=rng,
+    )
+
+
+def mask_values(bench: Bench, masks: Mask, measures: Sequence[str] = MEASURES) -> dict[str, Floats]:
+    """Measure what masks (n, d) give, ranking the retrieved documents again; a full mask leaves the list as it is."""
+    values = {measure: np.empty(len(masks)) for measure in measures}
+    for row, (query, mask, found) in enumerate(zip(bench.embedded.queries, masks, bench.retrieved, strict=True)):
+        ranking = found if mask.all() else rank_again(masked(query, mask), bench.embedded.documents, found)[0]
+        relevant = bench.relevant[row]
+        hit, where = np.nonzero(relevant.rows[:, None] == ranking)
+        ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
+        ranks[hit] = where
+        for measure in measures:
+            values[measure][row] = measure_ranks(measure, ranks, relevant)
+    return values
+
+
+def _honest_and_oracle(name: str, found: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
+    both: dict[Kind, dict[str, Tuned]] = {
+        "honest": {
+            measure: cross_validate(found, measure, rng=np.random.default_rng(deal), folds=folds)
+            for measure in measures
+        },
+        "oracle": {measure: oracle(found, measure) for measure in measures},
+    }
+    return [
+        System(
+            name,
+            kind,
+            {measure: tuned.per_query[measure] for measure, tuned in by.items()},
+            {measure: tuned.settings for measure, tuned in by.items()},
+        )
+        for kind, by in both.items()
+    ]
