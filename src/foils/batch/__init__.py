@@ -1,0 +1,54 @@
+"""Who meets whom in a batch: HOBIT, its rivals, and the hook that hands their batches to a trainer."""
+
+from foils.batch.b3 import b3_batches, community_batches, rank_communities
+from foils.batch.batches import Batches, joined, shuffled
+from foils.batch.conflicts import Conflicts, cap_positives, find_conflicts, no_conflicts
+from foils.batch.hobit import hobit_batches
+from foils.batch.methods import METHODS, Method
+from foils.batch.mixture import mixed_batches, same_source
+from foils.batch.ngame import balanced_clusters, ngame_batches
+from foils.batch.objective import (
+    batch_hardness,
+    greedy,
+    hardness,
+    marginal_gain,
+    mean_hardness,
+    query_gradient,
+    smooth_hardness,
+)
+from foils.batch.random import random_batches, random_order
+from foils.batch.repair import dealt, repaired
+from foils.batch.walks import proximity_graph, walks_batches
+
+__all__ = [
+    "METHODS",
+    "Batches",
+    "Conflicts",
+    "Method",
+    "b3_batches",
+    "balanced_clusters",
+    "batch_hardness",
+    "cap_positives",
+    "community_batches",
+    "dealt",
+    "find_conflicts",
+    "greedy",
+    "hardness",
+    "hobit_batches",
+    "joined",
+    "marginal_gain",
+    "mean_hardness",
+    "mixed_batches",
+    "ngame_batches",
+    "no_conflicts",
+    "proximity_graph",
+    "query_gradient",
+    "random_batches",
+    "random_order",
+    "rank_communities",
+    "repaired",
+    "same_source",
+    "shuffled",
+    "smooth_hardness",
+    "walks_batches",
+]

@@ -1,0 +1,347 @@
+"""Compiled inner loops of batch construction (numba; the extra `batch`). Import this module where it is used.
+
+Each is an ordinary Python function, so that it reads as its own specification and can be run without compiling:
+`kernel.py_func`. Those that admit rows work on a `stamp` per document and per query: equal to the number of the batch
+under construction, it says that the document (or the query) would conflict with a row already in it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+
+_compile = numba.njit(cache=True, nogil=True)
+
+
+def _worse(score_a: float, id_a: int, score_b: float, id_b: int) -> bool:
+    """Say whether (score_a, id_a) ranks below (score_b, id_b): lower score, then higher id."""
+    return score_a < score_b or (score_a == score_b and id_a > id_b)
+
+
+worse: Any = _compile(_worse)
+
+
+def _merge_top(scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
+    """Merge a block of scores (m, n) of documents `ids` (n,) into each row's heap of its k best (m, k).
+
+    The heaps keep their worst entry at the root; empty entries have score −inf and the largest id.
+    """
+    k = top_scores.shape[1]
+    for row in range(scores.shape[0]):
+        heap_scores, heap_ids = top_scores[row], top_ids[row]
+        floor = heap_scores[0]
+        for j in range(scores.shape[1]):
+            score = scores[row, j]
+            if score < floor or not worse(heap_scores[0], heap_ids[0], score, ids[j]):
+                continue
+            node = 0
+            while True:
+                child = 2 * node + 1
+                if child >= k:
+                    break
+                right = child + 1
+                if right < k and worse(heap_scores[right], heap_ids[right], heap_scores[child], heap_ids[child]):
+                    child = right
+                if not worse(heap_scores[child], heap_ids[child], score, ids[j]):
+                    break
+                heap_scores[node], heap_ids[node] = heap_scores[child], heap_ids[child]
+                node = child
+            heap_scores[node], heap_ids[node] = score, ids[j]
+            floor = heap_scores[0]
+
+
+merge_top: Any = _compile(_merge_top)
+
+
+def _admit(row: int, known: Any, document_stamp: Any, query_stamp: Any, stamp: int) -> None:
+    """Stamp every document and query that may not join a batch which now holds `row`."""
+    query, document, relevant_start, relevant, asking_start, asking = known
+    for p in range(relevant_start[query[row]], relevant_start[query[row] + 1]):
+        document_stamp[relevant[p]] = stamp
+    for p in range(asking_start[document[row]], asking_start[document[row] + 1]):
+        query_stamp[asking[p]] = stamp
+
+
+admit: Any = _compile(_admit)
+
+
+def _blocked(row: int, known: Any, document_stamp: Any, query_stamp: Any, stamp: int) -> bool:
+    """Say whether `row` conflicts with a row of the batch numbered `stamp`."""
+    hit: bool = document_stamp[known[1][row]] == stamp or query_stamp[known[0][row]] == stamp
+    return hit
+
+
+blocked: Any = _compile(_blocked)
+
+
+def _take(
+    line: Any,
+    groups: Any,
+    group_stamp: Any,
+    used: Any,
+    known: Any,
+    document_stamp: Any,
+    query_stamp: Any,
+    stamp: int,
+    batch: Any,
+    size: int,
+    until: int,
+) -> int:
+    """Fill `batch[size:until]` with the first unused rows of `line` that conflict with nobody; return its size.
+
+    With `groups` not empty, a row whose group is already stamped is passed over too.
+    """
+    for row in line:
+        if size == until:
+            break
+        if used[row] or blocked(row, known, document_stamp, query_stamp, stamp):
+            continue
+        if groups.size:
+            if group_stamp[groups[row]] == stamp:
+                continue
+            group_stamp[groups[row]] = stamp
+        batch[size] = row
+        used[row] = True
+        admit(row, known, document_stamp, query_stamp, stamp)
+        size += 1
+    return size
+
+
+take: Any = _compile(_take)
+
+
+def _gain(weights: Any, column: int, totals: Any, tau: float) -> float:
+    """Return Δ (eq. 16) of a candidate, given weights / τ_h and log-sums of the batch so far."""
+    gain = 0.0
+    for i in range(weights.shape[0]):
+        x = weights[i, column] - totals[i]
+        gain += x + math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x))
+    return tau * gain
+
+
+gain_of: Any = _compile(_gain)
+
+
+def _sink(gains: Any, heap: Any, node: int, length: int) -> None:
+    """Restore the heap below `node`: highest gain at the root, then lowest position."""
+    item = heap[node]
+    while True:
+        child = 2 * node + 1
+        if child >= length:
+            break
+        if child + 1 < length and worse(gains[heap[child]], heap[child], gains[heap[child + 1]], heap[child + 1]):
+            child += 1
+        if not worse(gains[item], item, gains[heap[child]], heap[child]):
+            break
+        heap[node] = heap[child]
+        node = child
+    heap[node] = item
+
+
+sink: Any = _compile(_sink)
+
+
+def _lazy_greedy(
+    weights: Any,
+    totals: Any,
+    rows: Any,
+    tau: float,
+    used: Any,
+    known: Any,
+    document_stamp: Any,
+    query_stamp: Any,
+    stamp: int,
+    batch: Any,
+    size: int,
+    gains: Any,
+    heap: Any,
+    fresh: Any,
+) -> int:
+    """Add the candidates of highest gain to `batch` until it is full; return its size (Algorithm 2, lines 8–11).
+
+    Gains only shrink as the batch grows, so an old gain is an upper bound: the candidate on top of the heap is
+    re-evaluated, and taken if it stays on top. This picks what evaluating everybody each time picks.
+
+    `weights` (s, n) are w / τ_h; `totals` (s,), log Σ exp(w / τ_h) over the batch, is updated; `rows` (n,) are the
+    candidates' row numbers, ascending; `gains`, `heap` and `fresh` are work space of at least n.
+    """
+    length = rows.size
+    for v in range(length):
+        gains[v] = gain_of(weights, v, totals, tau)
+        heap[v] = v
+        fresh[v] = size
+    for node in range(length // 2 - 1, -1, -1):
+        sink(gains, heap, node, length)
+    while size < batch.size and length > 0:
+        v = heap[0]
+        row = rows[v]
+        if used[row] or blocked(row, known, document_stamp, query_stamp, stamp):
+            length -= 1
+            heap[0] = heap[length]
+        elif fresh[v] != size:
+            gains[v] = gain_of(weights, v, totals, tau)
+            fresh[v] = size
+        else:
+            batch[size] = row
+            used[row] = True
+            admit(row, known, document_stamp, query_stamp, stamp)
+            size += 1
+            for i in range(totals.size):
+                x = weights[i, v] - totals[i]
+                totals[i] += x + math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x))
+            length -= 1
+            heap[0] = heap[length]
+        if length > 0:
+            sink(gains, heap, 0, length)
+    return size
+
+
+lazy_greedy: Any = _compile(_lazy_greedy)
+
+
+def _deal(line: Any, batch_size: int, known: Any, document_stamp: Any, query_stamp: Any, order: Any) -> None:
+    """Cut `line` into batches, leaving a row that conflicts for the next batch; write the result to `order`.
+
+    What is left when no batch can be filled without a conflict is dealt as it comes.
+    """
+    n = line.size
+    following = list(range(1, n + 1))
+    head, placed, stamp = 0, 0, 0
+    while placed < n:
+        stamp += 1
+        until = min(placed + batch_size, n)
+        before, here = -1, head
+        while here < n and placed < until:
+            after = following[here]
+            row = line[here]
+            if blocked(row, known, document_stamp, query_stamp, stamp):
+                before = here
+            else:
+                order[placed] = row
+                placed += 1
+                admit(row, known, document_stamp, query_stamp, stamp)
+                if before < 0:
+                    head = after
+                else:
+                    following[before] = after
+            here = after
+        while placed < until:
+            order[placed] = line[head]
+            placed += 1
+            head = following[head]
+
+
+deal: Any = _compile(_deal)
+
+
+def _relevant_to(row: int, other: int, known: Any) -> bool:
+    """Say whether `other`'s document is a known positive of `row`'s query (a binary search)."""
+    query, document, start, relevant = known[0], known[1], known[2], known[3]
+    low, high = start[query[row]], start[query[row] + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if relevant[middle] < document[other]:
+            low = middle + 1
+        else:
+            high = middle
+    found: bool = low < start[query[row] + 1] and relevant[low] == document[other]
+    return found
+
+
+relevant_to: Any = _compile(_relevant_to)
+
+
+def _fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool:
+    """Say whether `row` conflicts with nobody in the batch of `place`, the row now at `place` aside."""
+    first = place // batch_size * batch_size
+    for p in range(first, min(first + batch_size, order.size)):
+        if p != place and (relevant_to(row, order[p], known) or relevant_to(order[p], row, known)):
+            return False
+    return True
+
+
+fits: Any = _compile(_fits)
+
+
+def _repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int:
+    """Swap rows that conflict in their batch with random rows of other batches; return how many stay in conflict.
+
+    A swap is made only where both rows then conflict with nobody, so the number of conflicts never grows.
+    """
+    left = 0
+    for place in range(order.size):
+        if fits(order[place], place, order, batch_size, known):
+            continue
+        left += 1
+        for _ in range(tries):
+            other = int(rng.random() * order.size)
+            if other // batch_size == place // batch_size:
+                continue
+            if fits(order[place], other, order, batch_size, known) and fits(
+                order[other], place, order, batch_size, known
+            ):
+                order[place], order[other] = order[other], order[place]
+                left -= 1
+                break
+    return left
+
+
+repair: Any = _compile(_repair)
+
+
+def _walk(
+    start: Any,
+    neighbours: Any,
+    batch_size: int,
+    restart: float,
+    patience: int,
+    known: Any,
+    document_stamp: Any,
+    query_stamp: Any,
+    used: Any,
+    order: Any,
+    rng: Any,
+) -> None:
+    """Fill `order` batch by batch with the rows that random walks with restart visit first.
+
+    A walk begins at the first unused row of `start`; each step goes back there with probability `restart`, else to a
+    uniform neighbour. An unused row that conflicts with nobody joins the batch. After `patience` steps without a new
+    row the walk moves to the next unused row; when none is left without a conflict, the rest is taken as it comes.
+    """
+    placed, stamp, pointer, n = 0, 0, 0, order.size
+    while placed < n:
+        stamp += 1
+        until = min(placed + batch_size, n)
+        while used[start[pointer]]:
+            pointer += 1
+        scan = pointer
+        while placed < until and scan < n:
+            home = start[scan]
+            scan += 1
+            if used[home] or blocked(home, known, document_stamp, query_stamp, stamp):
+                continue
+            here, idle = home, 0
+            while placed < until and idle < patience:
+                idle += 1
+                if not used[here] and not blocked(here, known, document_stamp, query_stamp, stamp):
+                    order[placed] = here
+                    used[here] = True
+                    admit(here, known, document_stamp, query_stamp, stamp)
+                    placed += 1
+                    idle = 0
+                if neighbours.shape[1] == 0 or rng.random() < restart:
+                    here = home
+                else:
+                    here = neighbours[here, int(rng.random() * neighbours.shape[1])]
+        scan = pointer
+        while placed < until:
+            if not used[start[scan]]:
+                order[placed] = start[scan]
+                used[start[scan]] = True
+                placed += 1
+            scan += 1
+
+
+walk: Any = _compile(_walk)
