@@ -1,25 +1,46 @@
 """How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
 
+from foils.rate.adaptive import ESTIMATORS, informative_pairs, rate_adaptively
 from foils.rate.bradley_terry import bradley_terry
+from foils.rate.candidates import Candidates
 from foils.rate.elo import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score, online_elo
 from foils.rate.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
+from foils.rate.judgements import JudgementRecord, Judgements, RecordedJudge, ask
+from foils.rate.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
 from foils.rate.pairs import Pairs
 from foils.rate.ratings import Ratings
+from foils.rate.stage import Rated, RatingReport, rate_negatives
 from foils.rate.thurstone import thurstone, thurstone_ascent
 
 __all__ = [
     "BASE",
     "ELO_PER_LOGIT",
     "ELO_PER_PROBIT",
+    "ESTIMATORS",
     "LOGITS_PER_PROBIT",
+    "BiEncoderJudge",
+    "Candidates",
+    "CrossEncoderJudge",
+    "EnsembleJudge",
+    "Judge",
+    "JudgementRecord",
+    "Judgements",
     "Pairs",
+    "Rated",
+    "RatingReport",
     "Ratings",
+    "RecordedJudge",
     "algebraic_connectivity",
     "all_pairs",
+    "ask",
     "bradley_terry",
     "diameter",
     "expected_score",
+    "informative_pairs",
+    "load_cross_encoder_judge",
     "online_elo",
+    "rate_adaptively",
+    "rate_negatives",
     "regular_pairs",
     "thurstone",
     "thurstone_ascent",

@@ -81,7 +81,9 @@ def diameter(pairs: Pairs) -> Floats:
         step = (adjacency > 0) | np.eye(n, dtype=bool)
         reached, length = step, np.where(step.all(axis=(1, 2)), 1.0, np.inf)
         for steps in range(2, n):
-            reached = (reached.astype(np.float32) @ step.astype(np.float32)) > 0
+            before, reached = reached, (reached.astype(np.float32) @ step.astype(np.float32)) > 0
+            if np.array_equal(before, reached):
+                break
             length[np.isinf(length) & reached.all(axis=(1, 2))] = steps
         result[queries] = length
     return result

@@ -1,0 +1,223 @@
+"""From a table of negatives to the same table with `elo, elo_se, gap`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection
+from foils.data.negatives import Negatives
+from foils.data.store import Provenance
+from foils.errors import InputError, UnknownNameError
+from foils.rate.adaptive import ESTIMATORS, rate_adaptively
+from foils.rate.candidates import Candidates
+from foils.rate.graph import algebraic_connectivity, diameter, regular_pairs
+from foils.rate.judgements import JudgementRecord, Judgements, ask
+from foils.rate.judges import Judge
+from foils.rate.pairs import Floats, Pairs, Rows
+from foils.rate.ratings import Ratings
+
+VALIDATIONS = ("none", "borderline", "all")
+BORDERLINE = (80.0, 150.0)
+NO_POSITIVE = "query without a positive in the split"
+POSITIVE = "labelled positive"
+
+
+@dataclass(frozen=True)
+class RatingReport:
+    """What a rating did.
+
+    Attributes:
+        queries: with a positive and a negative.
+        comparisons: asked for, the direct ones with the positive included.
+        missing: of them without a judgement.
+        position_bias: see `Judgements`; 0 for a judge that has none by construction.
+        unrated: negatives without a gap: none of their judgements, or none of their positive's, succeeded, or the two
+            are in parts of the graph that never met.
+        skipped: reason -> rows that were not rated at all.
+        connectivity: mean algebraic connectivity of the graphs of judged pairs.
+        diameter: the largest; inf where a graph fell apart.
+        standard_error: median, in Elo points.
+    """
+
+    queries: int
+    comparisons: int
+    missing: int
+    position_bias: float
+    unrated: int
+    skipped: dict[str, int]
+    connectivity: float
+    diameter: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Rated:
+    """A rated table, and what the rating did."""
+
+    negatives: Negatives
+    report: RatingReport
+
+
+def rate_negatives(
+    collection: Collection,
+    negatives: Negatives,
+    judge: Judge,
+    *,
+    split: str,
+    degree: int = 6,
+    model: str = "thurstone",
+    prior_sd: float = 10.0,
+    rounds: int = 0,
+    validate: str = "none",
+    record: JudgementRecord | None = None,
+    block: int = 2048,
+    seed: int = 0,
+    made: Provenance | None = None,
+) -> Rated:
+    """Add `elo, elo_se, gap` (Elo points, mean 1500 over a query's candidates): how hard each negative really is.
+
+    A query's candidates are its negatives that no stage rejected and its first labelled positive. They are compared
+    on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and rated per
+    query. gap = e_positive − e_d, so that a small or negative one means danger.
+
+    Args:
+        collection: texts and judgements.
+        negatives: the table; rejected rows get NaN.
+        judge: whom to ask.
+        split: whose labelled positives.
+        degree: comparisons per candidate, even.
+        model: thurstone or bradley-terry.
+        prior_sd: of the weak Gaussian prior, in the model's unit.
+        rounds: 0: the random graph; else rounds of informative pairs after a first random cycle.
+        validate: also ask about (positive, negative) directly, for the column `preference`, P(positive ≻ d): `none`;
+            `borderline`, where the gap is 80–150 (eq. 35); `all`.
+        record: where judgements are kept and found again.
+        block: pairs asked, and recorded, together.
+        seed: of the graphs.
+        made: provenance of the new table; None: the old one's.
+
+    Raises:
+        InputError: ids unknown to the collection, an odd degree, or no query with both a positive and a negative.
+        UnknownNameError: an unknown model, validation or split.
+    """
+    for what, given, known in (("model", model, ESTIMATORS), ("validation", validate, VALIDATIONS)):
+        if given not in known:
+            raise UnknownNameError(what, given, known)
+    found = _candidates(collection, negatives, split)
+    candidates, asked = found.candidates, []
+
+    def judged(pairs: Pairs) -> Floats:
+        asked.append(ask(judge, candidates, pairs, record=record, block=block))
+        return asked[-1].preference
+
+    sizes, rng = np.diff(candidates.offsets), np.random.default_rng(seed)
+    if rounds:
+        pairs, preference, ratings = rate_adaptively(
+            sizes, judged, degree=degree, rounds=rounds, model=model, prior_sd=prior_sd, rng=rng
+        )
+    else:
+        pairs = regular_pairs(sizes, degree=degree, rng=rng)
+        preference = judged(pairs)
+        ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
+    gap = _gaps(ratings, found.positive)
+    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap}
+    if validate != "none":
+        columns["preference"] = _direct(judged, candidates.offsets, gap, found.positive, validate)
+    rows = np.full((len(columns), len(negatives)), np.nan)
+    rows[:, found.row] = np.stack(list(columns.values()))[:, found.candidate]
+    table = negatives.with_columns(dict(zip(columns, rows, strict=True))).table
+    report = _report(asked, pairs.where(np.isfinite(preference)), ratings, gap[found.candidate], found.skipped)
+    return Rated(Negatives(table, made or negatives.provenance), report)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Candidates; `row` (r,) rows of the table and `candidate` (r,) theirs; `positive` (Q,) the positives'; skipped."""
+
+    candidates: Candidates
+    row: Rows
+    candidate: Rows
+    positive: Rows
+    skipped: dict[str, int]
+
+
+def _candidates(collection: Collection, negatives: Negatives, split: str) -> _Found:
+    """Put each query's kept negatives, in the table's order, and its first labelled positive after them."""
+    query, document = negatives.rows_in(collection)
+    positives = collection.positives(split)
+    at = np.full(len(collection.queries), -1)
+    at[positives.query_rows] = np.arange(len(positives))
+    usable = negatives.keep & (at[query] >= 0) & ~collection.known_positives.contain(query, document)
+    skipped = {
+        "rejected before": int((~negatives.keep).sum()),
+        NO_POSITIVE: int((negatives.keep & (at[query] < 0)).sum()),
+        POSITIVE: int((negatives.keep & (at[query] >= 0)).sum() - usable.sum()),
+    }
+    row = np.flatnonzero(usable)
+    if not len(row):
+        raise InputError(
+            f"no row to rate: {', '.join(f'{n} {why}' for why, n in skipped.items() if n)}; is {split!r} the split?"
+        )
+    row = row[np.argsort(query[row], kind="stable")]
+    queries, counts = np.unique(query[row], return_counts=True)
+    offsets = np.concatenate([[0], np.cumsum(counts + 1)])
+    positive = offsets[1:] - 1
+    candidate = np.delete(np.arange(offsets[-1]), positive)
+    of = np.empty(offsets[-1], np.int64)
+    of[candidate], of[positive] = document[row], positives.first[at[queries]]
+    own = negatives.table["text"].take(pa.array(row)).to_pylist() if "text" in negatives.table.column_names else []
+    own_of = dict(
+        zip(candidate[of[candidate] < 0].tolist(), (own[i] for i in np.flatnonzero(document[row] < 0)), strict=True)
+    )
+
+    def texts(wanted: Rows) -> Sequence[str]:
+        known = collection.document_texts(np.maximum(of[wanted], 0))
+        return [own_of.get(int(one), text) for one, text in zip(wanted, known, strict=True)]
+
+    doc_ids = np.empty(offsets[-1], object)
+    doc_ids[candidate] = negatives.table["doc_id"].take(pa.array(row)).to_pylist()
+    doc_ids[positive] = collection.documents["doc_id"].take(pa.array(of[positive])).to_pylist()
+    query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
+    shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids.tolist(), texts)
+    return _Found(shown, row, candidate, positive, {why: n for why, n in skipped.items() if n})
+
+
+def _gaps(ratings: Ratings, positive: Rows) -> Floats:
+    """(N,) e_positive − e_d in Elo points; NaN where the two cannot be compared."""
+    sizes = np.diff(np.concatenate([[0], positive + 1]))
+    of = np.repeat(positive, sizes)
+    together = ratings.component[of] == ratings.component
+    return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
+
+
+def _direct(judged: Callable[[Pairs], Floats], offsets: Rows, gap: Floats, positive: Rows, validate: str) -> Floats:
+    """(N,) P(positive ≻ d | q), asked directly (eq. 35); NaN where it was not asked or has no answer."""
+    wanted = np.ones(len(gap), bool) if validate == "all" else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
+    wanted[positive] = False
+    rows = np.flatnonzero(wanted)
+    found = np.full(len(gap), np.nan)
+    found[rows] = judged(Pairs(offsets, np.repeat(positive, np.diff(offsets))[rows], rows))
+    return found
+
+
+def _report(
+    asked: list[Judgements], pairs: Pairs, ratings: Ratings, gap: Floats, skipped: dict[str, int]
+) -> RatingReport:
+    both = Judgements(*(np.concatenate([getattr(part, name) for part in asked]) for name in ("forward", "backward")))
+    return RatingReport(
+        queries=pairs.queries,
+        comparisons=len(both.forward),
+        missing=both.missing,
+        position_bias=both.position_bias,
+        unrated=int(np.isnan(gap).sum()),
+        skipped=skipped,
+        connectivity=float(algebraic_connectivity(pairs).mean()),
+        diameter=float(diameter(pairs).max()),
+        standard_error=float(np.median(ratings.elo_error[np.isfinite(ratings.elo_error)]))
+        if np.isfinite(ratings.elo_error).any()
+        else float("nan"),
+    )

@@ -1,0 +1,141 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from judging import NumberJudge, letters
+
+from foils.errors import FailureError, FormatError, InputError
+from foils.rate import JudgementRecord, Judgements, Pairs, RecordedJudge, all_pairs, ask, bradley_terry
+
+KEY = {"judge": "numbers", "collection": "abc"}
+
+
+def test_both_orders_are_asked_and_averaged():
+    candidates, pairs = letters((3,)), all_pairs([3])
+    fair, biased = NumberJudge(), NumberJudge(bias=0.04)
+    found = ask(biased, candidates, pairs)
+    np.testing.assert_allclose(found.preference, fair.judge(candidates, pairs))
+    assert found.position_bias == pytest.approx(0.04)
+    assert ask(fair, candidates, pairs).position_bias == pytest.approx(0, abs=1e-12)
+    assert biased.asked == 6
+
+
+def test_a_judge_without_order_is_asked_once():
+    judge = NumberJudge(antisymmetric=True)
+    found = ask(judge, letters((3,)), all_pairs([3]))
+    assert judge.asked == 3
+    np.testing.assert_allclose(found.forward + found.backward, 1)
+
+
+def test_one_failed_order_is_a_missing_judgement():
+    judge = NumberJudge(bias=0.2, fail=[("q0d1", "q0d0")])  # fails when d1 is shown first
+    found = ask(judge, letters((3,)), all_pairs([3]))
+    np.testing.assert_array_equal(np.isnan(found.preference), [True, False, False])
+    assert np.isfinite(found.forward[0])
+    assert found.missing == 1
+    assert np.isfinite(bradley_terry(all_pairs([3]), found.preference).rating).all()
+
+
+def test_a_record_is_found_again_in_either_order(tmp_path):
+    candidates, pairs = letters((4, 3)), all_pairs([4, 3])
+    judge = NumberJudge(bias=0.03)
+    first = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=1)
+    assert len(list(tmp_path.glob("part-*.parquet"))) == 2  # blocks end between queries
+    asked = judge.asked
+    turned = Pairs(pairs.offsets, pairs.second, pairs.first)
+    again = ask(judge, candidates, turned, record=JudgementRecord(tmp_path, KEY))
+    assert judge.asked == asked
+    np.testing.assert_array_equal(again.forward, first.backward)
+    np.testing.assert_array_equal(again.backward, first.forward)
+
+
+def test_a_killed_run_asks_only_what_is_missing(tmp_path):
+    candidates, pairs = letters((4, 3, 5)), all_pairs([4, 3, 5])
+
+    class Dying(NumberJudge):
+        def judge(self, candidates, pairs):
+            if self.asked >= 12:
+                raise KeyboardInterrupt
+            return super().judge(candidates, pairs)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(Dying(), candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
+    judge = NumberJudge()
+    resumed = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
+    assert judge.asked == 2 * (len(pairs) - 6)
+    np.testing.assert_array_equal(resumed.preference, ask(NumberJudge(), candidates, pairs).preference)
+
+
+def test_a_failed_judgement_is_tried_again(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    ask(NumberJudge(fail=[("q0d0", "q0d1")]), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    assert len(JudgementRecord(tmp_path, KEY)) == 2
+    judge = NumberJudge()
+    found = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    assert judge.asked == 2
+    assert found.missing == 0
+    assert len(JudgementRecord(tmp_path, KEY)) == 3
+
+
+def test_an_untouched_record_leaves_no_folder(tmp_path):
+    candidates, pairs = letters((2,)), all_pairs([2])
+    everything = [("q0d0", "q0d1"), ("q0d1", "q0d0")]
+    ask(NumberJudge(fail=everything), candidates, pairs, record=JudgementRecord(tmp_path / "new", KEY))
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_block_changes_nothing(tmp_path):
+    candidates, pairs = letters((4, 3, 5)), all_pairs([4, 3, 5])
+    one, other = (ask(NumberJudge(bias=0.1), candidates, pairs, block=block) for block in (1, 1000))
+    np.testing.assert_array_equal(one.forward, other.forward)
+    np.testing.assert_array_equal(one.backward, other.backward)
+
+
+def test_another_judge_does_not_get_these_answers(tmp_path):
+    ask(NumberJudge(), letters((2,)), all_pairs([2]), record=JudgementRecord(tmp_path, KEY))
+    with pytest.raises(InputError, match="choose another folder"):
+        JudgementRecord(tmp_path, {**KEY, "judge": "other"})
+
+
+def test_a_record_is_a_judge(tmp_path):
+    candidates, pairs = letters((3, 2)), all_pairs([3, 2])
+    original = ask(NumberJudge(bias=0.05), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    recorded = ask(RecordedJudge(tmp_path), candidates, pairs)
+    np.testing.assert_array_equal(recorded.forward, original.forward)
+    np.testing.assert_array_equal(recorded.backward, original.backward)
+
+
+def test_a_file_of_preferences_is_a_judge_and_what_it_lacks_is_missing(tmp_path):
+    path = tmp_path / "answers.parquet"
+    table = pa.table({"query_id": ["q0"], "first": ["q0d1"], "second": ["q0d0"], "preference": [0.8]})
+    pq.write_table(table, path)
+    found = ask(RecordedJudge(path), letters((3,)), all_pairs([3]))
+    np.testing.assert_allclose(found.preference, [0.2, np.nan, np.nan])
+    assert found.position_bias == pytest.approx(0)
+
+
+def test_faulty_files_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no judgements"):
+        RecordedJudge(tmp_path)
+    path = tmp_path / "answers.parquet"
+    pq.write_table(pa.table({"query_id": ["q"], "first": ["a"]}), path)
+    with pytest.raises(FormatError, match="second, forward, backward"):
+        RecordedJudge(path)
+    pq.write_table(pa.table({"query_id": ["q"], "first": ["a"], "second": ["b"], "preference": [1.5]}), path)
+    with pytest.raises(FormatError, match="outside"):
+        RecordedJudge(path)
+
+
+@pytest.mark.parametrize(("answers", "said"), [([2.0], "outside"), ([0.5, 0.5], "one each")])
+def test_answers_that_are_no_probabilities_are_failures(answers, said):
+    class Faulty(NumberJudge):
+        def judge(self, candidates, pairs):
+            return np.array(answers)
+
+    with pytest.raises(FailureError, match=said):
+        ask(Faulty(), letters((2,)), all_pairs([2]))
+
+
+def test_bias_of_no_answer_is_not_a_number():
+    none = np.array([np.nan])
+    assert np.isnan(Judgements(none, none).position_bias)
