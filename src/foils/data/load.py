@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from foils.data.beir import read_beir
+from foils.data.build import build_in_memory
 from foils.data.collection import Collection
 
 
@@ -28,7 +29,13 @@ def load_collection(name: str | Path) -> Collection:
 
         return read_hf(rest)
     if str(name) == "pydocs":
-        from foils.data.pydocs import read_pydocs_collection
-
-        return read_pydocs_collection()
+        return _pydocs()
     return read_beir(name)
+
+
+def _pydocs() -> Collection:
+    from foils.data.pydocs import read_pydocs
+
+    data = read_pydocs()
+    documents = [(identifier, "", text) for identifier, text in zip(data.doc_ids, data.texts, strict=True)]
+    return build_in_memory("pydocs", documents, list(zip(data.query_ids, data.queries, strict=True)), data.qrels)

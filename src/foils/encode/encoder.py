@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 Kind = Literal["query", "document"]
-Precision = Literal["float32", "bfloat16", "float16"]
 Floats = npt.NDArray[np.float32]
 
 PRECISIONS = ("float32", "bfloat16", "float16")
@@ -68,7 +67,7 @@ class EncoderSettings:
     document_prompt: str | None = None
     max_length: int | None = None
     normalize: bool = True
-    precision: Precision = "float32"
+    precision: str = "float32"
     batch_size: int = 16
     device: str | None = None
     trust_remote_code: bool = False

@@ -11,21 +11,21 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, overload
+from typing import Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from foils import progress
 from foils.data.collection import Collection, Rows
-from foils.data.store import write_json, write_whole
+from foils.data.store import write_whole
 from foils.encode.encoder import Encoder, Floats, Kind
-from foils.errors import FormatError, InputError
+from foils.errors import FormatError, InputError, UnknownNameError
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
 SHARD = 1_024  # texts of a shard: what a kill can cost
 
-Storage = Literal["float32", "float16"]
+STORAGE = {"float32": "<f4", "float16": "<f2"}
 _Keys = npt.NDArray[np.uint64]
 
 
@@ -116,10 +116,15 @@ class VectorStore:
 
     Args:
         folder: of the store; made on the first write.
-        storage: float32, or float16 for half the space (its loss: see `rounding_loss`).
+        storage: float32, or float16 for half the space (its loss: see `cosine_loss`).
+
+    Raises:
+        UnknownNameError: another storage.
     """
 
-    def __init__(self, folder: str | Path, *, storage: Storage = "float32") -> None:
+    def __init__(self, folder: str | Path, *, storage: str = "float32") -> None:
+        if storage not in STORAGE:
+            raise UnknownNameError("storage", storage, STORAGE)
         self.folder, self.storage = Path(folder), storage
         self._opened: dict[str, _Shards] = {}
 
@@ -176,11 +181,6 @@ def text_keys(texts: Sequence[str], route: str) -> _Keys:
     return np.frombuffer(bytes(digests), np.uint64).reshape(-1, 2)
 
 
-def rounding_loss(vectors: Floats) -> tuple[float, float]:
-    """Return mean and minimum cosine between vectors (n, d) and themselves stored as float16."""
-    return cosine_loss(vectors, vectors.astype(np.float16).astype(np.float32))
-
-
 def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:
     """Return mean and minimum cosine of paired rows, each (n, d): what another precision or backend changes."""
     a, b = reference.astype(np.float64), vectors.astype(np.float64)
@@ -198,11 +198,9 @@ def _distinct(keys: _Keys, among: npt.NDArray[np.bool_]) -> Rows:
 class _Shards:
     """The shards of one fingerprint: which keys lie where."""
 
-    def __init__(self, folder: Path, dimension: int, storage: Storage) -> None:
+    def __init__(self, folder: Path, dimension: int, storage: str) -> None:
         self.folder = folder
-        self.record = np.dtype(
-            [("key", "<u8", (2,)), ("vector", "<f4" if storage == "float32" else "<f2", (dimension,))]
-        )
+        self.record = np.dtype([("key", "<u8", (2,)), ("vector", STORAGE[storage], (dimension,))])
         self._files: list[npt.NDArray[np.void]] = []
         self._index: list[tuple[_Keys, Rows]] = []  # sorted by the first word, each at most half its predecessor
         self._size = 0
@@ -251,8 +249,3 @@ class _Shards:
             keys, positions = np.concatenate([before, keys]), np.concatenate([before_positions, positions])
         order = np.argsort(keys[:, 0], kind="stable")
         self._index.append((keys[order], positions[order]))
-
-
-def write_description(folder: str | Path, encoder: Encoder, description: dict[str, object]) -> None:
-    """Write beside the shards, for people, what made them."""
-    write_json(Path(folder) / f"{encoder.fingerprint}.json", description)

@@ -1,0 +1,92 @@
+"""The program `foils`: its verbs, and how failures end it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from importlib import import_module
+from importlib.metadata import version
+
+import typer
+
+from foils.cli.show import Progress, say
+from foils.errors import FailureError, FoilsError, InputError
+from foils.progress import reporting
+
+VERBS = ("mine", "score", "rate", "select", "batch", "train", "evaluate", "search", "study", "report", "demo")
+
+EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
+
+
+def application() -> typer.Typer:
+    """Build the program from the verbs whose files are there."""
+    app = typer.Typer(
+        name="foils",
+        help="Hard negatives for retrievers and rerankers: mine them, say which source to train on before any "
+        "training, and measure whether it helped.",
+        epilog="Start with: foils demo",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback(invoke_without_command=True)
+    def options(show: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
+        if show:
+            typer.echo(f"foils {version('foils')}")
+            raise typer.Exit
+
+    for verb in VERBS:
+        try:
+            module = import_module(f"foils.cli.{verb}")
+        except ModuleNotFoundError as error:
+            if error.name == f"foils.cli.{verb}":
+                continue
+            raise
+        app.command(verb, no_args_is_help=verb != "demo")(getattr(module, verb))
+    return app
+
+
+def main() -> None:
+    """Run the program. Exit status: 0; 2 for bad input or usage, with a message; 1 for a failure."""
+    _quieten()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the program with these arguments and return its exit status; messages go to stderr."""
+    try:
+        with Progress() as progress, reporting(progress):
+            status = application()(arguments, standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except typer.TyperException as error:
+        say(f"error: {error.format_message()} (see: foils{_verb(arguments)} --help)")
+        return EXIT_INPUT
+    except InputError as error:
+        say(f"error: {error}")
+        return EXIT_INPUT
+    except (FailureError, FoilsError) as error:
+        say(f"failed: {error}")
+        return EXIT_FAILURE
+    except (KeyboardInterrupt, typer.Abort):
+        say("interrupted; what was finished is kept")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILURE
+
+
+def _verb(arguments: list[str]) -> str:
+    return f" {arguments[0]}" if arguments and arguments[0] in VERBS else ""
+
+
+def _quieten() -> None:
+    """Keep other libraries' progress bars and notices off the terminal; warnings of theirs stay."""
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    for name in ("bm25s", "sentence_transformers", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,156 @@
+"""foils evaluate: what encoders, runs and rerankers score, query by query, and whether they differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foils.cli import options as opt
+from foils.cli.show import number, say, show_table
+from foils.errors import InputError
+
+if TYPE_CHECKING:
+    from foils.data import Collection, Run
+    from foils.evaluate import Evaluation
+
+
+def evaluate(
+    collection: opt.CollectionName,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", metavar="[NAME=]MODEL", help="An encoder to search with, exactly; several times."),
+    ] = None,
+    run: Annotated[
+        list[str] | None, typer.Option("--run", metavar="[NAME=]FILE", help="A TREC run to measure; several times.")
+    ] = None,
+    reranker: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reranker", metavar="[NAME=]MODEL", help="A cross-encoder over the first system's run; several times."
+        ),
+    ] = None,
+    split: opt.Split = "test",
+    measures: Annotated[str, typer.Option(help="ir_measures' names, with commas.")] = "nDCG@10,R@100,RR@10,AP",
+    top: Annotated[int, typer.Option(min=1, help="Documents that an encoder returns for a query.")] = 1000,
+    rerank_depth: Annotated[int, typer.Option(min=1, help="Documents of a query that a reranker scores.")] = 100,
+    against: Annotated[
+        list[str] | None,
+        typer.Option("--against", metavar="NAME", help="Compare the others with this system alone; several times."),
+    ] = None,
+    alternative: Annotated[
+        str, typer.Option(help="Of the tests: two-sided, or greater (one-sided, as published for Eclipse).")
+    ] = "two-sided",
+    runs_folder: Annotated[
+        Path | None, typer.Option("--write-runs", metavar="FOLDER", help="Write each system's run in TREC form.")
+    ] = None,
+    seed: opt.Seed = 0,
+    query_prompt: opt.QueryPrompt = None,
+    document_prompt: opt.DocumentPrompt = None,
+    max_length: opt.MaxLength = None,
+    precision: opt.PrecisionName = "float32",
+    storage: opt.StorageName = "float32",
+    encode_batch: opt.BatchSize = 16,
+    device: opt.Device = None,
+    vectors: opt.StoreFolder = None,
+    trust_remote_code: opt.TrustRemoteCode = False,
+    json: opt.Json = None,
+) -> None:
+    """Measure systems on a split; every judged query counts, answered or not.
+
+    Differences are tested pair by pair: Shapiro–Wilk, then the paired t-test or Wilcoxon's, with Holm's correction.
+
+    Example: foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json
+    """
+    import numpy as np
+
+    from foils.data import Run, load_collection
+    from foils.data.store import write_json
+    from foils.evaluate import evaluate_runs
+
+    loaded = load_collection(collection)
+    runs = []
+    for name, path in map(_named, run or []):
+        found = Run.read(path)
+        runs.append(Run(found.table, name or Path(path).name.partition(".")[0]))
+    for name, path in map(_named, model or []):
+        encoding = opt.EncoderOptions(
+            path, query_prompt, document_prompt, max_length, precision, storage, encode_batch, device, vectors,
+            trust_remote_code,
+        )  # fmt: skip
+        runs.append(_dense_run(loaded, encoding, split, top, name))
+    if not runs:
+        raise InputError("nothing to evaluate; give --model MODEL or --run FILE")
+    for name, path in map(_named, reranker or []):
+        runs.append(_reranked(runs[0], loaded, path, rerank_depth, name, device, max_length, trust_remote_code))
+    result = evaluate_runs(
+        loaded,
+        runs,
+        rng=np.random.default_rng(seed),
+        split=split,
+        measures=[measure.strip() for measure in measures.split(",") if measure.strip()],
+        against=against,
+        alternative=alternative,  # type: ignore[arg-type]  # checked by paired_test
+    )
+    for written in runs if runs_folder else []:
+        written.write(Path(str(runs_folder)) / f"{written.name}.trec")
+    show_evaluation(result, loaded.name)
+    if json:
+        write_json(json, result.to_json())
+
+
+def show_evaluation(result: Evaluation, collection: str) -> None:
+    """Print the systems' means with their intervals, then the comparisons."""
+    names = list(result.systems[0].per_query)
+    rows = [
+        (
+            system.name,
+            *(
+                f"{system.means[m]:.4f} [{number(low)}, {number(high)}]"
+                for m, (low, high) in result.intervals[system.name].items()
+            ),
+            f"{len(system.unanswered):,}",
+        )
+        for system in result.systems
+    ]
+    count = len(result.systems[0].query_ids)
+    title = f"{collection} ({result.split}), {count:,} queries, mean and 95 % interval"
+    show_table(title, ["system", *names, "unanswered"], rows)
+    if result.comparisons:
+        table = [
+            (f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, number(c.p, 4), number(c.p_holm, 4))
+            for c in result.comparisons
+        ]
+        show_table("Differences", ["systems", "measure", "difference", "test", "p", "p (Holm)"], table)
+
+
+def _named(text: str) -> tuple[str | None, str]:
+    name, equals, path = text.partition("=")
+    return (name, path) if equals and name and not Path(text).exists() else (None, text)
+
+
+def _dense_run(collection: Collection, encoding: opt.EncoderOptions, split: str, top: int, name: str | None) -> Run:
+    from foils.search import DimensionSettings, embed_collection, search_collection
+
+    encoder, store = encoding.open(collection)
+    say(f"{encoder.name}: texts cut after {encoder.max_length} tokens")
+    embedded = embed_collection(collection, encoder, store, split=split)
+    settings = DimensionSettings("none")
+    return search_collection(embedded, settings, k=top, name=name or encoder.name).run
+
+
+def _reranked(
+    first: Run,
+    collection: Collection,
+    path: str,
+    depth: int,
+    name: str | None,
+    device: str | None,
+    max_length: int | None,
+    trust_remote_code: bool,
+) -> Run:
+    from foils.evaluate import load_reranker, rerank_run
+
+    scorer = load_reranker(path, device=device, max_length=max_length, trust_remote_code=trust_remote_code)
+    return rerank_run(first, collection, scorer, depth=depth, name=name or f"{first.name} + {Path(path).name}")

@@ -1,0 +1,156 @@
+"""Arguments and options that several verbs share, and how they become a collection, an encoder, a store."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from foils.cli.show import say
+
+if TYPE_CHECKING:
+    from foils.data import Collection
+    from foils.encode import SentenceEncoder, VectorStore
+
+CollectionName = Annotated[
+    str,
+    typer.Argument(metavar="COLLECTION", help="A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs.", show_default=False),
+]
+SourceNames = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...",
+        help="[NAME=]PATH: our Parquet, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run.",
+        show_default=False,
+    ),
+]
+Split = Annotated[str, typer.Option("--split", help="Split of the judgements.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")]
+Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")]
+Output = Annotated[
+    Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the table.", show_default=False)
+]
+DEFAULT_ENCODER = "all-MiniLM-L6-v2"
+
+
+def _option(name: str, metavar: str | None, text: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=text, rich_help_panel="Encoder")
+
+
+@dataclass(frozen=True)
+class EncoderOptions:
+    """The options of every verb that embeds texts; `takes_encoder` puts them on a verb."""
+
+    encoder: Annotated[
+        str,
+        _option(
+            "--encoder", "MODEL", "A sentence-transformers model: folder, hub name, or the embedded all-MiniLM-L6-v2."
+        ),
+    ] = DEFAULT_ENCODER
+    query_prompt: Annotated[
+        str | None,
+        _option(
+            "--query-prompt",
+            "TEXT",
+            "Before each query, as in training ('query: ' for E5); @NAME: the model's prompt of that name. "
+            "Default: the model's own.",
+        ),
+    ] = None
+    document_prompt: Annotated[str | None, _option("--document-prompt", "TEXT", "Before each document, likewise.")] = (
+        None
+    )
+    max_length: Annotated[int | None, _option("--max-length", "TOKENS", "Cut texts after so many tokens.")] = 128
+    precision: Annotated[
+        str,
+        _option(
+            "--precision",
+            None,
+            "Of the computation: float32, bfloat16 or float16. What the lower ones lose is measured and printed.",
+        ),
+    ] = "float32"
+    storage: Annotated[
+        str, _option("--storage", None, "Of vectors on disk: float32 or float16 (its loss is printed).")
+    ] = "float32"
+    encode_batch: Annotated[int, _option("--encode-batch", None, "Texts encoded at once.")] = 16
+    device: Annotated[str | None, _option("--device", None, "As torch names it. Default: the first that is there.")] = (
+        None
+    )
+    vectors: Annotated[
+        Path | None,
+        _option(
+            "--vectors", "FOLDER", "Where vectors are kept, so that no text is embedded twice. Default: the cache."
+        ),
+    ] = None
+    trust_remote_code: Annotated[
+        bool, _option("--trust-remote-code", None, "Run code that the model brings along.")
+    ] = False
+
+    def open(self, collection: Collection) -> tuple[SentenceEncoder, VectorStore]:
+        """Load the encoder and open the store; print what a lower precision or storage loses on this collection."""
+        from foils.data.store import cache_folder
+        from foils.encode import EncoderSettings, VectorStore, load_encoder
+
+        settings = EncoderSettings(
+            query_prompt=self.query_prompt,
+            document_prompt=self.document_prompt,
+            max_length=self.max_length,
+            precision=self.precision,
+            batch_size=self.encode_batch,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+        )
+        encoder = load_encoder(self.encoder, settings)
+        store = VectorStore(self.vectors or cache_folder() / "vectors", storage=self.storage)
+        if self.precision != "float32" or self.storage != "float32":
+            exact = load_encoder(self.encoder, replace(settings, precision="float32"))
+            self._report_loss(exact, encoder, collection)
+        return encoder, store
+
+    def _report_loss(self, exact: SentenceEncoder, encoder: SentenceEncoder, collection: Collection) -> None:
+        import numpy as np
+
+        from foils.encode.vectors import cosine_loss
+
+        rows = np.unique(np.linspace(0, len(collection.documents) - 1, 64).astype(int))
+        texts = collection.document_texts(rows)
+        found = encoder.encode(texts, "document")
+        if self.storage == "float16":
+            found = found.astype(np.float16).astype(np.float32)
+        mean, least = cosine_loss(exact.encode(texts, "document"), found)
+        say(
+            f"--precision {self.precision} --storage {self.storage}: cosine to float32 vectors {mean:.6f} on average, "
+            f"{least:.6f} at least, over {len(texts)} documents"
+        )
+
+
+DEFAULTS = EncoderOptions()
+
+
+def takes_encoder(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the encoder options: its parameter `encoding` becomes the fields of `EncoderOptions`."""
+    hints = get_type_hints(command, include_extras=True)
+    options = get_type_hints(EncoderOptions, include_extras=True)
+    own = [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name != "encoding"
+    ]
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=options[field.name]
+        )
+        for field in fields(EncoderOptions)
+    ]
+
+    def verb(**given: Any) -> None:
+        chosen = {field.name: given.pop(field.name) for field in fields(EncoderOptions)}
+        command(**given, encoding=EncoderOptions(**chosen))
+
+    verb.__name__, verb.__doc__ = command.__name__, command.__doc__
+    verb.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
+    return verb

@@ -1,0 +1,110 @@
+"""What people see: messages and progress on stderr, tables on stdout."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+
+from foils.progress import Advance
+
+_WIDTH = 160  # of tables that do not go to a terminal
+_EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
+
+
+def say(message: str) -> None:
+    """Print a line to stderr."""
+    print(f"foils: {message}", file=sys.stderr)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> None:
+    """Print a title, a table and remarks to stdout; the first column is text, the others are numbers, at the right."""
+    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console.print(escape(title), style="bold")
+    console.print(table)
+    if caption:
+        console.print(escape(caption), style="dim", soft_wrap=True)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number with so many digits after the point, or an en dash where there is none."""
+    return "–" if value is None or value != value else f"{value:.{digits}f}"
+
+
+class Progress:
+    """Shows the tasks of the library: bars on a terminal, a line every ten seconds elsewhere.
+
+    Tasks that end within two seconds leave no trace.
+    """
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._bars = Bars(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+        )
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal:
+            self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    @contextmanager
+    def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:
+        """Show one task."""
+        start = last = time.monotonic()
+        done = 0
+        bar = self._bars.add_task(description, total=total, rate="") if self._console.is_terminal else None
+
+        def advance(count: int) -> None:
+            nonlocal done, last
+            done += count
+            now = time.monotonic()
+            rate = f"{done / max(now - start, 1e-9):,.0f} {unit}/s"
+            if bar is not None:
+                self._bars.update(bar, advance=count, rate=rate)
+            elif now - last >= _EVERY:
+                last = now
+                say(f"{description}: {_of(done, total)} {unit}, {rate}{_left(done, total, now - start)}")
+
+        try:
+            yield advance
+        finally:
+            spent = time.monotonic() - start
+            if bar is not None:
+                self._bars.remove_task(bar)
+            if spent > 2:
+                say(f"{description}: {done:,} {unit} in {spent:,.0f} s")
+
+
+def _of(done: int, total: int | None) -> str:
+    return f"{done:,}" if total is None else f"{done:,} of {total:,}"
+
+
+def _left(done: int, total: int | None, spent: float) -> str:
+    return f", {spent * (total - done) / done:,.0f} s left" if total and done else ""
