@@ -142,6 +142,7 @@ def test_a_docstring_of_one_line_has_an_empty_rest() -> None:
         (":func:`~torch.nn.functional.relu` is", "relu is"),
         (":py:meth:`sum() <numpy.sum>` is", "sum() is"),
         (":attr:`!x` is", "x is"),
+        ("`~numpy.random.Generator` is", "Generator is"),
         ("`the page <https://example.org>`_ is", "the page is"),
         ("**bold** and *thin*", "bold and thin"),
         ("a * b * c and 2**3 and *args, **kwargs", "a * b * c and 2**3 and *args, **kwargs"),

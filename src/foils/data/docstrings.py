@@ -32,6 +32,7 @@ _MARKUP: tuple[tuple[str, re.Pattern[str], str], ...] = (
     ("[`", re.compile(r"\[+`~?([^`]*)`\]+(?:\([^)]*\))?"), r"\1"),  # [`Class`](address)
     ("](", re.compile(r"\[([^\]\[]+)\]\([^)]*\)"), r"\1"),  # [text](address)
     ("]_", re.compile(r"(?:\s*\[#?\w+\]_)+"), ""),  # a citation's mark
+    ("`~", re.compile(r"`~[^`]*?([^`.]+)`"), r"\1"),
     ("`", re.compile(r"`+([^`]*)`+_{0,2}"), r"\1"),
     ("*", re.compile(r"(?<![\w*])(\*{1,2})(?![\s*])([^*]+?)(?<!\s)\1(?![\w*])"), r"\2"),  # emphasis
     ("::", re.compile(r"::(?=\s|$)"), ":"),
