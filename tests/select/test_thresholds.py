@@ -17,8 +17,6 @@ from foils.select import (
     simans,
     two_group_risk,
 )
-from foils.select import (
-)
 from foils.select.optimal import ELO_PER_PROBIT as SAME
 
 

@@ -32,10 +32,11 @@ def table(
 ) -> Selection:
     """Select by the tiers of Table 2.
 
-    Gap < 100: danger, rejected; 100–200 soft, weight 0.5; 200–400 goldilocks 1; 400–600 medium 0.7; > 600 easy 0.3. A gap on a bound belongs to the tier above it, except 600, which is still medium, as the table has it. Where the
-    judge was asked directly (a `preference` is there) and the gap is borderline, 80–150, its answer p = P(positive ≻ d)
-    decides instead: p < 0.65 rejected; 0.65–0.75 weight 0.3; > 0.75 weight 1. A borderline row without an answer
-    stays with the table.
+    Gap < 100: danger, rejected; 100–200 soft, weight 0.5; 200–400 goldilocks 1; 400–600 medium 0.7; > 600 easy 0.3.
+    A gap on a bound belongs to the tier above it, except 600, which is still medium, as the table has it. Where the
+    judge was asked directly (a `preference` is there) and the gap is borderline, 80–150, its answer p = P(positive
+    ≻ d) decides instead: p < 0.65 rejected; 0.65–0.75 weight 0.3; > 0.75 weight 1. A borderline row without an
+    answer stays with the table.
 
     Args:
         rows: the rows.
@@ -70,8 +71,9 @@ def percentile(
 ) -> Selection:
     """Select by percentiles of the gaps themselves.
 
-    Below the 10th danger, rejected; to the 25th soft; to the 75th goldilocks; above it medium. The paper names the percentiles [10th, 25th, 75th] and leaves the weights open; these are Table 2's for the same
-    names. A gap on a bound belongs above it.
+    Below the 10th danger, rejected; to the 25th soft; to the 75th goldilocks; above it medium. The paper names the
+    percentiles [10th, 25th, 75th] and leaves the weights open; these are Table 2's for the same names. A gap on a
+    bound belongs above it.
 
     Args:
         rows: the rows.
