@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foils.cli import options as opt
+from foils.cli.model_options import takes_models
 from foils.cli.show import number, say, show_table
 from foils.errors import InputError
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from foils.evaluate import Evaluation
 
 
+@takes_models
 def evaluate(
     collection: opt.CollectionName,
     model: Annotated[
@@ -28,7 +31,9 @@ def evaluate(
     reranker: Annotated[
         list[str] | None,
         typer.Option(
-            "--reranker", metavar="[NAME=]MODEL", help="A cross-encoder over the first system's run; several times."
+            "--reranker",
+            metavar="[NAME=]MODEL",
+            help="A cross-encoder over the first --run, or without one the first --model; several times.",
         ),
     ] = None,
     split: opt.Split = "test",
@@ -46,15 +51,7 @@ def evaluate(
         Path | None, typer.Option("--write-runs", metavar="FOLDER", help="Write each system's run in TREC form.")
     ] = None,
     seed: opt.Seed = 0,
-    query_prompt: opt.QueryPrompt = None,
-    document_prompt: opt.DocumentPrompt = None,
-    max_length: opt.MaxLength = None,
-    precision: opt.PrecisionName = "float32",
-    storage: opt.StorageName = "float32",
-    encode_batch: opt.BatchSize = 16,
-    device: opt.Device = None,
-    vectors: opt.StoreFolder = None,
-    trust_remote_code: opt.TrustRemoteCode = False,
+    encoding: opt.EncoderOptions = opt.DEFAULTS,
     json: opt.Json = None,
 ) -> None:
     """Measure systems on a split; every judged query counts, answered or not.
@@ -71,19 +68,16 @@ def evaluate(
 
     loaded = load_collection(collection)
     runs = []
+    for name, path in map(_named, model or []):
+        runs.append(_dense_run(loaded, replace(encoding, encoder=path), split, top, name))
     for name, path in map(_named, run or []):
         found = Run.read(path)
         runs.append(Run(found.table, name or Path(path).name.partition(".")[0]))
-    for name, path in map(_named, model or []):
-        encoding = opt.EncoderOptions(
-            path, query_prompt, document_prompt, max_length, precision, storage, encode_batch, device, vectors,
-            trust_remote_code,
-        )  # fmt: skip
-        runs.append(_dense_run(loaded, encoding, split, top, name))
     if not runs:
         raise InputError("nothing to evaluate; give --model MODEL or --run FILE")
+    first = runs[len(model or []) if run else 0]
     for name, path in map(_named, reranker or []):
-        runs.append(_reranked(runs[0], loaded, path, rerank_depth, name, device, max_length, trust_remote_code))
+        runs.append(_reranked(first, loaded, replace(encoding, encoder=path), rerank_depth, name))
     result = evaluate_runs(
         loaded,
         runs,
@@ -140,17 +134,14 @@ def _dense_run(collection: Collection, encoding: opt.EncoderOptions, split: str,
     return search_collection(embedded, settings, k=top, name=name or encoder.name).run
 
 
-def _reranked(
-    first: Run,
-    collection: Collection,
-    path: str,
-    depth: int,
-    name: str | None,
-    device: str | None,
-    max_length: int | None,
-    trust_remote_code: bool,
-) -> Run:
+def _reranked(first: Run, collection: Collection, encoding: opt.EncoderOptions, depth: int, name: str | None) -> Run:
     from foils.evaluate import load_reranker, rerank_run
 
-    scorer = load_reranker(path, device=device, max_length=max_length, trust_remote_code=trust_remote_code)
-    return rerank_run(first, collection, scorer, depth=depth, name=name or f"{first.name} + {Path(path).name}")
+    scorer = load_reranker(
+        encoding.encoder,
+        device=encoding.device,
+        max_length=encoding.max_length,
+        trust_remote_code=encoding.trust_remote_code,
+    )
+    name = name or f"{first.name} + {Path(encoding.encoder).name}"
+    return rerank_run(first, collection, scorer, depth=depth, name=name)

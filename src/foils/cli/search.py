@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foils.cli import options as opt
+from foils.cli.model_options import takes_models
 from foils.cli.show import number, say, show_table
 from foils.errors import InputError, UnknownNameError
 
@@ -22,6 +24,7 @@ INDEXES = ("exact", "flat", "hnsw", "ivf")
 READINGS = "few-irrelevant (k⁻ in 2..6), few-relevant (k⁺ in 2..6), or both"
 
 
+@takes_models
 def search(
     collection: opt.CollectionName,
     model: Annotated[str, typer.Option("--model", metavar="MODEL", help="The encoder.")] = opt.DEFAULT_ENCODER,
@@ -29,7 +32,9 @@ def search(
     run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Write the run in TREC form.")] = None,
     split: opt.Split = "test",
     top: Annotated[int, typer.Option("--top", min=1, help="Documents of a query (k).")] = 1000,
-    k_plus: Annotated[int, typer.Option(min=1, help="Best documents that make the sun.")] = 5,
+    k_plus: Annotated[
+        int | None, typer.Option(min=1, help="Best documents that make the sun. [default: eclipse 2, others 1]")
+    ] = None,
     k_minus: Annotated[int, typer.Option(min=1, help="Last documents that make the moon (eclipse).")] = 5,
     alpha: Annotated[float, typer.Option(help="Weight of the sun (eclipse).")] = 1.0,
     beta: Annotated[float, typer.Option(help="Weight of the moon (eclipse).")] = 0.5,
@@ -62,15 +67,7 @@ def search(
     folds: Annotated[int, typer.Option(min=2, help="Of the cross-validation in experiments.")] = 5,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="With --experiment shares: an HTML plot.")] = None,
     seed: opt.Seed = 0,
-    query_prompt: opt.QueryPrompt = None,
-    document_prompt: opt.DocumentPrompt = None,
-    max_length: opt.MaxLength = None,
-    precision: opt.PrecisionName = "float32",
-    storage: opt.StorageName = "float32",
-    encode_batch: opt.BatchSize = 16,
-    device: opt.Device = None,
-    vectors: opt.StoreFolder = None,
-    trust_remote_code: opt.TrustRemoteCode = False,
+    encoding: opt.EncoderOptions = opt.DEFAULTS,
     json: opt.Json = None,
 ) -> None:
     """Search with the dimensions of each query's vector that help it, estimated from what a first pass returns.
@@ -92,13 +89,10 @@ def search(
         raise UnknownNameError("index", index, INDEXES)
     if run is None and experiment is None:
         raise InputError("nothing to write; give --run FILE, or an --experiment")
+    k_plus = k_plus or (2 if dimensions == "eclipse" else 1)
     settings = DimensionSettings(dimensions, k_plus, k_minus, alpha, beta, share, moon_pool)  # type: ignore[arg-type]
-    encoding = opt.EncoderOptions(
-        model, query_prompt, document_prompt, max_length, precision, storage, encode_batch, device, vectors,
-        trust_remote_code,
-    )  # fmt: skip
     loaded = load_collection(collection)
-    encoder, store = encoding.open(loaded)
+    encoder, store = replace(encoding, encoder=model).open(loaded)
     texts = read_answers(answers) if answers else None
     embedded = embed_collection(loaded, encoder, store, split=split, answers=texts)
     rng = np.random.default_rng(seed)

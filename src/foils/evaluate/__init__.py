@@ -10,7 +10,7 @@ from foils.evaluate.agreement import (
 )
 from foils.evaluate.alignment import alignment, uniformity
 from foils.evaluate.measures import DEFAULT_MEASURES, Measured, measure_rankings, parse_measures
-from foils.evaluate.rerank import rerank_run
+from foils.evaluate.rerank import load_reranker, rerank_run
 from foils.evaluate.significance import (
     Comparison,
     PairedTest,
@@ -35,6 +35,7 @@ __all__ = [
     "evaluate_runs",
     "holm",
     "kendall_tau",
+    "load_reranker",
     "measure_rankings",
     "paired_test",
     "parse_measures",

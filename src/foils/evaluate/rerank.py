@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,38 @@ from foils.data import Collection, Run
 from foils.errors import FailureError, InputError
 
 PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
+
+
+def load_reranker(
+    name: str | Path, *, device: str | None = None, max_length: int | None = None, trust_remote_code: bool = False
+) -> PairScorer:
+    """Return the scorer of a sentence-transformers cross-encoder: its logits, higher is better.
+
+    Args:
+        name: a folder or a hub name.
+        device: as torch names it; None: what sentence-transformers chooses.
+        max_length: tokens after which a pair is cut; None: the model's own.
+        trust_remote_code: run code that the model brings along.
+
+    Raises:
+        InputError: there is no such model, or it gives more than one score a pair.
+    """
+    from sentence_transformers import CrossEncoder
+    from torch import nn
+
+    try:
+        model = CrossEncoder(str(name), device=device, max_length=max_length, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise InputError(f"cannot load the reranker {str(name)!r}: {said}; give a cross-encoder's folder") from error
+    if model.num_labels != 1:
+        raise InputError(f"the reranker {str(name)!r} gives {model.num_labels} scores a pair; expected 1")
+
+    def scorer(pairs: Sequence[tuple[str, str]]) -> npt.ArrayLike:
+        found: npt.ArrayLike = model.predict(list(pairs), show_progress_bar=False, activation_fn=nn.Identity())
+        return found
+
+    return scorer
 
 
 def rerank_run(

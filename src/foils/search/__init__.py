@@ -14,11 +14,13 @@ from foils.search.dimensions import (
     sun,
 )
 from foils.search.experiments import (
+    MEASURES,
     Bench,
     System,
     by_depth,
     by_moon,
     by_share,
+    choose_settings,
     compare_filters,
     grid_values,
     mask_values,
@@ -26,6 +28,7 @@ from foils.search.experiments import (
 )
 from foils.search.index import ExactIndex, FaissIndex, Index
 from foils.search.passes import DimensionSettings, Found, query_masks, rank_again, search_vectors
+from foils.search.plots import share_figure
 from foils.search.ranks import Relevant, measure_ranks
 from foils.search.runs import (
     Embedded,
@@ -47,6 +50,7 @@ from foils.search.tune import (
 )
 
 __all__ = [
+    "MEASURES",
     "Bench",
     "DimensionSettings",
     "Embedded",
@@ -64,6 +68,7 @@ __all__ = [
     "by_moon",
     "by_share",
     "check_depths",
+    "choose_settings",
     "compare_filters",
     "cross_validate",
     "dime_grid",
@@ -90,5 +95,6 @@ __all__ = [
     "relevant_of",
     "search_collection",
     "search_vectors",
+    "share_figure",
     "sun",
 ]

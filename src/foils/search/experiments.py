@@ -209,6 +209,28 @@ def by_moon(
     return table
 
 
+def choose_settings(
+    embedded: Embedded,
+    grid: Grid,
+    *,
+    measure: str = "nDCG@10",
+    k: int = 1000,
+    rng: np.random.Generator | None = None,
+) -> DimensionSettings:
+    """Return a grid's best settings on a split, to be used on another: the honest way where there is a dev split.
+
+    Args:
+        embedded: vectors of the split to choose on.
+        grid: what to choose from.
+        measure: to choose by.
+        k: documents retrieved, both ranked again and feedback.
+        rng: source of the draws, where the grid has random moons.
+    """
+    bench = prepare(embedded, k=k)
+    found = grid_values(bench, grid, measures=[measure], depth=k, answers=bench.embedded.answers, rng=rng)
+    return oracle(found, measure).settings[0]
+
+
 def grid_values(
     bench: Bench,
     grid: Grid,

@@ -55,7 +55,7 @@ class DimensionSettings:
     """
 
     method: Method = "eclipse"
-    k_plus: int = 5
+    k_plus: int = 2
     k_minus: int = 5
     alpha: float = 1.0
     beta: float = 0.5

@@ -1,0 +1,159 @@
+"""How fast is Eclipse's grid in one pass, and what does the second pass add to a search?
+
+    python benchmarks/search.py [--queries 200] [--sample 24] [--json benchmarks/results/search.json]
+
+1. The published grid (5 × 13 × 10 × 10 × 10 settings) for 200 queries × 1,000 documents × d 384 in one pass, against
+   the same settings one by one: in plain NumPy (mean, sort, mask, product, sort, measure), and with a run measured by
+   ir_measures. One by one is timed on a sample of settings spread over the grid; its values must be the grid's.
+2. A search with Eclipse over the retrieved 1,000, against the exact search alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+
+from foils.encode import Vectors
+from foils.search import (
+    DimensionSettings,
+    ExactIndex,
+    Relevant,
+    dimension_order,
+    evaluate_grid,
+    kept_count,
+    measure_ranks,
+    published_grid,
+    search_vectors,
+)
+from foils.search.ranks import UNREACHED
+
+MEASURES = ("nDCG@10", "AP")
+D, K = 384, 1000
+
+
+def topical(rng: np.random.Generator, n: int, topics: np.ndarray, noise: float) -> np.ndarray:
+    x = topics[rng.integers(len(topics), size=n)] + noise * rng.normal(size=(n, D)).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def one_setting(queries, gathered, lists, relevant, setting):
+    """All queries under one setting, in plain NumPy: (queries, measures), and the rankings."""
+    values, rankings = [], []
+    for query, documents, found, of in zip(queries, gathered, lists, relevant, strict=True):
+        s, m = documents[: setting.k_plus].mean(axis=0), documents[-setting.k_minus :].mean(axis=0)
+        order = dimension_order(query * (setting.alpha * s - setting.beta * m))
+        masked = np.zeros_like(query)
+        kept = order[: kept_count(D, setting.share)]
+        masked[kept] = query[kept]
+        ranking = found[np.argsort(-(documents @ masked), kind="stable")]
+        place = {position: rank for rank, position in enumerate(ranking.tolist())}
+        ranks = np.array([place.get(position, UNREACHED) for position in of.rows.tolist()])
+        values.append([float(measure_ranks(measure, ranks, of)) for measure in MEASURES])
+        rankings.append(ranking)
+    return np.array(values), rankings
+
+
+def grid_benchmark(queries_count: int, sample: int) -> dict[str, object]:
+    rng = np.random.default_rng(0)
+    topics = rng.normal(size=(50, D)).astype(np.float32)
+    documents, queries = topical(rng, 20_000, topics, 1.0), topical(rng, queries_count, topics, 1.0)
+    vectors = Vectors.of(documents)
+    lists = list(ExactIndex(vectors).search(queries, K)[0])
+    relevant = [Relevant(rng.choice(found[:300], 5, replace=False), np.array([1, 1, 2, 1, 3])) for found in lists]
+    gathered = [documents[found] for found in lists]
+    grid = published_grid("few-irrelevant")
+    evaluate_grid(queries[:1], vectors, lists[:1], relevant[:1], grid)  # compiles
+    start = time.perf_counter()
+    found = evaluate_grid(queries, vectors, lists, relevant, grid, measures=MEASURES)
+    batched = time.perf_counter() - start
+    columns = np.linspace(0, len(found.settings) - 1, sample).astype(int)
+    plain = measured = 0.0
+    differences = []
+    qrels = {
+        str(row): {str(p): int(g) for p, g in zip(of.rows, of.grades, strict=True)} for row, of in enumerate(relevant)
+    }
+    evaluator = ir_measures.evaluator([ir_measures.parse_measure(measure) for measure in MEASURES], qrels)
+    for at, column in enumerate(columns):
+        start = time.perf_counter()
+        values, rankings = one_setting(queries, gathered, lists, relevant, found.settings[column])
+        plain += time.perf_counter() - start
+        grid_row = np.stack([found.values[measure][:, column] for measure in MEASURES], axis=1)
+        differences.append(np.abs(values - grid_row).mean())
+        if at < 3:
+            start = time.perf_counter()
+            run = {
+                str(row): {str(p): -float(rank) for rank, p in enumerate(ranking.tolist())}
+                for row, ranking in enumerate(rankings)
+            }
+            list(evaluator.iter_calc(run))
+            measured += time.perf_counter() - start
+    each = plain / sample
+    with_runs = each + measured / min(3, sample)
+    return {
+        "settings": grid.size,
+        "queries": queries_count,
+        "documents": K,
+        "dimension": D,
+        "grid_seconds": round(batched, 1),
+        "seconds_a_setting_one_by_one": round(each, 4),
+        "seconds_a_setting_with_ir_measures": round(with_runs, 4),
+        "ratio_one_by_one": round(each * grid.size / batched, 1),
+        "ratio_one_by_one_with_ir_measures": round(with_runs * grid.size / batched, 1),
+        "mean_absolute_difference_of_values": float(np.mean(differences)),
+    }
+
+
+def second_pass_benchmark(n: int, queries_count: int = 128) -> dict[str, object]:
+    rng = np.random.default_rng(1)
+    topics = rng.normal(size=(50, D)).astype(np.float32)
+    documents, queries = topical(rng, n, topics, 1.0), topical(rng, queries_count, topics, 1.0)
+    vectors = Vectors.of(documents)
+    index = ExactIndex(vectors)
+    settings = DimensionSettings("eclipse", 5, 5, 1.0, 0.5, 0.8)
+
+    def search(chosen: DimensionSettings) -> float:
+        return timed(lambda: search_vectors(queries, vectors, index, chosen, k=K, second_pass="retrieved"))
+
+    search(settings)
+    pairs = [(search(DimensionSettings("none")), search(settings)) for _ in range(5)]
+    alone, both = np.median(pairs, axis=0)
+    return {
+        "documents": n,
+        "queries": queries_count,
+        "exact_seconds": round(float(alone), 3),
+        "with_eclipse_seconds": round(float(both), 3),
+        "added": round(float(np.median([b / a for a, b in pairs]) - 1), 3),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--sample", type=int, default=24)
+    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search.json")
+    arguments = parser.parse_args()
+    result = {
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "grid": grid_benchmark(arguments.queries, arguments.sample),
+        "second_pass": [second_pass_benchmark(n) for n in (20_000, 100_000, 400_000)],
+    }
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
