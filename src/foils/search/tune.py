@@ -119,13 +119,13 @@ class GridValues:
 
     Attributes:
         settings: c settings.
-        values: measure → (n, c) float32.
+        values: measure → (n, c).
         short: (n, c) where a query's list was too short for a setting, so that it kept every dimension.
         size: how many settings the grid named.
     """
 
     settings: list[DimensionSettings]
-    values: dict[str, npt.NDArray[np.float32]]
+    values: dict[str, Floats]
     short: npt.NDArray[np.bool_]
     size: int
 
@@ -192,7 +192,7 @@ def evaluate_grid(
     if grid.method == "eclipse" and grid.moon_pool is not None and rng is None:
         raise InputError("a moon drawn at random needs a generator; give rng")
     settings = grid.settings
-    values = {measure: np.empty((n, len(settings)), np.float32) for measure in measures}
+    values = {measure: np.empty((n, len(settings))) for measure in measures}
     short = np.zeros((n, len(settings)), bool)
     with progress.task("evaluating the grid", total=n, unit="queries") as advance:
         for row, query in enumerate(queries):
@@ -209,9 +209,9 @@ def evaluate_grid(
 
 def oracle(found: GridValues, measure: str) -> Tuned:
     """Return the setting that is best on average over the queries it is reported on: optimistic, as published."""
-    best = int(np.argmax(found.values[measure].mean(axis=0, dtype=np.float64)))
+    best = int(np.argmax(found.values[measure].mean(axis=0)))
     n = len(found.values[measure])
-    per_query = {name: values[:, best].astype(np.float64) for name, values in found.values.items()}
+    per_query = {name: values[:, best] for name, values in found.values.items()}
     return Tuned("oracle", measure, [found.settings[best]], np.zeros(n, np.int64), per_query)
 
 
@@ -235,14 +235,14 @@ def cross_validate(found: GridValues, measure: str, *, rng: np.random.Generator,
         raise InputError(f"{folds} folds of {n} queries; expected at least 2, at most one a query")
     fold = np.empty(n, np.int64)
     fold[rng.permutation(n)] = np.arange(n) % folds
-    total = values.sum(axis=0, dtype=np.float64)
+    total = values.sum(axis=0)
     chosen = []
     for index in range(folds):
         held_out = fold == index
-        others = (total - values[held_out].sum(axis=0, dtype=np.float64)) / (n - held_out.sum())
+        others = (total - values[held_out].sum(axis=0)) / (n - held_out.sum())
         chosen.append(int(np.argmax(others)))
     taken = np.asarray(chosen)[fold]
-    per_query = {name: of[np.arange(n), taken].astype(np.float64) for name, of in found.values.items()}
+    per_query = {name: of[np.arange(n), taken] for name, of in found.values.items()}
     return Tuned("honest", measure, [found.settings[index] for index in chosen], fold, per_query)
 
 
