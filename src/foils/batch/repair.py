@@ -11,6 +11,9 @@ from foils.errors import InputError, require
 TRIES = 200
 """Random partners tried for each row in conflict."""
 
+ROUNDS = 5
+"""Passes over the rows, while conflicts remain: one swap may make room for another."""
+
 
 def dealt(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.Generator) -> Batches:
     """Cut an order of the rows into batches without conflicts, staying close to the order.
@@ -39,7 +42,7 @@ def dealt(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.G
 def repaired(batches: Batches, conflicts: Conflicts, *, rng: np.random.Generator) -> Batches:
     """Swap each row in conflict with a random row of another batch, where neither then conflicts.
 
-    200 partners are tried for each; where none fits the conflict stays, for the loss to mask
+    200 partners are tried for each, in up to 5 rounds; where none fits the conflict stays, for the loss to mask
     (`Conflicts.matrix`).
     """
     _check(batches.rows, conflicts)
@@ -47,7 +50,9 @@ def repaired(batches: Batches, conflicts: Conflicts, *, rng: np.random.Generator
     from foils.batch import kernels
 
     order = batches.order.copy()
-    kernels.repair(order, batches.batch_size, conflicts.arrays(), TRIES, rng)
+    for _ in range(ROUNDS):
+        if not kernels.repair(order, batches.batch_size, conflicts.arrays(), TRIES, rng):
+            break
     return Batches(order, batches.batch_size)
 
 

@@ -1,0 +1,95 @@
+"""HOBIT-C: the vectors that the previous epoch's own forward passes left behind (HOBIT section 5.4, A.6).
+
+A row's cached vectors are at most two epochs of steps old when its batch is trained (lag ℓ ≤ 2t), and cost no
+extra pass. Memory is bounded: one row per training pair, 2 · N · d numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foils.batch.batches import Rows
+from foils.errors import InputError
+
+Vectors = NDArray[np.floating]
+
+
+class EmbeddingCache:
+    """The latest vectors of each training pair.
+
+    Args:
+        rows: N, how many pairs there are.
+        dtype: "float16" halves the memory of "float32"; products are taken in single precision either way.
+    """
+
+    def __init__(self, rows: int, *, dtype: str = "float32") -> None:
+        if dtype not in ("float16", "float32"):
+            raise InputError(f"the cache holds float16 or float32; got {dtype!r}")
+        self.rows, self.dtype = rows, dtype
+        self.queries: Vectors = np.empty((0, 0), dtype)
+        self.documents: Vectors = np.empty((0, 0), dtype)
+        self.filled = np.zeros(rows, bool)
+        self._fresh = np.zeros(rows, bool)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by vectors: 2 · N · d · itemsize once the first row has come, whatever comes later."""
+        return int(self.queries.nbytes + self.documents.nbytes)
+
+    @property
+    def missing(self) -> Rows:
+        """Rows that no forward pass has filled yet, ascending."""
+        return np.flatnonzero(~self.filled)
+
+    def update(self, rows: Rows, queries: Vectors, documents: Vectors) -> None:
+        """Store unit vectors (m, d) of these rows, replacing older ones; they are normalised here.
+
+        Raises:
+            InputError: shapes that do not fit, rows that do not exist, vectors that are not finite or zero.
+        """
+        rows = np.asarray(rows, np.int64)
+        if rows.size and not (rows.min() >= 0 and rows.max() < self.rows):
+            raise InputError(f"the cache has rows 0..{self.rows - 1}; got {rows.min()}..{rows.max()}")
+        if not self.queries.size:
+            self.queries = np.zeros((self.rows, queries.shape[1]), self.dtype)
+            self.documents = np.zeros((self.rows, queries.shape[1]), self.dtype)
+        expected = (rows.size, self.queries.shape[1])
+        if queries.shape != expected or documents.shape != expected:
+            raise InputError(
+                f"{rows.size} rows need vectors of shape {expected}; got {queries.shape} and {documents.shape}"
+            )
+        self.queries[rows], self.documents[rows] = _unit(queries), _unit(documents)
+        self.filled[rows] = self._fresh[rows] = True
+
+    def fresh(self, block: int = 65536) -> Iterator[tuple[Rows, Vectors, Vectors]]:
+        """Yield what has been stored since the last call, in blocks of rows: for other processes to `update` with."""
+        rows = np.flatnonzero(self._fresh)
+        self._fresh[:] = False
+        for start in range(0, rows.size, block):
+            part = rows[start : start + block]
+            yield part, self.queries[part], self.documents[part]
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return the contents as arrays, for a checkpoint."""
+        return {"queries": self.queries, "documents": self.documents, "filled": self.filled}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the contents from a checkpoint's arrays."""
+        if state["filled"].shape != (self.rows,):
+            raise InputError(f"the saved cache is of {state['filled'].size} rows, the data set has {self.rows}")
+        self.queries = state["queries"].astype(self.dtype)
+        self.documents = state["documents"].astype(self.dtype)
+        self.filled = state["filled"].astype(bool)
+        self._fresh = np.zeros(self.rows, bool)
+
+
+def _unit(vectors: Vectors) -> NDArray[np.float32]:
+    single = np.asarray(vectors, np.float32)
+    norms = np.linalg.norm(single, axis=1, keepdims=True)
+    if not (np.isfinite(norms).all() and (norms > 0).all()):
+        raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
+    unit: NDArray[np.float32] = single / norms
+    return unit

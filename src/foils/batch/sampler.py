@@ -1,0 +1,383 @@
+"""The hook into sentence-transformers' trainer: a batch sampler that plans each epoch, and its callback.
+
+    planner = BatchPlanner("hobit")
+    args = SentenceTransformerTrainingArguments(..., batch_sampler=planner.sampler)
+    trainer = SentenceTransformerTrainer(..., args=args, callbacks=[planner])
+
+The trainer calls `planner.sampler` for the training set and for every evaluation set. When training begins the
+callback hands the model to the training set's sampler, which from then on builds each epoch's batches; the others
+keep plain order. Under several processes each embeds its share, one builds the batches, all get the same ones;
+`accelerator_config={"split_batches": True}` shares each batch out. Needs torch and sentence-transformers: import this
+module where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from transformers import TrainerCallback
+
+from foils.batch.b3 import community_batches, rank_communities
+from foils.batch.batches import Batches, Rows
+from foils.batch.conflicts import Conflicts, find_conflicts
+from foils.batch.hobit_c import EmbeddingCache
+from foils.batch.methods import METHODS, method
+from foils.batch.processes import broadcast, rank_and_count, share_cache
+from foils.batch.random import random_order
+from foils.errors import FoilsError, InputError
+
+Vectors = NDArray[np.floating]
+Encode = Callable[[Sequence[str], str], Vectors]
+SAVED = "foils_batches.npz"
+
+
+class BatchPlanner(TrainerCallback):  # type: ignore[misc]
+    """What batches to build, handed to the trainer as sampler and as callback.
+
+    Args:
+        name: a method of `foils.batch.METHODS`.
+        settings: the method's own settings.
+        warmup: epochs of random batches before the method begins (HOBIT A.9).
+        refresh: embed anew every so many epochs; in between, batches are new but the vectors old.
+        anneal: epochs over which HOBIT's α rises linearly from 0 to its value; 0: constant.
+        avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
+        positives: further (query text, document text) pairs known to be relevant.
+        cache: where HOBIT-C finds the vectors; a `CachingLoss` with the same cache fills it.
+        teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
+
+    Raises:
+        InputError: an unknown method or setting, counts out of range, a cache without HOBIT-C or the reverse.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        warmup: int = 0,
+        refresh: int = 1,
+        anneal: int = 0,
+        avoid_known: bool = True,
+        positives: Sequence[tuple[str, str]] = (),
+        cache: EmbeddingCache | None = None,
+        teacher: tuple[Vectors, Vectors] | None = None,
+    ) -> None:
+        self.name, self.settings = name, dict(settings or {})
+        self.method = method(name, self.settings)
+        if warmup < 0 or refresh < 1 or anneal < 0:
+            raise InputError(
+                f"warmup and anneal are at least 0 epochs, refresh at least 1; got {warmup}, {anneal}, {refresh}"
+            )
+        if anneal and "alpha" not in self.method.settings:
+            raise InputError(f"anneal raises the setting alpha, which {name} does not have")
+        if (cache is not None) != (self.method.vectors == "cached"):
+            raise InputError(f"hobit-c, and only it, works from a cache; got {name} and cache={cache!r}")
+        if teacher is not None and self.method.vectors != "teacher":
+            raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
+        self.warmup, self.refresh, self.anneal = warmup, refresh, anneal
+        self.avoid_known, self.positives = avoid_known, tuple(positives)
+        self.cache, self.teacher = cache, teacher
+        self.registered = False
+        self.history: list[dict[str, float]] = []
+        self._training: PlannedBatchSampler | None = None
+
+    @property
+    def sampler(self) -> Callable[..., PlannedBatchSampler]:
+        """What to pass as `batch_sampler`; it pickles with the training arguments."""
+        return partial(PlannedBatchSampler, planner=self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave vectors and samplers out of the pickled training arguments."""
+        return {**self.__dict__, "_training": None, "cache": None, "teacher": None, "registered": False}
+
+    def settings_at(self, epoch: int) -> dict[str, Any]:
+        """Return the method's settings in this epoch (α annealed)."""
+        if not self.anneal:
+            return self.settings
+        alpha = self.settings.get("alpha", self.method.settings["alpha"])
+        return {**self.settings, "alpha": alpha * min(1.0, epoch / self.anneal)}
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note that the trainer knows this callback."""
+        self.registered = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Hand the model to the training set's sampler; on resuming, restore the saved order."""
+        self.registered = True
+        sampler = _find_sampler(given["train_dataloader"])
+        sampler.attach(encoder_of(given["model"], args, sampler.columns))
+        self._training = sampler
+        if state.global_step:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            sampler.restore(folder / SAVED)
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Tell the sampler its epoch, which does not reach it through every wrapper of data loaders."""
+        if self._training is not None:
+            self._training.set_epoch(math.floor((state.epoch or 0) + 1e-6))
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Save the order with the checkpoint."""
+        if self._training is None:
+            return
+        if self.cache is not None:
+            share_cache(self.cache)
+        if state.is_world_process_zero:
+            self._training.save(Path(args.output_dir) / f"checkpoint-{state.global_step}" / SAVED)
+
+
+class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
+    """Batches of a data set whose first column is the query and whose second is the positive.
+
+    Made by the trainer through `BatchPlanner.sampler`. Without a trainer: make one, `attach` an encoder, call
+    `set_epoch` before each epoch.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        batch_size: rows per batch.
+        drop_last: leave out a short last batch.
+        valid_label_columns: names that mark the label column; it is neither query nor positive.
+        generator: not used: the batches of an epoch depend on (seed, epoch) and the model alone.
+        seed: of every epoch's generator.
+        planner: what to build.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        drop_last: bool,
+        valid_label_columns: list[str] | None = None,
+        generator: Any = None,
+        seed: int = 0,
+        *,
+        planner: BatchPlanner,
+    ) -> None:
+        super().__init__(dataset, batch_size, drop_last, valid_label_columns, generator, seed or 0)
+        self.dataset, self.planner = dataset, planner
+        aside = {*(valid_label_columns or ()), "dataset_name"}
+        self.columns = [name for name in dataset.column_names if name not in aside]
+        self._encode: Encode | None = None
+        self._planned: tuple[int, Batches] | None = None
+        self._conflicts: Conflicts | None = None
+        self._vectors: EmbeddingCache | None = None
+        self._communities: list[Rows] | None = None
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Raise: the trainer calls what it is given, and this is an instance instead of `planner.sampler`."""
+        raise InputError(
+            "batch_sampler was given a sampler that is already made; pass planner.sampler, which makes one for each "
+            "data set"
+        )
+
+    def __len__(self) -> int:
+        rows, size = len(self.dataset), self.batch_size
+        return int(rows // size if self.drop_last else -(-rows // size))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.batches():
+            if not (self.drop_last and len(batch) < self.batch_size):
+                yield batch.tolist()
+
+    def attach(self, encode: Encode) -> None:
+        """Make this the sampler of the training set: from now on it builds batches.
+
+        Args:
+            encode: (texts, column) → (n, d) vectors by the current model.
+
+        Raises:
+            InputError: the data set lacks a query and a positive column, or the cache is of another size.
+        """
+        if len(self.columns) < 2:
+            raise InputError(f"batches are built from a query and a positive column; got columns {self.columns}")
+        cache = self.planner.cache
+        if cache is not None and cache.rows != len(self.dataset):
+            raise InputError(f"the cache is of {cache.rows} rows, the data set has {len(self.dataset)}")
+        self._encode = encode
+        if self.planner.avoid_known or self.planner.positives:
+            queries, documents = (self.dataset[:][name] for name in self.columns[:2])
+            own: list[Sequence[Hashable]] = [queries, documents]
+            if not self.planner.avoid_known:
+                own = [range(len(queries)), range(len(documents))]
+            self._conflicts = find_conflicts(*own, positives=self.planner.positives)
+
+    def batches(self) -> Batches:
+        """Return this epoch's batches: built on first use, plain order where no model was handed over.
+
+        Raises:
+            InputError: the planner is not among the trainer's callbacks.
+        """
+        if self._encode is None:
+            if not self.planner.registered:
+                raise InputError(
+                    "the batch sampler was given no model; pass the planner to the trainer too: callbacks=[planner]"
+                )
+            return Batches(np.arange(len(self.dataset)), self.batch_size)
+        if self._planned is None or self._planned[0] != self.epoch:
+            self._planned = (self.epoch, self._plan(self.epoch))
+        return self._planned[1]
+
+    def save(self, path: Path) -> None:
+        """Write the epoch's order, and the vectors that later epochs depend on, to `path`."""
+        planned = self._planned or (self.epoch, self.batches())
+        arrays: dict[str, Any] = {"epoch": np.asarray(planned[0]), "order": planned[1].order}
+        if self._vectors is not None and self._vectors.filled.any():
+            arrays.update(self._vectors.state())
+        if self._communities is not None:
+            arrays["community_sizes"] = np.asarray([c.size for c in self._communities])
+            arrays["communities"] = np.concatenate(self._communities)
+        aside = path.with_suffix(".part.npz")
+        np.savez(aside, **arrays)
+        aside.replace(path)
+
+    def restore(self, path: Path) -> None:
+        """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
+
+        Raises:
+            InputError: there is no such file, or it is of another data set or batch size.
+        """
+        if not path.is_file():
+            raise InputError(
+                f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
+                "anew, or resume from a checkpoint that was saved with this planner in the same output_dir"
+            )
+        with np.load(path) as saved:
+            arrays = dict(saved)
+        if arrays["order"].size != len(self.dataset):
+            raise InputError(f"{path} orders {arrays['order'].size} rows, the data set has {len(self.dataset)}")
+        self._planned = (int(arrays["epoch"]), Batches(arrays["order"], self.batch_size))
+        if "filled" in arrays:
+            self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset))
+            self._vectors.restore(arrays)
+        if "communities" in arrays:
+            self._communities = np.split(arrays["communities"], np.cumsum(arrays["community_sizes"])[:-1])
+
+    def _plan(self, epoch: int) -> Batches:
+        rng = np.random.default_rng([self.seed, epoch])
+        begin = time.perf_counter()
+        rank, _ = rank_and_count()
+        options: dict[str, Any] = {"batch_size": self.batch_size, "rng": rng, "conflicts": self._conflicts}
+        warming = epoch < self.planner.warmup
+        kind = "none" if warming else self.planner.method.vectors
+        vectors = self._current_vectors(epoch, kind)
+        embedded = time.perf_counter()
+        if kind == "teacher" or (kind == "current" and self.planner.refresh == 1):
+            self._vectors = None  # not needed again
+        built: Batches | FoilsError | None = None
+        if rank == 0:
+            try:
+                built = self._build(epoch, kind, vectors, options)
+            except FoilsError as error:
+                built = error
+        result = broadcast(built)
+        if isinstance(result, FoilsError):
+            raise result
+        batches: Batches = result
+        self.planner.history.append(
+            {
+                "epoch": float(epoch),
+                "seconds_embedding": embedded - begin,
+                "seconds_building": time.perf_counter() - embedded,
+            }
+        )
+        return batches
+
+    def _build(self, epoch: int, kind: str, vectors: EmbeddingCache | None, options: dict[str, Any]) -> Batches:
+        if kind == "none":
+            return random_order(len(self.dataset), **options)
+        if kind == "teacher":
+            return community_batches(self._find_communities(vectors), **options)
+        if vectors is None:
+            raise InputError(f"{self.planner.name} needs vectors; attach an encoder")
+        settings = self.planner.settings_at(epoch)
+        return self.planner.method.build(vectors.queries, vectors.documents, **options, **settings)
+
+    def _find_communities(self, vectors: EmbeddingCache | None) -> list[Rows]:
+        if self._communities is None:
+            own = (vectors.queries, vectors.documents) if vectors is not None else None
+            queries, documents = self.planner.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
+            settings = {**METHODS["b3"].settings, **self.planner.settings}
+            size = settings.pop("community_size") or self.batch_size
+            self._communities = rank_communities(queries, documents, size=size, **settings)
+        return self._communities
+
+    def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
+        """Return the vectors that this epoch's batches are built from; embeds only what is due."""
+        if kind == "none" or (kind == "teacher" and (self.planner.teacher or self._communities)):
+            return None
+        if kind == "cached":
+            self._vectors = self.planner.cache
+        due = (epoch - self.planner.warmup) % self.planner.refresh == 0 and kind == "current"
+        if self._vectors is None or due:
+            self._vectors = EmbeddingCache(len(self.dataset))
+        share_cache(self._vectors)
+        missing = self._vectors.missing
+        if missing.size:
+            rank, count = rank_and_count()
+            self._embed(missing[rank::count])
+            share_cache(self._vectors)
+        return self._vectors
+
+    def _embed(self, rows: Rows, block: int = 16384) -> None:
+        if self._encode is None or self._vectors is None:
+            raise InputError("no encoder is attached")
+        for start in range(0, rows.size, block):
+            part = rows[start : start + block]
+            texts = self.dataset[part.tolist()]
+            sides = [np.asarray(self._encode(texts[name], name)) for name in self.columns[:2]]
+            self._vectors.update(part, *sides)
+
+
+def encoder_of(model: Any, args: Any, columns: Sequence[str]) -> Encode:
+    """Return how the trainer's model embeds a column: with the training's prompts, in evaluation mode.
+
+    `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen here.
+    """
+    prompts = getattr(args, "prompts", None)
+    routes = getattr(args, "router_mapping", None) or {}
+    size = getattr(args, "per_device_eval_batch_size", 32)
+
+    def encode(texts: Sequence[str], column: str) -> Vectors:
+        prompt = prompts.get(column) if isinstance(prompts, dict) else prompts
+        more = {"task": routes[column]} if column in routes else {}
+        training = model.training
+        try:
+            vectors: Vectors = model.encode(
+                list(texts), prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_numpy=True, **more
+            )
+        finally:
+            model.train(training)
+        return vectors
+
+    return encode
+
+
+def with_rows(dataset: Any) -> Any:
+    """Return the data set with a last column `label` that holds each row's number, as HOBIT-C's loss needs it.
+
+    Raises:
+        InputError: the data set has a label column already.
+    """
+    taken = sorted({"label", "labels", "score", "scores"} & set(dataset.column_names))
+    if taken:
+        raise InputError(f"row numbers travel as labels, but the data set already has {', '.join(taken)}")
+    return dataset.add_column("label", list(range(len(dataset))))
+
+
+def _find_sampler(loader: Any) -> PlannedBatchSampler:
+    sampler = getattr(loader, "batch_sampler", None)
+    while sampler is not None and not isinstance(sampler, PlannedBatchSampler):
+        sampler = getattr(sampler, "batch_sampler", None)
+    if sampler is None:
+        raise InputError(
+            "the trainer's batches do not come from this planner; pass batch_sampler=planner.sampler in its arguments"
+        )
+    return sampler
