@@ -167,6 +167,7 @@ class TestSimANS:
         assert kept().mean() == pytest.approx(300, abs=20)
         assert kept(target=600.0).mean() == pytest.approx(600, abs=25)
         assert kept(sharpness=5e-4).std() < kept().std() < kept(sharpness=0.0).std()
+        assert kept().min() >= 100 > kept(least=-np.inf, target=0.0).min()
         for setting in ({"sharpness": -1.0}, {"per_query": 0}):
             with pytest.raises(InputError):
                 simans(rows, **setting)

@@ -6,7 +6,7 @@ import numpy as np
 
 from foils.errors import InputError
 from foils.select.rows import Floats, RatedRows, Selection, select
-from foils.select.rules import tier_names
+from foils.select.rules import DANGER, tier_names
 
 NOT_DRAWN = "not drawn"
 
@@ -25,17 +25,20 @@ def simans(
     sharpness: float = 5e-5,
     target: float = 300.0,
     per_query: int = 8,
+    least: float = 100.0,
     rng: np.random.Generator | None = None,
 ) -> Selection:
     """Draw `per_query` negatives of each query without replacement, p(d) ∝ exp(−a (e_d − e_+ + b)²); weight 1.
 
-    Queries with fewer rated rows keep them all. The draw takes the largest log p(d) + Gumbel noise.
+    Drawn from rows outside the danger zone (the paper samples within the constraints of Elo); queries with fewer of
+    them keep all. The draw takes the largest log p(d) + Gumbel noise.
 
     Args:
         rows: the rows.
         sharpness: a, per squared Elo point, at least 0; more keeps closer to the target; 0 draws uniformly.
         target: b, the gap that is likeliest, in Elo points.
         per_query: how many, at least 1.
+        least: gaps below it, in Elo points, are danger and not drawn from; −inf: none.
         rng: draws; None: seed 0.
 
     Raises:
@@ -47,10 +50,10 @@ def simans(
         raise InputError(f"sharpness {sharpness}, {per_query} per query; expected at least 0 and at least 1")
     noise = (rng or np.random.default_rng(0)).gumbel(size=len(rows))
     keys = simans_log_weights(rows.gap, sharpness=sharpness, target=target) + noise
-    keys = np.where(rows.rated, keys, -np.inf)
+    keys = np.where(rows.gap >= least, keys, -np.inf)
     order = np.lexsort((-keys, rows.query))
     ordered = rows.query[order]
     place = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
     drawn = np.zeros(len(rows), bool)
     drawn[order] = place < per_query
-    return select(rows, {NOT_DRAWN: ~drawn}, 1.0, tier_names(rows.gap), {"target": target})
+    return select(rows, {DANGER: rows.gap < least, NOT_DRAWN: ~drawn}, 1.0, tier_names(rows.gap), {"target": target})

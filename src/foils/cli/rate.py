@@ -1,0 +1,187 @@
+"""foils rate: how hard each negative really is, from pairwise judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foils.cli import options as opt
+from foils.cli.show import number, show_table
+from foils.errors import InputError
+
+if TYPE_CHECKING:
+    from foils.data import Collection
+    from foils.data.sources import NamedSource
+    from foils.rate import Judge, JudgementRecord, Rated
+
+
+@dataclass(frozen=True)
+class _Judging:
+    """What the judges need of the command line."""
+
+    collection: Collection
+    temperature: float | None
+    encoder: opt.EncoderOptions
+
+
+def _bi_encoder(where: str, judging: _Judging) -> Judge:
+    from foils.rate import BiEncoderJudge
+
+    chosen = replace(judging.encoder, encoder=where) if where else judging.encoder
+    encoder, store = chosen.open(judging.collection)
+    return BiEncoderJudge(encoder, temperature=judging.temperature or 0.05, store=store)
+
+
+def _cross_encoder(where: str, judging: _Judging) -> Judge:
+    from foils.rate import load_cross_encoder_judge
+
+    if not where:
+        raise InputError("--judge cross-encoder needs its model: cross-encoder:MODEL")
+    temperature, length = judging.temperature or 1.0, judging.encoder.max_length
+    return load_cross_encoder_judge(where, temperature=temperature, max_length=length)
+
+
+def _recorded(where: str, judging: _Judging) -> Judge:
+    from foils.rate import RecordedJudge
+
+    if not where:
+        raise InputError("--judge recorded needs its file or folder: recorded:PATH")
+    return RecordedJudge(where)
+
+
+JUDGES: dict[str, Callable[[str, _Judging], Judge]] = {
+    "bi-encoder": _bi_encoder,
+    "cross-encoder": _cross_encoder,
+    "recorded": _recorded,
+}
+
+
+@opt.takes_encoder
+def rate(
+    collection: opt.CollectionName,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Negatives: [NAME=]PATH.", show_default=False)],
+    output: opt.Output,
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JUDGE",
+            help="bi-encoder[:MODEL], cross-encoder:MODEL, or recorded:PATH; a bare MODEL is a bi-encoder. Several "
+            "of them: their mean. [default: bi-encoder, with --encoder]",
+        ),
+    ] = None,
+    degree: Annotated[int, typer.Option(min=2, help="Comparisons per candidate, even.")] = 6,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Choose later pairs, in so many rounds, where they tell most; 0: all at random.")
+    ] = 0,
+    model: Annotated[str, typer.Option(help="thurstone or bradley-terry.")] = "thurstone",
+    prior_sd: Annotated[
+        float, typer.Option(help="Of the weak Gaussian prior, in probits or logits; more is weaker.")
+    ] = 10.0,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="Divides differences of scores. [default: 0.05 for cosines, 1 for a cross-encoder's logits]"),
+    ] = None,
+    validate: Annotated[
+        str, typer.Option(help="Compare with the positive directly: none, borderline (gap 80–150), or all.")
+    ] = "none",
+    judgements: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where judgements are kept, so that none is asked twice. Default: the cache."
+        ),
+    ] = None,
+    split: opt.Split = "train",
+    seed: opt.Seed = 0,
+    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    json: opt.Json = None,
+) -> None:
+    """Rate negatives: add elo, elo_se and gap = e_positive − e_d, in Elo points.
+
+    Each query's negatives and its positive are compared in pairs on a sparse random graph by a judge, and the ratings
+    fitted to its answers. A stopped run continues where it was.
+
+    Example: foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet
+    """
+    from foils.data import load_collection
+    from foils.data.sources import read_source
+    from foils.data.store import provenance, write_json
+    from foils.rate import EnsembleJudge, rate_negatives
+
+    loaded = load_collection(collection)
+    given = read_source(source, loaded)
+    judging = _Judging(loaded, temperature, encoding)
+    judges = [_judge(spec, judging) for spec in judge or ["bi-encoder"]]
+    asked = judges[0] if len(judges) == 1 else EnsembleJudge(judges)
+    record = (
+        None if any(spec.startswith("recorded") for spec in judge or []) else _record(judgements, asked, loaded, given)
+    )
+    settings = {
+        "split": split, "judge": asked.name, "degree": degree, "rounds": rounds, "model": model, "prior_sd": prior_sd,
+        "validate": validate,
+    }  # fmt: skip
+    inputs = {"collection": loaded.digest, "source": given.digest, "judge": asked.fingerprint}
+    rated = rate_negatives(
+        loaded,
+        given.negatives,
+        asked,
+        split=split,
+        degree=degree,
+        model=model,
+        prior_sd=prior_sd,
+        rounds=rounds,
+        validate=validate,
+        record=record,
+        seed=seed,
+        made=provenance("rate", settings, inputs=inputs, seed=seed, before=given.negatives.provenance),
+    )
+    rated.negatives.write(output)
+    _show(rated, f"{given.name} rated by {asked.name} ({model}) → {output}")
+    if json:
+        facts = {key: _plain(value) for key, value in asdict(rated.report).items()}
+        write_json(json, {"source": given.name, "settings": settings, "seed": seed, **facts})
+
+
+def _judge(spec: str, judging: _Judging) -> Judge:
+    kind, _, where = spec.partition(":")
+    return JUDGES[kind](where, judging) if kind in JUDGES else _bi_encoder(spec, judging)
+
+
+def _record(folder: Path | None, judge: Judge, collection: Collection, given: NamedSource) -> JudgementRecord:
+    from foils.data.store import cache_folder
+    from foils.rate import JudgementRecord
+
+    key = {"judge": judge.fingerprint, "collection": collection.digest}
+    if "text" in given.negatives.table.column_names:  # its ids name texts of its own
+        key["source"] = given.digest
+    place = folder or cache_folder() / "judgements" / "-".join(value[:16] for value in key.values())
+    return JudgementRecord(place, key)
+
+
+def _show(rated: Rated, title: str) -> None:
+    import numpy as np
+
+    report, gap = rated.report, rated.negatives.table["gap"].to_numpy()
+    known = gap[np.isfinite(gap)]
+    quartiles = np.percentile(known, [10, 25, 50, 75, 90]) if len(known) else np.full(5, np.nan)
+    rows = [
+        ("queries", f"{report.queries:,}"),
+        ("comparisons", f"{report.comparisons:,}"),
+        ("judgements missing", f"{report.missing:,}"),
+        ("position bias", number(report.position_bias)),
+        ("negatives without a gap", f"{report.unrated:,}"),
+        *((f"not rated: {why}", f"{count:,}") for why, count in report.skipped.items()),
+        ("algebraic connectivity, mean", number(report.connectivity, 2)),
+        ("diameter, largest", number(report.diameter, 0)),
+        ("standard error, median, Elo", number(report.standard_error, 0)),
+        ("gap, percentiles 10 25 50 75 90, Elo", "  ".join(number(value, 0) for value in quartiles)),
+    ]
+    show_table(title, ["", "value"], rows)
+
+
+def _plain(value: object) -> object:
+    return None if isinstance(value, float) and not isfinite(value) else value
