@@ -26,12 +26,12 @@ def thurstone(
 ) -> Ratings:
     """Return ê = argmax Σ w log Φ(e_i − e_j) + (1 − w) log Φ(e_j − e_i) − Σ e²/(2 prior_sd²), per query.
 
-    The first part is eq. 30. The second is a weak Gaussian prior: without it a candidate that wins or loses all its
-    comparisons outright has no finite rating. At the default of 10 probits and six judgements a candidate it
-    pulls ratings with a spread of one probit (296 Elo points) together by about 1 %, of two probits by about 10 %,
-    since judgements between candidates far apart say little. Ratings have mean 0 over each connected component (Σe = 0 in eq. 30), which
-    the prior brings about by itself. A query whose judgements fall into several components is fitted, and
-    `component` says which ratings can be compared.
+    The first part is eq. 30. The second is a weak Gaussian prior: without it a candidate that wins or loses all
+    its comparisons outright has no finite rating. At the default of 10 probits and six judgements a candidate
+    it pulls ratings with a spread of one probit (296 Elo points) together by about 1 %, of two probits by about
+    10 %, since judgements between candidates far apart say little. Ratings have mean 0 over each connected
+    component (Σe = 0 in eq. 30), which the prior brings about by itself. A query whose judgements fall into
+    several components is fitted, and `component` says which ratings can be compared.
 
     Standard errors are roots of the diagonal of the inverse Fisher information plus prior, on the centred space
     (eqs. 44–45, A.5). They count every judgement as one yes-or-no answer; a fraction that is steadier than a coin
