@@ -1,0 +1,91 @@
+"""What all tests share: nothing reaches the network; what is cached goes to a folder that the session throws away."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import pytest
+from fakes import HashingEncoder
+
+from foils.data import Collection
+
+_CACHE = tempfile.TemporaryDirectory(prefix="foils-tests-")  # the libraries that read these are not imported yet
+os.environ.update(
+    FOILS_CACHE=f"{_CACHE.name}/foils",
+    HF_HUB_OFFLINE="1",
+    HF_DATASETS_CACHE=f"{_CACHE.name}/datasets",
+    IR_DATASETS_HOME=f"{_CACHE.name}/ir_datasets",
+)
+
+DOCUMENTS = {
+    "d1": ("Sailing", "A sailing boat turns its bow through the wind to change tack."),
+    "d2": ("Sailing", "When a boat gybes, its stern turns through the wind."),
+    "d3": ("", "The keel of a boat keeps it upright and lets it sail against the wind."),
+    "d4": ("Bread", "Sourdough bread rises by wild yeast and bacteria in its starter."),
+    "d5": ("Bread", "Baker's yeast makes dough rise within one or two hours."),
+    "d6": ("", "Flour, water and salt are all that a loaf of bread needs beside yeast."),
+    "d7": ("Bees", "Honey bees dance to tell each other where the flowers are."),
+    "d8": ("Bees", "A queen bee lays up to two thousand eggs a day."),
+    "d9": ("", "Wild bees nest alone, in soil, stems or snail shells."),
+    "d10": ("", "The wind dries bread that is left to rise uncovered."),
+}
+QUERIES = {
+    "q1": "how does a boat tack",
+    "q2": "what makes sourdough bread rise",
+    "q3": "how do bees say where flowers are",
+    "q4": "turning a boat's stern through the wind",
+    "q5": "eggs of a queen bee",
+}
+QRELS = {
+    "train": {"q1": {"d1": 1, "d3": 1, "d7": 0}, "q2": {"d4": 2}, "q3": {"d7": 1}},
+    "test": {"q4": {"d2": 1}, "q5": {"d8": 1, "d9": 0}},
+}
+
+
+@pytest.fixture(scope="session")
+def small() -> Collection:
+    """Ten documents on three subjects; three queries in train (q1 has two positives), two in test."""
+    return Collection.from_dicts("small", DOCUMENTS, QUERIES, QRELS)
+
+
+@pytest.fixture
+def encoder() -> HashingEncoder:
+    """An encoder that needs no model; texts with words in common are near to each other; it counts what it encodes."""
+    return HashingEncoder()
+
+
+@pytest.fixture
+def beir_folder(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a BEIR folder, the small collection's unless other contents are given."""
+
+    def write(
+        name: str = "small",
+        *,
+        documents: Mapping[str, tuple[str, str]] = DOCUMENTS,
+        queries: Mapping[str, str] = QUERIES,
+        qrels: Mapping[str, Mapping[str, Mapping[str, int]]] = QRELS,
+        gz: bool = False,
+    ) -> Path:
+        folder, ending = tmp_path / name, ".gz" if gz else ""
+        (folder / "qrels").mkdir(parents=True)
+        corpus = [{"_id": key, "title": title, "text": text} for key, (title, text) in documents.items()]
+        write_lines(folder / f"corpus.jsonl{ending}", map(json.dumps, corpus))
+        asked = [{"_id": key, "text": text} for key, text in queries.items()]
+        write_lines(folder / f"queries.jsonl{ending}", map(json.dumps, asked))
+        for split, judged in qrels.items():
+            rows = [f"{query}\t{document}\t{grade}" for query, of in judged.items() for document, grade in of.items()]
+            write_lines(folder / "qrels" / f"{split}.tsv{ending}", ["query-id\tcorpus-id\tscore", *rows])
+        return folder
+
+    return write
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write text lines, gzipped where the name ends in .gz."""
+    data = "".join(f"{line}\n" for line in lines).encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
