@@ -72,6 +72,15 @@ class EncoderOptions:
             "Of the computation: float32, bfloat16 or float16. What the lower ones lose is measured and printed.",
         ),
     ] = "float32"
+    backend: Annotated[
+        str,
+        _option(
+            "--backend",
+            None,
+            "What runs the transformer: torch, onnx or openvino, the last two on the processor and often faster. "
+            "What they change is measured and printed.",
+        ),
+    ] = "torch"
     storage: Annotated[
         str, _option("--storage", None, "Of vectors on disk: float32 or float16 (its loss is printed).")
     ] = "float32"
@@ -99,14 +108,15 @@ class EncoderOptions:
             document_prompt=self.document_prompt,
             max_length=self.max_length,
             precision=self.precision,
+            backend=self.backend,
             batch_size=self.encode_batch,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
         )
         encoder = load_encoder(self.encoder, settings)
         store = VectorStore(self.vectors or cache_folder() / "vectors", storage=self.storage)
-        if self.precision != "float32" or self.storage != "float32":
-            exact = load_encoder(self.encoder, replace(settings, precision="float32"))
+        if (self.precision, self.storage, self.backend) != ("float32", "float32", "torch"):
+            exact = load_encoder(self.encoder, replace(settings, precision="float32", backend="torch"))
             self._report_loss(exact, encoder, collection)
         return encoder, store
 
@@ -122,8 +132,8 @@ class EncoderOptions:
             found = found.astype(np.float16).astype(np.float32)
         mean, least = cosine_loss(exact.encode(texts, "document"), found)
         say(
-            f"--precision {self.precision} --storage {self.storage}: cosine to float32 vectors {mean:.6f} on average, "
-            f"{least:.6f} at least, over {len(texts)} documents"
+            f"--backend {self.backend} --precision {self.precision} --storage {self.storage}: cosine to "
+            f"plain float32 vectors {mean:.6f} on average, {least:.6f} at least, over {len(texts)} documents"
         )
 
 
@@ -131,7 +141,11 @@ DEFAULTS = EncoderOptions()
 
 
 def takes_encoder(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the encoder options: its parameter `encoding` becomes the fields of `EncoderOptions`."""
+    """Give a verb the encoder options: its parameter `encoding` becomes the fields of `EncoderOptions`.
+
+    The defaults are those of the parameter's own default.
+    """
+    defaults = inspect.signature(command).parameters["encoding"].default
     hints = get_type_hints(command, include_extras=True)
     options = get_type_hints(EncoderOptions, include_extras=True)
     own = [
@@ -141,7 +155,10 @@ def takes_encoder(command: Callable[..., None]) -> Callable[..., None]:
     ]
     shared = [
         inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=options[field.name]
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=getattr(defaults, field.name),
+            annotation=options[field.name],
         )
         for field in fields(EncoderOptions)
     ]

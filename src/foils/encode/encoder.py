@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from foils.data.store import cache_folder
+from foils.encode.backends import CompiledModel
 from foils.encode.models import find_model
 from foils.errors import FailureError, InputError, UnknownNameError
 
@@ -22,6 +24,7 @@ Kind = Literal["query", "document"]
 Floats = npt.NDArray[np.float32]
 
 PRECISIONS = ("float32", "bfloat16", "float16")
+BACKENDS = ("torch", "onnx", "openvino")
 PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 
@@ -57,7 +60,8 @@ class EncoderSettings:
         document_prompt: put before each document; None and `@NAME` as above.
         max_length: tokens after which a text is cut; None: the model's own.
         normalize: scale vectors to unit length.
-        precision: of the computation: float32, bfloat16 or float16.
+        precision: of the computation: float32, bfloat16 or float16 (torch), float32 or bfloat16 (openvino).
+        backend: what runs the transformer: torch, onnx (onnxruntime) or openvino, the last two on the processor.
         batch_size: texts at once; changes speed, not results beyond rounding.
         device: as torch names it; None: what sentence-transformers chooses.
         trust_remote_code: run code that the model brings along.
@@ -68,6 +72,7 @@ class EncoderSettings:
     max_length: int | None = None
     normalize: bool = True
     precision: str = "float32"
+    backend: str = "torch"
     batch_size: int = 16
     device: str | None = None
     trust_remote_code: bool = False
@@ -75,6 +80,8 @@ class EncoderSettings:
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise UnknownNameError("precision", self.precision, PRECISIONS)
+        if self.backend not in BACKENDS:
+            raise UnknownNameError("backend", self.backend, BACKENDS)
         if self.max_length is not None and self.max_length < 2:
             raise InputError(f"maximum length {self.max_length}; expected at least 2 tokens")
         if self.batch_size < 1:
@@ -105,8 +112,19 @@ class SentenceEncoder:
         }
         self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
         self.dimension = int(model.get_embedding_dimension() or 0)
-        self.fingerprint = _fingerprint(model, self.settings)
-        if self.settings.precision != "float32":
+        weights = _weights_digest(model)
+        shaping = (model.max_seq_length, self.settings.normalize, self.settings.precision, self.settings.backend)
+        self.fingerprint = hashlib.blake2b(repr((weights, shaping)).encode(), digest_size=16).hexdigest()
+        self._compiled: CompiledModel | None = None
+        if self.settings.backend != "torch":
+            self._compiled = CompiledModel(
+                model,
+                cache_folder() / "compiled",
+                fingerprint=weights,
+                backend=self.settings.backend,
+                precision=self.settings.precision,
+            )
+        elif self.settings.precision != "float32":
             import torch
 
             model.to(getattr(torch, self.settings.precision))
@@ -128,6 +146,7 @@ class SentenceEncoder:
             "dimension": self.dimension,
             "max_length": self.max_length,
             "precision": self.settings.precision,
+            "backend": self.settings.backend,
             "query_prompt": self._prompts["query"],
             "document_prompt": self._prompts["document"],
         }
@@ -140,6 +159,15 @@ class SentenceEncoder:
         """
         if not len(texts):
             return np.zeros((0, self.dimension), np.float32)
+        found = (
+            self._by_torch(texts, kind) if self._compiled is None else self._by_compiled(self._compiled, texts, kind)
+        )
+        if self.settings.normalize:
+            lengths = np.linalg.norm(found, axis=1, keepdims=True)
+            found = found / np.where(lengths > 0, lengths, 1)
+        return check_finite(found, texts, self.name)
+
+    def _by_torch(self, texts: Sequence[str], kind: Kind) -> Floats:
         encode = self.model.encode_query if kind == "query" else self.model.encode_document
         vectors = encode(
             list(texts),
@@ -150,11 +178,17 @@ class SentenceEncoder:
             convert_to_tensor=True,
             normalize_embeddings=False,
         )
-        found = vectors.float().cpu().numpy()
-        if self.settings.normalize:
-            lengths = np.linalg.norm(found, axis=1, keepdims=True)
-            found = found / np.where(lengths > 0, lengths, 1)
-        return check_finite(found, texts, self.name)
+        found: Floats = vectors.float().cpu().numpy()
+        return found
+
+    def _by_compiled(self, compiled: CompiledModel, texts: Sequence[str], kind: Kind) -> Floats:
+        order = np.argsort([-len(text) for text in texts], kind="stable")
+        found = np.empty((len(texts), self.dimension), np.float32)
+        for start in range(0, len(texts), self.settings.batch_size):
+            rows = order[start : start + self.settings.batch_size]
+            features = self.model.preprocess([texts[row] for row in rows], prompt=self._prompts[kind])
+            found[rows] = compiled.encode_batch(features)
+        return found
 
 
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
@@ -172,7 +206,7 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
     try:
         model = SentenceTransformer(
             str(path),
-            device=settings.device,
+            device=settings.device if settings.backend == "torch" else "cpu",
             trust_remote_code=settings.trust_remote_code,
             model_kwargs={"use_safetensors": True},
         )
@@ -208,8 +242,8 @@ def _prompt(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     return prompts[asked[1:]]
 
 
-def _fingerprint(model: SentenceTransformer, settings: EncoderSettings) -> str:
-    """Digest of weights, module settings, tokenizer, maximum length, normalisation and precision."""
+def _weights_digest(model: SentenceTransformer) -> str:
+    """Digest of weights, module settings and tokenizer."""
     hasher = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):
         hasher.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
@@ -222,7 +256,6 @@ def _fingerprint(model: SentenceTransformer, settings: EncoderSettings) -> str:
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and hasattr(backend, "to_str"):
         hasher.update(_without_padding(backend.to_str()).encode())
-    hasher.update(repr((model.max_seq_length, settings.normalize, settings.precision)).encode())
     return hasher.hexdigest()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,8 @@ class SourceScore:
         effective_rank: of I.
         eci, signal, margin: ECI of the data set. `eci_per_query`: mean of each record's own.
         control_ratio: score over the control's, with its interval; NaN without a control.
-        easy: the score is not clearly below the control's: such negatives are easy, not good.
+        easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
+            too, when one of its parts is: the score of a union is about the mean of its parts' scores.
     """
 
     name: str
@@ -241,6 +242,9 @@ def score_sources(
     scored = _score_targets(measured, moments, replicates, targets, settings)
     control = next((score for score in scored if score.name == CONTROL), None)
     ranked = [_against(score, control, replicates, settings) for score in scored if score is not control]
+    easy = {score.name for score in ranked if score.easy}
+    bits = {target.name: target.bits for target in targets}
+    ranked = [replace(score, easy=any(bits[name] & bits[score.name] for name in easy)) for score in ranked]
     return Scores(
         settings=settings,
         encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
@@ -326,8 +330,7 @@ def _against(
     ratio = score.eci_sem / control.eci_sem
     low, high = replicates.ratio_interval(score.name, CONTROL, settings.confidence)
     bound = ratio if math.isnan(high) else high
-    values = {**asdict(score), "control_ratio": ratio, "control_ratio_low": low, "control_ratio_high": high}
-    return SourceScore(**{**values, "easy": bound >= CLEARLY})
+    return replace(score, control_ratio=ratio, control_ratio_low=low, control_ratio_high=high, easy=bound >= CLEARLY)
 
 
 def _corpus_digest(records: Records, settings: ScoreSettings) -> str:
