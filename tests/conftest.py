@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
-from fakes import HashingEncoder
 
+from fakes import HashingEncoder
 from foils.data import Collection
 
 _CACHE = tempfile.TemporaryDirectory(prefix="foils-tests-")  # the libraries that read these are not imported yet

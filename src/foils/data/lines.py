@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from foils.data.store import existing_file
-from foils.errors import FormatError
+from foils.errors import FormatError, InputError
 
 SHOWN = 5
+_DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
 
 
 class Complaints:
@@ -48,11 +49,33 @@ class Complaints:
 
 
 def open_binary(path: str | Path) -> IO[bytes]:
-    """Open a file for reading bytes, unpacking gzip where the file is gzip (by its first bytes)."""
-    opened = existing_file(path).open("rb")
-    magic = opened.read(2)
-    opened.seek(0)
+    """Open a file for reading bytes, unpacking gzip where the file is gzip (by its first bytes).
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+    """
+    path = existing_file(path)
+    try:
+        opened = path.open("rb")
+        magic = opened.read(2)
+        opened.seek(0)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
     return cast("IO[bytes]", gzip.GzipFile(fileobj=opened)) if magic == b"\x1f\x8b" else opened
+
+
+def beginning(path: str | Path, size: int = 4096) -> bytes:
+    """Return the first bytes of a file, at least `size` where it has them, to the end of a line.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: a gzip stream that is cut off or damaged.
+    """
+    with open_binary(path) as opened:
+        try:
+            return opened.read(size) + opened.readline()
+        except _DAMAGE as error:
+            raise FormatError(f"damaged data ({error}); get the file again", path) from error
 
 
 def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
@@ -68,8 +91,8 @@ def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[i
         while True:
             try:
                 raw = opened.readline()
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise FormatError(f"damaged gzip data ({error}); get the file again", path, number + 1) from error
+            except _DAMAGE as error:
+                raise FormatError(f"damaged data ({error}); get the file again", path, number + 1) from error
             if not raw:
                 return
             number += 1

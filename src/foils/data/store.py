@@ -11,7 +11,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,20 @@ def cache_folder() -> Path:
 def write_whole(path: str | Path) -> Iterator[Path]:
     """Give a path to write aside; on success it takes the place of `path` at once, on failure nothing changes.
 
+    A link stays a link: what it points to is replaced. A device or a pipe is given as it is.
+
     Raises:
-        InputError: the folder does not exist and cannot be made.
+        InputError: the path is a folder, or its folder does not exist and cannot be made.
         FailureError: the file cannot be written (full disk, no permission).
     """
     path = Path(path)
+    if _is_special(path):
+        try:
+            yield path
+        except OSError as error:
+            raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
+        return
+    path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +64,8 @@ def write_whole(path: str | Path) -> Iterator[Path]:
     except OSError as error:
         raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink()
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -87,9 +97,12 @@ def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
     existing_file(path)
     try:
         table = pq.ParquetFile(path).read()
+        table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise FormatError(f"not a readable Parquet file ({_first_line(error)}); make it again", path) from error
+    if not isinstance(provenance, dict):
+        raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
     return table.replace_schema_metadata(None), provenance
 
 
@@ -115,10 +128,24 @@ def file_digest(path: str | Path) -> str:
 def existing_file(path: str | Path) -> Path:
     """Return the path when a file is there, else raise an InputError that says so."""
     path = Path(path)
-    if not path.is_file():
+    try:
+        found = path.is_file()
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}; check the path") from error
+    if not found:
         what = "is a folder, not a file" if path.is_dir() else "no such file"
         raise InputError(f"{path}: {what}; check the path")
     return path
+
+
+def _is_special(path: Path) -> bool:
+    """Tell whether the path is a device or a pipe; a folder is an error."""
+    try:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; give the name of a file")
+        return path.exists() and not path.is_file()
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}; choose another name") from error
 
 
 def _version(package: str) -> str | None:

@@ -1,0 +1,180 @@
+"""Every complaint names file and line, and a file's complaints come together."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.data.lines import Complaints, beginning, json_objects, numbered_lines, open_binary, text_field
+from foils.errors import FormatError, InputError
+
+
+def lines(path: Path) -> list[tuple[int, str]]:
+    complaints = Complaints(path)
+    found = list(numbered_lines(path, complaints))
+    complaints.settle()
+    return found
+
+
+def objects(path: Path) -> list[tuple[int, dict[str, object]]]:
+    complaints = Complaints(path)
+    found = list(json_objects(path, complaints))
+    complaints.settle()
+    return found
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"", []),
+        (b"a\nb\n", [(1, "a"), (2, "b")]),
+        (b"a\nb", [(1, "a"), (2, "b")]),
+        (b"a\r\nb\r\n", [(1, "a"), (2, "b")]),
+        (b"\n  \na\n\n", [(3, "a")]),
+        (b"\xef\xbb\xbfa\nb\n", [(1, "a"), (2, "b")]),
+        (b"a\n\xef\xbb\xbfb\n", [(1, "a"), (2, "\ufeffb")]),
+        (b"\ta \n", [(1, "\ta ")]),
+        ("\u00fc\u2028x\n".encode(), [(1, "\u00fc\u2028x")]),
+    ],
+)
+def test_lines(tmp_path: Path, data: bytes, expected: list[tuple[int, str]], packed: bool) -> None:
+    path = tmp_path / "no-ending-that-tells"
+    path.write_bytes(gzip.compress(data) if packed else data)
+    assert lines(path) == expected
+
+
+def test_gzip_parts_end_to_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"a\n") + gzip.compress(b"b\n"))
+    assert lines(path) == [(1, "a"), (2, "b")]
+
+
+def test_bytes_that_are_not_utf8(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"fine\ncaf\xe9\nfine\n\xff\n")
+    with pytest.raises(FormatError) as caught:
+        lines(path)
+    assert str(caught.value) == (
+        f"{path}:2: not UTF-8 at byte 3 of the line; convert the file\n"
+        f"{path}:4: not UTF-8 at byte 0 of the line; convert the file"
+    )
+    assert (caught.value.path, caught.value.line) == (path, 2)
+
+
+@pytest.mark.parametrize("cut", [-1, -9, 40, 12])
+def test_a_gzip_file_that_is_cut_off(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"".join(b"%d\n" % n for n in range(100)))[:cut])
+    with pytest.raises(FormatError, match=rf"{path}:\d+: damaged data"):
+        lines(path)
+
+
+def test_a_gzip_file_that_is_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.gz"
+    whole = bytearray(gzip.compress(b"a\n" * 100))
+    whole[-6] ^= 1  # in the checksum
+    path.write_bytes(whole)
+    with pytest.raises(FormatError, match="damaged data"):
+        lines(path)
+    path.write_bytes(b"\x1f\x8bx")
+    with pytest.raises(FormatError, match="damaged data"):
+        beginning(path)
+
+
+def test_the_beginning_ends_with_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"first line\nsecond\nthird\n")
+    assert beginning(path, 3) == b"first line\n"
+    assert beginning(path, 12) == b"first line\nsecond\n"
+    assert beginning(path) == path.read_bytes()
+
+
+def test_a_file_that_is_not_there_or_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        open_binary(tmp_path / "none")
+    path = tmp_path / "a"
+    path.write_bytes(b"x")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"a: cannot be read \(Permission denied\)"):
+        open_binary(path)
+
+
+def test_json_objects(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n\n{"a": "\\u00fc"}\n')
+    assert objects(path) == [(1, {"a": 1}), (3, {"a": "\u00fc"})]
+
+
+def test_several_complaints_come_in_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": \n[1]\n"x"\nnull\n5\n{}}\n')
+    with pytest.raises(FormatError) as caught:
+        objects(path)
+    first, *others = str(caught.value).splitlines()
+    assert first.startswith(f"{path}:2: malformed JSON (Expecting value")
+    assert others == [
+        f"{path}:3: expected a JSON object, found list",
+        f"{path}:4: expected a JSON object, found str",
+        f"{path}:5: expected a JSON object, found NoneType",
+        f"{path}:6: expected a JSON object, found int",
+        "(and 1 more)",
+    ]
+
+
+@pytest.mark.parametrize("line", ["[" * 100_000, '{"a":' * 100_000, '{"a": ' + "1" * 5_000 + "}", '{"a": 1', "\x00"])
+def test_json_that_is_too_much(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{{}}\n{line}\n")
+    with pytest.raises(FormatError, match=r"a\.jsonl:2: malformed JSON"):
+        objects(path)
+
+
+def test_a_file_of_another_kind_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("x\n" * 5_000)
+    seen = []
+    with pytest.raises(FormatError, match="and 995 more"):
+        seen.extend(numbered for numbered, _ in json_objects(path, Complaints(path)))
+
+
+def test_no_complaint_no_error() -> None:
+    Complaints("x").settle()
+
+
+def test_a_complaint_without_a_line() -> None:
+    complaints = Complaints("x")
+    complaints.add("one")
+    complaints.add("two")
+    with pytest.raises(FormatError) as caught:
+        complaints.settle()
+    assert (str(caught.value), caught.value.line) == ("x: one\ntwo", None)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("a", "a"), ("", ""), (12, "12"), (-1, "-1"), (True, None), (1.5, None), (None, None), (["a"], None)],
+)
+def test_text_fields(value: object, text: str | None) -> None:
+    assert text_field(value) == text
+
+
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    assert text_field(json.loads(r'"\ud83d\ude00"')) == "\U0001f600"
+    assert text_field(json.loads(r'"\ud83d"')) is None
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff"))))
+def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "lines"
+    path.write_bytes("".join(f"{text}\n" for text in texts).encode())
+    assert lines(path) == [(number, text) for number, text in enumerate(texts, 1) if text.strip()]

@@ -1,0 +1,276 @@
+"""Files appear whole or not at all; tables carry where they come from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.data.store import (
+    cache_folder,
+    existing_file,
+    file_digest,
+    provenance,
+    read_table,
+    write_json,
+    write_table,
+    write_text,
+    write_whole,
+)
+from foils.errors import FailureError, FoilsError, FormatError, InputError
+
+TABLE = pa.table({"query_id": ["q1", "q2"], "score": [0.5, float("nan")]})
+
+
+@contextmanager
+def full_disk(after: int = 1_000) -> Iterator[None]:
+    """No file grows past so many bytes: the system itself refuses, as it does on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (after, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# Whole files
+
+
+def test_a_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "folder" / "a.txt"
+    write_text(path, "old\n")
+    write_text(path, "gr\u00fcn\n")
+    assert path.read_bytes() == b"gr\xc3\xbcn\n"
+    assert names(path.parent) == ["a.txt"]
+
+
+def test_an_exception_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def interrupted() -> None:
+        with write_whole(path) as aside:
+            aside.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    program = (
+        "import os, signal, sys; from foils.data.store import write_whole\n"
+        "with write_whole(sys.argv[1]) as aside:\n"
+        "    aside.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -signal.SIGKILL
+    assert path.read_text() == "old"
+    write_text(path, "new")  # what the kill left aside is in nobody's way
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize("write", [lambda p: write_text(p, "x" * 5_000), lambda p: write_table(p, big_table(), {})])
+def test_a_full_disk(tmp_path: Path, write: object) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with full_disk(), pytest.raises(FailureError, match=r"cannot write .*/a: .*File too large; nothing was changed"):
+        write(path)  # type: ignore[operator]
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a"]
+
+
+def big_table() -> pa.Table:
+    return pa.table({"x": [hashlib.sha256(str(i).encode()).hexdigest() for i in range(500)]})
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_device_is_written_as_it_is() -> None:
+    with pytest.raises(FailureError, match="cannot write /dev/full: No space left"):
+        write_text("/dev/full", "x")
+    write_text("/dev/null", "x")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
+    program = "from foils.data.store import write_json; write_json('/dev/stdout', {'a': 1})"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (json.loads(done.stdout), done.stderr) == ({"a": 1}, "")
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    link.symlink_to(target)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+@pytest.mark.parametrize("name", ["", ".", "folder"])
+def test_a_folder_in_the_place_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="is a folder"):
+        write_text(name, "x")
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file" / "a.txt", tmp_path / "file" / "b" / "a.txt", Path("/proc/none/a.txt")):
+        with pytest.raises(InputError, match=r"cannot make the folder|cannot write"):
+            write_text(path, "x")
+
+
+def test_a_name_that_is_too_long(tmp_path: Path) -> None:
+    with pytest.raises(FailureError, match="File name too long"):
+        write_text(tmp_path / ("x" * 240), "x")  # room for the name, none for its neighbour aside
+    for use in (lambda path: write_text(path, "x"), existing_file):
+        with pytest.raises(InputError, match="File name too long"):
+            use(tmp_path / ("x" * 300))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(FailureError, match="Permission denied; nothing was changed"):
+            write_text(path, "new")
+    finally:
+        tmp_path.chmod(0o700)
+    assert path.read_text() == "old"
+
+
+def test_a_file_that_may_not_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with pytest.raises(FailureError, match="Permission denied; nothing was changed"):
+        write_text(path, "new")
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_json_has_no_nan(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    write_json(path, {"score": None, "name": "gr\u00fcn"})
+    assert json.loads(path.read_text("utf-8")) == {"score": None, "name": "gr\u00fcn"}
+    assert "gr\u00fcn" in path.read_text("utf-8")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_json(path, {"score": float("nan")})
+    assert json.loads(path.read_text("utf-8"))["score"] is None
+
+
+# Tables
+
+
+def test_a_table_and_its_provenance_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    made = provenance("mine", {"top": 10, "with": "bm25"}, inputs={"collection": "abc"}, seed=3)
+    write_table(path, TABLE, made)
+    table, said = read_table(path)
+    assert said == made
+    assert table.schema.equals(TABLE.schema, check_metadata=True)
+    assert table["query_id"].to_pylist() == ["q1", "q2"]
+    assert (said["stage"], said["settings"]["top"], said["inputs"], said["seed"]) == (
+        "mine", 10, {"collection": "abc"}, 3,
+    )  # fmt: skip
+    assert said["versions"]["pyarrow"] == pa.__version__
+
+
+def test_the_same_work_gives_the_same_bytes(tmp_path: Path) -> None:
+    paths = [tmp_path / "one" / "a.parquet", tmp_path / "two" / "b.parquet"]
+    settings = {"top": 10, "with": "bm25"}
+    write_table(paths[0], TABLE, provenance("mine", settings))
+    write_table(paths[1], TABLE, provenance("mine", dict(reversed(settings.items()))))
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert file_digest(paths[0]) == hashlib.sha256(paths[0].read_bytes()).hexdigest()
+    write_table(paths[1], TABLE, provenance("mine", {**settings, "top": 11}))
+    assert file_digest(paths[0]) != file_digest(paths[1])
+
+
+def test_a_table_of_others_has_no_provenance(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet")[1] == {}
+
+
+@pytest.mark.parametrize("damage", [b"", b"PAR1", b"not parquet", None])
+def test_a_damaged_table(tmp_path: Path, damage: bytes | None) -> None:
+    path = tmp_path / "t.parquet"
+    write_table(path, big_table(), {})
+    path.write_bytes(path.read_bytes()[:-20] if damage is None else damage)
+    with pytest.raises(FormatError, match=r"t\.parquet: not a readable Parquet file"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("recorded", [b"{", b"\xff", b"[1]", b'"x"'])
+def test_damaged_provenance(tmp_path: Path, recorded: bytes) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(TABLE.replace_schema_metadata({b"foils": recorded}), path)
+    with pytest.raises(FormatError, match=r"t\.parquet"):
+        read_table(path)
+
+
+def test_text_in_a_table_that_is_not_utf8(tmp_path: Path) -> None:
+    words = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
+    pq.write_table(pa.table({"query_id": words}), tmp_path / "t.parquet")
+    with pytest.raises(FormatError, match="UTF8"):
+        read_table(tmp_path / "t.parquet")
+
+
+@given(st.data())
+def test_a_damaged_table_never_gives_anything_but_our_errors(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.parquet"
+    write_table(path, TABLE, provenance("mine", {}))
+    whole = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    path.write_bytes(whole)
+    with suppress(FoilsError):
+        read_table(path)
+
+
+def test_what_is_not_there(tmp_path: Path) -> None:
+    for read in (existing_file, file_digest, read_table):
+        with pytest.raises(InputError, match=r"none\.txt: no such file"):
+            read(tmp_path / "none.txt")
+        with pytest.raises(InputError, match="is a folder, not a file"):
+            read(tmp_path)
+
+
+def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", "/a/b")
+    assert cache_folder() == Path("/a/b")
+    monkeypatch.delenv("FOILS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/c")
+    assert cache_folder() == Path("/c/foils")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "foils"
