@@ -321,3 +321,12 @@ def test_intervals_cover_planted_ratings(model):
     found = ESTIMATORS[model](pairs, outcome)
     covered = np.abs(found.rating - truth) <= 1.96 * found.standard_error
     assert 0.93 < covered.mean() < 0.97
+
+
+@each_model
+def test_without_a_prior_fractions_always_settle(model):
+    pairs, w, _ = planted([100] * 200, model, degree=6, seed=3)
+    found = ESTIMATORS[model](pairs, w, prior_sd=np.inf, standard_errors=False)
+    assert found.iterations.max() < 25
+    nearly = ESTIMATORS[model](pairs, w, prior_sd=1e7, standard_errors=False)
+    np.testing.assert_allclose(found.rating, nearly.rating, atol=1e-5)

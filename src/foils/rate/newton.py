@@ -20,6 +20,8 @@ from foils.rate.pairs import Block, Floats, Rows
 _HALVINGS = 40
 _SLACK = 1e-13
 _FLAT = 1e-100
+_ROUNDING = 1e-15
+_NULL = 1e-13
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ class _System:
         size = self.shape[0] * block.n
         self.adjacency = sparse.csr_array((np.zeros(len(ends)), others, entries.indptr), shape=(size, size))
         self.query = block.first // max(block.n, 1)
+        degrees = np.diff(entries.indptr).reshape(self.shape)
+        self.rounding = _ROUNDING * np.sqrt((degrees.astype(float) ** 2).sum(axis=1))
 
     def lead(self, ratings: Floats) -> Floats:
         """(p,) e_first − e_second."""
@@ -128,12 +132,13 @@ class _System:
     def solve(self, gradient: Floats, curvature: Floats) -> Floats:
         """Return x with (L + I/s²) x = gradient, (B, n), by conjugate gradients with the diagonal as preconditioner.
 
-        Each query stops at a residual of min(0.1, √‖g‖)·‖g‖, which keeps Newton's convergence superlinear.
+        Each query stops at a residual of min(0.1, √‖g‖)·‖g‖, which keeps Newton's convergence superlinear, or at the
+        rounding of g. Without a prior L has a null space; a direction whose curvature is rounding alone is not followed.
         """
         diagonal = self.diagonal(curvature)
         diagonal[diagonal == 0] = 1.0
         norm = np.sqrt(np.einsum("bn,bn->b", gradient, gradient))
-        target = np.minimum(0.1, np.sqrt(norm)) * norm
+        target = np.maximum(np.minimum(0.1, np.sqrt(norm)) * norm, self.rounding)
         x, residual = np.zeros(self.shape), gradient.copy()
         z = residual / diagonal
         direction, inner = z, np.einsum("bn,bn->b", residual, z)
@@ -141,7 +146,9 @@ class _System:
             if (np.sqrt(np.einsum("bn,bn->b", residual, residual)) <= target).all():
                 break
             image = diagonal * direction - (self.adjacency @ direction.ravel()).reshape(self.shape)
-            alpha = _ratio(inner, np.einsum("bn,bn->b", direction, image))[:, None]
+            bent = np.einsum("bn,bn->b", direction, image)
+            bent[bent <= _NULL * np.einsum("bn,bn,bn->b", direction, diagonal, direction)] = 0.0
+            alpha = _ratio(inner, bent)[:, None]
             x += alpha * direction
             residual -= alpha * image
             z = residual / diagonal
