@@ -5,15 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from batch_vectors import clustered
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import logsumexp
 
 from foils.batch import Batches, find_conflicts, greedy, hardness, hobit_batches, no_conflicts, smooth_hardness
+from foils.batch import greedy_loops as loops
 from foils.batch import hobit as hobit_module
 from foils.batch.nearest import nearest
 from foils.errors import InputError, UnknownNameError
 
 
-def build(pairs, seed=0, **settings):
-    return hobit_batches(*pairs, **{"batch_size": 32, "rng": np.random.default_rng(seed), "seeds": 4, **settings})
+def build(pairs, seed=0, **chosen):
+    return hobit_batches(*pairs, **{"batch_size": 32, "rng": np.random.default_rng(seed), "seeds": 4, **chosen})
 
 
 def plain_hobit(queries, documents, *, line, batch_size, seeds, candidates, alpha, tau):
@@ -132,6 +137,37 @@ def test_without_the_contradiction_term_every_row_meets_harder_documents(pairs):
 
     random = Batches(np.random.default_rng(0).permutation(1000), 32)
     assert hardest(build(pairs, alpha=0.0)) > hardest(random) + 0.05
+
+
+@settings(deadline=None, max_examples=60)
+@given(arrays(np.float64, (3, 12), elements=st.floats(-2, 2, width=16)), st.sampled_from([1e-3, 0.05, 1.0, 30.0]))
+def test_lazy_and_dense_greedy_pick_what_plain_greedy_picks(weights, tau):
+    seeds, candidates = weights[:, :3], weights[:, 3:]
+    expected = 3 + greedy(seeds, candidates, size=5, tau=tau)
+    for kernel in (loops.lazy_greedy, loops.dense_greedy):
+        totals = logsumexp(seeds / tau, axis=1)
+        if kernel is loops.dense_greedy and np.maximum(candidates.max(axis=1) / tau - totals, 0).sum() > loops.FINITE:
+            continue
+        used, batch = np.zeros(12, bool), np.zeros(8, np.int64)
+        stamps = np.zeros(13, np.int32), np.zeros(13, np.int32)
+        size = kernel(candidates / tau, totals, np.arange(3, 12), used, no_conflicts(12).arrays(), *stamps, 1, batch, 3)
+        assert size == 8
+        picked = batch[3:] - 3
+        # the same value where exact ties, or gains too small to tell apart, leave a choice
+        reached = [smooth_hardness(np.hstack([seeds, candidates[:, list(c)]]), tau=tau) for c in (picked, expected - 3)]
+        assert reached[0] == pytest.approx(reached[1], rel=1e-12, abs=1e-12)
+        if len(np.unique(candidates[0])) == 9 and tau == 1.0:
+            np.testing.assert_array_equal(picked + 3, expected)
+        np.testing.assert_allclose(
+            totals, logsumexp(np.hstack([seeds, candidates[:, picked]]) / tau, axis=1), rtol=1e-12, atol=1e-12
+        )
+
+
+def test_small_temperatures_take_the_other_greedy(pairs, monkeypatch):
+    # both greedy loops build the same epoch where both can
+    expected = build(pairs, tau=0.05).order
+    monkeypatch.setattr(loops, "FINITE", -1.0)
+    np.testing.assert_array_equal(build(pairs, tau=0.05).order, expected)
 
 
 def test_looking_ahead_changes_nothing(pairs, monkeypatch):

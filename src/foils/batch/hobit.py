@@ -137,7 +137,7 @@ class _Filler:
 
     def batch(self, size: int, seeds: int) -> Rows:
         """Return the next batch of `size` rows, its seeds first."""
-        from foils.batch import kernels
+        from foils.batch import greedy_loops, kernels
 
         state, batch = self.state, np.empty(size, np.int64)
         state.stamp += 1
@@ -157,8 +157,9 @@ class _Filler:
                 return batch
             rows = self.unused.candidates(seed_rows, factor=factor)
             weights = self._weights(toward, rows)
-            work = np.empty(rows.size), np.empty(rows.size, np.int64), np.empty(rows.size, np.int64)
-            filled = kernels.lazy_greedy(weights, totals, rows, self.tau, *state.stamps(), batch, filled, *work)
+            above = np.maximum(weights.max(axis=1, initial=-np.inf) - totals, 0.0).sum()
+            fill = greedy_loops.dense_greedy if above < greedy_loops.FINITE else greedy_loops.lazy_greedy
+            filled = fill(weights, totals, rows, *state.stamps(), batch, filled)
         return self._at_random(batch, filled)
 
     def _weights(self, toward: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:

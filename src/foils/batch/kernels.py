@@ -7,7 +7,6 @@ under construction, it says that the document (or the query) would conflict with
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numba
@@ -110,95 +109,6 @@ def _take(
 
 
 take: Any = _compile(_take)
-
-
-def _gain(weights: Any, column: int, totals: Any, tau: float) -> float:
-    """Return Δ (eq. 16) of a candidate, given weights / τ_h and log-sums of the batch so far."""
-    gain = 0.0
-    for i in range(weights.shape[0]):
-        x = weights[i, column] - totals[i]
-        gain += x + math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x))
-    return tau * gain
-
-
-gain_of: Any = _compile(_gain)
-
-
-def _sink(gains: Any, heap: Any, node: int, length: int) -> None:
-    """Restore the heap below `node`: highest gain at the root, then lowest position."""
-    item = heap[node]
-    while True:
-        child = 2 * node + 1
-        if child >= length:
-            break
-        if child + 1 < length and worse(gains[heap[child]], heap[child], gains[heap[child + 1]], heap[child + 1]):
-            child += 1
-        if not worse(gains[item], item, gains[heap[child]], heap[child]):
-            break
-        heap[node] = heap[child]
-        node = child
-    heap[node] = item
-
-
-sink: Any = _compile(_sink)
-
-
-def _lazy_greedy(
-    weights: Any,
-    totals: Any,
-    rows: Any,
-    tau: float,
-    used: Any,
-    known: Any,
-    document_stamp: Any,
-    query_stamp: Any,
-    stamp: int,
-    batch: Any,
-    size: int,
-    gains: Any,
-    heap: Any,
-    fresh: Any,
-) -> int:
-    """Add the candidates of highest gain to `batch` until it is full; return its size (Algorithm 2, lines 8–11).
-
-    Gains only shrink as the batch grows, so an old gain is an upper bound: the candidate on top of the heap is
-    re-evaluated, and taken if it stays on top. This picks what evaluating everybody each time picks.
-
-    `weights` (s, n) are w / τ_h; `totals` (s,), log Σ exp(w / τ_h) over the batch, is updated; `rows` (n,) are the
-    candidates' row numbers, ascending; `gains`, `heap` and `fresh` are work space of at least n.
-    """
-    length = rows.size
-    for v in range(length):
-        gains[v] = gain_of(weights, v, totals, tau)
-        heap[v] = v
-        fresh[v] = size
-    for node in range(length // 2 - 1, -1, -1):
-        sink(gains, heap, node, length)
-    while size < batch.size and length > 0:
-        v = heap[0]
-        row = rows[v]
-        if used[row] or blocked(row, known, document_stamp, query_stamp, stamp):
-            length -= 1
-            heap[0] = heap[length]
-        elif fresh[v] != size:
-            gains[v] = gain_of(weights, v, totals, tau)
-            fresh[v] = size
-        else:
-            batch[size] = row
-            used[row] = True
-            admit(row, known, document_stamp, query_stamp, stamp)
-            size += 1
-            for i in range(totals.size):
-                x = weights[i, v] - totals[i]
-                totals[i] += x + math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x))
-            length -= 1
-            heap[0] = heap[length]
-        if length > 0:
-            sink(gains, heap, 0, length)
-    return size
-
-
-lazy_greedy: Any = _compile(_lazy_greedy)
 
 
 def _deal(line: Any, batch_size: int, known: Any, document_stamp: Any, query_stamp: Any, order: Any) -> None:

@@ -1,0 +1,160 @@
+"""Speed of batch construction on made-up vectors with cluster structure.
+
+    python benchmarks/batch.py speed 58880 [--dim 768]     HOBIT's time and peak memory, beside a plain NumPy greedy
+    python benchmarks/batch.py growth 58880 125000 250000  time against the number of pairs
+    python benchmarks/batch.py methods 58880               every method: time, hardness over the epoch, contradictions
+
+Each run adds to benchmarks/results/batch.json. The plain greedy searches all unused documents for each batch with one
+matrix product and evaluates every candidate's gain at each step; it is timed on the first batches and scaled up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from foils.batch import METHODS, find_conflicts, greedy, hardness, hobit_batches, smooth_hardness
+from foils.batch.plan import measure_epoch
+
+RESULTS = Path(__file__).parent / "results" / "batch.json"
+SIZE, SEEDS, CANDIDATES = 128, 8, 128
+
+
+def made_up(rows: int, dim: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors of pairs: a topic per hundred pairs, a subject per pair, noise on both sides; made by blocks."""
+    rng = np.random.default_rng(seed)
+    topics = rng.standard_normal((max(10, rows // 100), dim)).astype(np.float32)
+    topic = rng.integers(len(topics), size=rows)
+    sides = np.empty((rows, dim), np.float32), np.empty((rows, dim), np.float32)
+    for start in range(0, rows, 8192):
+        part = topic[start : start + 8192]
+        subject = topics[part] + rng.standard_normal((len(part), dim), dtype=np.float32)
+        for side in sides:
+            noisy = subject + 0.6 * rng.standard_normal(subject.shape, dtype=np.float32)
+            side[start : start + len(part)] = noisy / np.linalg.norm(noisy, axis=1, keepdims=True)
+    return sides
+
+
+def plain_epoch(queries: np.ndarray, documents: np.ndarray, line: np.ndarray, batches: int) -> list[np.ndarray]:
+    """HOBIT's first batches as plain NumPy: full search, full greedy."""
+    unused, built = np.ones(len(queries), bool), []
+    for _ in range(batches):
+        seeds = line[unused[line]][:SEEDS]
+        unused[seeds] = False
+        scores = queries[seeds] @ documents.T
+        scores[:, ~unused] = -np.inf
+        pool = np.unique(np.argpartition(-scores, CANDIDATES, axis=1)[:, :CANDIDATES])
+        own = hardness(queries[seeds], documents[seeds], documents[seeds])
+        picked = greedy(own, hardness(queries[seeds], documents[seeds], documents[pool]), size=SIZE - SEEDS, tau=0.05)
+        built.append(np.concatenate([seeds, pool[picked]]))
+        unused[pool[picked]] = False
+    return built
+
+
+def objective(queries: np.ndarray, documents: np.ndarray, batches: list[np.ndarray]) -> float:
+    return float(
+        np.mean([smooth_hardness(hardness(queries[b[:SEEDS]], documents[b[:SEEDS]], documents[b])) for b in batches])
+    )
+
+
+def timed(rows: int, dim: int, compare: int) -> dict[str, float]:
+    """One epoch of HOBIT in this process; memory is what is needed beyond the state before the vectors were made."""
+    warm = made_up(600, dim)
+    hobit_batches(*warm, batch_size=SIZE, rng=np.random.default_rng(0))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    queries, documents = made_up(rows, dim)
+    start = time.perf_counter()
+    batches = hobit_batches(queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), shuffle=False)
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    found = {
+        "rows": rows,
+        "dim": dim,
+        "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
+        "seconds": seconds,
+        "peak_over_vectors": peak / (queries.nbytes + documents.nbytes),
+    }
+    if compare:
+        start = time.perf_counter()
+        plain = plain_epoch(queries, documents, np.random.default_rng(0).permutation(rows), compare)
+        plain_seconds = (time.perf_counter() - start) / compare * len(batches)
+        exact = objective(queries, documents, plain)
+        ours = objective(queries, documents, [batches[k] for k in range(compare)])
+        found |= {
+            "plain_seconds": plain_seconds,
+            "plain_batches_timed": compare,
+            "speedup": plain_seconds / seconds,
+            "objective_difference": (ours - exact) / abs(exact),
+        }
+    return found
+
+
+def of_methods(rows: int, dim: int) -> dict[str, object]:
+    """Every method on pairs of which a tenth share their document with another and a twentieth their query."""
+    queries, documents = made_up(rows, dim)
+    rng = np.random.default_rng(1)
+    who, what = np.arange(rows), np.arange(rows)
+    who[rng.choice(rows, rows // 20)] = rng.integers(rows, size=rows // 20)
+    what[rng.choice(rows, rows // 10)] = rng.integers(rows, size=rows // 10)
+    queries, documents = queries[who], documents[what]
+    conflicts = find_conflicts(who.tolist(), what.tolist())
+    found: dict[str, object] = {"rows": rows, "dim": dim}
+    variants = {
+        **{name: (name, {}, conflicts) for name in METHODS if name != "hobit-c"},
+        "hobit, in order of building": ("hobit", {"shuffle": False}, conflicts),
+        "hobit, k-means": ("hobit", {"seed_order": "k-means"}, conflicts),
+        "hobit, facility location": ("hobit", {"seed_order": "facility-location"}, conflicts),
+        "hobit, alpha 0": ("hobit", {"alpha": 0.0}, conflicts),
+        "hobit, conflicts ignored": ("hobit", {}, None),
+        "random, conflicts ignored": ("random", {}, None),
+    }
+    for label, (name, settings, kept_apart) in variants.items():
+        start = time.perf_counter()
+        batches = METHODS[name].build(
+            queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), conflicts=kept_apart, **settings
+        )
+        seconds = time.perf_counter() - start
+        measured = measure_epoch(queries, documents, batches, conflicts=conflicts, seconds=seconds)
+        found[label] = asdict(measured)
+        print(label, {k: v for k, v in asdict(measured).items() if k != "rows"}, file=sys.stderr)
+    return found
+
+
+def record(key: str, value: object) -> None:
+    RESULTS.parent.mkdir(exist_ok=True)
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results[key] = value
+    RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    print(key, json.dumps(value))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["speed", "growth", "methods", "one"])
+    parser.add_argument("rows", type=int, nargs="+")
+    parser.add_argument("--dim", type=int, default=768)
+    parser.add_argument("--plain", type=int, default=20, help="batches of the plain greedy to time")
+    options = parser.parse_args()
+    if options.what == "methods":
+        record(f"methods-{options.rows[0]}", of_methods(options.rows[0], options.dim))
+    elif options.what == "one":  # in a process of its own, for its memory
+        print(json.dumps(timed(options.rows[0], options.dim, options.plain)))
+    else:
+        for rows in options.rows:
+            plain = options.plain if options.what == "speed" else 0
+            command = [sys.executable, __file__, "one", str(rows), "--dim", str(options.dim), "--plain", str(plain)]
+            ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            record(f"{options.what}-{rows}-{options.dim}", json.loads(ran.stdout))
+
+
+if __name__ == "__main__":
+    main()

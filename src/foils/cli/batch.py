@@ -1,0 +1,98 @@
+"""foils batch: who meets whom in a batch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foils.cli import options as opt
+from foils.cli.select import _parsed
+from foils.cli.show import number, show_table
+
+
+@opt.takes_encoder
+def batch(
+    collection: opt.CollectionName,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[SOURCE]", help="Negatives to train on: queries without one there stay out.", show_default=False
+        ),
+    ] = None,
+    *,
+    output: opt.Output,
+    method: Annotated[str, typer.Option("--with", help="hobit, hobit-c, ngame, walks, b3, or random.")] = "hobit",
+    batch_size: Annotated[int, typer.Option(min=1, help="Pairs in a batch.")] = 128,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to plan, with the same vectors.")] = 1,
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A setting of the method, as in --set alpha=0.5; several times."
+        ),
+    ] = None,
+    max_positives: Annotated[int, typer.Option(min=1, help="At most so many pairs of a query.")] = 64,
+    split: opt.Split = "train",
+    seed: opt.Seed = 0,
+    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    json: opt.Json = None,
+) -> None:
+    """Plan batches whose pairs are hard negatives for each other, and show how hard, clean and varied they are.
+
+    The plan is a table of epoch, batch, position, query_id, doc_id. Training builds batches anew from the current
+    model in each epoch; a plan shows what the first would be, and what other methods would do.
+
+    Example: foils batch scifact/ bm25.parquet --with hobit --batch-size 32 -o plan.parquet
+    """
+    from foils.batch.collection import plan_collection
+    from foils.data import load_collection
+    from foils.data.sources import read_source
+    from foils.data.store import write_json
+
+    settings = dict(_parsed(text) for text in setting or [])
+    loaded = load_collection(collection)
+    given = read_source(source, loaded) if source else None
+    planned = plan_collection(
+        loaded,
+        *encoding.open(loaded),
+        negatives=given.negatives if given else None,
+        negatives_digest=given.digest if given else "",
+        name=method,
+        settings=settings,
+        batch_size=batch_size,
+        epochs=epochs,
+        max_positives=max_positives,
+        split=split,
+        seed=seed,
+    )
+    planned.write(output)
+    plan = planned.plan
+    rows = [
+        (
+            label,
+            number(found.hardness),
+            number(found.hardness_worst_tenth),
+            number(found.weight),
+            number(found.loss),
+            f"{found.contradictions:,}",
+            f"{found.seconds:.1f} s",
+        )
+        for label, found in [
+            *((f"{method}, epoch {e}", m) for e, m in enumerate(plan.measures)),
+            ("random", plan.random),
+        ]
+    ]
+    notes = [
+        f"{len(planned.pairs):,} pairs in {len(plan.epochs[0]):,} batches of {batch_size}; left out: "
+        f"{planned.pairs.capped:,} over {max_positives} positives, {planned.pairs.uncovered:,} without a negative",
+        "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
+    ]
+    if epochs > 1:
+        notes.append(
+            f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
+            f"at random {100 * plan.overlap_random:.1f} %"
+        )
+    columns = ["batches", "hardness", "worst tenth", "weight", "loss", "contradictions", "time"]
+    show_table(f"Batches of {loaded.name} ({split}) → {output}", columns, rows, caption="\n".join(notes))
+    if json:
+        write_json(json, planned.to_json())

@@ -1,0 +1,166 @@
+"""Plans: measures by hand, the curve over an epoch, and the command."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from batch_vectors import clustered
+
+from foils.batch import Batches, find_conflicts, no_conflicts
+from foils.batch.collection import plan_collection
+from foils.batch.pairs import known_conflicts, training_pairs
+from foils.batch.plan import measure_epoch, overlap, plan_epochs
+from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
+from foils.encode import VectorStore
+from foils.errors import InputError, UnknownNameError
+
+SMALL = {"seeds": 4, "candidates": 32}
+
+
+def test_measures_by_hand():
+    # q0·d = (1, .6), q1·d = (0, .8), d0·d1 = .6
+    queries = np.array([[1.0, 0.0], [0.0, 1.0]])
+    documents = np.array([[1.0, 0.0], [0.6, 0.8]])
+    found = measure_epoch(queries, documents, Batches(np.arange(2), 2), conflicts=no_conflicts(2), temperature=1.0)
+    assert found.hardness == pytest.approx((0.6 + 0.0) / 2)
+    assert found.weight == pytest.approx((0.0 - 0.6) / 2)
+    assert found.loss == pytest.approx((np.log(1 + np.exp(-0.4)) + np.log(1 + np.exp(-0.8))) / 2)
+    assert (found.contradictions, found.rows, found.batches) == (0, 2, 1)
+    assert found.hardness_worst_tenth == pytest.approx(found.hardness)
+
+
+def test_known_positives_are_counted_and_leave_the_measures():
+    queries = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    documents = np.array([[1.0, 0.0], [0.6, 0.8], [0.8, 0.6]])
+    conflicts = find_conflicts([0, 1, 0], [0, 1, 2])  # rows 0 and 2 share their query
+    found = measure_epoch(queries, documents, Batches(np.arange(3), 3), conflicts=conflicts)
+    assert found.contradictions == 2
+    assert found.hardness == pytest.approx((0.6 + 0.6 + 0.6) / 3)  # without masks: (.8 + .6 + 1) / 3
+
+
+def test_batches_without_a_negative_add_nothing():
+    vectors = np.eye(3)
+    alone = measure_epoch(vectors, vectors, Batches(np.arange(3), 1), conflicts=no_conflicts(3))
+    assert np.isnan(alone.hardness)
+    assert alone.contradictions_curve == [0, 0, 0]
+    short = measure_epoch(vectors, vectors, Batches(np.arange(3), 2), conflicts=no_conflicts(3))
+    assert short.hardness == 0.0
+
+
+def test_overlap_by_hand():
+    first, same, other = (Batches(np.array(order), 2) for order in ([0, 1, 2, 3], [2, 3, 1, 0], [0, 2, 1, 3]))
+    assert overlap([first, same]) == 1.0
+    assert overlap([first, other]) == 0.0
+    assert overlap([first, same, other]) == 0.5
+    assert np.isnan(overlap([first]))
+
+
+def test_overlap_of_random_epochs_is_what_is_stated():
+    vectors, _ = clustered(600, 4, 3)
+    plan = plan_epochs(vectors, vectors, name="random", batch_size=30, epochs=8, conflicts=no_conflicts(600))
+    assert plan.overlap == pytest.approx(plan.overlap_random, rel=0.15)
+    assert plan.overlap_random == pytest.approx(29 / 599)
+
+
+def test_hobit_is_harder_than_random_over_the_whole_epoch(pairs):
+    plan = plan_epochs(
+        *pairs, name="hobit", settings={**SMALL, "alpha": 0.0}, batch_size=50, epochs=2, conflicts=no_conflicts(1000)
+    )
+    assert all(m.hardness > plan.random.hardness + 0.03 for m in plan.measures)
+    assert min(plan.measures[0].hardness_curve) > plan.random.hardness
+    assert plan.measures[0].loss > plan.random.loss
+
+
+def test_b3_communities_stay_and_others_change(pairs):
+    plans = {
+        name: plan_epochs(*pairs, name=name, settings=s, batch_size=50, epochs=2, conflicts=no_conflicts(1000))
+        for name, s in {"b3": {"skip": 3, "ranks": 20}, "random": {}}.items()
+    }
+    assert plans["b3"].overlap > 3 * plans["random"].overlap
+
+
+def test_bad_plans_are_refused(pairs):
+    with pytest.raises(InputError, match="at least 1 epoch"):
+        plan_epochs(*pairs, name="random", epochs=0, conflicts=no_conflicts(1000))
+    with pytest.raises(UnknownNameError, match="hobit"):
+        plan_epochs(*pairs, name="hobits", conflicts=no_conflicts(1000))
+
+
+class Hashed:
+    """An encoder that sees letters: no model needed."""
+
+    name, dimension, fingerprint = "letters", 26, "letters-1"
+
+    def route(self, kind):
+        return kind
+
+    def encode(self, texts, kind):
+        counts = np.array([[text.lower().count(chr(97 + k)) + 0.01 for k in range(26)] for text in texts], np.float32)
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def collection():
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(200)]
+    documents = {f"d{i}": " ".join(rng.choice(words, 6)) for i in range(90)}
+    documents["d89"] = documents["d0"]  # one text under two ids
+    queries = {f"q{i}": " ".join(rng.choice(words, 3)) for i in range(60)}
+    qrels = {f"q{i}": {f"d{i}": 1, f"d{i + 1}": 1, f"d{i + 2}": 0} for i in range(60)}
+    qrels["q1"]["d89"] = 1
+    return Collection.from_dicts("small", documents, queries, {"train": qrels, "test": {"q0": {"d5": 1}}})
+
+
+def test_pairs_of_a_collection(collection):
+    rng = np.random.default_rng(0)
+    pairs = training_pairs(collection, rng=rng)
+    assert len(pairs) == 121
+    one = training_pairs(collection, max_positives=1, rng=rng)
+    assert (len(one), one.capped) == (60, 61)
+    table = negatives_table(["q3", "q4"], ["d80", "d81"], "bm25", [0, 0], [1.0, 1.0])
+    covered = training_pairs(collection, negatives=Negatives(table), rng=rng)
+    assert sorted(set(covered.query_rows.tolist())) == [3, 4]
+    assert (len(covered), covered.uncovered) == (4, 117)
+    rejected = Negatives(table).reject(np.array([True, True]), "too near")
+    with pytest.raises(InputError, match="no query of small's split 'train' has a negative"):
+        training_pairs(collection, negatives=rejected, rng=rng)
+
+
+def test_conflicts_of_a_collection_know_all_splits_and_equal_texts(collection):
+    pairs = training_pairs(collection, rng=np.random.default_rng(0))
+    conflicts = known_conflicts(collection, pairs)
+    row = {(f"q{q}", f"d{d}"): i for i, (q, d) in enumerate(zip(pairs.query_rows, pairs.doc_rows, strict=True))}
+    mask = conflicts.matrix(np.arange(len(pairs)))
+    assert mask[row["q0", "d0"], row["q5", "d5"]]  # q0 is answered by d5 in the test split
+    assert not mask[row["q5", "d5"], row["q0", "d0"]]
+    assert mask[row["q1", "d1"], row["q0", "d0"]]  # q1 is answered by d89, whose text is d0's
+    assert not mask[row["q30", "d30"], row["q40", "d40"]]
+
+
+def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
+    planned = plan_collection(
+        collection, Hashed(), VectorStore(tmp_path / "vectors"), settings=SMALL, batch_size=16, epochs=2
+    )
+    planned.write(tmp_path / "plan.parquet")
+    table = pq.read_table(tmp_path / "plan.parquet")
+    assert table.column_names == ["epoch", "batch", "position", "query_id", "doc_id"]
+    named = {(q, d) for q, found in zip(range(60), range(60), strict=True) for d in (found, found + 1)} | {(1, 89)}
+    for epoch in range(2):
+        rows = [r for r in table.to_pylist() if r["epoch"] == epoch]
+        assert sorted((int(r["query_id"][1:]), int(r["doc_id"][1:])) for r in rows) == sorted(named)
+        assert [(r["batch"], r["position"]) for r in rows] == [(i // 16, i % 16) for i in range(121)]
+    made = json.loads(table.schema.metadata[b"foils"])
+    assert made["stage"] == "batch"
+    assert made["settings"]["with"] == "hobit"
+    again = plan_collection(
+        collection, Hashed(), VectorStore(tmp_path / "vectors"), settings=SMALL, batch_size=16, epochs=2
+    )
+    again.write(tmp_path / "again.parquet")
+    assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "plan.parquet").read_bytes()
+    facts = json.loads(json.dumps(planned.to_json(), allow_nan=False))
+    assert facts["pairs"] == 121
+    assert facts["random"]["contradictions"] == facts["epochs"][0]["contradictions"] == 0
