@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from foils.data.build import Record, Source, build_stored, open_stored
+from foils.data.build import Record, Source, build_stored, cache_place, file_facts, open_stored
 from foils.data.collection import Collection
 from foils.data.lines import Complaints, json_objects, numbered_lines, text_field
-from foils.data.store import cache_folder
 from foils.errors import InputError
 
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
-_FORMAT = 1  # of the stored Arrow files
 
 
 def read_beir(folder: str | Path) -> Collection:
@@ -24,16 +22,16 @@ def read_beir(folder: str | Path) -> Collection:
         FormatError: what is wrong in a file, with lines.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not _is_folder(folder):
         raise InputError(f"{folder}: no such folder; {LAYOUT}")
     corpus, queries = _find(folder, "corpus.jsonl"), _find(folder, "queries.jsonl")
-    splits = {path.name.partition(".")[0]: path for path in sorted((folder / "qrels").glob("*.tsv*")) if path.is_file()}
+    splits = _splits(folder / "qrels")
     missing = [name for name, path in (("corpus.jsonl", corpus), ("queries.jsonl", queries)) if path is None]
     if not splits:
         missing.append("qrels/*.tsv")
     if corpus is None or queries is None or missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
-    stored = cache_folder() / "collections" / _state([corpus, queries, *splits.values()])
+    stored = cache_place(*map(file_facts, (corpus, queries, *splits.values())))
     if (stored / "meta.json").is_file():
         return open_stored(stored)
     return build_stored(
@@ -45,14 +43,22 @@ def read_beir(folder: str | Path) -> Collection:
     )
 
 
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long, a folder that may not be entered
+        return False
+
+
 def _find(folder: Path, name: str) -> Path | None:
     return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
 
 
-def _state(paths: list[Path]) -> str:
-    """A digest of which files these are and when each was last written."""
-    facts = [(str(path.resolve()), path.stat().st_size, path.stat().st_mtime_ns) for path in paths]
-    return hashlib.blake2b(repr((_FORMAT, facts)).encode(), digest_size=16).hexdigest()
+def _splits(folder: Path) -> dict[str, Path]:
+    """Files of judgements by split; a plain file goes before its .gz."""
+    found = [*sorted(folder.glob("[!.]*.tsv.gz")), *sorted(folder.glob("[!.]*.tsv"))]
+    by_split = {path.name.removesuffix(".gz").removesuffix(".tsv"): path for path in found if path.is_file()}
+    return dict(sorted(by_split.items()))
 
 
 def _documents(path: Path, complaints: Complaints) -> Iterator[Record]:
@@ -90,8 +96,4 @@ def _qrels_source(path: Path) -> Source:
 
 
 def _integer(text: str) -> int | None:
-    try:
-        value = int(text)
-    except ValueError:
-        return None
-    return value if -(2**31) <= value < 2**31 else None
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()) else None

@@ -21,12 +21,13 @@ import pyarrow as pa
 
 from foils import progress
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, rows_of
-from foils.data.lines import Complaints
-from foils.data.store import write_json, write_whole
-from foils.errors import FormatError
+from foils.data.lines import Complaints, text_field
+from foils.data.store import cache_folder, write_json, write_whole
+from foils.errors import FailureError, FormatError
 
 Record = tuple[int, tuple[Any, ...]]
 BATCH = 20_000
+_FORMAT = 2  # of the stored Arrow files
 
 
 @dataclass(frozen=True)
@@ -96,25 +97,39 @@ def build_stored(
         write_json(aside / "meta.json", {"name": name, "digest": hasher.hexdigest(), "splits": list(judged)})
         try:
             aside.rename(folder)
-        except OSError:
+        except OSError as error:
             if not (folder / "meta.json").is_file():  # otherwise another process was first, with the same content
-                raise
+                raise FailureError(f"cannot keep the collection in {folder} ({error.strerror}); remove it") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return open_stored(folder)
 
 
 def open_stored(folder: Path) -> Collection:
-    """Map a collection that `build_stored` wrote."""
-    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-    qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
-    return Collection(
-        meta["name"],
-        _mapped(folder / "documents.arrow"),
-        _mapped(folder / "queries.arrow"),
-        qrels,
-        meta["digest"],
-    )
+    """Map a collection that `build_stored` wrote.
+
+    Raises:
+        FormatError: a file of it is missing or damaged.
+    """
+    try:
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
+        documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
+        return Collection(meta["name"], documents, queries, qrels, meta["digest"])
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
+
+
+def cache_place(*facts: object) -> Path:
+    """Return the folder in the cache for the collection that these facts determine."""
+    state = hashlib.blake2b(repr((_FORMAT, facts)).encode(), digest_size=16).hexdigest()
+    return cache_folder() / "collections" / state
+
+
+def file_facts(path: Path) -> tuple[str, int, int, int]:
+    """Return which file this is and when it was last written or replaced, for `cache_place`."""
+    state = path.stat()
+    return str(path.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def _mapped(path: Path) -> pa.Table:
@@ -142,14 +157,16 @@ def _read_texts(kind: str, source: Source, schema: pa.Schema, hasher: Any, keep:
     def checked() -> Iterator[tuple[Any, ...]]:
         with progress.task(f"reading {kind}", unit=kind) as advance:
             for line, fields in source.records(complaints):
-                identifier, *texts = fields
-                if not identifier:
+                identifier, *texts = values = tuple(map(text_field, fields))
+                if None in values:
+                    complaints.add(f"expected {', '.join(schema.names)} as text in valid Unicode", line or None)
+                elif not identifier:
                     complaints.add("empty id; give every record an id", line or None)
-                elif not any(text.strip() for text in texts):
+                elif not any(text and text.strip() for text in texts):
                     complaints.add(f"{identifier!r} has an empty text; remove the record or give it one", line or None)
                 else:
                     lines.append(line)
-                    yield fields
+                    yield values
                 advance(1)
 
     table = keep(kind, schema, _batches(checked(), schema, hasher))
@@ -167,10 +184,19 @@ def _read_texts(kind: str, source: Source, schema: pa.Schema, hasher: Any, keep:
 def _read_qrels(
     split: str, source: Source, doc_ids: pa.ChunkedArray, query_ids: pa.ChunkedArray, hasher: Any, keep: _Keep
 ) -> pa.Table:
-    complaints = Complaints(source.where)
-    records = list(source.records(complaints))
-    lines = [line for line, _ in records]
-    table = keep(f"qrels-{split}", QRELS, _batches((fields for _, fields in records), QRELS, hasher))
+    complaints, lines = Complaints(source.where), array("q")
+
+    def checked() -> Iterator[tuple[Any, ...]]:
+        for line, (query, document, grade) in source.records(complaints):
+            values = text_field(query), text_field(document), _relevance(grade)
+            if None in values:
+                complaints.add("expected two ids as text and the relevance as a whole number", line or None)
+            else:
+                lines.append(line)
+                yield values
+
+    hasher.update(split.encode())
+    table = keep(f"qrels-{split}", QRELS, _batches(checked(), QRELS, hasher))
     queries, documents = rows_of(table["query_id"], query_ids), rows_of(table["doc_id"], doc_ids)
     for column, rows, file in (("query_id", queries, "queries"), ("doc_id", documents, "documents")):
         for row in np.flatnonzero(rows < 0):
@@ -182,6 +208,13 @@ def _read_qrels(
         complaints.add("the pair is judged twice; keep one judgement", lines[row] or None)
     complaints.settle()
     return table
+
+
+def _relevance(value: object) -> int | None:
+    """A judgement as the whole number that it is, whatever its type, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer)) or value != value // 1:
+        return None
+    return int(value) if -(2**31) <= value < 2**31 else None
 
 
 def _batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, hasher: Any) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,290 @@
+"""BEIR folders: every form they come in, everything that can be wrong in one, and when the cache is read again."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from foils.data import Collection, build, load_collection
+from foils.data.store import cache_folder
+from foils.errors import FailureError, FoilsError, FormatError, InputError
+
+BeirFolder = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+
+
+def stored() -> list[Path]:
+    return sorted((cache_folder() / "collections").iterdir())
+
+
+def contents(collection: Collection) -> tuple[object, ...]:
+    qrels = {split: table.to_pylist() for split, table in collection.qrels.items()}
+    return collection.documents.to_pylist(), collection.queries.to_pylist(), qrels, collection.digest
+
+
+@pytest.mark.parametrize("gz", [False, True])
+def test_a_folder_is_the_collection_of_its_dictionaries(beir_folder: BeirFolder, small: Collection, gz: bool) -> None:
+    collection = load_collection(beir_folder(gz=gz))
+    assert collection.name == "small"
+    assert collection.splits == ["test", "train"]
+    documents, queries, qrels, _ = contents(collection)
+    assert documents == small.documents.to_pylist()
+    assert queries == small.queries.to_pylist()
+    assert qrels == {split: table.to_pylist() for split, table in small.qrels.items()}
+
+
+def test_plain_goes_before_gz_and_other_files_are_none(beir_folder: BeirFolder) -> None:
+    folder = beir_folder()
+    for name in ("corpus.jsonl.gz", "queries.jsonl.gz", "qrels/train.tsv.gz", "qrels/dev.tsv.gz"):
+        (folder / name).write_bytes(gzip.compress(b"q1\td1\t1\n"))
+    for name in (".train.tsv.swp", "._test.tsv", "train.tsv.bak", "train.tsv~", "notes.txt"):
+        (folder / "qrels" / name).write_text("not judgements")
+    collection = load_collection(folder)
+    assert collection.splits == ["dev", "test", "train"]
+    assert collection.judgements("train").num_rows == 5
+    assert collection.judgements("dev").num_rows == 1
+
+
+def test_forms_of_lines(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    first, second = (
+        b'{"_id": 7, "text": "integer id, no title", "metadata": {}}',
+        b'{"_id": "e", "title": "t", "text": ""}',
+    )
+    (tmp_path / "corpus.jsonl").write_bytes(b"\xef\xbb\xbf" + first + b"\r\n\r\n" + second)
+    (tmp_path / "queries.jsonl").write_bytes(b'{"_id": "q", "text": "a"}\r\n')
+    (tmp_path / "qrels" / "test.tsv").write_bytes(b"q\t7\t2\r\nq\te\t -1 \r\n")  # no header
+    collection = load_collection(tmp_path)
+    assert collection.document_texts([0, 1]) == ["integer id, no title", "t"]
+    assert collection.judgements("test")["relevance"].to_pylist() == [2, -1]
+
+
+# What is wrong, where
+
+
+def test_missing_files(tmp_path: Path, beir_folder: BeirFolder) -> None:
+    for given_, said in ((tmp_path / "none", "no such folder"), (tmp_path / ("x" * 300), "no such folder")):
+        with pytest.raises(InputError, match=f"{said}; a BEIR folder holds corpus.jsonl"):
+            load_collection(given_)
+    folder = beir_folder()
+    with pytest.raises(InputError, match="no such folder"):
+        load_collection(folder / "corpus.jsonl")
+    shutil.rmtree(folder / "qrels")
+    with pytest.raises(InputError, match=r"small: no qrels/\*\.tsv; a BEIR folder"):
+        load_collection(folder)
+    (folder / "corpus.jsonl").unlink()
+    (folder / "queries.jsonl").unlink()
+    with pytest.raises(InputError, match=r"no corpus\.jsonl, no queries\.jsonl, no qrels/\*\.tsv"):
+        load_collection(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "complaints"),
+    [
+        ("corpus.jsonl", '{"_id": "d1"}', [":1: expected {\"_id\": string, \"title\""]),
+        ("corpus.jsonl", '{"text": "x"}', [":1: expected {\"_id\": string, \"title\""]),
+        ("corpus.jsonl", '{"_id": 1.5, "text": "x"}', [":1: expected {\"_id\": string, \"title\""]),
+        ("corpus.jsonl", '{"_id": "d", "text": "\\ud800"}', [":1: expected", "in valid Unicode"]),
+        ("corpus.jsonl", '{"_id": "d1", "text": "x"}\n{"_id": "d2", "te', [":2: malformed JSON (Unterminated string"]),
+        ("corpus.jsonl", '{"_id": "d1", "title": "  ", "text": "\\n"}', [":1: 'd1' has an empty text"]),
+        ("corpus.jsonl", '{"_id": "", "text": "x"}', [":1: empty id"]),
+        (
+            "corpus.jsonl",
+            '{"_id": "a", "text": "x"}\n\n{"_id": "b", "text": "y"}\n{"_id": "a", "text": "z"}',
+            [":4: duplicate id 'a' (first on line 1)"],
+        ),
+        ("corpus.jsonl", '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "x"}', [":2: duplicate id '1' (first on line 1"]),
+        ("corpus.jsonl", "", [": no documents in it; expected at least one record"]),
+        ("queries.jsonl", '{"_id": "q1", "title": "x"}', [":1: expected {\"_id\": string, \"text\""]),
+        ("queries.jsonl", '{"_id": "q1", "text": " "}\n[]', [":2: expected a JSON object, found list", ":1: 'q1' has"]),
+        ("queries.jsonl", "\n", [": no queries in it"]),
+        ("qrels/train.tsv", "q1\td1", [":1: expected query-id<TAB>corpus-id<TAB>score"]),
+        ("qrels/train.tsv", "q1 0 d1 1", [":1: expected query-id<TAB>corpus-id<TAB>score"]),
+        ("qrels/train.tsv", "q1\td1\t1\t1", [":1: expected query-id<TAB>corpus-id<TAB>score"]),
+        ("qrels/train.tsv", "query-id\tcorpus-id\tscore\nq1\td1\t0.5", [":2: expected", "a whole number"]),
+        ("qrels/train.tsv", "q1\td1\t1_0\nq1\td2\t\u0661", [":1: expected", ":2: expected"]),
+        ("qrels/train.tsv", "q1\td1\t9999999999", [":1: expected two ids as text and the relevance as a whole number"]),
+        (
+            "qrels/train.tsv",
+            "query-id\tcorpus-id\tscore\nq1\td1\t1\nq9\td1\t1\nq1\td99\t1\nq9\td99\t1",
+            [
+                ":3: unknown query_id 'q9': it is not among the queries",
+                ":5: unknown query_id 'q9'",
+                ":4: unknown doc_id 'd99': it is not among the documents",
+                ":5: unknown doc_id 'd99'",
+            ],
+        ),
+        ("qrels/train.tsv", "q1\td1\t1\nq2\td4\t1\nq1\td1\t0", [":3: the pair is judged twice; keep one judgement"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_file(beir_folder: BeirFolder, file: str, text: str, complaints: list[str]) -> None:
+    path = beir_folder() / file
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(FormatError) as caught:
+        load_collection(path.parents[file.count("/")])
+    for complaint in complaints:
+        assert complaint in str(caught.value)
+    assert str(caught.value).startswith(f"{path}:")
+    assert not list((cache_folder() / "collections").glob("*"))  # nothing half-read is kept
+
+
+def test_a_gzip_file_that_is_cut_off(beir_folder: BeirFolder) -> None:
+    folder = beir_folder(gz=True)
+    path = folder / "corpus.jsonl.gz"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(FormatError, match=r"corpus\.jsonl\.gz:\d+: damaged data"):
+        load_collection(folder)
+
+
+def test_several_files_are_read_one_after_the_other(beir_folder: BeirFolder) -> None:
+    folder = beir_folder()
+    (folder / "corpus.jsonl").write_text("[]\n[]\n")
+    (folder / "queries.jsonl").write_text("[]\n")
+    with pytest.raises(FormatError, match=r"corpus\.jsonl:1: .*\n.*corpus\.jsonl:2: "):
+        load_collection(folder)
+
+
+# The cache
+
+
+def test_the_second_reading_maps_what_the_first_stored(
+    beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = beir_folder()
+    first = load_collection(folder)
+    assert len(stored()) == 1
+    monkeypatch.setattr(build, "_read_texts", None)  # reading again would fail
+    again = load_collection(folder)
+    assert contents(again) == contents(first)
+    assert len(stored()) == 1
+
+
+def test_the_tables_are_mapped_not_copied(beir_folder: BeirFolder) -> None:
+    long = {f"d{n}": ("", f"{n} " * 500) for n in range(1, 2_001)}
+    collection = load_collection(beir_folder(documents=long, qrels={"test": {"q1": {"d1": 1}}}))
+    text = collection.documents["text"].chunk(0)
+    mapped = Path("/proc/self/maps")
+    if not mapped.exists():
+        pytest.skip("no /proc here")
+    address = text.buffers()[2].address
+    ranges = [line.split() for line in mapped.read_text().splitlines() if line.endswith("documents.arrow")]
+    assert any(int(start, 16) <= address < int(end, 16) for r in ranges for start, end in [r[0].split("-")])
+
+
+def change_text(folder: Path) -> None:
+    path = folder / "corpus.jsonl"
+    path.write_text(path.read_text().replace("wind", "gale"))
+
+
+def keep_times(folder: Path) -> None:
+    """Same size, same time of writing: only the time of the change itself tells."""
+    path = folder / "corpus.jsonl"
+    before = path.stat()
+    change_text(folder)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def add_split(folder: Path) -> None:
+    shutil.copy(folder / "qrels" / "train.tsv", folder / "qrels" / "dev.tsv")
+
+
+@pytest.mark.parametrize("change", [change_text, keep_times, add_split])
+def test_a_changed_folder_is_read_again(beir_folder: BeirFolder, change: Callable[[Path], None]) -> None:
+    folder = beir_folder()
+    before = contents(load_collection(folder))
+    change(folder)
+    after = load_collection(folder)
+    assert contents(after) != before
+    assert ("gale" in after.document_texts([0])[0]) != (change is add_split)
+    assert ("dev" in after.splits) == (change is add_split)
+    assert len(stored()) == 2
+
+
+@pytest.mark.parametrize("name", ["meta.json", "documents.arrow", "qrels-train.arrow"])
+def test_a_damaged_cache(beir_folder: BeirFolder, name: str) -> None:
+    folder = beir_folder()
+    load_collection(folder)
+    (path,) = stored()
+    (path / name).write_bytes(b"x")
+    with pytest.raises(FormatError, match=r"damaged collection in the cache .*; remove the folder"):
+        load_collection(folder)
+    (path / "meta.json").unlink()
+    with pytest.raises(FailureError, match=r"cannot keep the collection in .*; remove it"):
+        load_collection(folder)
+    shutil.rmtree(path)
+    assert len(load_collection(folder).documents) == 10
+
+
+def test_a_cache_that_cannot_be_written(
+    beir_folder: BeirFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "file"))
+    with pytest.raises(InputError, match="cannot make the folder"):
+        load_collection(beir_folder())
+
+
+def test_two_at_once(beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process stores the same folder while this one is reading."""
+    folder = beir_folder()
+    read_all = build._read_all
+
+    def overtaken(*arguments: object) -> object:
+        monkeypatch.setattr(build, "_read_all", read_all)
+        load_collection(folder)
+        return read_all(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build, "_read_all", overtaken)
+    assert len(load_collection(folder).documents) == 10
+    assert len(stored()) == 1
+
+
+def test_batches_change_nothing(beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = beir_folder()
+    whole = contents(load_collection(folder))
+    monkeypatch.setattr(build, "BATCH", 3)
+    shutil.rmtree(cache_folder())
+    assert contents(load_collection(folder))[:3] == whole[:3]
+
+
+# Whatever is in the files
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("d1"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["_id", "title", "text"]), inner),
+    max_leaves=5,
+)
+records = st.dictionaries(st.sampled_from(["_id", "title", "text", "x"]), json_values)
+json_lines = st.lists(records | json_values).map(lambda rows: "\n".join(map(build.json.dumps, rows)).encode())
+table = st.lists(st.lists(st.sampled_from(["q1", "d1", "1", "-1", "x", ""]) | st.text(max_size=3), max_size=4))
+table_lines = table.map(lambda rows: "\n".join(map("\t".join, rows)).encode("utf-8", "replace"))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.sampled_from(["corpus.jsonl", "queries.jsonl", "qrels/train.tsv"]),
+    st.binary(max_size=40) | json_lines | table_lines | json_lines.map(gzip.compress),
+    st.integers(0, 30),
+)
+def test_a_folder_is_read_or_refused(beir_folder: BeirFolder, file: str, data: bytes, cut: int) -> None:
+    folder = beir_folder()
+    try:
+        (folder / file).write_bytes(data[: max(1, len(data) - cut)])
+        collection = load_collection(folder)
+        assert all(text.strip() for text in collection.document_texts(range(len(collection.documents))))
+        assert all(text.strip() for text in collection.query_texts(range(len(collection.queries))))
+    except FoilsError as error:
+        assert file in str(error) or "qrels" in str(error)  # noqa: PT017 (either is right)
+    finally:
+        shutil.rmtree(folder)
