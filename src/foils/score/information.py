@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 from foils import progress
 from foils.data.collection import Rows
 from foils.errors import InputError
+from foils.parallel import map_blocks
 from foils.score.gates import Float64s
 from foils.score.measure import BLOCK, Geometry, information_matrix
 from foils.score.records import Target
@@ -81,34 +82,41 @@ def check_regularization(value: float) -> float:
 
 @dataclass(frozen=True)
 class BlockedMoments:
-    """Moments of each set of sources that holds a triplet in common, in total and by block of records.
+    """Moments by block of records, of each set of sources that holds a triplet in common.
 
     The triplets with the same members form an *atom*. A source, or a hybrid, is a sum of atoms.
 
     Attributes:
-        total: members -> Moments, in float64.
+        dimension: d.
         blocks: members -> (blocks, d(d+1)/2) lower triangles of each block's Σ w·r·rᵀ, in the vectors' precision.
         counts: members -> (blocks,) number of triplets.
     """
 
-    total: Mapping[int, Moments]
+    dimension: int
     blocks: Mapping[int, npt.NDArray[np.floating]]
     counts: Mapping[int, Rows]
 
     def of(self, target: Target) -> Moments:
-        """Return the moments of a source or hybrid."""
-        chosen = [moments for members, moments in self.total.items() if members & target.bits]
-        if not chosen:
-            raise InputError(f"{target.name} has no triplets")
-        return sum(chosen[1:], chosen[0])
+        """Return the moments of a source or hybrid, added up in float64."""
+        sums, counts = self.blocks_of(target)
+        return Moments(unpacked(sums.sum(axis=0), self.dimension), int(counts.sum()))
 
     def blocks_of(self, target: Target) -> tuple[Float64s, Rows]:
-        """Return the block sums (blocks, d(d+1)/2) and counts (blocks,) of a source or hybrid."""
-        chosen = [members for members in self.total if members & target.bits]
+        """Return the block sums (blocks, d(d+1)/2), in float64, and counts (blocks,) of a source or hybrid."""
+        chosen = [members for members in self.blocks if members & target.bits]
+        if not chosen:
+            raise InputError(f"{target.name} has no triplets")
         sums = np.zeros(self.blocks[chosen[0]].shape)
         for members in chosen:
             sums += self.blocks[members]
         return sums, np.sum([self.counts[members] for members in chosen], axis=0)
+
+
+def unpacked(packed: Float64s, dimension: int) -> Float64s:
+    """Return the symmetric (d, d) matrix whose lower triangle, row by row, is packed (d(d+1)/2,)."""
+    matrix = np.zeros((dimension, dimension))
+    matrix[np.tril_indices(dimension)] = packed
+    return matrix + np.tril(matrix, -1).T
 
 
 def blocked_moments(
@@ -128,22 +136,25 @@ def blocked_moments(
         block_of_record: (T,) the bootstrap block of each record, 0-based.
         block: triplets multiplied at once.
     """
-    blocks = int(block_of_record.max()) + 1 if len(block_of_record) else 1
-    lower = np.tril_indices(geometry.dimension)
+    number = int(block_of_record.max()) + 1 if len(block_of_record) else 1
+    row, column = np.tril_indices(geometry.dimension)
+    lower = row * geometry.dimension + column
     atoms = [int(atom) for atom in np.unique(members)]
-    total = {atom: np.zeros((geometry.dimension, geometry.dimension)) for atom in atoms}
     kind = np.float64 if geometry.documents.chunks[0].dtype == np.float64 else np.float32
-    parts = {atom: np.zeros((blocks, len(lower[0])), kind) for atom in atoms}
-    counts = {atom: np.zeros(blocks, np.int64) for atom in atoms}
+    blocks = {atom: np.zeros((number, len(lower)), kind) for atom in atoms}
+    counts = {atom: np.zeros(number, np.int64) for atom in atoms}
+
+    def fill(cell: tuple[int, int, Rows]) -> int:
+        at, atom, rows = cell
+        matrix = information_matrix(geometry, weights, rows, block=block)
+        blocks[atom][at] = matrix.ravel()[lower]
+        counts[atom][at] = len(rows)
+        return len(rows)
+
     with progress.task("summing information", total=len(members), unit="triplets") as advance:
-        for number, atom, rows in _cells(members, block_of_record[geometry.record], atoms):
-            matrix = information_matrix(geometry, weights, rows, block=block)
-            total[atom] += matrix
-            parts[atom][number] = matrix[lower]
-            counts[atom][number] = len(rows)
-            advance(len(rows))
-    moments = {atom: Moments(total[atom], int(counts[atom].sum())) for atom in atoms}
-    return BlockedMoments(moments, parts, counts)
+        for done in map_blocks(fill, _cells(members, block_of_record[geometry.record], atoms)):
+            advance(done)
+    return BlockedMoments(geometry.dimension, blocks, counts)
 
 
 def _cells(members: npt.NDArray[np.int64], numbers: Rows, atoms: list[int]) -> Iterator[tuple[int, int, Rows]]:
@@ -235,26 +246,23 @@ def resampled_scores(
         tolerance: 0 factorises always.
     """
     dimension = int((np.sqrt(8 * sums.shape[1] + 1) - 1) / 2)
-    lower, diagonal = np.tril_indices(dimension), np.arange(dimension)
 
     def full(packed: Float64s) -> Float64s:
-        matrix = np.zeros((dimension, dimension))
-        matrix[lower] = packed / regularization
-        return matrix + np.tril(matrix, -1).T
+        return unpacked(packed / regularization, dimension)
 
     share = drawn / np.maximum(drawn @ counts, 1)[:, None]
     whole = full(sums.sum(axis=0) / counts.sum())
     factor = np.linalg.cholesky(np.eye(dimension) + whole)
     inverse = solve_triangular(factor, np.eye(dimension), lower=True)
-    whitened = np.stack([(inverse @ full(block) @ inverse.T).ravel() for block in sums.astype(np.float64)])
+    whitened = np.stack([(inverse @ full(block) @ inverse.T).ravel() for block in sums])
     traces, products = whitened[:, :: dimension + 1].sum(axis=1), whitened @ whitened.T
     moved = share - 1 / counts.sum()
     squares = np.einsum("rb,bc,rc->r", moved, products, moved, optimize=True)
-    expanded = 2 * np.log(factor[diagonal, diagonal]).sum() + moved @ traces - squares / 2
+    expanded = 2 * np.log(np.diagonal(factor)).sum() + moved @ traces - squares / 2
     norm = np.sqrt(np.maximum(squares, 0).max())
     if norm < 1 and norm**3 / (3 * (1 - norm) ** 3) <= tolerance * expanded.std():
         return np.asarray(expanded, np.float64)
-    return np.array([log_det(full(row @ sums)) for row in share])
+    return np.array(list(map_blocks(lambda row: log_det(full(row @ sums)), share)))
 
 
 def _percentiles(values: Float64s, confidence: float) -> tuple[float, float]:

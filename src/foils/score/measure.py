@@ -16,6 +16,7 @@ from foils import progress
 from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
 from foils.errors import InputError
+from foils.parallel import map_blocks
 from foils.score.gates import Float64s
 
 BLOCK = 2_048  # triplets at once: their vectors stay in the processor's cache
@@ -60,9 +61,12 @@ class Geometry:
 def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, block: int = BLOCK) -> Float64s:
     """Return the inner product of row a_rows[i] of a and row b_rows[i] of b, (n,)."""
     out = np.empty(len(a_rows))
-    for start in range(0, len(a_rows), block):
-        part = slice(start, start + block)
+
+    def fill(part: slice) -> None:
         out[part] = np.einsum("nd,nd->n", a.take(a_rows[part]), b.take(b_rows[part]))
+
+    for _ in map_blocks(fill, _slices(len(a_rows), block)):
+        pass
     return out
 
 
@@ -73,20 +77,22 @@ def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Flo
     )
     count = len(geometry.record)
     s_n, s_pn, distance = np.empty(count), np.empty(count), np.empty(count)
+
+    def fill(part: slice) -> int:
+        record = geometry.record[part]
+        here = slice(record[0], record[-1] + 1)
+        negatives = geometry.documents.take(geometry.document[part])
+        queries = geometry.queries.take(here)[record - record[0]]
+        s_n[part] = np.einsum("nd,nd->n", queries, negatives)
+        positives = geometry.documents.take(geometry.positive[here])[record - record[0]]
+        s_pn[part] = np.einsum("nd,nd->n", positives, negatives)
+        positives -= negatives
+        distance[part] = np.einsum("nd,nd->n", positives, positives)
+        return len(record)
+
     with progress.task("measuring triplets", total=count, unit="triplets") as advance:
-        for start in range(0, count, block):
-            part = slice(start, start + block)
-            record = geometry.record[part]
-            first, last = record[0], record[-1] + 1
-            here = slice(first, last)
-            negatives = geometry.documents.take(geometry.document[part])
-            queries = geometry.queries.take(here)[record - first]
-            s_n[part] = np.einsum("nd,nd->n", queries, negatives)
-            positives = geometry.documents.take(geometry.positive[here])[record - first]
-            s_pn[part] = np.einsum("nd,nd->n", positives, negatives)
-            positives -= negatives
-            distance[part] = np.einsum("nd,nd->n", positives, positives)
-            advance(len(record))
+        for done in map_blocks(fill, _slices(count, block)):
+            advance(done)
     return s_p, s_n, s_pn, distance
 
 
@@ -132,20 +138,27 @@ def gradient_energies(
     records, targets = len(s_p), len(members)
     energies = np.full((records, targets), np.nan)
     every = np.stack(members, axis=1) if targets else np.zeros((len(s_n), 0), bool)
+
+    def fill(stretch: tuple[int, int, Rows, npt.NDArray[np.bool_]]) -> int:
+        first, last, triplets, where = stretch
+        negatives = geometry.documents.take(geometry.document[triplets])
+        positives = geometry.documents.take(geometry.positive[first:last])
+        member = (every[triplets] & where.reshape(-1)[:, None]).reshape(*where.shape, targets)
+        probability, own = _softmax(s_p[first:last], s_n[triplets].reshape(where.shape), member, temperature)
+        mixed = np.matmul(probability.astype(negatives.dtype), negatives.reshape(*where.shape, -1))
+        mixed += (own - 1)[:, :, None].astype(negatives.dtype) * positives[:, None, :]
+        energy = np.einsum("btd,btd->bt", mixed, mixed) / temperature**2
+        energies[first:last] = np.where(member.any(axis=1), energy, np.nan)
+        return last - first
+
     with progress.task("gradient energies", total=records, unit="records") as advance:
-        for first, last, triplets, where in _padded(geometry.record, records):
-            negatives = geometry.documents.take(geometry.document[triplets])
-            shape = (last - first, -1, geometry.dimension)
-            member = (every[triplets] & where.reshape(-1)[:, None]).reshape(*where.shape, targets)
-            probability, positive = _softmax(s_p[first:last], s_n[triplets].reshape(where.shape), member, temperature)
-            mixed = np.matmul(probability.astype(negatives.dtype), negatives.reshape(shape))
-            mixed += (positive - 1)[:, :, None].astype(negatives.dtype) * geometry.documents.take(
-                geometry.positive[first:last]
-            )[:, None, :]
-            energy = np.einsum("btd,btd->bt", mixed, mixed) / temperature**2
-            energies[first:last] = np.where(member.any(axis=1), energy, np.nan)
-            advance(last - first)
+        for done in map_blocks(fill, _padded(geometry.record, records)):
+            advance(done)
     return energies
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def _softmax(

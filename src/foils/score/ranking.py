@@ -29,7 +29,7 @@ from foils.score.information import (
 )
 from foils.score.lexical import Lexicon, texts_digest
 from foils.score.measure import Geometry, gradient_energies, pair_similarities, triplet_similarities
-from foils.score.records import CONTROL, PooledTexts, Records, Target, make_records
+from foils.score.records import CONTROL, Records, Target, make_records
 
 CLEARLY = 0.95  # a source whose score may reach this share of the control's is flagged as easy
 
@@ -334,9 +334,12 @@ def _against(
 
 
 def _corpus_digest(records: Records, settings: ScoreSettings) -> str:
+    """Digest of the texts that idf was counted over; empty where it was not counted."""
+    if settings.idf_corpus == "uniform":
+        return ""
     if settings.idf_corpus == "collection":
         return records.collection.digest
-    rows = records.corpus
-    stored = rows[rows < len(records.texts.rows)]
-    own = tuple(records.texts.own[row - len(records.texts.rows)] for row in rows[len(stored) :])
-    return texts_digest(PooledTexts(records.collection, records.texts.rows[stored], own))
+    digest = texts_digest(records.texts.select(records.corpus))
+    if settings.idf_corpus == "pooled+queries":
+        digest += f"+{texts_digest(records.collection.query_texts(records.queries))}"
+    return digest

@@ -7,51 +7,28 @@ hybrid is a union of bits, and every text is embedded, and every triplet measure
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, Rows
+from foils.data.collection import Collection, Positives, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
-from foils.encode.vectors import text_keys
 from foils.errors import InputError
+from foils.score.pool import Pool, PooledTexts
 
 CONTROL = "random control"
 EQUAL = "equal to a positive"
 REPEATED = "repeated text"
 NOT_IN_SPLIT = "query without a positive in the split"
+NO_NEGATIVE = "queries without a negative"
 
 Marks = npt.NDArray[np.bool_]
 MAX_SOURCES = 62
-
-
-@dataclass(frozen=True)
-class PooledTexts:
-    """The distinct texts of a scoring: documents of the collection by row, then texts that the sources bring along."""
-
-    collection: Collection
-    rows: Rows
-    own: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.rows) + len(self.own)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            start, stop, _ = index.indices(len(self))
-            stored = self.collection.document_texts(self.rows[start:stop])
-            return stored + list(self.own[max(0, start - len(self.rows)) : max(0, stop - len(self.rows))])
-        return self[index : index + 1][0] if index >= 0 else self[len(self) + index]
 
 
 @dataclass(frozen=True)
@@ -88,7 +65,7 @@ class Records:
         members: (m,) bit s is set where source s holds the triplet.
         texts: the pool of distinct texts.
         names: of the sources, by bit; the control, where there is one, is the last.
-        dropped: source name -> reason -> number of negatives left out.
+        dropped: source name -> reason -> number of negatives (of queries, where the reason says so) left out.
         corpus: (c,) pool indices of the distinct positives and negatives of the sources, the control's left out.
     """
 
@@ -135,151 +112,141 @@ def make_records(
 ) -> Records:
     """Unite sources into records (ECI_sem, Problem Setup).
 
-    A record is a query of the split with its first labelled positive. Left out of a source, and counted: rows that
-    an earlier stage rejected, queries without a positive in the split, negatives whose text equals one of the query's
-    labelled positives, and second negatives with the same text.
+    A record is a query of the split, with its first labelled positive, for which some source has a negative. Left out
+    of a source, and counted: rows that an earlier stage rejected, queries without a positive in the split, negatives
+    whose text equals a labelled positive of the query (in any split), second negatives with the same text, and the
+    queries of the split (of the sample) that are left without a negative.
 
     Args:
         collection: documents, queries, judgements.
         sources: name -> negatives.
         split: whose judgements give the positives.
-        sample: number of records to draw, seeded; None: all.
+        sample: number of records to draw, seeded, from the queries that a source has negatives for; None: all.
         control: add a source of random negatives: for each record as many as the sources have on average, drawn
-            from the distinct texts of the sources, so that no further text has to be embedded.
+            from the distinct texts of the sources, so that no further text has to be embedded; fewer where the
+            sources have no more texts.
         seed: of sample and control.
 
     Raises:
-        InputError: no source, a reserved or empty name, a source without any negative, or a sample below 1.
+        InputError: no source, a reserved or empty name, sources without any negative, or a sample below 1.
     """
     _check_names(sources)
     if sample is not None and sample < 1:
         raise InputError(f"sample {sample}; expected at least 1 record")
     positives = collection.positives(split)
-    chosen = np.arange(len(positives))
-    if sample is not None and sample < len(positives):
-        chosen = np.sort(np.random.default_rng([seed, 1]).choice(len(positives), sample, replace=False))
+    loaded = {name: _load(negatives, collection, positives.query_rows) for name, negatives in sources.items()}
+    chosen = np.unique(np.concatenate([part.record for part in loaded.values()]))
+    considered = len(positives)
+    if sample is not None:
+        considered = min(sample, len(chosen))
+        chosen = np.sort(np.random.default_rng([seed, 1]).choice(chosen, considered, replace=False))
+    loaded = {name: part.among(chosen) for name, part in loaded.items()}
     queries = positives.query_rows[chosen]
-    of_record = [positives.of(int(index)) for index in chosen]
-    positive_record = np.repeat(np.arange(len(queries)), [len(rows) for rows in of_record])
-
-    loaded = {name: _load(negatives, collection, positives.query_rows, queries) for name, negatives in sources.items()}
-    pool = _Pool(
-        collection,
-        [np.concatenate(of_record), *(part.documents for part in loaded.values())],
-        [part.own for part in loaded.values()],
+    own_record, own_rows = _pairs_of(positives, queries)
+    known_record, known_rows = _pairs_of(collection.known_positives, queries)
+    pool = Pool(
+        collection, [known_rows, *(part.documents for part in loaded.values())], [p.own for p in loaded.values()]
     )
-    all_positives = pool.index_of_rows(np.concatenate(of_record))
-    labelled = _codes(positive_record, all_positives)
-
-    records, documents, bits = [], [], []
-    for bit, (name, part) in enumerate(loaded.items()):
-        record, document = part.record, pool.index_of(part)
-        equal = np.isin(_codes(record, document), labelled)
-        part.dropped[EQUAL] = int(equal.sum())
-        record, document = record[~equal], document[~equal]
-        _, first = np.unique(_codes(record, document), return_index=True)
-        part.dropped[REPEATED] = len(record) - len(first)
-        if not len(first):
-            raise InputError(
-                f"the source {name} has no negative left for the split {split!r} ({_listed(part.dropped)}); "
-                "check that it was made for this collection and split"
-            )
-        records.append(record[first])
-        documents.append(document[first])
-        bits.append(np.full(len(first), 1 << bit, np.int64))
-    corpus = np.unique(np.concatenate([all_positives[np.unique(positive_record, return_index=True)[1]], *documents]))
-    names = [*loaded]
+    labelled = _codes(known_record, pool.index_of_rows(known_rows))
+    triplets = {
+        name: _distinct_negatives(part, pool.index_of(part.documents, part.own), labelled, considered)
+        for name, part in loaded.items()
+    }
+    dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
+    if empty := [f"{name} ({_listed(dropped[name])})" for name, (record, _) in triplets.items() if not len(record)]:
+        raise InputError(
+            f"no negative left for the split {split!r} in {'; '.join(empty)}; "
+            "check that each source was made for this collection and split"
+        )
+    kept = np.unique(np.concatenate([record for record, _ in triplets.values()]))
+    all_positives = pool.index_of_rows(own_rows)
+    first = all_positives[np.searchsorted(own_record, kept)]
+    corpus = np.unique(np.concatenate([first, *(document for _, document in triplets.values())]))
     if control:
-        drawn = _draw_control(records, corpus, labelled, len(queries), np.random.default_rng([seed, 2]))
-        records.append(drawn[0])
-        documents.append(drawn[1])
-        bits.append(np.full(len(drawn[0]), 1 << len(names), np.int64))
-        names.append(CONTROL)
-    record, document, members = _united(records, documents, bits)
-    kept, record = np.unique(record, return_inverse=True)
-    at = np.searchsorted(kept, positive_record)
-    of_kept = (at < len(kept)) & (kept[np.minimum(at, len(kept) - 1)] == positive_record)
+        triplets[CONTROL] = _draw_control(list(triplets.values()), corpus, labelled, np.random.default_rng([seed, 2]))
+    record, document, members = _united(list(triplets.values()))
+    of_kept = np.isin(own_record, kept)
+    used, numbers = np.unique(np.concatenate([corpus, all_positives[of_kept]]), return_inverse=True)
+    renumbered = np.full(len(pool.texts), -1, np.int64)
+    renumbered[used] = np.arange(len(used))
     return Records(
         collection,
         queries[kept],
-        all_positives[np.searchsorted(positive_record, kept)],
-        all_positives[of_kept],
-        at[of_kept],
-        record,
-        document,
+        renumbered[first],
+        numbers[len(corpus) :],
+        np.searchsorted(kept, own_record[of_kept]),
+        np.searchsorted(kept, record),
+        renumbered[document],
         members,
-        pool.texts,
-        tuple(names),
-        corpus,
-        {name: {why: count for why, count in part.dropped.items() if count} for name, part in loaded.items()},
+        pool.texts.select(used),
+        tuple(triplets),
+        numbers[: len(corpus)],
+        dropped,
     )
 
 
 @dataclass
 class _Loaded:
-    """The kept rows of one source in the sample: record, and document row or −1 with its own text."""
+    """The kept rows of one source: record, and document row or −1 with its own text."""
 
     record: Rows
     documents: Rows
     own: list[str]
     dropped: Counter[str]
 
+    def among(self, chosen: Rows) -> _Loaded:
+        """Return the rows of these records, ascending, numbered by their place among them."""
+        keep = np.isin(self.record, chosen)
+        own = [text for text, kept in zip(self.own, keep[self.documents < 0], strict=True) if kept]
+        return _Loaded(np.searchsorted(chosen, self.record[keep]), self.documents[keep], own, self.dropped)
 
-def _load(negatives: Negatives, collection: Collection, of_split: Rows, queries: Rows) -> _Loaded:
+
+def _load(negatives: Negatives, collection: Collection, of_split: Rows) -> _Loaded:
     dropped = Counter(negatives.rejected())
     query_rows, doc_rows = negatives.rows_in(collection)
-    keep = negatives.keep
-    known = np.isin(query_rows, of_split)
-    dropped[NOT_IN_SPLIT] = int((keep & ~known).sum())
-    keep &= np.isin(query_rows, queries)
-    order = np.argsort(queries)
-    record = order[np.minimum(np.searchsorted(queries[order], query_rows[keep]), len(order) - 1)]
+    record = _places(query_rows, of_split)
+    keep = negatives.keep & (record >= 0)
+    dropped[NOT_IN_SPLIT] = int((negatives.keep & (record < 0)).sum())
     own: list[str] = []
     if "text" in negatives.table.column_names:
         own = negatives.table["text"].filter(pa.array(keep & (doc_rows < 0))).to_pylist()
-    return _Loaded(record, doc_rows[keep], own, dropped)
+    return _Loaded(record[keep], doc_rows[keep], own, dropped)
 
 
-class _Pool:
-    """Numbers distinct texts: those of the collection's rows that occur, then the sources' own."""
+def _distinct_negatives(part: _Loaded, document: Rows, labelled: Rows, considered: int) -> tuple[Rows, Rows]:
+    """Records and texts of a source's distinct negatives, by record; what is left out is counted in `part.dropped`."""
+    equal = np.isin(_codes(part.record, document), labelled)
+    part.dropped[EQUAL] += int(equal.sum())
+    record, document = part.record[~equal], document[~equal]
+    _, first = np.unique(_codes(record, document), return_index=True)
+    part.dropped[REPEATED] += len(record) - len(first)
+    part.dropped[NO_NEGATIVE] += considered - len(np.unique(record))
+    return record[first], document[first]
 
-    def __init__(self, collection: Collection, row_lists: list[Rows], own_lists: list[list[str]]) -> None:
-        self._rows = np.unique(np.concatenate([rows[rows >= 0] for rows in row_lists]))
-        own = list(dict.fromkeys(text for listed in own_lists for text in listed))
-        keys = [
-            text_keys(collection.document_texts(self._rows[at : at + 50_000]), "")
-            for at in range(0, len(self._rows), 50_000)
-        ]
-        every = np.concatenate([*keys, text_keys(own, "")])
-        _, first, inverse = np.unique(every, axis=0, return_index=True, return_inverse=True)
-        order = np.argsort(np.argsort(first))  # number distinct texts as they first come
-        number = order[inverse.ravel()]
-        kept = np.sort(first)
-        self.texts = PooledTexts(
-            collection,
-            self._rows[kept[kept < len(self._rows)]],
-            tuple(own[index - len(self._rows)] for index in kept[kept >= len(self._rows)]),
-        )
-        self._of_row = number[: len(self._rows)]
-        self._of_own = dict(zip(own, number[len(self._rows) :].tolist(), strict=True))
 
-    def index_of_rows(self, rows: Rows) -> Rows:
-        return self._of_row[np.searchsorted(self._rows, rows)]
+def _places(values: Rows, among: Rows) -> Rows:
+    """Return where each value is in `among` (distinct, any order), −1 where it is not."""
+    order = np.argsort(among)
+    at = np.minimum(np.searchsorted(among[order], values), len(among) - 1)
+    places: Rows = np.where(among[order][at] == values, order[at], -1)
+    return places
 
-    def index_of(self, part: _Loaded) -> Rows:
-        out = np.empty(len(part.documents), np.int64)
-        stored = part.documents >= 0
-        out[stored] = self.index_of_rows(part.documents[stored])
-        out[~stored] = [self._of_own[text] for text in part.own]
-        return out
+
+def _pairs_of(positives: Positives, queries: Rows) -> tuple[Rows, Rows]:
+    """Return (record, document row) of the queries' positives, by record, each query's in the order of judgement."""
+    query_rows, doc_rows = positives.pairs()
+    record = _places(query_rows, queries) if len(queries) else np.full(len(query_rows), -1)
+    order = np.argsort(record, kind="stable")
+    order = order[record[order] >= 0]
+    return record[order], doc_rows[order]
 
 
 def _draw_control(
-    records: list[Rows], corpus: Rows, labelled: Rows, count: int, rng: np.random.Generator
+    sources: list[tuple[Rows, Rows]], corpus: Rows, labelled: Rows, rng: np.random.Generator
 ) -> tuple[Rows, Rows]:
     """Draw for each record as many texts of the corpus as the sources have on average, none of them a positive."""
-    wanted = max(1, round(float(np.mean([len(record) / len(np.unique(record)) for record in records]))))
-    have = np.unique(np.concatenate(records))
+    wanted = max(1, round(float(np.mean([len(record) / len(np.unique(record)) for record, _ in sources]))))
+    have = np.unique(np.concatenate([record for record, _ in sources]))
     record = np.repeat(have, 2 * wanted + 8)
     document = corpus[rng.integers(len(corpus), size=len(record))]
     fresh = ~np.isin(_codes(record, document), labelled)
@@ -288,12 +255,21 @@ def _draw_control(
     distinct[first] = True
     record, document = record[fresh & distinct], document[fresh & distinct]
     enough = ranks_within(record) < wanted
-    return record[enough], document[enough]
+    record, document = record[enough], document[enough]
+    short = have[np.bincount(np.searchsorted(have, record), minlength=len(have)) < wanted]
+    full = ~np.isin(record, short)
+    records, documents = [record[full]], [document[full]]
+    for each in short:  # a small corpus: draw from all that it has
+        free = corpus[~np.isin(_codes(np.full(len(corpus), each), corpus), labelled)]
+        documents.append(rng.permutation(free)[:wanted])
+        records.append(np.full(len(documents[-1]), each))
+    return np.concatenate(records), np.concatenate(documents)
 
 
-def _united(records: list[Rows], documents: list[Rows], bits: list[Rows]) -> tuple[Rows, Rows, Rows]:
-    """Merge triplets of all sources: one row per distinct (record, document), bits added."""
-    record, document, bit = np.concatenate(records), np.concatenate(documents), np.concatenate(bits)
+def _united(sources: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
+    """Merge triplets of all sources: one row per distinct (record, document), with bit s where source s has it."""
+    record, document = (np.concatenate(column) for column in zip(*sources, strict=True))
+    bit = np.repeat(1 << np.arange(len(sources)), [len(of) for of, _ in sources])
     codes, first, inverse = np.unique(_codes(record, document), return_index=True, return_inverse=True)
     members = np.zeros(len(codes), np.int64)
     np.bitwise_or.at(members, inverse, bit)
