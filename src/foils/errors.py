@@ -1,12 +1,12 @@
-"""What can go wrong, as a small tree of exceptions.
+"""What can go wrong, as a small tree of exceptions::
 
-FoilsError
-├── InputError            the caller's data, file or option is not usable (exit status 2)
-│   ├── FormatError       a file that does not say what it should; carries file and line
-│   ├── UnknownNameError  a name that is not one of the known ones; lists them
-│   └── MissingExtraError an optional dependency is not installed; names the extra
-└── FailureError          the work itself failed (exit status 1)
-    └── ConvergenceError  an estimator did not reach its tolerance
+    FoilsError
+    ├── InputError            the caller's data, file or option is not usable (exit status 2)
+    │   ├── FormatError       a file that does not say what it should; carries file and line
+    │   ├── UnknownNameError  a name that is not one of the known ones; lists them
+    │   └── MissingExtraError an optional dependency is not installed; names the extra
+    └── FailureError          the work itself failed (exit status 1)
+        └── ConvergenceError  an estimator did not reach its tolerance
 
 Every message says what was given, what was expected and what to do.
 """

@@ -1,0 +1,45 @@
+# Everything sets itself up: make demo, make test, make lint, make types, make docs, make bench.
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PYTHON ?= python3
+export HF_HUB_OFFLINE ?= 1
+
+.PHONY: demo test test-slow lint types docs bench all clean
+
+all: lint types test docs
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(READY)
+	$(BIN)/foils demo -o out/demo
+
+test: $(READY)
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests
+
+test-slow: $(READY)
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -m slow tests
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+# Ratios in one run; each script says what it measures and writes benchmarks/results/*.json.
+bench: $(READY)
+	$(BIN)/python benchmarks/score.py
+	$(BIN)/python benchmarks/score.py --large
+	$(BIN)/python benchmarks/encode.py
+	$(BIN)/python benchmarks/startup.py
+
+clean:
+	rm -rf $(VENV) build dist out docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

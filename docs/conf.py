@@ -1,0 +1,30 @@
+"""Sphinx configuration."""
+
+from importlib.metadata import version as _version
+
+project = "foils"
+author = "the foils authors"
+copyright = "2026, the foils authors"
+release = version = _version("foils")
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.mathjax", "sphinx.ext.napoleon"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = "foils"
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+nitpicky = False
+suppress_warnings = ["misc.highlighting_failure"]
+
+
+def _escape_bars(app, what, name, obj, options, lines):  # |N| is a size here, not a substitution
+    lines[:] = [line.replace("|", r"\|") for line in lines]
+
+
+def setup(app):
+    """Connect the hooks."""
+    app.connect("autodoc-process-docstring", _escape_bars)
