@@ -42,7 +42,7 @@ class PooledTexts:
 
 
 class Pool:
-    """Numbers distinct texts: those of the collection's rows that occur, then the sources' own.
+    """Numbers distinct texts, in whatever order they come: those of the rows of the collection, then the sources' own.
 
     Args:
         collection: of the rows.
@@ -52,14 +52,14 @@ class Pool:
 
     def __init__(self, collection: Collection, row_lists: Sequence[Rows], own_lists: Sequence[Sequence[str]]) -> None:
         self._rows = np.unique(np.concatenate([rows[rows >= 0] for rows in row_lists]))
-        own = list(dict.fromkeys(text for listed in own_lists for text in listed))
+        own = sorted({text for listed in own_lists for text in listed})
         keys = [
             text_keys(collection.document_texts(self._rows[at : at + 50_000]), "")
             for at in range(0, len(self._rows), 50_000)
         ]
         every = np.concatenate([*keys, text_keys(own, "")])
         _, first, inverse = np.unique(every, axis=0, return_index=True, return_inverse=True)
-        order = np.argsort(np.argsort(first))  # number distinct texts as they first come
+        order = np.argsort(np.argsort(first))  # by row, then by text
         number = order[inverse.ravel()]
         kept = np.sort(first)
         self.texts = PooledTexts(

@@ -71,6 +71,12 @@ class ScoreSettings:
             raise InputError(f"confidence {self.confidence}; expected a share between 0 and 1")
         if self.hybrids < 1:
             raise InputError(f"hybrids {self.hybrids}; expected 1 (none) or the largest number of sources to unite")
+        if self.sample is not None and self.sample < 1:
+            raise InputError(f"sample {self.sample}; expected at least 1 record")
+        if self.replicates < 0:
+            raise InputError(f"replicates {self.replicates}; expected 0 (no intervals) or more")
+        if self.seed < 0:
+            raise InputError(f"seed {self.seed}; expected 0 or above")
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ class SourceScore:
     """Everything said of one source, hybrid or control; the fields are those of scores.json.
 
     Attributes:
-        records: with at least one of its negatives. `negatives`: N. `dropped`: reason -> number left out.
+        records: with at least one of its negatives. `negatives`: N. `dropped`: reason -> number left out (see
+            `make_records`).
         eci_sem: log det(Id + I/λ), with the bootstrap interval `eci_sem_low`, `eci_sem_high` (NaN: not to be had).
         trace: tr I/λ, what the score would be without diversity. `diversity`: their difference, in [0, trace].
         effective_rank: of I.
@@ -120,9 +127,9 @@ class SourceScore:
     easy: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields, with null for what is NaN."""
+        """Return the fields, with null for what is NaN or infinite."""
         return {
-            key: None if isinstance(value, float) and math.isnan(value) else value
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in asdict(self).items()
         }
 

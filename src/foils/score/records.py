@@ -195,7 +195,7 @@ class _Loaded:
     dropped: Counter[str]
 
     def among(self, chosen: Rows) -> _Loaded:
-        """Return the rows of these records, ascending, numbered by their place among them."""
+        """Return the rows of these records (ascending), which are numbered anew."""
         keep = np.isin(self.record, chosen)
         own = [text for text, kept in zip(self.own, keep[self.documents < 0], strict=True) if kept]
         return _Loaded(np.searchsorted(chosen, self.record[keep]), self.documents[keep], own, self.dropped)
