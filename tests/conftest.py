@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from fakes import HashingEncoder
 from foils.data import Collection
@@ -21,6 +22,9 @@ os.environ.update(
     HF_DATASETS_CACHE=f"{_CACHE.name}/datasets",
     IR_DATASETS_HOME=f"{_CACHE.name}/ir_datasets",
 )
+
+settings.register_profile("foils", deadline=None)  # a busy machine is no failure
+settings.load_profile("foils")
 
 DOCUMENTS = {
     "d1": ("Sailing", "A sailing boat turns its bow through the wind to change tack."),

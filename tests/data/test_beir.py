@@ -104,7 +104,11 @@ def test_missing_files(tmp_path: Path, beir_folder: BeirFolder) -> None:
             '{"_id": "a", "text": "x"}\n\n{"_id": "b", "text": "y"}\n{"_id": "a", "text": "z"}',
             [":4: duplicate id 'a' (first on line 1)"],
         ),
-        ("corpus.jsonl", '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "x"}', [":2: duplicate id '1' (first on line 1"]),
+        (
+            "corpus.jsonl",
+            '{"_id": 1, "text": "x"}\n{"_id": "1", "text": "x"}',
+            [":2: duplicate id '1' (first on line 1)"],
+        ),
         ("corpus.jsonl", "", [": no documents in it; expected at least one record"]),
         ("queries.jsonl", '{"_id": "q1", "title": "x"}', [":1: expected {\"_id\": string, \"text\""]),
         ("queries.jsonl", '{"_id": "q1", "text": " "}\n[]', [":2: expected a JSON object, found list", ":1: 'q1' has"]),
