@@ -48,14 +48,14 @@ class Negatives:
 
     Attributes:
         table: columns `query_id, doc_id, source, rank, score` always; `rank` is 0-based, `score` is the source's own
-            (higher is better, NaN where it has none); `text` holds the document where it is not in the collection,
-            null elsewhere; `keep` and `reason` come together: false with a reason, or true without one. Later stages
-            add more. A pair (query_id, doc_id) occurs once.
+            (higher is better, NaN where it has none; a null becomes NaN); `text` holds the document where it is not in
+            the collection, null elsewhere; `keep` and `reason` come together: false with a reason, or true without
+            one. Later stages add more. A pair (query_id, doc_id) occurs once.
         provenance: what made it.
 
     Raises:
-        InputError: a column is missing or of another type, a value is null, a rank is negative, a score infinite,
-            a pair repeats, or a rejected row has no reason.
+        InputError: a column is missing, repeated or of another type, an id, source or rank is null, a rank is
+            negative, a score infinite, a pair repeats, or a rejected row has no reason.
     """
 
     table: pa.Table
@@ -88,12 +88,14 @@ class Negatives:
         """Return the table with more columns, each (n,).
 
         Raises:
-            InputError: a column is there already (no stage overwrites what another wrote).
+            InputError: a column is there already (no stage overwrites what another wrote), or has another length.
         """
         table = self.table
         if taken := [name for name in columns if name in table.column_names]:
             raise InputError(f"the table has {', '.join(taken)} already; a stage adds columns, it replaces none")
         for name, values in columns.items():
+            if len(values) != len(self):
+                raise InputError(f"column {name} has {len(values)} values for {len(self)} rows; expected one a row")
             array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
             table = table.append_column(name, array.cast(KNOWN.get(name, array.type)))
         return Negatives(table, self.provenance)
@@ -104,8 +106,14 @@ class Negatives:
         Args:
             rows: (n,) which rows.
             reason: why, in a few words, the same for every row of this rule.
+
+        Raises:
+            InputError: `rows` is not one truth value a row (row numbers are not).
         """
-        fresh = np.asarray(rows, bool) & self.keep
+        rows = np.asarray(rows)
+        if rows.dtype != bool or rows.shape != (len(self),):
+            raise InputError(f"rows to reject are {rows.dtype} {rows.shape}; expected bool ({len(self)},)")
+        fresh = rows & self.keep
         old = self.table["reason"] if "reason" in self.table.column_names else pa.nulls(len(self), pa.string())
         table = self.table.drop_columns([name for name in ("keep", "reason") if name in self.table.column_names])
         table = table.append_column("keep", pa.array(self.keep & ~fresh))
@@ -163,6 +171,8 @@ def negatives_table(
 
 
 def _checked(table: pa.Table) -> pa.Table:
+    if repeated := [name for name, count in Counter(table.column_names).items() if count > 1]:
+        raise InputError(f"column {', '.join(repeated)} is there more than once; a column has one name")
     missing = [name for name in REQUIRED.names if name not in table.column_names]
     if missing:
         raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
@@ -176,6 +186,8 @@ def _checked(table: pa.Table) -> pa.Table:
                     f"column {name} is {table.schema.field(name).type}, expected {expected[name]}"
                 ) from error
             table = table.set_column(table.column_names.index(name), name, cast)
+    if table["score"].null_count:
+        table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
     _check_values(table)
     return table
 
@@ -184,7 +196,7 @@ def _check_values(table: pa.Table) -> None:
     for name in ("query_id", "doc_id", "source", "rank", "keep"):
         if name in table.column_names and table[name].null_count:
             raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
-    scores = np.asarray(pc.fill_null(table["score"], np.nan).to_numpy())
+    scores = np.asarray(table["score"].to_numpy())
     if np.isinf(scores).any():
         raise InputError(f"{int(np.isinf(scores).sum())} scores are infinite; a missing score is NaN")
     if len(table) and pc.min(table["rank"]).as_py() < 0:

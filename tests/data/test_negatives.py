@@ -1,0 +1,240 @@
+"""The one table: what it holds, what it refuses, and that nothing in it is ever lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.data import Collection, Negatives
+from foils.data.negatives import REQUIRED, negatives_table
+from foils.data.store import provenance
+from foils.errors import FormatError, InputError
+
+COLUMNS = {
+    "query_id": ["q1", "q1", "q2"],
+    "doc_id": ["d2", "d4", "d5"],
+    "source": ["bm25", "bm25", "bm25"],
+    "rank": [0, 1, 0],
+    "score": [3.5, 1.25, float("nan")],
+}
+
+
+def table(**change: object) -> pa.Table:
+    columns = {**COLUMNS, **change}
+    return pa.table({name: values for name, values in columns.items() if values is not None})
+
+
+def negatives(**change: object) -> Negatives:
+    return Negatives(table(**change))
+
+
+# What it holds
+
+
+def test_columns_take_the_declared_types() -> None:
+    made = negatives(query_id=pa.array(COLUMNS["query_id"]).dictionary_encode(), cosine=pa.array([1, 0, 0], "float32"))
+    assert made.table.schema.field("cosine").type == pa.float64()
+    for column in REQUIRED:
+        assert made.table.schema.field(column.name).type == column.type
+    assert len(made) == 3
+    assert np.isnan(made.table["score"].to_numpy()[2])
+
+
+def test_a_score_that_is_null_is_nan() -> None:
+    scores = negatives(score=[1.0, None, 2.0]).table["score"]
+    assert scores.null_count == 0
+    np.testing.assert_array_equal(scores.to_numpy(), [1.0, np.nan, 2.0])
+
+
+def test_the_given_table_is_left_as_it_is() -> None:
+    given_ = table(rank=pa.array([0, 1, 0], "int64"))
+    made = Negatives(given_).reject(np.array([True, False, False]), "why")
+    assert given_.schema.field("rank").type == pa.int64()
+    assert given_.column_names == list(COLUMNS)
+    assert made.table.column_names == [*COLUMNS, "keep", "reason"]
+
+
+def test_an_empty_table() -> None:
+    made = negatives_table(pa.array([], "string"), pa.array([], "string"), "random", [], [])
+    empty = Negatives(made).reject(np.zeros(0, bool), "why")
+    assert (len(empty), empty.rejected(), empty.kept().num_rows) == (0, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"doc_id": None, "rank": None}, "no column doc_id, rank; a table of negatives has query_id, doc_id, source"),
+        ({"rank": ["a", "b", "c"]}, "column rank is string, expected int32"),
+        ({"rank": [0.5, 1.0, 2.0]}, "column rank is double, expected int32"),
+        ({"score": [[1.0], [2.0], [3.0]]}, "column score is list.*, expected double"),
+        ({"query_id": [b"\xff", b"q", b"q"]}, "column query_id is binary, expected string"),
+        ({"query_id": ["q1", None, None]}, "2 rows have no query_id"),
+        ({"doc_id": ["d1", None, "d2"]}, "1 rows have no doc_id"),
+        ({"source": ["a", None, "b"]}, "1 rows have no source"),
+        ({"rank": [0, None, 1]}, "1 rows have no rank"),
+        ({"keep": [True, None, True], "reason": [None, None, None]}, "1 rows have no keep"),
+        ({"score": [1.0, float("inf"), 0.0]}, "1 scores are infinite; a missing score is NaN"),
+        ({"score": [-float("inf"), float("inf"), 0.0]}, "2 scores are infinite"),
+        ({"rank": [0, -1, 0]}, "negative ranks; ranks begin at 0"),
+        (
+            {"query_id": ["q", "q", "q"], "doc_id": ["d", "e", "d"]},
+            r"1 \(query, document\) pairs occur more than once \(first: 'q', 'd'\)",
+        ),
+        ({"keep": [True, True, False]}, "keep and reason come together"),
+        ({"reason": [None, None, "near"]}, "keep and reason come together"),
+        ({"keep": [True, True, False], "reason": [None, None, None]}, "a reason exactly where keep is false"),
+        ({"keep": [True, True, True], "reason": [None, None, "near"]}, "a reason exactly where keep is false"),
+    ],
+)
+def test_what_is_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        negatives(**change)
+
+
+def test_a_column_twice_is_refused() -> None:
+    twice = pa.Table.from_arrays([*table().columns, table()["score"]], [*COLUMNS, "score"])
+    with pytest.raises(InputError, match="column score is there more than once"):
+        Negatives(twice)
+
+
+# More columns
+
+
+def test_columns_are_added() -> None:
+    made = negatives().with_columns(
+        {"elo": np.array([1.0, 2.0, 3.0]), "tier": pa.array(["a", None, "b"]), "mine": [1, 2, 3]}
+    )
+    assert made.table["elo"].to_pylist() == [1.0, 2.0, 3.0]
+    assert made.table["tier"].to_pylist() == ["a", None, "b"]
+    assert made.table["mine"].to_pylist() == [1, 2, 3]
+    assert made.with_columns({}).table.column_names == [*COLUMNS, "elo", "tier", "mine"]
+
+
+def test_no_column_is_overwritten() -> None:
+    made = negatives().with_columns({"elo": np.zeros(3)})
+    with pytest.raises(InputError, match="the table has elo, score already; a stage adds columns, it replaces none"):
+        made.with_columns({"elo": np.ones(3), "score": np.ones(3), "gap": np.ones(3)})
+    assert made.table["elo"].to_pylist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("values", [np.zeros(2), np.zeros(4), pa.array([1.0])])
+def test_a_column_has_one_value_a_row(values: object) -> None:
+    with pytest.raises(InputError, match=r"column elo has \d values for 3 rows"):
+        negatives().with_columns({"elo": values})  # type: ignore[dict-item]
+
+
+def test_provenance_goes_along() -> None:
+    made = Negatives(table(), {"stage": "mine"}).with_columns({"elo": np.zeros(3)}).reject(np.ones(3, bool), "x")
+    assert made.provenance == {"stage": "mine"}
+
+
+# Rejected rows stay
+
+
+def test_rejecting_by_hand() -> None:
+    made = negatives()
+    assert made.keep.tolist() == [True] * 3
+    assert made.rejected() == {}
+    once = made.reject(np.array([True, False, False]), "equal")
+    twice = once.reject(np.array([True, True, False]), "near")
+    assert once.keep.tolist() == [False, True, True]
+    assert twice.table["reason"].to_pylist() == ["equal", "near", None]  # the first reason stands
+    assert twice.keep.tolist() == [False, False, True]
+    assert twice.kept()["doc_id"].to_pylist() == ["d5"]
+    assert twice.rejected() == {"equal": 1, "near": 1}
+    assert len(twice) == 3
+    assert made.table.column_names == list(COLUMNS)
+
+
+@pytest.mark.parametrize("rows", [[True], [True] * 4, [0, 2, 1], [0.0, 1.0, 1.0], [[True, False, True]]])
+def test_rows_to_reject_are_one_truth_value_each(rows: list[object]) -> None:
+    with pytest.raises(InputError, match=r"expected bool \(3,\)"):
+        negatives().reject(np.array(rows), "why")
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), max_size=4))
+def test_rejecting_equals_a_plain_loop(masks: list[list[bool]]) -> None:
+    reasons: list[str | None] = [None, None, None]
+    made = negatives()
+    for rule, mask in enumerate(masks):
+        made = made.reject(np.array(mask), f"rule {rule}")
+        reasons = [f"rule {rule}" if hit and old is None else old for hit, old in zip(mask, reasons, strict=True)]
+    assert made.keep.tolist() == [reason is None for reason in reasons]
+    if masks:
+        assert made.table["reason"].to_pylist() == reasons
+    counts = {reason: reasons.count(reason) for reason in reasons if reason}
+    assert made.rejected() == counts
+    assert list(made.rejected().values()) == sorted(counts.values(), reverse=True)
+    for name in ("query_id", "doc_id", "rank"):
+        assert made.table[name].to_pylist() == COLUMNS[name]
+
+
+# In a collection
+
+
+def test_rows_in_a_collection(small: Collection) -> None:
+    queries, documents = negatives().rows_in(small)
+    assert (queries.tolist(), documents.tolist()) == ([0, 0, 1], [1, 3, 4])
+    own = negatives(doc_id=["d2", "made-up", "d5"], text=[None, "its own text", "and this"])
+    assert own.rows_in(small)[1].tolist() == [1, -1, -1]
+
+
+def test_ids_that_the_collection_does_not_know(small: Collection) -> None:
+    with pytest.raises(InputError, match=r"1 query_ids are not in the collection small \(first: 'q9'\)"):
+        negatives(query_id=["q9", "q1", "q9"]).rows_in(small)
+    with pytest.raises(InputError, match=r"2 doc_ids are not in the collection small \(first: 'x', 'y'\)"):
+        negatives(doc_id=["x", "y", "d5"], text=[None, None, "t"]).rows_in(small)
+
+
+# On disk
+
+
+def test_a_table_comes_back(tmp_path: Path) -> None:
+    made = Negatives(table(), provenance("mine", {"top": 3})).reject(np.array([False, True, False]), "near")
+    made = made.with_columns({"elo": np.array([1.0, np.nan, -2.5])})
+    made.write(tmp_path / "a.parquet")
+    back = Negatives.read(tmp_path / "a.parquet")
+    assert back.provenance == made.provenance
+    assert back.table.schema == made.table.schema
+    back.write(tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_a_table_of_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"x": [1]}), path)
+    with pytest.raises(FormatError, match=r"a\.parquet: no column query_id, doc_id, source, rank, score"):
+        Negatives.read(path)
+    with pytest.raises(InputError, match="no such file"):
+        Negatives.read(tmp_path / "none.parquet")
+
+
+# Whatever is in the table
+
+values = st.one_of(
+    st.lists(st.none() | st.integers(-3, 3), min_size=2, max_size=2),
+    st.lists(st.none() | st.floats(), min_size=2, max_size=2),
+    st.lists(st.none() | st.text(max_size=2), min_size=2, max_size=2).map(
+        lambda texts: [text and text.encode("utf-8", "replace").decode() for text in texts]
+    ),
+    st.lists(st.none() | st.booleans(), min_size=2, max_size=2),
+    st.lists(st.lists(st.integers(0, 1)), min_size=2, max_size=2),
+    st.lists(st.binary(max_size=2), min_size=2, max_size=2),
+)
+
+
+@given(st.dictionaries(st.sampled_from([*COLUMNS, "text", "keep", "reason", "elo", "tier", "x"]), values, min_size=4))
+def test_a_table_is_sound_or_refused(columns: dict[str, list[object]]) -> None:
+    whole = {name: COLUMNS[name][:2] for name in COLUMNS} | columns
+    try:
+        made = Negatives(pa.table(whole))
+    except InputError:
+        return
+    assert len({*zip(*(made.table[key].to_pylist() for key in ("query_id", "doc_id")), strict=True)}) == len(made)
+    assert sum(made.rejected().values()) + made.kept().num_rows == len(made)
