@@ -43,10 +43,12 @@ class Run:
             name: of the system.
 
         Raises:
-            InputError: scores that are NaN or infinite, or a document twice for one query.
+            InputError: scores that are NaN or infinite, a document twice for one query, or columns of several lengths.
         """
         queries, documents = _strings(query_ids), _strings(doc_ids)
         values = np.asarray(scores, np.float64)
+        if not len(queries) == len(documents) == values.size or values.ndim != 1:
+            raise InputError(f"{len(queries)} queries, {len(documents)} documents, scores {values.shape}; all are (n,)")
         if not np.isfinite(values).all():
             raise InputError(f"{int((~np.isfinite(values)).sum())} scores of the run {name} are NaN or infinite")
         codes = np.asarray(queries.dictionary_encode().indices.to_numpy(), np.int64)
@@ -87,13 +89,13 @@ class Run:
         """Write the run in TREC form, ranks from 1, scores so that they read back exactly.
 
         Raises:
-            InputError: an id with white space in it, which TREC form cannot hold.
+            InputError: an id that is empty or has white space in it, which TREC form cannot hold.
         """
         columns = [self.table[name].to_pylist() for name in ("query_id", "doc_id", "score", "rank")]
         tag = "_".join(self.name.split()) or "run"
-        for identifier in {*columns[0], *columns[1]}:
-            if not identifier or len(identifier.split()) != 1:
-                raise InputError(f"the id {identifier!r} has white space in it; a TREC run cannot hold it")
+        for identifier in dict.fromkeys([*columns[0], *columns[1]]):
+            if identifier.split() != [identifier]:
+                raise InputError(f"the id {identifier!r} is empty or has white space in it; a TREC run cannot hold it")
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for query, document, score, rank in zip(*columns, strict=True):
                 out.write(f"{query} Q0 {document} {rank + 1} {score!r} {tag}\n")

@@ -1,0 +1,171 @@
+"""Runs: sorted once, ties by the order given, and TREC files that come back exactly."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.data import Run
+from foils.data.run import ranks_within
+from foils.errors import FoilsError, FormatError, InputError
+
+
+def rows(run: Run) -> list[tuple[object, ...]]:
+    return list(zip(*(run.table[key].to_pylist() for key in ("query_id", "doc_id", "score", "rank")), strict=True))
+
+
+def test_sorting_by_hand() -> None:
+    run = Run.ranked(["b", "a", "b", "a", "b"], ["1", "2", "3", "4", "5"], [1.0, 0.5, 3.0, 0.5, -2.0])
+    assert rows(run) == [
+        ("b", "3", 3.0, 0),
+        ("b", "1", 1.0, 1),
+        ("b", "5", -2.0, 2),
+        ("a", "2", 0.5, 0),  # a tie: in the order given
+        ("a", "4", 0.5, 1),
+    ]
+
+
+def test_the_sign_of_zero_breaks_no_tie() -> None:
+    assert [row[1] for row in rows(Run.ranked("qqq", "abc", [-0.0, 0.0, -0.0]))] == ["a", "b", "c"]
+
+
+def test_of_a_dictionary() -> None:
+    run = Run.from_dict({"q2": {"x": 1, "y": 2}, "q1": {"z": 0}, "q0": {}}, name="system")
+    assert rows(run) == [("q2", "y", 2.0, 0), ("q2", "x", 1.0, 1), ("q1", "z", 0.0, 0)]
+    assert run.name == "system"
+    assert len(rows(Run.from_dict({}))) == 0
+
+
+def test_of_arrow_columns() -> None:
+    columns = pa.chunked_array([["q"], ["q", "p"]]), pa.array(["a", "b", "c"]).dictionary_encode()
+    assert rows(Run.ranked(*columns, [1, 2, 3])) == [("q", "b", 2.0, 0), ("q", "a", 1.0, 1), ("p", "c", 3.0, 0)]
+
+
+@given(st.lists(st.tuples(st.sampled_from("pqr"), st.sampled_from([-1.0, 0.0, 0.5, 2.0])), max_size=12))
+def test_sorting_equals_sorted(pairs: list[tuple[str, float]]) -> None:
+    documents = [f"d{n}" for n in range(len(pairs))]
+    run = Run.ranked([q for q, _ in pairs], documents, [s for _, s in pairs])
+    plain = []
+    for query in dict.fromkeys(q for q, _ in pairs):
+        own = [(d, s) for d, (q, s) in zip(documents, pairs, strict=True) if q == query]
+        ordered = sorted(own, key=lambda pair: -pair[1])  # stable
+        plain += [(query, d, s, rank) for rank, (d, s) in enumerate(ordered)]
+    assert rows(run) == plain
+
+
+def test_ranks_within_stretches() -> None:
+    assert ranks_within([5, 5, 2, 5, 5, 5]).tolist() == [0, 1, 0, 0, 1, 2]
+    assert ranks_within([]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((["q", "q"], ["a", "b"], [1.0, math.nan]), "1 scores of the run mine are NaN or infinite"),
+        ((["q", "q"], ["a", "b"], [math.inf, -math.inf]), "2 scores of the run mine are NaN or infinite"),
+        ((["q", "p", "q"], ["a", "a", "a"], [1, 2, 3]), "the run mine names 1 documents twice for a query"),
+        ((["q"], ["a", "b"], [1, 2]), r"1 queries, 2 documents, scores \(2,\); all are \(n,\)"),
+        ((["q"], ["a"], [1, 2]), r"1 queries, 1 documents, scores \(2,\)"),
+        ((["q", "q"], ["a", "b"], [[1, 2]]), r"scores \(1, 2\)"),
+    ],
+)
+def test_what_is_refused(columns: tuple[object, object, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Run.ranked(*columns, name="mine")  # type: ignore[arg-type]
+
+
+# TREC files
+
+
+def test_a_file_by_hand(tmp_path: Path) -> None:
+    run = Run.from_dict({"q1": {"d1": 0.1, "d2": 1e-30}, "q2": {"d1": -3}}, name="my system")
+    run.write(tmp_path / "run.trec")
+    assert (tmp_path / "run.trec").read_text() == (
+        "q1 Q0 d1 1 0.1 my_system\nq1 Q0 d2 2 1e-30 my_system\nq2 Q0 d1 1 -3.0 my_system\n"
+    )
+    assert Run.read(tmp_path / "run.trec").name == "my_system"
+
+
+def test_the_score_decides_not_the_rank(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    path.write_text("q Q0 a 1 1.0 x\nq\tQ0\tb  2 2.0\ty\r\n\n")
+    run = Run.read(path)
+    assert [row[1] for row in rows(run)] == ["b", "a"]
+    assert run.name == "run"  # two tags: the file's name
+
+
+# An id is text without white space; a byte order mark would be taken for one at the start of the file.
+ids = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufeff"), min_size=1, max_size=4).filter(
+    lambda text: text.split() == [text]
+)
+scores = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(st.dictionaries(ids, st.dictionaries(ids, scores, min_size=1), max_size=4))
+def test_a_file_comes_back_exactly(
+    tmp_path_factory: pytest.TempPathFactory, found: dict[str, dict[str, float]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "run.trec"
+    run = Run.from_dict(found)
+    run.write(path)
+    back = Run.read(path)
+    assert back.table.equals(run.table)
+    np.testing.assert_array_equal(  # to the last bit
+        back.table["score"].to_numpy().view(np.int64), run.table["score"].to_numpy().view(np.int64)
+    )
+
+
+@pytest.mark.parametrize("identifier", ["a b", "", " a", "a\n", "a\x85", "\u3000"])
+def test_ids_that_the_form_cannot_hold(tmp_path: Path, identifier: str) -> None:
+    path = tmp_path / "run.trec"
+    for run in (Run.from_dict({identifier: {"d": 1}}), Run.from_dict({"q": {identifier: 1}})):
+        with pytest.raises(InputError, match="is empty or has white space in it; a TREC run cannot hold it"):
+            run.write(path)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q Q0 d 1 2.0", r"run\.trec:2: expected 6 fields \(query Q0 document rank score tag\), found 5"),
+        ("q Q0 d 1 2.0 my system", "found 7"),
+        ("q Q0 d 1 high x", r":2: the score 'high' is not a finite number"),
+        ("q Q0 d 1 nan x", "the score 'nan'"),
+        ("q Q0 d 1 1e999 x", "the score '1e999'"),
+        ("q1 Q0 d1 2 1.0 x", r":2: 'd1' is ranked for 'q1' on line 1 already"),
+        ("\udcff", ":2: not UTF-8"),
+    ],
+)
+def test_lines_that_are_wrong(tmp_path: Path, line: str, message: str) -> None:
+    path = tmp_path / "run.trec"
+    path.write_bytes(f"q1 Q0 d1 1 2.0 x\n{line}\n".encode("utf-8", "surrogateescape"))
+    with pytest.raises(FormatError, match=message):
+        Run.read(path)
+
+
+def test_every_line_that_is_wrong_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "run.trec"
+    path.write_text("one\nq Q0 d 1 x x\n")
+    with pytest.raises(FormatError, match=r":1: expected 6 fields.*\n.*:2: the score 'x'"):
+        Run.read(path)
+
+
+tokens = st.sampled_from(["q", "Q0", "d", "1", "0.5", "-inf", "nan", "1e400", "x", "\u00e9"])
+trec = st.lists(st.lists(tokens, min_size=5, max_size=7)).map(lambda found: "\n".join(map(" ".join, found)).encode())
+
+
+@given(st.binary(max_size=60) | trec)
+def test_a_file_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.trec"
+    path.write_bytes(data)
+    try:
+        run = Run.read(path)
+    except FoilsError:
+        return
+    assert np.isfinite(run.table["score"].to_numpy()).all()
