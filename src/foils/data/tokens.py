@@ -36,9 +36,12 @@ def whitespace(text: str) -> list[str]:
 
 
 def character_trigrams(text: str) -> list[str]:
-    """Return every three neighbouring characters of the case-folded text, white space squeezed to one blank."""
+    """Return every three neighbouring characters of the case-folded text, white space squeezed to one blank.
+
+    A text of one or two characters is one token as it is; an empty one has none.
+    """
     squeezed = " ".join(text.casefold().split())
-    return [squeezed[start : start + 3] for start in range(max(1, len(squeezed) - 2))]
+    return [squeezed[start : start + 3] for start in range(max(len(squeezed) - 2, bool(squeezed)))]
 
 
 TOKENIZERS: dict[str, Tokenizer] = {
@@ -101,7 +104,8 @@ class TokenSets:
     @property
     def sizes(self) -> Rows:
         """(n,) number of distinct tokens of each text."""
-        return np.diff(self.matrix.indptr).astype(np.int64)
+        sizes: Rows = np.diff(self.matrix.indptr).astype(np.int64)
+        return sizes
 
     def document_frequency(self, rows: Rows | None = None) -> npt.NDArray[np.int64]:
         """Return how many of the texts (of these rows) have each token of the vocabulary."""

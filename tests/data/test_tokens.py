@@ -1,0 +1,126 @@
+"""Token sets against plain Python sets."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
+
+from foils.data.tokens import TOKENIZERS, Vocabulary, inverse_document_frequency
+from foils.errors import InputError
+
+words = st.lists(st.sampled_from(["a", "b", "cc", "dd", "eee"]), max_size=6).map(" ".join)
+texts = st.lists(words, min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "expected"),
+    [
+        ("alphanumeric", "The BM25 score, x_1: 3.5!", ["the", "bm25", "score", "x", "1", "3", "5"]),
+        ("alphanumeric", "STRASSE Stra\u00dfe \u4e2d\u6587", ["strasse", "strasse", "\u4e2d\u6587"]),
+        ("alphanumeric", " -_\n", []),
+        ("alphanumeric-2", "The BM25 score, x_1: 3.5!", ["the", "bm25", "score"]),
+        ("whitespace", " The BM25\tscore, x_1:\n3.5! ", ["the", "bm25", "score,", "x_1:", "3.5!"]),
+        ("whitespace", "\n", []),
+        ("trigrams", "A  bc\td", ["a b", " bc", "bc ", "c d"]),
+        ("trigrams", "abc", ["abc"]),
+        ("trigrams", " A ", ["a"]),
+        ("trigrams", "ab", ["ab"]),
+        ("trigrams", "  ", []),
+    ],
+)
+def test_tokenizers(tokenizer: str, text: str, expected: list[str]) -> None:
+    assert list(TOKENIZERS[tokenizer](text)) == expected
+
+
+def test_by_hand() -> None:
+    vocabulary = Vocabulary()
+    sets = vocabulary.sets(["b a a", "", "c b"])
+    assert len(vocabulary) == 3
+    assert sets.sizes.tolist() == [2, 0, 2]
+    assert sets.matrix.toarray().tolist() == [[1, 1, 0], [0, 0, 0], [1, 0, 1]]  # b, a, c
+    assert sets.document_frequency().tolist() == [2, 1, 1]
+    assert sets.document_frequency(np.array([0, 1])).tolist() == [1, 1, 0]
+    shared = sets.shared_weight(np.array([0, 0, 1, 0]), sets, np.array([0, 2, 0, 1]), np.array([0.5, 10.0, 100.0]))
+    assert shared.tolist() == [10.5, 0.5, 0, 0]
+    assert sets.jaccard(np.array([0, 0, 1, 1]), sets, np.array([0, 2, 1, 0])).tolist() == [1.0, 1 / 3, 1.0, 0.0]
+
+
+def test_idf_by_hand() -> None:
+    found = inverse_document_frequency([0, 1, 9], 9)
+    assert found.tolist() == [math.log(10) + 1, math.log(10 / 2) + 1, 1.0]  # in every text: 1, the least
+
+
+@given(texts)
+def test_idf_equals_scikit_learn(corpus: list[str]) -> None:
+    sets = Vocabulary().sets(corpus)
+    if not len(sets.vocabulary):
+        return
+    theirs = TfidfVectorizer(token_pattern=r"[^\W_]+", smooth_idf=True).fit(corpus)  # ln((1 + n) / (1 + df)) + 1
+    idf = inverse_document_frequency(sets.document_frequency(), len(corpus))
+    order = [theirs.vocabulary_[token] for token in sets.vocabulary._numbers]
+    np.testing.assert_allclose(idf, theirs.idf_[order], rtol=1e-14)
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@given(left=texts, right=texts, data=st.data())
+def test_equals_python_sets(tokenizer: str, left: list[str], right: list[str], data: st.DataObject) -> None:
+    tokenize = TOKENIZERS[tokenizer]
+    vocabulary = Vocabulary(tokenize)
+    ours, theirs = vocabulary.sets(left), vocabulary.sets(right)  # the first was made before the vocabulary was whole
+    assert len(vocabulary) == len({token for text in [*left, *right] for token in tokenize(text)})
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, len(left) - 1), st.integers(0, len(right) - 1)), max_size=5))
+    rows, other_rows = (np.array([pair[side] for pair in pairs], np.int64) for side in (0, 1))
+    weights = np.array(
+        data.draw(st.lists(st.integers(0, 9), min_size=len(vocabulary), max_size=len(vocabulary))), float
+    )
+    number = {token: weights[at] for token, at in vocabulary._numbers.items()}
+    plain = [(set(tokenize(left[i])), set(tokenize(right[j]))) for i, j in pairs]
+    shared = ours.shared_weight(rows, theirs, other_rows, weights)
+    assert shared.tolist() == [sum(number[token] for token in a & b) for a, b in plain]
+    jaccard = ours.jaccard(rows, theirs, other_rows)
+    assert jaccard.tolist() == [len(a & b) / len(a | b) if a | b else 1.0 for a, b in plain]
+    assert jaccard.tolist() == theirs.jaccard(other_rows, ours, rows).tolist()
+    counts = ours.document_frequency()
+    assert counts.tolist() == [sum(token in set(tokenize(text)) for text in left) for token in vocabulary._numbers]
+
+
+def test_a_vocabulary_that_may_not_grow() -> None:
+    vocabulary = Vocabulary()
+    known = vocabulary.sets(["a b"])
+    asked = vocabulary.sets(["b c", "c"], grow=False)
+    assert len(vocabulary) == 2
+    assert asked.sizes.tolist() == [1, 0]
+    assert known.jaccard(np.array([0]), asked, np.array([0])).tolist() == [0.5]
+    assert vocabulary.sets(["b c"]).sizes.tolist() == [2]
+
+
+def test_lists_of_tokens_are_taken_as_they_are() -> None:
+    sets = Vocabulary().sets_of([["A b", "A b", "c"], []])
+    assert sets.sizes.tolist() == [2, 0]
+    assert len(sets) == 2
+
+
+def test_no_texts() -> None:
+    sets = Vocabulary().sets([])
+    none = np.zeros(0, np.int64)
+    assert (len(sets), sets.sizes.tolist(), sets.jaccard(none, sets, none).tolist()) == (0, [], [])
+
+
+def test_two_vocabularies_cannot_be_compared() -> None:
+    row = np.zeros(1, np.int64)
+    with pytest.raises(InputError, match="over two vocabularies"):
+        Vocabulary().sets(["a"]).jaccard(row, Vocabulary().sets(["a"]), row)
+
+
+def test_blocks_change_nothing() -> None:
+    rng = np.random.default_rng(0)
+    sets = Vocabulary().sets([" ".join(map(str, rng.integers(0, 40, 12))) for _ in range(50)])
+    rows, others = rng.integers(0, 50, (2, 70_000))
+    parts = [sets.jaccard(rows[at : at + 9_999], sets, others[at : at + 9_999]) for at in range(0, 70_000, 9_999)]
+    assert len(rows) > 65_536  # the block that the module itself takes
+    np.testing.assert_array_equal(sets.jaccard(rows, sets, others), np.concatenate(parts))
