@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.lines import Complaints, json_objects, open_binary, text_field
+from foils.data.lines import Complaints, beginning, json_objects, numbered_lines, text_field
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.run import Run, ranks_within
-from foils.data.store import existing_file, file_digest, provenance
+from foils.data.store import file_digest, provenance
 from foils.errors import FormatError, InputError
 
 FORMS = (
@@ -62,20 +62,21 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
     negatives. In JSONL a passage that is not a document of the collection brings its own text.
 
     Raises:
-        InputError: no such file; or ids that the collection does not know.
-        FormatError: what is wrong in the file, with lines.
+        InputError: no such file.
+        FormatError: what is wrong in the file, ids that the collection does not know among it, with lines.
     """
     name, path = split_name(spec)
     form = _form(path)
     negatives = Negatives.read(path) if form is None else form(path, name, collection)
-    negatives.rows_in(collection)
+    try:
+        negatives.rows_in(collection)
+    except InputError as error:
+        raise FormatError(str(error), path) from error
     return NamedSource(name, negatives, file_digest(path))
 
 
 def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
-    existing_file(path)
-    with open_binary(path) as opened:
-        start = opened.read(4096)
+    start = beginning(path)
     if start[:4] == b"PAR1":
         return None
     head = start.decode("utf-8-sig", "replace").lstrip()
@@ -92,11 +93,25 @@ def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
 def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
     table = Run.read(path).table
     queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+    if (queries < 0).any() or (documents < 0).any():
+        _complain_of_ids(path, collection)
     positive = collection.known_positives.contain(queries, documents)
     table = table.filter(pa.array(~positive))
     ranks = ranks_within(queries[~positive])
     made = provenance("import", {"form": "trec", "file": path.name}, inputs={"collection": collection.digest})
     return Negatives(negatives_table(table["query_id"], table["doc_id"], name, ranks, table["score"]), made)
+
+
+def _complain_of_ids(path: Path, collection: Collection) -> None:
+    """Read a TREC run again to say on which lines the ids are that the collection does not know."""
+    complaints = Complaints(path)
+    known = [set(collection.queries["query_id"].to_pylist()), set(collection.documents["doc_id"].to_pylist())]
+    for line, text in numbered_lines(path, complaints):
+        query, _, document, *_ = text.split()
+        for what, identifier, among in (("query_id", query, known[0]), ("doc_id", document, known[1])):
+            if identifier not in among:
+                complaints.add(f"unknown {what} {identifier!r}: not in the collection {collection.name}", line)
+    complaints.settle()
 
 
 @dataclass
@@ -153,10 +168,11 @@ def _add_passages(
     stored = iter(collection.document_texts(known[known >= 0]))
     for passage, identifier, text, row in zip(passages, ids, texts, known, strict=True):
         document = next(stored) if row >= 0 else None
-        score = passage.get("score") if isinstance(passage, dict) else None
-        if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float))):
-            complaints.add(f"the score {score!r} of {identifier!r} is not a number", line)
-        elif identifier is None:
+        given = passage.get("score") if isinstance(passage, dict) else None
+        score = None if given is None else _number(given)
+        if given is not None and score is None:
+            complaints.add(f"the score {given!r:.40} of {identifier!r} is not a finite number", line)
+        elif not identifier:
             complaints.add("a negative passage has no docid; expected {docid, title, text}", line)
         elif document is None and not text:
             complaints.add(f"the document {identifier!r} is neither in the collection nor given with a text", line)
@@ -166,6 +182,17 @@ def _add_passages(
             )
         else:
             rows.add(query_id, identifier, text if document is None else None, score)
+
+
+def _number(value: object) -> float | None:
+    """A JSON number, NaN included, as a float, or None for infinities and what is no number."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return None if np.isinf(number) else number
 
 
 def _passage_text(passage: Any) -> str | None:

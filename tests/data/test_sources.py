@@ -1,0 +1,338 @@
+"""Sources of negatives in every form: what is read, and where what is wrong stands."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.data import Collection, Negatives, Run
+from foils.data.negatives import negatives_table
+from foils.data.sources import read_source, read_sources, split_name
+from foils.data.store import file_digest
+from foils.errors import FoilsError, FormatError, InputError
+
+D2 = "When a boat gybes, its stern turns through the wind."
+D5 = "Baker's yeast makes dough rise within one or two hours."
+D6 = "Flour, water and salt are all that a loaf of bread needs beside yeast."
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def lines(*records: object, name: str = "source.jsonl") -> Path:
+        path = tmp_path / name
+        text = "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in records).encode()
+        path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+        return path
+
+    return lines
+
+
+def rows(negatives: Negatives) -> list[tuple[object, ...]]:
+    assert np.isnan(negatives.table["score"].to_numpy()).all()
+    names = [name for name in ("query_id", "doc_id", "rank", "text") if name in negatives.table.column_names]
+    return list(zip(*(negatives.table[name].to_pylist() for name in names), strict=True))
+
+
+def refused(path: Path, collection: Collection) -> str:
+    with pytest.raises(FormatError) as caught:
+        read_source(str(path), collection)
+    return str(caught.value)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("spec", "name", "path"),
+    [
+        ("bm25.parquet", "bm25", "bm25.parquet"),
+        ("runs/dense.v2.trec.gz", "dense", "runs/dense.v2.trec.gz"),
+        ("mine=runs/dense.trec", "mine", "runs/dense.trec"),
+        ("runs/a=b.trec", "a=b", "runs/a=b.trec"),
+        ("a=b=c.trec", "a", "b=c.trec"),
+        ("=x.trec", "=x", "=x.trec"),
+    ],
+)
+def test_names(spec: str, name: str, path: str) -> None:
+    assert split_name(spec) == (name, Path(path))
+
+
+def test_several_sources(small: Collection, write: Write) -> None:
+    one = write({"query": "how does a boat tack", "negative": D2}, name="one.jsonl")
+    two = write("q1 Q0 d2 1 1.0 x", name="two.trec")
+    sources = read_sources([str(one), f"second={two}"], small)
+    assert [source.name for source in sources] == ["one", "second"]
+    assert [source.digest for source in sources] == [file_digest(one), file_digest(two)]
+    assert [source.negatives.table["source"].to_pylist() for source in sources] == [["one"], ["second"]]
+    with pytest.raises(InputError, match=r"several sources are called one; name them apart, as in NAME=PATH"):
+        read_sources([str(one), f"one={two}"], small)
+
+
+# Tevatron's JSONL
+
+
+def test_tevatron(small: Collection, write: Write) -> None:
+    path = write(
+        {
+            "query_id": "q1",
+            "query": "how does a boat tack",
+            "positive_passages": [{"docid": "d1", "title": "Sailing", "text": "A sailing boat turns ..."}],
+            "negative_passages": [
+                {"docid": "d2", "title": "Sailing", "text": f"  {D2}\n"},  # white space makes no other text
+                {"docid": "d6"},
+                {"docid": "new", "title": "Kites", "text": "A kite has no keel."},
+                {"docid": "d2"},  # named twice: the first counts
+                {"docid": 12, "text": "an integer id"},
+            ],
+        },
+        {"query_id": "q2", "negative_passages": []},
+        {"query_id": "q3", "negative_passages": [{"docid": "d6", "title": "", "text": D6}]},
+        {"query_id": "q1", "negative_passages": [{"docid": "d5"}, {"docid": "d6"}]},
+    )
+    read = read_source(str(path), small)
+    assert rows(read.negatives) == [
+        ("q1", "d2", 0, None),
+        ("q1", "d6", 1, None),
+        ("q1", "new", 2, "Kites A kite has no keel."),
+        ("q1", "12", 3, "an integer id"),
+        ("q3", "d6", 0, None),
+        ("q1", "d5", 4, None),
+    ]
+    assert read.name == "source"
+    assert read.negatives.provenance["settings"] == {"form": "tevatron", "file": "source.jsonl"}
+    assert read.negatives.provenance["inputs"] == {"collection": small.digest}
+
+
+def test_tevatron_scores(small: Collection, write: Write) -> None:
+    passages = [{"docid": "d2", "score": 2}, {"docid": "d5", "score": float("nan")}, {"docid": "d6"}]
+    table = read_source(str(write({"query_id": "q1", "negative_passages": passages})), small).negatives.table
+    np.testing.assert_array_equal(table["score"].to_numpy(), [2.0, np.nan, np.nan])
+
+
+def test_without_own_texts_there_is_no_text_column(small: Collection, write: Write) -> None:
+    path = write({"query_id": "q1", "negative_passages": [{"docid": "d2"}]})
+    assert "text" not in read_source(str(path), small).negatives.table.column_names
+
+
+def test_tevatron_that_begins_with_a_long_query(small: Collection, write: Write) -> None:
+    path = write({"query_id": "q1", "query": "x" * 10_000, "negative_passages": [{"docid": "d2"}]})
+    assert rows(read_source(str(path), small).negatives) == [("q1", "d2", 0)]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"negative_passages": []}, "expected query_id and a list negative_passages"),
+        ({"query_id": "q1", "positive_passages": []}, "expected query_id and a list negative_passages"),
+        ({"query_id": "q1", "negative_passages": {"docid": "d2"}}, "expected query_id and a list negative_passages"),
+        ({"query_id": 1.5, "negative_passages": []}, "expected query_id and a list negative_passages"),
+        ({"query_id": "q9", "negative_passages": []}, "unknown query_id 'q9': the collection small has no such query"),
+        ({"query_id": "q1", "negative_passages": ["d2"]}, "a negative passage has no docid"),
+        ({"query_id": "q1", "negative_passages": [{"text": "x"}]}, "a negative passage has no docid"),
+        ({"query_id": "q1", "negative_passages": [{"docid": "", "text": "x"}]}, "a negative passage has no docid"),
+        (
+            {"query_id": "q1", "negative_passages": [{"docid": "d99"}]},
+            "the document 'd99' is neither in the collection nor given with a text",
+        ),
+        (
+            {"query_id": "q1", "negative_passages": [{"docid": "d99", "title": " ", "text": ""}]},
+            "the document 'd99' is neither in the collection nor given with a text",
+        ),
+        (
+            {"query_id": "q1", "negative_passages": [{"docid": "d2", "text": "something else"}]},
+            "the document 'd2' has another text in the collection; give it an id of its own",
+        ),
+        ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": "2"}]}, "the score '2' of 'd2' is not a"),
+        ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": True}]}, "the score True of 'd2'"),
+        ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": 1e999}]}, "the score inf of 'd2'"),
+        ({"query_id": "q1", "negative_passages": [{"docid": "d2", "score": 10**400}]}, "the score 1000000"),
+        ('{"query_id": "q1", "negative_passages": [', "malformed JSON"),
+    ],
+)
+def test_what_is_wrong_in_tevatron(small: Collection, write: Write, record: object, message: str) -> None:
+    path = write({"query_id": "q1", "negative_passages": []}, record)
+    assert refused(path, small).startswith(f"{path}:2: {message}")
+
+
+def test_every_complaint_at_once(small: Collection, write: Write) -> None:
+    bad = {"query_id": "q1", "negative_passages": [{"docid": "d98"}, {"docid": "d99"}]}
+    said = refused(write(bad, {"query_id": "q9", "negative_passages": []}), small).splitlines()
+    assert [line.partition(": ")[0].rpartition(":")[2] for line in said] == ["1", "1", "2"]
+
+
+# Triplets and n-tuples
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz"])
+def test_tuples(small: Collection, write: Write, ending: str) -> None:
+    path = write(
+        {"query": " how does a boat  tack", "positive": "...", "negative": D2},
+        {"anchor": "what makes sourdough bread rise", "positive": "...", "negative_1": D6, "negative_2": f"Bread {D5}"},
+        {"anchor": "how does a boat tack", "positive": "...", "negative": [D5, "Kites have no keel.", D2]},
+        name=f"x.{ending}",
+    )
+    found = rows(read_source(str(path), small).negatives)
+    own = found[4][1]
+    assert found == [
+        ("q1", "d2", 0, None),  # known by its text alone
+        ("q2", "d6", 0, None),
+        ("q2", "d5", 1, None),  # or with its title
+        ("q1", "d5", 1, None),
+        ("q1", own, 2, "Kites have no keel."),
+    ]
+    assert str(own).startswith("text:")
+
+
+def test_numbered_negatives_come_in_the_order_of_numbers(small: Collection, write: Write) -> None:
+    record = {f"negative_{n}": f"text {n}" for n in (10, 2, 1)}
+    read = read_source(str(write({"query": "eggs of a queen bee", "positive": "", **record})), small)
+    assert [row[3] for row in rows(read.negatives)] == ["text 1", "text 2", "text 10"]
+
+
+def test_own_texts_have_one_id_each(small: Collection, write: Write) -> None:
+    path = write(
+        {"query": "how does a boat tack", "negative_1": "new", "negative_2": "newer", "negative_3": "new"},
+        {"query": "eggs of a queen bee", "negative_1": "new"},
+    )
+    ids = [row[1] for row in rows(read_source(str(path), small).negatives)]
+    assert len(ids) == 3
+    assert ids[0] == ids[2] != ids[1]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"positive": "x", "negative": "y"}, "expected query (or anchor), positive, and negative"),
+        ({"query": "eggs of a queen bee", "positive": "x"}, "expected query (or anchor), positive, and negative"),
+        ({"query": ["x"], "negative": "y"}, "expected query (or anchor), positive, and negative"),
+        ({"query": "eggs of a queen bee", "negatives": "y"}, "expected query (or anchor), positive, and negative"),
+        ({"query": "never asked", "negative": "y"}, "unknown query 'never asked': not a text of the collection small"),
+        ({"query": "eggs of a queen bee", "negative": " "}, "a negative is empty or no text"),
+        ({"query": "eggs of a queen bee", "negative": None}, "a negative is empty or no text"),
+        ({"query": "eggs of a queen bee", "negative": ["y", {"text": "z"}]}, "a negative is empty or no text"),
+        ("[]", "expected a JSON object, found list"),
+    ],
+)
+def test_what_is_wrong_in_tuples(small: Collection, write: Write, record: object, message: str) -> None:
+    path = write({"query": "eggs of a queen bee", "negative": "y"}, record)
+    assert refused(path, small).startswith(f"{path}:2: {message}")
+
+
+# TREC runs
+
+
+def test_run(small: Collection, write: Write) -> None:
+    path = write(
+        "q1 Q0 d1 1 9 x",  # labelled relevant: no negative
+        "q1 Q0 d2 2 8 x",
+        "q1 Q0 d7 3 7 x",  # judged, but not relevant
+        "q1 Q0 d3 4 6 x",  # labelled relevant
+        "q1 Q0 d6 5 5.5 x",
+        "q4 Q0 d2 1 3 x",  # labelled relevant in another split
+        "q4 Q0 d1 2 4 x",
+        name="run.trec",
+    )
+    table = read_source(f"mine={path}", small).negatives.table
+    assert table.select(["query_id", "doc_id", "source", "rank", "score"]).to_pylist() == [
+        {"query_id": query, "doc_id": document, "source": "mine", "rank": rank, "score": score}
+        for query, document, rank, score in [
+            ("q1", "d2", 0, 8.0), ("q1", "d7", 1, 7.0), ("q1", "d6", 2, 5.5), ("q4", "d1", 0, 4.0),
+        ]
+    ]  # fmt: skip
+
+
+def test_a_run_of_labelled_positives_alone_has_no_negatives(small: Collection, tmp_path: Path) -> None:
+    Run.from_dict({"q1": {"d1": 1.0, "d3": 2.0}}).write(tmp_path / "run.trec")
+    assert len(read_source(str(tmp_path / "run.trec"), small).negatives) == 0
+
+
+def test_unknown_ids_in_a_run(small: Collection, write: Write) -> None:
+    path = write("q1 Q0 d2 1 9 x", "q9 Q0 d2 1 8 x", "", "q1 Q0 d99 2 7 x", name="run.trec")
+    assert refused(path, small).splitlines() == [
+        f"{path}:2: unknown query_id 'q9': not in the collection small",
+        f"{path}:4: unknown doc_id 'd99': not in the collection small",
+    ]
+
+
+# Parquet
+
+
+def test_parquet(small: Collection, tmp_path: Path) -> None:
+    table = negatives_table(pa.array(["q1"]), pa.array(["d2"]), "bm25", [0], [1.5])
+    Negatives(table, {"stage": "mine"}).write(tmp_path / "a.parquet")
+    read = read_source(f"mine={tmp_path / 'a.parquet'}", small)
+    assert (read.name, read.negatives.provenance) == ("mine", {"stage": "mine"})
+    assert read.negatives.table.equals(table)
+
+
+def test_parquet_that_does_not_fit(small: Collection, tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    Negatives(negatives_table(pa.array(["q1"]), pa.array(["d99"]), "bm25", [0], [1.5])).write(path)
+    assert refused(path, small).startswith(f"{path}: 1 doc_ids are not in the collection small (first: 'd99')")
+    pq.write_table(pa.table({"x": [1]}), path)
+    assert refused(path, small).startswith(f"{path}: no column query_id")
+    path.write_bytes(path.read_bytes()[:-5])
+    assert refused(path, small).startswith(f"{path}: not a readable Parquet file")
+
+
+# Anything else
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "the file is empty; a source is a Parquet table"),
+        (b"\n \n", "the file is empty; a source is a Parquet table"),
+        (b"query_id\tdoc_id\n", r"not a source of negatives (begins 'query_id\tdoc_id\n'); a source is"),
+        (b'[{"query": "x"}]', "not a source of negatives (begins '[{"),
+        (b"\x80\x04\x95", "not a source of negatives"),
+        (gzip.compress(b'{"query": "x"}')[:-9], "damaged data"),
+    ],
+)
+def test_what_is_no_source(small: Collection, tmp_path: Path, data: bytes, message: str) -> None:
+    (tmp_path / "x").write_bytes(data)
+    assert message in refused(tmp_path / "x", small)
+
+
+def test_no_file(small: Collection, tmp_path: Path) -> None:
+    for name in ("none.parquet", "x=none.parquet", "."):
+        with pytest.raises(InputError, match=r"no such file|is a folder"):
+            read_source(name, small)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.sampled_from(["q1", "d2", "q2"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["docid", "title", "text", "score"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+keys = ["query_id", "query", "anchor", "positive", "negative", "negative_1", "negative_passages", "positive_passages"]
+records = st.dictionaries(st.sampled_from(keys), values) | st.fixed_dictionaries(
+    {"query_id": st.sampled_from(["q1", "q2"]), "negative_passages": st.lists(values)}
+)
+jsonl = st.lists(records | values, min_size=1).map(lambda found: "\n".join(map(json.dumps, found)).encode())
+
+
+@given(data=st.binary(max_size=40) | jsonl | jsonl.map(gzip.compress))
+def test_a_source_is_read_or_refused(small: Collection, tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "any"
+    path.write_bytes(data)
+    try:
+        read = read_source(str(path), small)
+    except FoilsError as error:
+        assert str(path) in str(error)  # noqa: PT017 (either is right)
+        return
+    read.negatives.rows_in(small)
