@@ -1,4 +1,6 @@
-"""What can go wrong, as a small tree of exceptions::
+"""What can go wrong, as a small tree of exceptions.
+
+::
 
     FoilsError
     ├── InputError            the caller's data, file or option is not usable (exit status 2)

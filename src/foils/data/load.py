@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
+from platform import python_version
+from typing import Any
 
 from foils.data.beir import read_beir
-from foils.data.build import build_in_memory
+from foils.data.build import Source, build_stored, open_stored
 from foils.data.collection import Collection
+from foils.data.store import cache_folder
 
 
 def load_collection(name: str | Path) -> Collection:
@@ -34,8 +40,23 @@ def load_collection(name: str | Path) -> Collection:
 
 
 def _pydocs() -> Collection:
-    from foils.data.pydocs import read_pydocs
+    """The documentation of installed packages, kept in the cache for as long as their versions stay."""
+    from foils.data.pydocs import pydocs_versions, read_pydocs
 
+    facts = (version("foils"), python_version(), sorted(pydocs_versions().items()))
+    key = hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+    stored = cache_folder() / "collections" / f"pydocs-{key}"
+    if (stored / "meta.json").is_file():
+        return open_stored(stored)
     data = read_pydocs()
-    documents = [(identifier, "", text) for identifier, text in zip(data.doc_ids, data.texts, strict=True)]
-    return build_in_memory("pydocs", documents, list(zip(data.query_ids, data.queries, strict=True)), data.qrels)
+
+    def source(kind: str, *columns: Iterable[Any]) -> Source:
+        return Source(f"pydocs {kind}", lambda _: ((0, row) for row in zip(*columns, strict=True)))
+
+    return build_stored(
+        "pydocs",
+        stored,
+        source("documents", data.doc_ids, [""] * len(data.doc_ids), data.texts),
+        source("queries", data.query_ids, data.queries),
+        {split: source(f"qrels {split}", *zip(*triples, strict=True)) for split, triples in data.qrels.items()},
+    )

@@ -145,6 +145,11 @@ def read_pydocs(
     )
 
 
+def pydocs_versions(packages: Sequence[str] | None = None) -> dict[str, str]:
+    """Return the version of each package that `read_pydocs` would read: what decides the collection."""
+    return _versions(_roots(packages, Counter()))
+
+
 def split_of(module: str) -> str:
     """Return the split of a module's queries: `test`, `dev` (a tenth of the names each) or `train`."""
     tenth = int.from_bytes(blake2b(module.encode(), digest_size=8).digest(), "big") * 10 >> 64
