@@ -104,18 +104,30 @@ def big_table() -> pa.Table:
     return pa.table({"x": [hashlib.sha256(str(i).encode()).hexdigest() for i in range(500)]})
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_device_is_written_as_it_is() -> None:
-    with pytest.raises(FailureError, match="cannot write /dev/full: No space left"):
-        write_text("/dev/full", "x")
-    write_text("/dev/null", "x")
-    assert Path("/dev/null").is_char_device()
+@contextmanager
+def reader_of(pipe: Path, program: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that opens the pipe for reading as `source` and runs the program."""
+    command = [sys.executable, "-c", f"import sys; source = open(sys.argv[1]); {program}", str(pipe)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
 def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
-    program = "from foils.data.store import write_json; write_json('/dev/stdout', {'a': 1})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (json.loads(done.stdout), done.stderr) == ({"a": 1}, "")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)  # in a folder of its own: if this fails, no pipe or device of the system is replaced
+    with reader_of(pipe, "print(source.read())") as reader:
+        write_json(pipe, {"a": 1})
+        assert json.loads(reader.communicate(timeout=60)[0]) == {"a": 1}
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+def test_a_pipe_that_nobody_reads_any_more(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with reader_of(pipe, "source.close()"), pytest.raises(FailureError, match=r"cannot write .*pipe: Broken pipe"):
+        write_text(pipe, "x" * 1_000_000)  # more than a pipe holds
+    assert pipe.is_fifo()
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
