@@ -1,6 +1,6 @@
 """Measures, significance, agreement: did it help, and did the score see it coming?"""
 
-from foils.evaluate.agreement import (
+from foils.agreement import (
     Agreement,
     agreement,
     kendall_tau,
