@@ -7,7 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from foils.data.collection import Rows
+from foils.errors import InputError, UnknownNameError
 from foils.score.gates import Float64s
+
+MEANS = ("harmonic", "arithmetic")
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,16 @@ def eci(signal: float, margin: float, negatives: float, *, mean: str = "harmonic
         margin: Δ, best positive less hardest negative; below 0 it is unsafe and counts as 0.
         negatives: |N|, negatives per query.
         mean: "harmonic", or "arithmetic" for ln(1 + |N|)·(S + Δ')/2 (Table 5).
+
+    Raises:
+        UnknownNameError: another mean.
     """
     return float(_eci(np.array([signal]), np.array([margin]), np.array([negatives]), mean)[0])
 
 
 def _eci(signal: Float64s, margin: Float64s, negatives: Float64s, mean: str = "harmonic") -> Float64s:
+    if mean not in MEANS:
+        raise UnknownNameError("mean", mean, MEANS)
     safe = np.maximum(0.0, margin)
     if mean == "arithmetic":
         balance = (signal + safe) / 2
@@ -63,8 +71,13 @@ def source_eci(
         best_positive: (T,) similarity of each record's query and its most similar labelled positive.
         hardest: use only this many of the most similar negatives of each record (Table 4 has 3); None: all.
         mean: as in `eci`.
+
+    Raises:
+        InputError: `hardest` below 1, or another mean.
     """
     if hardest is not None:
+        if hardest < 1:
+            raise InputError(f"hardest {hardest}; expected at least 1 negative per record")
         record, s_n = _hardest(record, s_n, hardest)
     records, start, counts = np.unique(record, return_index=True, return_counts=True)
     sums, highest = np.add.reduceat(s_n, start), np.maximum.reduceat(s_n, start)

@@ -178,7 +178,8 @@ class Bootstrap:
     """Replicates of each target's score under one and the same resampling of blocks of records.
 
     Attributes:
-        scores: target name -> (replicates,) ECI_sem; empty where there are fewer than two blocks.
+        scores: target name -> (replicates,) ECI_sem; NaN where none of the drawn blocks has a negative of the
+            target; empty where there are fewer than two blocks.
     """
 
     scores: Mapping[str, Float64s] = field(default_factory=dict)
@@ -188,12 +189,15 @@ class Bootstrap:
         return _percentiles(self.scores[name], confidence)
 
     def ratio_interval(self, name: str, other: str, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the percentile interval of the ratio of two targets' scores, paired by replicate."""
-        return _percentiles(self.scores[name] / self.scores[other], confidence)
+        """Return the percentile interval of the ratio of two targets' scores, paired by replicate, where it exists."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return _percentiles(self.scores[name] / self.scores[other], confidence)
 
     def order_probability(self, name: str, other: str) -> float:
-        """Return the share of replicates in which `name` scores above `other`."""
-        return float((self.scores[name] > self.scores[other]).mean())
+        """Return the share of replicates with both in which `name` scores above `other`; NaN where there are none."""
+        differences = self.scores[name] - self.scores[other]
+        known = differences[np.isfinite(differences)]
+        return float((known > 0).mean()) if len(known) else float("nan")
 
 
 def bootstrap(
@@ -244,13 +248,24 @@ def resampled_scores(
         drawn: (replicates, B) how often each block was drawn.
         regularization: λ.
         tolerance: 0 factorises always.
+
+    Returns:
+        (replicates,) scores, NaN where no drawn block has a triplet.
     """
+    sizes = drawn @ counts
+    if not sizes.all():
+        scores = np.full(len(drawn), np.nan)
+        some = sizes > 0
+        if some.any():
+            options = {"regularization": regularization, "tolerance": tolerance}
+            scores[some] = resampled_scores(sums, counts, drawn[some], **options)
+        return scores
     dimension = int((np.sqrt(8 * sums.shape[1] + 1) - 1) / 2)
 
     def full(packed: Float64s) -> Float64s:
         return unpacked(packed / regularization, dimension)
 
-    share = drawn / np.maximum(drawn @ counts, 1)[:, None]
+    share = drawn / sizes[:, None]
     whole = full(sums.sum(axis=0) / counts.sum())
     factor = np.linalg.cholesky(np.eye(dimension) + whole)
     inverse = solve_triangular(factor, np.eye(dimension), lower=True)
@@ -266,6 +281,7 @@ def resampled_scores(
 
 
 def _percentiles(values: Float64s, confidence: float) -> tuple[float, float]:
+    values = values[np.isfinite(values)]
     if not len(values):
         return float("nan"), float("nan")
     tail = (1 - confidence) / 2
