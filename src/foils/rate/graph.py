@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from foils.errors import InputError
 from foils.rate.pairs import Floats, Pairs, Rows
@@ -66,7 +67,8 @@ def algebraic_connectivity(pairs: Pairs) -> Floats:
         laplacian = -adjacency
         diagonal = np.arange(laplacian.shape[1])
         laplacian[:, diagonal, diagonal] = adjacency.sum(axis=2)
-        result[queries] = np.maximum(np.linalg.eigvalsh(laplacian)[:, 1], 0.0)
+        with threadpool_limits(1, user_api="blas"):
+            result[queries] = np.maximum(np.linalg.eigvalsh(laplacian)[:, 1], 0.0)
     return result
 
 
@@ -81,7 +83,8 @@ def diameter(pairs: Pairs) -> Floats:
         step = (adjacency > 0) | np.eye(n, dtype=bool)
         reached, length = step, np.where(step.all(axis=(1, 2)), 1.0, np.inf)
         for steps in range(2, n):
-            before, reached = reached, (reached.astype(np.float32) @ step.astype(np.float32)) > 0
+            with threadpool_limits(1, user_api="blas"):
+                before, reached = reached, (reached.astype(np.float32) @ step.astype(np.float32)) > 0
             if np.array_equal(before, reached):
                 break
             length[np.isinf(length) & reached.all(axis=(1, 2))] = steps

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from foils.rate.links import Link, Terms
 from foils.rate.pairs import Block, Floats, Rows
 
 _HALVINGS = 40
 _SLACK = 1e-13
-_FLAT = 1e-100
+_FLAT = 1e-12
 _ROUNDING = 1e-15
 _NULL = 1e-13
 
@@ -133,7 +134,8 @@ class _System:
         """Return x with (L + I/s²) x = gradient, (B, n), by conjugate gradients with the diagonal as preconditioner.
 
         Each query stops at a residual of min(0.1, √‖g‖)·‖g‖, which keeps Newton's convergence superlinear, or at the
-        rounding of g. Without a prior L has a null space; a direction whose curvature is rounding alone is not followed.
+        rounding of g. Without a prior L has a null space; a direction whose curvature is
+        rounding alone is not followed.
         """
         diagonal = self.diagonal(curvature)
         diagonal[diagonal == 0] = 1.0
@@ -187,4 +189,5 @@ def covariance(block: Block, ratings: Floats, link: Link, *, precision: float) -
     matrix = centre - adjacency
     diagonal = np.arange(n)
     matrix[:, diagonal, diagonal] += adjacency.sum(axis=2) + precision
-    return np.asarray(np.linalg.inv(matrix) - centre / (1 + precision))
+    with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for each other
+        return np.asarray(np.linalg.inv(matrix) - centre / (1 + precision))
