@@ -66,33 +66,39 @@ def objective(queries: np.ndarray, documents: np.ndarray, batches: list[np.ndarr
     )
 
 
-def timed(rows: int, dim: int, compare: int) -> dict[str, float]:
+def timed(rows: int, dim: int, compare: int, search: str) -> dict[str, float]:
     """One epoch of HOBIT in this process; memory is what is needed beyond the state before the vectors were made."""
     warm = made_up(600, dim)
     hobit_batches(*warm, batch_size=SIZE, rng=np.random.default_rng(0))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     queries, documents = made_up(rows, dim)
-    start = time.perf_counter()
-    batches = hobit_batches(queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), shuffle=False)
-    seconds = time.perf_counter() - start
+    start, cpu = time.perf_counter(), time.process_time()
+    batches = hobit_batches(
+        queries, documents, batch_size=SIZE, rng=np.random.default_rng(0), shuffle=False, search=search
+    )
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-    found = {
+    found: dict[str, float] = {
         "rows": rows,
         "dim": dim,
         "threads": int(os.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)),
         "seconds": seconds,
+        "cpu_seconds": cpu,
         "peak_over_vectors": peak / (queries.nbytes + documents.nbytes),
     }
     if compare:
-        start = time.perf_counter()
+        start, plain_cpu = time.perf_counter(), time.process_time()
         plain = plain_epoch(queries, documents, np.random.default_rng(0).permutation(rows), compare)
         plain_seconds = (time.perf_counter() - start) / compare * len(batches)
+        plain_cpu = (time.process_time() - plain_cpu) / compare * len(batches)
         exact = objective(queries, documents, plain)
         ours = objective(queries, documents, [batches[k] for k in range(compare)])
         found |= {
             "plain_seconds": plain_seconds,
             "plain_batches_timed": compare,
+            "plain_cpu_seconds": plain_cpu,
             "speedup": plain_seconds / seconds,
+            "speedup_cpu": plain_cpu / cpu,
             "objective_difference": (ours - exact) / abs(exact),
         }
     return found
@@ -143,17 +149,19 @@ def main() -> None:
     parser.add_argument("rows", type=int, nargs="+")
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--plain", type=int, default=20, help="batches of the plain greedy to time")
+    parser.add_argument("--search", choices=["exact", "cells"], default="exact")
     options = parser.parse_args()
     if options.what == "methods":
         record(f"methods-{options.rows[0]}", of_methods(options.rows[0], options.dim))
     elif options.what == "one":  # in a process of its own, for its memory
-        print(json.dumps(timed(options.rows[0], options.dim, options.plain)))
+        print(json.dumps(timed(options.rows[0], options.dim, options.plain, options.search)))
     else:
         for rows in options.rows:
             plain = options.plain if options.what == "speed" else 0
             command = [sys.executable, __file__, "one", str(rows), "--dim", str(options.dim), "--plain", str(plain)]
+            command += ["--search", options.search]
             ran = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            record(f"{options.what}-{rows}-{options.dim}", json.loads(ran.stdout))
+            record(f"{options.what}-{rows}-{options.dim}-{options.search}", json.loads(ran.stdout))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from scipy.special import logsumexp
 from foils.batch import Batches, find_conflicts, greedy, hardness, hobit_batches, no_conflicts, smooth_hardness
 from foils.batch import greedy_loops as loops
 from foils.batch import hobit as hobit_module
+from foils.batch.cells import Cells
 from foils.batch.nearest import nearest
 from foils.errors import InputError, UnknownNameError
 
@@ -170,6 +171,36 @@ def test_small_temperatures_take_the_other_greedy(pairs, monkeypatch):
     np.testing.assert_array_equal(build(pairs, tau=0.05).order, expected)
 
 
+def seeds_hardness(queries, documents, batches, seeds):
+    full = [b for b in batches if len(b) == batches.batch_size]
+    return np.mean([smooth_hardness(hardness(queries[b[:seeds]], documents[b[:seeds]], documents[b])) for b in full])
+
+
+def test_cells_reach_the_objective_of_exact_search_within_a_percent():
+    queries, documents = clustered(9000, 32, 90)
+    values = {
+        search: seeds_hardness(
+            queries, documents, build((queries, documents), search=search, candidates=64, shuffle=False), 4
+        )
+        for search in ("exact", "cells")
+    }
+    assert values["cells"] != values["exact"]  # it does look elsewhere
+    assert values["cells"] == pytest.approx(values["exact"], rel=0.01)
+
+
+def test_cells_find_most_of_the_nearest_and_only_what_is_asked_among():
+    queries, documents = clustered(6000, 16, 60)
+    among = np.flatnonzero(np.random.default_rng(0).random(6000) < 0.8)
+    found = Cells.build(documents, rng=np.random.default_rng(0)).nearest(queries[:40], documents, among, k=20)
+    exact, _ = nearest(queries[:40], documents, among, k=20)
+    assert np.isin(found, among).all()
+    recall = np.mean([np.isin(exact[i], found[i]).mean() for i in range(40)])
+    assert recall > 0.7  # a sixteenth at random: 0.06
+    assert (np.diff(np.take_along_axis(queries[:40] @ documents.T, found, axis=1)) <= 1e-6).all()
+    few = Cells.build(documents, rng=np.random.default_rng(0)).nearest(queries[:3], documents, among[:50], k=20)
+    np.testing.assert_array_equal(few, nearest(queries[:3], documents, among[:50], k=20)[0])
+
+
 def test_looking_ahead_changes_nothing(pairs, monkeypatch):
     expected = build(pairs).order
     for ahead in (1, 10**6):
@@ -225,6 +256,11 @@ def test_settings_out_of_range_are_refused(pairs, change, message):
 def test_unknown_seed_order_lists_the_known(pairs):
     with pytest.raises(UnknownNameError, match="facility-location, k-means, uniform"):
         build(pairs, seed_order="kmeans")
+
+
+def test_unknown_search_lists_the_known(pairs):
+    with pytest.raises(UnknownNameError, match="cells, exact"):
+        build(pairs, search="faiss")
 
 
 def test_vectors_that_do_not_fit_are_refused(pairs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,13 +12,15 @@ from scipy.special import logsumexp
 
 from foils import progress
 from foils.batch.batches import Batches, Rows, check_batch_size, check_vectors, shuffled
+from foils.batch.cells import Cells
 from foils.batch.conflicts import Conflicts, no_conflicts
-from foils.batch.nearest import Unused
+from foils.batch.nearest import Unused, nearest
 from foils.batch.objective import check_alpha, check_tau
 from foils.batch.repair import repaired
 from foils.batch.seeds import SEEDS
 from foils.errors import InputError, UnknownNameError, require
 
+SEARCHES = ("exact", "cells")
 AHEAD = 16
 """Seeds are searched for as many batches at once as use up 1/16 of the unused rows, at most 64."""
 
@@ -34,6 +37,7 @@ def hobit_batches(
     seeds: int = 8,
     candidates: int = 128,
     seed_order: str = "uniform",
+    search: str = "exact",
     shuffle: bool = True,
 ) -> Batches:
     """Return the batches of one epoch by HOBIT (Algorithm 2).
@@ -41,7 +45,7 @@ def hobit_batches(
     Until every row is used: draw `seeds` unused rows S; collect C, the union over S of the `candidates` unused rows
     of highest q_i·d_j; add the row of C with the highest gain of H̃ (eq. 16) until the batch is full. If C runs dry
     (conflicts), the search widens to 4 and 16 times as many neighbours, then takes unused rows at random, then rows
-    in conflict, which a last pass tries to swap away. The candidate search is exact.
+    in conflict, which a last pass tries to swap away.
 
     Args:
         queries: (N, d) unit vectors q_i, row i the i-th training pair.
@@ -54,6 +58,8 @@ def hobit_batches(
         seeds: s, at most `batch_size`; fewer leave more of the batch to be chosen.
         candidates: k_cand; at least (b − s) / s fills a batch. The paper does not give it.
         seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11).
+        search: "exact" looks at every unused document, O(N²) in all; "cells" into a sixteenth of ~√N clusters of
+            documents, and pays off beyond some hundred thousand pairs.
         shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
 
     Raises:
@@ -61,7 +67,7 @@ def hobit_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    _check(batch_size, seeds, candidates, seed_order)
+    _check(batch_size, seeds, candidates, seed_order, search)
     check_alpha(alpha)
     check_tau(tau)
     require("numba", "batch")
@@ -71,7 +77,7 @@ def hobit_batches(
         raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
     line, groups = SEEDS[seed_order](queries, seeds=seeds, rng=rng)
     state = _State.of(known, line, groups, batch_size)
-    unused = Unused(queries, documents, state.used, candidates)
+    unused = Unused(_finder(search, queries, documents, rng), state.used, candidates)
     fill = _Filler(queries, documents, unused, state, alpha, tau, rng)
     order = np.empty(n, np.int64)
     prepared_until = 0
@@ -180,11 +186,22 @@ class _Filler:
         return batch
 
 
-def _check(batch_size: int, seeds: int, candidates: int, seed_order: str) -> None:
+def _finder(
+    search: str, queries: NDArray[np.floating], documents: NDArray[np.floating], rng: np.random.Generator
+) -> Callable[[Rows, Rows, int], Rows]:
+    if search == "exact":
+        return lambda seeds, among, k: nearest(queries[seeds], documents, among, k=k)[0]
+    cells = Cells.build(documents, rng=rng)
+    return lambda seeds, among, k: cells.nearest(queries[seeds], documents, among, k=k)
+
+
+def _check(batch_size: int, seeds: int, candidates: int, seed_order: str, search: str) -> None:
     check_batch_size(batch_size)
     if not 1 <= seeds <= batch_size:
         raise InputError(f"seeds is between 1 and batch_size {batch_size}; got {seeds}")
     if candidates < 1:
         raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
+    if search not in SEARCHES:
+        raise UnknownNameError("candidate search", search, SEARCHES)
     if seed_order not in SEEDS:
         raise UnknownNameError("seed order", seed_order, SEEDS)

@@ -54,6 +54,16 @@ def _merge_top(scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
 merge_top: Any = _compile(_merge_top)
 
 
+def _merge_top_of(who: Any, scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
+    """Merge scores (m, n) into the heaps of the queries `who` (m,) alone."""
+    for row in range(who.size):
+        q = who[row]
+        merge_top(scores[row : row + 1], ids, top_scores[q : q + 1], top_ids[q : q + 1])
+
+
+merge_top_of: Any = _compile(_merge_top_of)
+
+
 def _admit(row: int, known: Any, document_stamp: Any, query_stamp: Any, stamp: int) -> None:
     """Stamp every document and query that may not join a batch which now holds `row`."""
     query, document, relevant_start, relevant, asking_start, asking = known

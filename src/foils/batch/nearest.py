@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,14 +59,13 @@ class Unused:
     """The unused rows nearest to each seed, searched for many coming seeds in one pass.
 
     Attributes:
-        queries, documents: (N, d).
+        find: (seeds, unused rows, k) → the k unused rows nearest to each seed's query, best first.
         used: (N,) bool, shared with the caller, who sets it as rows are spent.
         k: neighbours wanted per seed.
         spare: how many times k are fetched, so that a list survives the rows spent between fetching and use.
     """
 
-    queries: NDArray[np.floating]
-    documents: NDArray[np.floating]
+    find: Callable[[Rows, Rows, int], Rows]
     used: NDArray[np.bool_]
     k: int
     spare: int = 2
@@ -84,7 +84,7 @@ class Unused:
     def candidates(self, seeds: Rows, *, factor: int = 1) -> Rows:
         """Return the union over `seeds` of each one's `factor`·k nearest unused rows, ascending.
 
-        Exact: a list with too few rows left is searched again.
+        As exact as `find`: a list with too few rows left is searched again.
         """
         want = self.k * factor
         left = {int(seed): self._left(int(seed)) for seed in seeds}
@@ -100,7 +100,7 @@ class Unused:
 
     def _search(self, seeds: Rows, k: int) -> None:
         among = np.flatnonzero(~self.used)
-        rows, _ = nearest(self.queries[seeds], self.documents, among, k=k)
+        rows = self.find(seeds, among, k)
         self._lists.update(zip(seeds.tolist(), rows, strict=True))
         self.searched += seeds.size
         if among.size <= k:
