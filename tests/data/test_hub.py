@@ -1,0 +1,360 @@
+"""Collections from `ir_datasets` and from the Hugging Face hub's layout, read by the libraries themselves, offline."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from foils.data import Collection, build, hub, load_collection
+from foils.data.store import cache_folder
+from foils.errors import FormatError, InputError, MissingExtraError
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+
+
+def judged(collection: Collection, split: str) -> list[tuple[str, str, int]]:
+    return [tuple(row.values()) for row in collection.judgements(split).to_pylist()]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["ir_datasets:beir/scifact", "hf:BeIR/scifact"])
+def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'foils\[hub\]'"):
+        load_collection(name)
+
+
+# ir_datasets
+
+
+class TitledDoc(NamedTuple):
+    doc_id: str
+    title: str
+    text: str
+
+    def default_text(self) -> str:
+        return f"{self.title} {self.text}"
+
+
+class BodyDoc(NamedTuple):
+    """A type whose default text does not begin with its title."""
+
+    doc_id: str
+    title: str
+    body: str
+
+    def default_text(self) -> str:
+        return self.body
+
+
+Register = Callable[..., str]
+
+
+@pytest.fixture
+def register(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Register]:
+    """Register data sets with ir_datasets, from files in its own forms, under names that no other test has."""
+    ir_datasets = pytest.importorskip("ir_datasets")
+    root = f"foils-test-{request.node.name}"
+    names = []
+
+    def one(
+        name: str = "",
+        *,
+        docs: list[tuple[str, ...]] | None = None,
+        queries: list[tuple[str, str]] | None = None,
+        qrels: list[tuple[str, str, int]] | None = None,
+        doc_type: Any = None,
+    ) -> str:
+        full = f"{root}/{name}" if name else root
+        folder = tmp_path / full.replace("/", "-")
+        folder.mkdir()
+        parts: list[Any] = []
+
+        def local(kind: str, lines: list[str]) -> Any:
+            (folder / kind).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            return ir_datasets.util.LocalDownload(folder / kind)
+
+        if docs is not None:
+            doc_type = doc_type or ir_datasets.formats.GenericDoc
+            parts.append(ir_datasets.formats.TsvDocs(local("docs", ["\t".join(row) for row in docs]), doc_type, full))
+        if queries is not None:
+            parts.append(ir_datasets.formats.TsvQueries(local("queries", ["\t".join(row) for row in queries])))
+        if qrels is not None:
+            lines = [f"{query} 0 {document} {grade}" for query, document, grade in qrels]
+            parts.append(ir_datasets.formats.TrecQrels(local("qrels", lines), {}))
+        ir_datasets.registry.register(full, ir_datasets.Dataset(*parts))
+        names.append(full)
+        return full
+
+    yield one
+    for name in names:
+        del ir_datasets.registry._registered[name]
+
+
+DOCS = [("d1", "A boat tacks."), ("d2", "A boat gybes."), ("d3", "Bread rises.")]
+QUERIES = [("q1", "how to tack"), ("q2", "why does bread rise")]
+
+
+def test_a_data_set_of_its_own(register: Register) -> None:
+    name = register(docs=DOCS, queries=QUERIES, qrels=[("q1", "d1", 2), ("q1", "d3", 0), ("q2", "d3", 1)])
+    collection = load_collection(f"ir_datasets:{name}")
+    assert collection.name == name
+    assert collection.documents.to_pylist() == [{"doc_id": key, "title": "", "text": text} for key, text in DOCS]
+    assert collection.queries.to_pylist() == [{"query_id": key, "text": text} for key, text in QUERIES]
+    assert collection.splits == ["test"]
+    assert judged(collection, "test") == [("q1", "d1", 2), ("q1", "d3", 0), ("q2", "d3", 1)]
+
+
+@pytest.mark.parametrize(
+    ("last", "split"),
+    [("train", "train"), ("training", "train"), ("dev", "dev"), ("validation", "dev"), ("test", "test"), ("x", "test")],
+)
+def test_the_split_is_the_last_part_of_the_id(register: Register, last: str, split: str) -> None:
+    name = register(last, docs=DOCS, queries=QUERIES, qrels=[("q1", "d1", 1)])
+    assert load_collection(f"ir_datasets:{name}").splits == [split]
+
+
+def test_splits_below_the_id(register: Register) -> None:
+    name = register(docs=DOCS, queries=QUERIES)
+    register("train", queries=QUERIES[:1], qrels=[("q1", "d1", 1)])
+    register("validation", queries=QUERIES, qrels=[("q2", "d3", 1), ("q1", "d2", 1)])  # q1 is in both, once
+    register("test", queries=[("q3", "never judged")])
+    register("other", queries=QUERIES, qrels=[("q1", "d1", 1)])
+    collection = load_collection(f"ir_datasets:{name}")
+    assert collection.splits == ["train", "dev"]
+    assert collection.queries["query_id"].to_pylist() == ["q1", "q2"]
+    assert judged(collection, "dev") == [("q2", "d3", 1), ("q1", "d2", 1)]
+
+
+def test_documents_that_only_the_splits_have(register: Register) -> None:
+    name = register(queries=QUERIES)
+    register("test", docs=DOCS, queries=QUERIES, qrels=[("q1", "d1", 1)])
+    assert len(load_collection(f"ir_datasets:{name}").documents) == 3
+
+
+def test_the_title_stays_apart(register: Register) -> None:
+    docs = [("d1", "Sailing", "A boat tacks."), ("d2", "", "A boat gybes.")]
+    name = register(docs=docs, queries=QUERIES, qrels=[("q1", "d1", 1)], doc_type=TitledDoc)
+    assert [tuple(row.values()) for row in load_collection(f"ir_datasets:{name}").documents.to_pylist()] == docs
+    name = register("body", docs=docs, queries=QUERIES, qrels=[("q1", "d1", 1)], doc_type=BodyDoc)
+    assert load_collection(f"ir_datasets:{name}").document_texts([0, 1]) == ["A boat tacks.", "A boat gybes."]
+
+
+def test_ir_datasets_is_read_once(register: Register, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = register(docs=DOCS, queries=QUERIES, qrels=[("q1", "d1", 1)])
+    first = load_collection(f"ir_datasets:{name}")
+    monkeypatch.setattr(build, "_read_texts", None)  # reading again would fail
+    assert load_collection(f"ir_datasets:{name}").documents.equals(first.documents)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"docs": [*DOCS, ("d1", "again")]}, r"\(docs\):4: duplicate id 'd1' \(first on line 1\)"),
+        ({"docs": [("d1", "A"), ("d2", " ")]}, r"\(docs\):2: 'd2' has an empty text"),
+        ({"docs": [("d1", "A")], "doc_type": None}, r"\(qrels test\):2: unknown doc_id 'd3'"),
+        ({"queries": [("q1", "x")]}, r"\(qrels test\):2: unknown query_id 'q2'"),
+        ({"queries": [*QUERIES, ("q1", "another text")]}, r"\(queries\):3: duplicate id 'q1'"),
+        ({"qrels": [("q1", "d1", 1), ("q1", "d1", 0)]}, r"\(qrels test\):2: the pair is judged twice"),
+    ],
+)
+def test_the_checks_are_those_of_every_collection(register: Register, change: dict[str, Any], message: str) -> None:
+    parts = {"docs": DOCS, "queries": QUERIES, "qrels": [("q1", "d1", 1), ("q2", "d3", 1)], **change}
+    with pytest.raises(FormatError, match=message):
+        load_collection(f"ir_datasets:{register(**parts)}")
+    assert not list((cache_folder() / "collections").glob("*"))
+
+
+def test_an_id_that_is_not_known() -> None:
+    pytest.importorskip("ir_datasets")
+    with pytest.raises(InputError, match="ir_datasets knows no data set 'beir/scifat'"):
+        load_collection("ir_datasets:beir/scifat")
+
+
+def test_an_id_without_judgements(register: Register) -> None:
+    name = register(docs=DOCS, queries=QUERIES)
+    with pytest.raises(InputError, match=f"{name} has no queries with judgements, nor has its train, dev or test$"):
+        load_collection(f"ir_datasets:{name}")
+    register("trec-1", queries=QUERIES, qrels=[("q1", "d1", 1)])
+    with pytest.raises(InputError, match=f"those below it that have: {name}/trec-1$"):
+        load_collection(f"ir_datasets:{name}")
+
+
+def test_ids_of_the_registry() -> None:
+    """What the library itself ships: splits below the ID, and a data set that is one split."""
+    ir_datasets = pytest.importorskip("ir_datasets")
+    splits = hub._ir_splits(ir_datasets, "beir/scifact", ir_datasets.registry["beir/scifact"])
+    assert {split: part.dataset_id() for split, part in splits.items()} == {
+        "train": "beir/scifact/train",
+        "test": "beir/scifact/test",
+    }
+    splits = hub._ir_splits(ir_datasets, "wikir/en1k", ir_datasets.registry["wikir/en1k"])
+    assert list(splits) == ["train", "dev", "test"]
+    assert list(hub._ir_splits(ir_datasets, "vaswani", ir_datasets.registry["vaswani"])) == ["test"]
+
+
+def test_files_that_cannot_be_fetched(register: Register, tmp_path: Path) -> None:
+    name = register(docs=DOCS, queries=QUERIES, qrels=[("q1", "d1", 1)])
+    (tmp_path / name / "qrels").unlink()
+    with pytest.raises(InputError, match=rf"cannot read ir_datasets:{name} \(qrels test\) \(FileNotFoundError"):
+        load_collection(f"ir_datasets:{name}")
+    assert not list((cache_folder() / "collections").glob("*"))
+
+
+# The hub's layout
+
+CORPUS = [
+    {"_id": "d1", "title": "Sailing", "text": "A boat tacks."},
+    {"_id": "d2", "title": "", "text": "A boat gybes."},
+    {"_id": "d3", "title": None, "text": "Bread rises."},
+]
+ASKED = [{"_id": key, "text": text} for key, text in QUERIES]
+TRAIN = [{"query-id": "q1", "corpus-id": "d1", "score": 1}, {"query-id": "q1", "corpus-id": "d3", "score": 0}]
+TEST = [{"query-id": "q2", "corpus-id": "d3", "score": 2}]
+
+WriteHf = Callable[..., Path]
+
+
+@pytest.fixture
+def hf_folder(tmp_path: Path) -> WriteHf:
+    """Write a folder whose README names its configurations: {configuration: {split: rows}}."""
+    pytest.importorskip("datasets")
+
+    def write(
+        configurations: dict[str, dict[str, list[dict[str, Any]]]], name: str = "hf", form: str = "jsonl"
+    ) -> Path:
+        folder = tmp_path / name
+        listed = []
+        for configuration, splits in configurations.items():
+            listed.append(f"- config_name: {configuration}\n  data_files:\n")
+            (folder / configuration).mkdir(parents=True)
+            for split, rows in splits.items():
+                file = f"{configuration}/{split}.{form}"
+                listed.append(f"  - split: {split}\n    path: {file}\n")
+                if form == "parquet":
+                    pq.write_table(pa.Table.from_pylist(rows), folder / file)
+                else:
+                    (folder / file).write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        (folder / "README.md").write_text(f"---\nconfigs:\n{''.join(listed)}---\n")
+        return folder
+
+    return write
+
+
+def layout(qrels: str = "default", **change: Any) -> dict[str, Any]:
+    parts = {"corpus": {"corpus": CORPUS}, "queries": {"queries": ASKED}, qrels: {"train": TRAIN, "test": TEST}}
+    return {**parts, **change}
+
+
+@pytest.mark.parametrize(("form", "qrels"), [("jsonl", "default"), ("parquet", "qrels")])
+def test_a_folder(hf_folder: WriteHf, form: str, qrels: str) -> None:
+    collection = load_collection(f"hf:{hf_folder(layout(qrels), form=form)}")
+    assert collection.name == "hf"
+    assert collection.document_texts([0, 1, 2]) == ["Sailing A boat tacks.", "A boat gybes.", "Bread rises."]
+    assert collection.documents["title"].to_pylist() == ["Sailing", "", ""]
+    assert collection.queries.to_pylist() == [{"query_id": key, "text": text} for key, text in QUERIES]
+    assert collection.splits == ["train", "test"]
+    assert judged(collection, "train") == [("q1", "d1", 1), ("q1", "d3", 0)]
+    assert judged(collection, "test") == [("q2", "d3", 2)]
+
+
+def test_judgements_in_a_place_of_their_own(hf_folder: WriteHf) -> None:
+    parts = layout()
+    qrels = parts.pop("default")
+    folder = hf_folder(parts)
+    hf_folder({"default": {"validation": qrels["train"]}}, name="hf-qrels")
+    collection = load_collection(f"hf:{folder}")
+    assert collection.splits == ["dev"]
+    assert judged(collection, "dev") == [("q1", "d1", 1), ("q1", "d3", 0)]
+
+
+def test_two_splits_of_one_name_keep_their_own(hf_folder: WriteHf) -> None:
+    folder = hf_folder(layout(default={"dev": TRAIN, "validation": TEST}))
+    assert load_collection(f"hf:{folder}").splits == ["dev", "validation"]
+
+
+def test_other_spellings(hf_folder: WriteHf) -> None:
+    """Newer data sets have `id`, scores that are floats, and no titles."""
+    corpus = [{"id": row["_id"], "text": row["text"]} for row in CORPUS]
+    floats = [{**row, "score": float(row["score"])} for row in TRAIN]
+    folder = hf_folder(layout(corpus={"corpus": corpus}, default={"train": floats}))
+    collection = load_collection(f"hf:{folder}")
+    assert collection.documents["doc_id"].to_pylist() == ["d1", "d2", "d3"]
+    assert judged(collection, "train") == [("q1", "d1", 1), ("q1", "d3", 0)]
+
+
+def test_a_corpus_in_several_splits_is_one(hf_folder: WriteHf) -> None:
+    folder = hf_folder(layout(corpus={"a": CORPUS[:2], "b": CORPUS[2:]}))
+    assert len(load_collection(f"hf:{folder}").documents) == 3
+
+
+def test_hf_is_read_once_and_again_when_it_changes(hf_folder: WriteHf, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = hf_folder(layout())
+    first = load_collection(f"hf:{folder}")
+    with monkeypatch.context() as patched:
+        patched.setattr(build, "_read_texts", None)  # reading again would fail
+        assert load_collection(f"hf:{folder}").digest == first.digest
+    path = folder / "corpus" / "corpus.jsonl"
+    path.write_text(path.read_text().replace("tacks", "heels"))
+    assert load_collection(f"hf:{folder}").document_texts([0]) == ["Sailing A boat heels."]
+
+
+def test_two_folders_of_one_name_are_two(hf_folder: WriteHf) -> None:
+    """Their READMEs are equal: only the files tell them apart."""
+    one = hf_folder(layout(), name="one/hf")
+    two = hf_folder(layout(corpus={"corpus": [{**row, "text": "Bees dance."} for row in CORPUS]}), name="two/hf")
+    assert (one / "README.md").read_bytes() == (two / "README.md").read_bytes()
+    assert load_collection(f"hf:{one}").document_texts([1]) == ["A boat gybes."]
+    assert load_collection(f"hf:{two}").document_texts([1]) == ["Bees dance."]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"corpus": {"corpus": [*CORPUS, CORPUS[0]]}}, r"\(corpus\):4: duplicate id 'd1' \(first on line 1\)"),
+        ({"corpus": {"corpus": [*CORPUS, {"_id": "d4", "text": ""}]}}, r"\(corpus\):4: 'd4' has an empty text"),
+        ({"corpus": {"corpus": [{"_id": "d1", "contents": "x"}]}}, r"\(corpus\):1: expected doc_id, title, text"),
+        ({"queries": {"queries": [{"_id": "q1"}]}}, r"\(queries\):1: expected query_id, text as text"),
+        ({"default": {"test": [{**TEST[0], "score": 0.5}]}}, r"\(qrels test\):1: .* the relevance as a whole number"),
+        ({"default": {"test": [{**TEST[0], "corpus-id": "d9"}]}}, r"\(qrels test\):1: unknown doc_id 'd9'"),
+    ],
+)
+def test_rows_that_are_wrong(hf_folder: WriteHf, change: dict[str, Any], message: str) -> None:
+    folder = hf_folder(layout(**change))
+    with pytest.raises(FormatError, match=message):
+        load_collection(f"hf:{folder}")
+
+
+def test_another_layout(hf_folder: WriteHf) -> None:
+    folder = hf_folder({"default": {"train": ASKED}})
+    with pytest.raises(InputError, match="has no configuration corpus nor queries, only default; expected config"):
+        load_collection(f"hf:{folder}")
+    parts = layout()
+    del parts["default"]
+    folder = hf_folder(parts, name="without")
+    with pytest.raises(InputError, match=r"has no judgements that can be reached .*without-qrels"):
+        load_collection(f"hf:{folder}")
+
+
+def test_offline_and_not_there() -> None:
+    pytest.importorskip("datasets")
+    with pytest.raises(InputError, match=r"cannot read hf:BeIR/scifact \(ConnectionError: .*; check the name, and"):
+        load_collection("hf:BeIR/scifact")
+
+
+def test_a_file_that_is_damaged(hf_folder: WriteHf) -> None:
+    folder = hf_folder(layout())
+    (folder / "corpus" / "corpus.jsonl").write_text('{"_id": "d1", "te')
+    with pytest.raises(InputError, match=rf"cannot read hf:{folder} \("):
+        load_collection(f"hf:{folder}")
