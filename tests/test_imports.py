@@ -1,0 +1,185 @@
+"""Imports point down, stages do not import one another, and heavy packages are loaded where they are used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src" / "foils"
+STAGES = ("mine", "score", "rate", "select", "batch", "train", "search", "evaluate")
+LAYERS = (  # a part imports from parts on lines above its own, and from itself
+    ("errors", "progress"),
+    ("agreement", "data", "parallel"),
+    ("encode",),
+    STAGES,
+    ("report",),  # shows what stages found: reads their results, and no stage knows it
+    ("study", "scale"),
+    ("cli",),
+)
+LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
+
+LIGHT = {  # what any module may import when it is loaded, beside the standard library
+    "bm25s", "jinja2", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer", "threadpoolctl", "typer",
+}  # fmt: skip
+HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
+    "batch/caching.py": {"torch"},
+    "batch/greedy_loops.py": {"numba"},
+    "batch/kernels.py": {"numba"},
+    "batch/sampler.py": {"sentence_transformers", "transformers"},
+}
+PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli"}, "jinja2": {"report"}}
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name, and whether loading the module loads it."""
+
+    file: str
+    line: int
+    module: str
+    at_load: bool
+
+
+def imports_of(source: str, file: str) -> Iterator[Import]:
+    """Read every import; those inside functions, or for type checkers alone, do not happen when a module is loaded."""
+
+    def visit(node: ast.AST, at_load: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            yield from (Import(file, node.lineno, alias.name, at_load) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno}: relative import"
+            if node.module == "foils":  # its parts are modules
+                yield from (Import(file, node.lineno, f"foils.{alias.name}", at_load) for alias in node.names)
+            else:
+                yield Import(file, node.lineno, str(node.module), at_load)
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for child in node.body:
+                yield from visit(child, False)
+            for child in node.orelse:
+                yield from visit(child, at_load)
+        else:
+            inner = at_load and not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child, inner)
+
+    yield from visit(ast.parse(source), True)
+
+
+ALL = [
+    found
+    for path in sorted(ROOT.rglob("*.py"))
+    for found in imports_of(path.read_text("utf-8"), path.relative_to(ROOT).as_posix())
+]
+
+
+def part(file_or_module: str) -> str:
+    """The part of foils: `batch` of batch/kernels.py and of foils.batch.kernels."""
+    return file_or_module.removeprefix("foils.").removesuffix(".py").replace("/", ".").partition(".")[0]
+
+
+def listed(found: list[Import]) -> str:
+    return "\n".join(f"{each.file}:{each.line}: {each.module}" for each in found)
+
+
+def test_the_reader_of_imports() -> None:
+    source = """
+import a, b.c
+from foils import errors
+from foils.data.run import Run
+if TYPE_CHECKING:
+    import d
+else:
+    import e
+try:
+    import f
+except ImportError:
+    pass
+class G:
+    import g
+    def method(self):
+        import h
+"""
+    found = [(each.module, each.at_load) for each in imports_of(source, "x.py")]
+    assert found == [
+        ("a", True), ("b.c", True), ("foils.errors", True), ("foils.data.run", True), ("d", False), ("e", True),
+        ("f", True), ("g", True), ("h", False),
+    ]  # fmt: skip
+    assert part("batch/kernels.py") == part("foils.batch.kernels") == "batch"
+    assert part("errors.py") == part("foils.errors") == "errors"
+    assert part("foils.data.pydocs") == "data"
+
+
+def test_every_part_has_its_layer() -> None:
+    parts = {part(path.relative_to(ROOT).as_posix()) for path in ROOT.rglob("*.py")} - {"__init__"}
+    assert parts <= set(LAYER), "give the new part a line in LAYERS"
+
+
+def test_imports_point_down() -> None:
+    own = [each for each in ALL if each.module.startswith("foils") and part(each.file) != "__init__"]
+    assert len(own) > 100
+    wrong = [
+        each
+        for each in own
+        if part(each.file) != part(each.module) and LAYER[part(each.module)] >= LAYER[part(each.file)]
+    ]
+    assert not wrong, f"imports that do not point down:\n{listed(wrong)}"
+
+
+def test_heavy_packages_are_imported_where_they_are_used() -> None:
+    wrong = []
+    for each in ALL:
+        package = each.module.partition(".")[0]
+        known = package in sys.stdlib_module_names or package == "foils" or package in LIGHT
+        if each.at_load and not known and package not in HEAVY_MODULES.get(each.file, ()):
+            wrong.append(each)
+    assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
+
+
+def test_heavy_modules_are_imported_where_they_are_used() -> None:
+    heavy = {f"foils.{file.removesuffix('.py').replace('/', '.')}": file for file in HEAVY_MODULES}
+    wrong = [each for each in ALL if each.at_load and each.module in heavy and each.file not in HEAVY_MODULES]
+    assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
+    unused = [file for file, packages in HEAVY_MODULES.items() if not packages & modules_loaded_by(file)]
+    assert not unused, "no longer heavy: take it off the list"
+
+
+def modules_loaded_by(file: str) -> set[str]:
+    return {each.module.partition(".")[0] for each in ALL if each.at_load and each.file == file}
+
+
+@pytest.mark.parametrize("package", PARTS_OF_TERMINAL)
+def test_who_speaks_to_the_terminal(package: str) -> None:
+    wrong = [
+        each
+        for each in ALL
+        if each.module.partition(".")[0] == package and part(each.file) not in PARTS_OF_TERMINAL[package]
+    ]
+    assert not wrong, f"{package} belongs to {PARTS_OF_TERMINAL[package]}:\n{listed(wrong)}"
+
+
+HEAVY = (  # numba is not among them: bm25s loads it where it is installed
+    "torch", "transformers", "sentence_transformers", "ray", "faiss", "datasets", "ir_datasets", "huggingface_hub",
+    "openai", "plotly", "pymetis", "ir_measures", "onnxruntime", "openvino",
+)  # fmt: skip
+
+
+def loaded_by(statement: str) -> list[str]:
+    program = f"{statement}\nimport sys\nprint(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_import_foils_loads_nothing_heavy() -> None:
+    parts = [part for parts in LAYERS for part in parts if (ROOT / part).is_dir() or (ROOT / f"{part}.py").is_file()]
+    assert loaded_by("import foils") == []
+    assert loaded_by("\n".join(f"import foils.{each}" for each in parts)) == []
+
+
+def test_what_is_loaded_is_seen() -> None:
+    assert "huggingface_hub" in loaded_by("import huggingface_hub")
