@@ -69,6 +69,16 @@ def test_known_positives_are_kept_apart(tmp_path):
         assert met == wanted if wanted is not None else met > 0
 
 
+def test_the_loss_can_ask_for_the_mask(tmp_path):
+    planner = BatchPlanner("random")
+    assert planner.conflicts is None
+    train(planner, tmp_path, epochs=1)
+    np.testing.assert_array_equal(planner.conflicts.matrix(np.array([0, 1, 2])), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    unaware = BatchPlanner("random", avoid_known=False)
+    train(unaware, tmp_path, epochs=1)
+    assert unaware.conflicts is None
+
+
 def test_further_positives_are_kept_apart(tmp_path):
     # tell the planner that a query is answered by texts it has just met in a batch: it meets them no more
     dataset = data()

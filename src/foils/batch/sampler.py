@@ -94,6 +94,11 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         """What to pass as `batch_sampler`; it pickles with the training arguments."""
         return partial(PlannedBatchSampler, planner=self)
 
+    @property
+    def conflicts(self) -> Conflicts | None:
+        """The known positives among the rows of the training set, once training has begun: for the loss to mask."""
+        return None if self._training is None else self._training.conflicts
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave vectors and samplers out of the pickled training arguments."""
         return {**self.__dict__, "_training": None, "cache": None, "teacher": None, "registered": False}
@@ -167,7 +172,7 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         self.columns = [name for name in dataset.column_names if name not in aside]
         self._encode: Encode | None = None
         self._planned: tuple[int, Batches] | None = None
-        self._conflicts: Conflicts | None = None
+        self.conflicts: Conflicts | None = None
         self._vectors: EmbeddingCache | None = None
         self._communities: list[Rows] | None = None
 
@@ -207,7 +212,7 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
             own: list[Sequence[Hashable]] = [queries, documents]
             if not self.planner.avoid_known:
                 own = [range(len(queries)), range(len(documents))]
-            self._conflicts = find_conflicts(*own, positives=self.planner.positives)
+            self.conflicts = find_conflicts(*own, positives=self.planner.positives)
 
     def batches(self) -> Batches:
         """Return this epoch's batches: built on first use, plain order where no model was handed over.
@@ -264,7 +269,7 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         rng = np.random.default_rng([self.seed, epoch])
         begin = time.perf_counter()
         rank, _ = rank_and_count()
-        options: dict[str, Any] = {"batch_size": self.batch_size, "rng": rng, "conflicts": self._conflicts}
+        options: dict[str, Any] = {"batch_size": self.batch_size, "rng": rng, "conflicts": self.conflicts}
         warming = epoch < self.planner.warmup
         kind = "none" if warming else self.planner.method.vectors
         vectors = self._current_vectors(epoch, kind)
