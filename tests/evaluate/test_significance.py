@@ -52,6 +52,12 @@ def test_a_constant_difference_is_not_called_normal():
     assert result.p == pytest.approx(2 / 2**8)
 
 
+def test_two_queries_say_little_but_are_no_error():
+    assert paired_test([1.0], [0.0]).p == 1.0
+    result = paired_test([1.0, 2.5], [0.0, 0.0])
+    assert (result.test, result.p, result.normality_p) == ("wilcoxon", 0.5, None)
+
+
 def test_one_sided_is_half_of_two_sided_for_the_better_system():
     b = rng().random(40)
     a = b + np.abs(np.random.default_rng(1).normal(0.0, 0.1, 40)) - 0.05
@@ -67,7 +73,7 @@ def test_the_level_holds_where_nothing_differs():
 
 
 @pytest.mark.parametrize(
-    ("a", "b"), [([1, 2], [1, 2]), ([1, 2, 3], [1, 2]), ([1, 2, np.nan], [1, 2, 3]), ([[1, 2, 3]], [[1, 2, 3]])]
+    ("a", "b"), [([], []), ([1, 2, 3], [1, 2]), ([1, 2, np.nan], [1, 2, 3]), ([[1, 2, 3]], [[1, 2, 3]])]
 )
 def test_unusable_pairs_are_refused(a, b):
     with pytest.raises(InputError):

@@ -29,7 +29,8 @@ class PairedTest:
         difference: mean of a − b over the queries.
         test: `t` (paired Student), `wilcoxon` (signed ranks) or `identical` (no query differs; p = 1).
         p: of the test, before any correction.
-        normality_p: of Shapiro–Wilk on the differences; None where all differences are equal, which is not normal.
+        normality_p: of Shapiro–Wilk on the differences; None where all differences are equal, or fewer
+            than 3, which is not taken as normal.
         queries: how many pairs.
     """
 
@@ -76,13 +77,13 @@ def paired_test(
     signed-rank test, zeros dropped. With `alternative="greater"` both are one-sided for a > b, as published.
 
     Args:
-        a: (n,) values of the first system, n ≥ 3.
+        a: (n,) values of the first system, n ≥ 1.
         b: (n,) values of the second, for the same queries in the same order.
         alternative: `two-sided`, `greater` (a > b) or `less`.
         normality: level of Shapiro–Wilk in [0, 1]; 0 always takes the t-test, above 1 never.
 
     Raises:
-        InputError: lengths that differ, fewer than 3 pairs, a value that is not finite.
+        InputError: lengths that differ, no pair, a value that is not finite.
         UnknownNameError: an unknown alternative.
 
     Source: Eclipse (section 4, metrics); Shapiro and Wilk 1965; Wilcoxon 1945.
@@ -97,7 +98,7 @@ def paired_test(
     if not differences.any():
         return PairedTest(0.0, "identical", 1.0, None, len(differences))
     constant = bool(np.ptp(differences) == 0)
-    normality_p = None if constant else float(stats.shapiro(differences).pvalue)
+    normality_p = None if constant or len(differences) < 3 else float(stats.shapiro(differences).pvalue)
     if normality_p is not None and normality_p >= normality:
         p = stats.ttest_rel(first, second, alternative=alternative).pvalue
         return PairedTest(mean, "t", float(p), normality_p, len(differences))
@@ -211,9 +212,9 @@ def _pairs(names: list[str], against: Sequence[str] | None) -> list[tuple[str, s
 
 def _paired(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:
     first, second = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    if first.ndim != 1 or first.shape != second.shape or len(first) < 3:
+    if first.ndim != 1 or first.shape != second.shape or not len(first):
         raise InputError(
-            f"expected two lists of equal length ≥ 3, one value a query; found shapes {first.shape} and {second.shape}"
+            f"expected two lists of equal length, one value a query; found shapes {first.shape} and {second.shape}"
         )
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise InputError("a value is not finite; measure every query for both systems (an unanswered one counts 0)")
