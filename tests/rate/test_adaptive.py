@@ -97,6 +97,8 @@ def test_more_rounds_choose_otherwise_and_missing_answers_are_borne():
     one, three = (rate_adaptively([16], ask, degree=6, rounds=r, rng=np.random.default_rng(8)) for r in (1, 3))
     assert set(zip(one[0].first, one[0].second, strict=True)) != set(zip(three[0].first, three[0].second, strict=True))
     assert np.isfinite(three[2].rating).all()
+    loose = rate_adaptively([16], ask, degree=6, rounds=1, choice_sd=10.0, rng=np.random.default_rng(8))
+    assert set(zip(one[0].first, one[0].second, strict=True)) != set(zip(loose[0].first, loose[0].second, strict=True))
 
 
 def test_faulty_settings_are_refused():

@@ -34,6 +34,7 @@ def rate_adaptively(
     rounds: int = 2,
     model: str = "thurstone",
     prior_sd: float = 10.0,
+    choice_sd: float = 1.0,
     rng: np.random.Generator,
 ) -> tuple[Pairs, Floats, Ratings]:
     """Return pairs, preferences and ratings after as many comparisons as a `degree`-regular graph has.
@@ -45,7 +46,9 @@ def rate_adaptively(
         start_degree: of the random graph asked first, even, at most `degree`.
         rounds: between which the rest is divided; with more of them each choice knows more.
         model: thurstone or bradley-terry.
-        prior_sd: as in `thurstone`.
+        prior_sd: of the ratings returned, as in `thurstone`.
+        choice_sd: of the ratings by which pairs are chosen. It should be about the spread of true ratings: after a few
+            answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to them.
         rng: draws the first graph.
 
     Raises:
@@ -60,10 +63,10 @@ def rate_adaptively(
     n = pairs.sizes
     goal = np.where(n <= degree + 1, n * (n - 1) // 2, n * degree // 2)
     for done in range(rounds):
-        ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd, standard_errors=False)
+        ratings = ESTIMATORS[model](pairs, preference, prior_sd=choice_sd, standard_errors=False)
         asked = np.diff(pairs.pair_offsets)
         budget = -(-(goal - asked) // (rounds - done))
-        more = informative_pairs(pairs, ratings, budget=budget, prior_sd=prior_sd)
+        more = informative_pairs(pairs, ratings, budget=budget, prior_sd=choice_sd)
         preference = np.concatenate([preference, ask(more)])
         pairs, order = pairs.joined(more)
         preference = preference[order]
