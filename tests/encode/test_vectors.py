@@ -1,0 +1,326 @@
+"""The store of vectors: nothing is embedded twice, whatever is killed, doubled, damaged or written side by side."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes import HashingEncoder
+from foils.data import Collection
+from foils.encode import DocumentTexts, Kind, Vectors, VectorStore, vectors
+from foils.encode.vectors import cosine_loss, text_keys
+from foils.errors import FailureError, FormatError, InputError, UnknownNameError
+
+TEXTS = [f"text number {i} of the wind" for i in range(40)]
+
+
+@pytest.fixture(autouse=True)
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vectors, "SHARD", 4)
+    monkeypatch.setattr(vectors, "SLICE", 10)
+
+
+def expected(texts: Sequence[str], encoder: HashingEncoder | None = None) -> np.ndarray:
+    return (encoder or HashingEncoder()).encode(texts, "document")
+
+
+def shards(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.npy"))
+
+
+def test_vectors_come_in_the_order_of_the_texts(tmp_path: Path, encoder: HashingEncoder) -> None:
+    found = VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    assert len(found) == 40
+    assert found.dimension == 32
+    np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
+    assert len(found.chunks) == len(shards(tmp_path)) == 12  # 4 slices of 10 in shards of 4, 4 and 2
+
+
+def test_nothing_is_embedded_twice(tmp_path: Path, encoder: HashingEncoder) -> None:
+    store = VectorStore(tmp_path)
+    assert store.missing(encoder, TEXTS, "document") == 40
+    assert not list(tmp_path.iterdir())
+    store.embed(encoder, TEXTS[:25], "document")
+    assert encoder.encoded == 25
+    assert store.missing(encoder, TEXTS + TEXTS, "document") == 15
+    again = store.embed(encoder, TEXTS, "query")  # no prompts, one tower: a query's vector is the document's
+    assert encoder.encoded == 40
+    later = VectorStore(tmp_path).embed(encoder, TEXTS[::-1], "document")
+    assert encoder.encoded == 40
+    np.testing.assert_array_equal(again.take(np.arange(40)), later.take(np.arange(40))[::-1])
+
+
+def test_duplicates_in_one_call_are_encoded_once(tmp_path: Path, encoder: HashingEncoder) -> None:
+    texts = [TEXTS[i % 7] for i in range(40)]
+    found = VectorStore(tmp_path).embed(encoder, texts, "document")
+    assert encoder.encoded == 7
+    assert sorted(text for call in encoder.calls for text in call) == sorted(TEXTS[:7])
+    np.testing.assert_array_equal(found.take(np.arange(40)), expected(texts))
+
+
+def test_texts_are_told_apart_exactly(tmp_path: Path, encoder: HashingEncoder) -> None:
+    texts = ["wind", "Wind", "wind ", " wind", "", " ", "wind\n", "w\x1find"]
+    VectorStore(tmp_path).embed(encoder, texts, "document")
+    assert encoder.encoded == len(texts)
+    assert len(np.unique(text_keys(texts, ""), axis=0)) == len(texts)
+    assert not (text_keys(["ab"], "") == text_keys(["b"], "a")).all()
+
+
+def test_longest_texts_of_a_slice_are_encoded_first(tmp_path: Path, encoder: HashingEncoder) -> None:
+    texts = ["x" * length for length in (3, 9, 1, 7, 5)]
+    VectorStore(tmp_path).embed(encoder, texts, "document")
+    assert [len(text) for call in encoder.calls for text in call] == [9, 7, 5, 3, 1]
+
+
+def test_no_texts(tmp_path: Path, encoder: HashingEncoder) -> None:
+    found = VectorStore(tmp_path).embed(encoder, [], "query")
+    assert len(found) == 0
+    assert found.take([]).shape == (0, 32)
+    assert list(found.blocks(3)) == []
+    assert VectorStore(tmp_path).missing(encoder, [], "query") == 0
+
+
+def test_another_model_never_meets_these_vectors(tmp_path: Path, encoder: HashingEncoder) -> None:
+    store, tuned = VectorStore(tmp_path), HashingEncoder(salt="tuned")
+    store.embed(encoder, TEXTS, "document")
+    found = store.embed(tuned, TEXTS, "document")
+    assert tuned.encoded == 40
+    np.testing.assert_array_equal(found.take([0, 9]), expected([TEXTS[0], TEXTS[9]], HashingEncoder(salt="tuned")))
+
+
+def test_prompts_lead_to_vectors_of_their_own(tmp_path: Path) -> None:
+    store = VectorStore(tmp_path)
+    bare, prompted = HashingEncoder(), HashingEncoder(prompts={"query": "asked "})
+    store.embed(bare, TEXTS[:5], "query")
+    store.embed(prompted, TEXTS[:5], "document")
+    assert prompted.encoded == 0
+    found = store.embed(prompted, TEXTS[:5], "query")
+    assert prompted.encoded == 5
+    np.testing.assert_array_equal(found.take([1]), expected([f"asked {TEXTS[1]}"]))
+
+
+class Killed(HashingEncoder):
+    """Dies at the given call."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
+        if len(self.calls) == self.at:
+            raise KeyboardInterrupt
+        return super().encode(texts, kind)
+
+
+@pytest.mark.parametrize("at", [0, 1, 3, 5])
+def test_after_a_kill_only_the_rest_is_encoded(tmp_path: Path, at: int) -> None:
+    killed = Killed(at)
+    with pytest.raises(KeyboardInterrupt):
+        VectorStore(tmp_path).embed(killed, TEXTS, "document")
+    assert len(shards(tmp_path)) == at
+    assert not list(tmp_path.rglob("*.part"))
+    encoder = HashingEncoder()
+    found = VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    assert encoder.encoded == 40 - killed.encoded
+    np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
+
+
+def test_a_kill_while_a_shard_is_written_leaves_no_shard(
+    tmp_path: Path, encoder: HashingEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, written = np.save, []
+
+    def dying(out: Any, records: np.ndarray, **options: Any) -> None:
+        written.append(records)
+        save(out, records[:1] if len(written) == 3 else records, **options)
+        if len(written) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(vectors.np, "save", dying)
+    with pytest.raises(KeyboardInterrupt):
+        VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    assert len(shards(tmp_path)) == 2
+    VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    np.testing.assert_array_equal(
+        VectorStore(tmp_path).embed(encoder, TEXTS, "document").take(np.arange(40)), expected(TEXTS)
+    )
+
+
+@pytest.mark.parametrize("keep", [0, 5, 130, -1])
+def test_a_damaged_shard_is_an_error_that_names_the_file(tmp_path: Path, encoder: HashingEncoder, keep: int) -> None:
+    VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    path = shards(tmp_path)[3]
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(FormatError, match=r"damaged shard of vectors.*remove the file") as caught:
+        VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    assert caught.value.path == path
+    path.unlink()
+    before = encoder.encoded
+    found = VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    assert 0 < encoder.encoded - before <= 4
+    np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
+
+
+def test_a_shard_of_another_dimension_is_an_error(tmp_path: Path, encoder: HashingEncoder) -> None:
+    VectorStore(tmp_path).embed(encoder, TEXTS[:3], "document")
+    lying = HashingEncoder(16)
+    lying.fingerprint = encoder.fingerprint
+    with pytest.raises(FormatError, match=r"expected.*\(16,\).*remove the file"):
+        VectorStore(tmp_path).embed(lying, TEXTS[:3], "document")
+
+
+def test_float16_halves_the_space_and_loses_little(tmp_path: Path, encoder: HashingEncoder) -> None:
+    exact = VectorStore(tmp_path / "a").embed(encoder, TEXTS, "document").take(np.arange(40))
+    store = VectorStore(tmp_path / "b", storage="float16")
+    halved = store.embed(encoder, TEXTS, "document")
+    assert all(chunk.dtype == np.float16 for chunk in halved.chunks)
+    found = halved.take(np.arange(40))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, exact.astype(np.float16).astype(np.float32))
+    mean, least = cosine_loss(exact, found)
+    assert 1 - 1e-6 < least <= mean < 1
+    assert sum(chunk.nbytes for chunk in halved.chunks) == 40 * 32 * 2
+    sizes = [sum(path.stat().st_size for path in shards(tmp_path / name)) for name in "ab"]
+    assert sizes[1] < sizes[0]
+    assert encoder.encoded == 80
+    VectorStore(tmp_path / "b").embed(encoder, TEXTS, "document")  # the storages do not mix
+    assert encoder.encoded == 120
+    with pytest.raises(UnknownNameError, match="storage 'int8'; expected one of: float16, float32"):
+        VectorStore(tmp_path, storage="int8")
+
+
+class Fixed(HashingEncoder):
+    """Gives what it is told to."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        super().__init__(2)
+        self.values = values
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
+        return self.values
+
+
+def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) -> None:
+    for bad in (np.nan, np.inf):
+        with pytest.raises(FailureError, match=r"1 vectors of hashing are NaN or infinite \(first text: 'b'\)"):
+            VectorStore(tmp_path).embed(Fixed(np.array([[1, 0], [0, bad]], np.float32)), ["a", "b"], "document")
+    large = Fixed(np.array([[1, 0], [0, 1e6]], np.float32))
+    with pytest.raises(FailureError, match=r"first text: 'b'.*--storage float32"):
+        VectorStore(tmp_path, storage="float16").embed(large, ["a", "b"], "document")
+    assert not shards(tmp_path)
+    assert len(VectorStore(tmp_path).embed(large, ["a", "b"], "document")) == 2
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (2, 3), (2,)])
+def test_an_encoder_that_gives_another_shape_than_it_says(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=r"hashing gave vectors of shape .* for 2 texts; expected \(2, 2\)"):
+        VectorStore(tmp_path).embed(Fixed(np.ones(shape, np.float32)), ["a", "b"], "document")
+    assert not shards(tmp_path)
+
+
+def test_two_stores_that_know_nothing_of_each_other_agree(tmp_path: Path) -> None:
+    first, second = VectorStore(tmp_path), VectorStore(tmp_path)
+    one, two = HashingEncoder(), HashingEncoder()
+    first.embed(one, TEXTS[:3], "document")
+    second.embed(two, TEXTS[20:], "document")
+    first.embed(one, TEXTS, "document")  # it has not seen what the second wrote meanwhile
+    found = second.embed(two, TEXTS, "document")
+    np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
+    fresh = HashingEncoder()
+    np.testing.assert_array_equal(
+        VectorStore(tmp_path).embed(fresh, TEXTS, "document").take(np.arange(40)), expected(TEXTS)
+    )
+    assert fresh.encoded == 0
+
+
+WRITER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from fakes import HashingEncoder
+from foils.encode import VectorStore, vectors
+vectors.SHARD = 3
+start, stop = int(sys.argv[3]), int(sys.argv[4])
+texts = [f"text number {i} of the wind" for i in range(start, stop)]
+for at in range(0, len(texts), 10):
+    VectorStore(sys.argv[2]).embed(HashingEncoder(), texts[at:at + 10], "document")
+"""
+
+
+def test_two_processes_write_at_once(tmp_path: Path) -> None:
+    tests = str(Path(__file__).parents[1])
+    ranges = [("0", "200"), ("100", "300"), ("0", "300")]
+    running = [
+        subprocess.Popen([sys.executable, "-c", WRITER, tests, str(tmp_path), *span], stderr=subprocess.PIPE)
+        for span in ranges
+    ]
+    for process in running:
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == 0, said.decode()
+    texts = [f"text number {i} of the wind" for i in range(300)]
+    encoder = HashingEncoder()
+    found = VectorStore(tmp_path).embed(encoder, texts, "document")
+    assert encoder.encoded == 0
+    np.testing.assert_array_equal(found.take(np.arange(300)), expected(texts))
+    assert not list(tmp_path.rglob("*.part"))
+
+
+def test_document_texts_are_read_in_slices(small: Collection, tmp_path: Path, encoder: HashingEncoder) -> None:
+    every = DocumentTexts(small)
+    assert len(every) == 10
+    assert every[0] == "Sailing A sailing boat turns its bow through the wind to change tack."
+    assert every[3:5] == small.document_texts([3, 4])
+    some = DocumentTexts(small, np.array([7, 2]))
+    assert list(some[0:5]) == small.document_texts([7, 2])
+    assert some[1] == small.document_texts([2])[0]
+    found = VectorStore(tmp_path).embed(encoder, every, "document")
+    np.testing.assert_array_equal(found.take([9, 0]), expected([every[9], every[0]]))
+
+
+chunked = st.lists(st.integers(0, 6), min_size=1, max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(chunked, st.data(), st.sampled_from([np.float16, np.float32, np.float64]))
+def test_vectors_in_chunks_are_indexed_as_one_array(sizes: list[int], data: st.DataObject, kind: type) -> None:
+    total = sum(sizes)
+    array = np.arange(total * 3, dtype=kind).reshape(total, 3)
+    chunks = tuple(np.split(array, np.cumsum(sizes)[:-1]))
+    rows = data.draw(st.lists(st.integers(0, total - 1), max_size=12) if total else st.just([]))
+    held = Vectors(chunks, np.asarray(rows, np.int64))
+    plain = array[np.asarray(rows, np.int64)].astype(np.float64 if kind is np.float64 else np.float32)
+    assert len(held) == len(rows)
+    assert held.dimension == 3
+    chosen = data.draw(st.lists(st.integers(-len(rows), len(rows) - 1), max_size=8) if rows else st.just([]))
+    wanted = np.asarray(chosen, np.int64)
+    for found in (held.take(chosen), held.select(chosen).take(np.arange(len(chosen)))):
+        np.testing.assert_array_equal(found, plain[wanted])
+        assert found.dtype == plain.dtype
+    start, stop = data.draw(st.integers(0, 12)), data.draw(st.integers(0, 12))
+    np.testing.assert_array_equal(held.take(slice(start, stop)), plain[start:stop])
+    size = data.draw(st.integers(1, 5))
+    blocks = list(held.blocks(size))
+    assert [first for first, _ in blocks] == list(range(0, len(rows), size))
+    if rows:
+        np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), plain)
+
+
+def test_what_is_taken_is_a_copy() -> None:
+    array = np.ones((3, 2), np.float32)
+    held = Vectors.of(array)
+    held.take([0, 1])[:] = 7
+    held.take(slice(0, 2))[:] = 7
+    next(held.blocks(2))[1][:] = 7
+    np.testing.assert_array_equal(array, 1)
+
+
+def test_an_array_that_is_not_a_table_of_vectors() -> None:
+    with pytest.raises(InputError, match=r"shape \(3,\); expected \(n, d\)"):
+        Vectors.of(np.ones(3))
