@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +11,7 @@ from foils.cli import options as opt
 from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
-    from foils.score import Scores
+    from foils.score import Ablations, Certainty, Scores, Suspect
 
 
 @opt.takes_encoder
@@ -38,6 +38,16 @@ def score(
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions = opt.DEFAULTS,
+    until: Annotated[
+        float | None,
+        typer.Option(help="Score growing samples until the ranking is certain at this confidence, as 0.95."),
+    ] = None,
+    ablations: Annotated[
+        bool, typer.Option("--ablations", help="Also under other weights, samples, τ, tokenizers, idf corpora and λ.")
+    ] = False,
+    audit: Annotated[
+        int, typer.Option(min=0, help="List so many negatives that look most like unlabelled positives.")
+    ] = 0,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
     json: opt.Json = None,
 ) -> None:
@@ -50,7 +60,8 @@ def score(
     from foils.data import load_collection
     from foils.data.sources import read_sources
     from foils.data.store import write_json
-    from foils.score import ScoreSettings, score_sources
+    from foils.score import ScoreSettings, ablate, score_sources, score_until
+    from foils.score import audit as find_suspects
 
     settings = ScoreSettings(
         split=split,
@@ -67,14 +78,28 @@ def score(
     )
     loaded = load_collection(collection)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}
-    scores = score_sources(loaded, sources, *encoding.open(loaded), settings)
+    result: dict[str, object] = {}
+    if until is None:
+        scores = score_sources(loaded, sources, *encoding.open(loaded), settings)
+    else:
+        certainty = score_until(loaded, sources, *encoding.open(loaded), settings, confidence=until)
+        scores, result["certainty"] = certainty.scores, certainty.to_json()
+        show_certainty(certainty)
     show_scores(scores)
+    analyses = ablate(scores) if ablations else None
+    suspects = find_suspects(scores, sources, top=audit) if audit else []
+    if analyses:
+        show_ablations(analyses)
+        result["ablations"] = analyses.to_json()
+    if suspects:
+        show_suspects(suspects)
+        result["audit"] = [suspect.to_json() for suspect in suspects]
     if json:
-        write_json(json, scores.to_json())
+        write_json(json, {**scores.to_json(), **without_nan(result)})
     if report:
         from foils.report import write_score_report
 
-        write_score_report(report, scores)
+        write_score_report(report, scores, analyses, suspects)
         say(f"report: {report}")
 
 
@@ -110,3 +135,63 @@ def show_scores(scores: Scores) -> None:
         if found.dropped:
             notes.append(f"{found.name}: left out " + ", ".join(f"{n:,} {why}" for why, n in found.dropped.items()))
     show_table("Sources of negatives by ECI_sem", columns, rows, caption="\n".join(notes))
+
+
+def show_certainty(certainty: Certainty) -> None:
+    """Print how the ranking became certain, or did not."""
+    rows = [
+        (f"{look.records:,} records", f"{look.critical:.2f}", "; ".join(f"{a} / {b}" for a, b in look.undecided) or "–")
+        for look in certainty.looks
+    ]
+    used, had = certainty.looks[-1].records, certainty.available
+    verdict = "certain" if certainty.certain else "not certain"
+    title = f"Ranking {verdict} at {100 * certainty.confidence:g} % with {used:,} of {had:,} records"
+    show_table(title, ["look", "critical value", "not yet apart"], rows)
+
+
+def show_ablations(analyses: Ablations) -> None:
+    """Print every ablation as a table."""
+    for table in analyses.tables:
+        names = list(table.scores[table.base])
+        rows = [
+            (
+                f"{setting} (base)" if setting == table.base else setting,
+                *(number(of[name], 4) for name in names),
+                *(number(table.stability[setting][group], 2) for group in ("sources", "hybrids")),
+            )
+            for setting, of in table.scores.items()
+        ]
+        columns = [table.name, *names, "stability: sources", "hybrids"]
+        show_table(f"ECI_sem by {table.name}", columns, rows)
+    rows = [
+        (f"{spectrum.name}, λ {key}", number(spectrum.score[key], 4), number(spectrum.trace[key], 4),
+         f"{100 * spectrum.diversity[key]:.2f} %", number(spectrum.volume[key]), number(spectrum.effective_rank, 1))
+        for spectrum in analyses.spectra
+        for key in spectrum.score
+    ]  # fmt: skip
+    show_table("What λ does", ["", "score", "trace", "lost to repetition", "volume", "effective rank"], rows)
+    rows = [
+        (old.name, number(old.eci), number(old.arithmetic), number(old.hardest_3), number(old.per_query),
+         f"{old.gradient_norm:,.0f}", number(old.variance, 4))
+        for old in analyses.eci
+    ]  # fmt: skip
+    columns = ["", "ECI", "arithmetic", "3 hardest", "per query", "gradient norm", "variance"]
+    show_table("ECI and its rivals", columns, rows)
+
+
+def show_suspects(suspects: list[Suspect]) -> None:
+    """Print the suspected false negatives."""
+    rows = [
+        (number(found.suspicion), found.query_id, found.doc_id or "–", "; ".join(found.reasons), found.text[:60])
+        for found in suspects
+    ]
+    show_table("Suspected false negatives", ["suspicion", "query", "document", "why", "text"], rows)
+
+
+def without_nan(value: Any) -> Any:
+    """Return the value with null for NaN, for JSON."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and value != value else value

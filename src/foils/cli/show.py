@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from rich.table import Table
 from foils.progress import Advance
 
 _WIDTH = 160  # of tables that do not go to a terminal
+_NUMBER = re.compile(r"[-+−–]?[\d.,–\[\]\s]*%?")  # also intervals, and nothing
 _EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
 
 
@@ -27,11 +29,12 @@ def say(message: str) -> None:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> None:
-    """Print a title, a table and remarks to stdout; the first column is text, the others are numbers, at the right."""
+    """Print a title, a table and remarks to stdout; columns of numbers stand at the right."""
     console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
     table = Table(box=box.SIMPLE_HEAD)
     for index, column in enumerate(columns):
-        table.add_column(column, justify="left" if index == 0 else "right", no_wrap=index == 0)
+        numbers = index > 0 and all(_NUMBER.fullmatch(str(row[index])) for row in rows)
+        table.add_column(column, justify="right" if numbers else "left", no_wrap=index == 0)
     for row in rows:
         table.add_row(*(escape(str(cell)) for cell in row))
     console.print(escape(title), style="bold")

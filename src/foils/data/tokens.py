@@ -101,6 +101,10 @@ class TokenSets:
     def __len__(self) -> int:
         return int(self.matrix.shape[0])
 
+    def take(self, rows: Rows) -> TokenSets:
+        """Return the sets of these texts, over the same vocabulary."""
+        return TokenSets(self.matrix[rows], self.vocabulary)
+
     @property
     def sizes(self) -> Rows:
         """(n,) number of distinct tokens of each text."""

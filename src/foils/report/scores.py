@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.data.store import write_text
+from foils.report.analyses import PALETTE, ablation_section, audit_section, shortened
 from foils.report.page import Example, Examples, Figure, Section, Table, label, render_page
+from foils.score.ablations import Ablations
+from foils.score.audit import Suspect
 from foils.score.diagnostics import BUCKET_RULES, BUCKETS
 from foils.score.ranking import Scores, SourceScore
 from foils.score.records import Target
 
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
 CONTROL_COLOUR = "#8a8f94"
 READ = 4  # examples of a bucket and source
-LONGEST = 700  # characters of a text to read
 
 
-def write_score_report(path: str | Path, scores: Scores) -> None:
-    """Write the report of a scoring as one HTML page, whole.
+def write_score_report(
+    path: str | Path, scores: Scores, ablations: Ablations | None = None, suspects: Sequence[Suspect] = ()
+) -> None:
+    """Write the report of a scoring as one HTML page, whole; with ablations and an audit where they are given.
 
     Raises:
         MissingExtraError: plotly is not installed.
     """
-    write_text(path, score_report(scores))
+    write_text(path, score_report(scores, ablations, suspects))
 
 
-def score_report(scores: Scores) -> str:
+def score_report(scores: Scores, ablations: Ablations | None = None, suspects: Sequence[Suspect] = ()) -> str:
     """Return the report of a scoring as HTML."""
     settings = scores.settings
     subtitle = (
@@ -44,6 +48,8 @@ def score_report(scores: Scores) -> str:
             Section("Ranking", [_ranking_figure(scores), _ranking_table(scores)]),
             Section("Gates and margins", [_distributions(scores)], _GATES),
             Section("Failure buckets", [_bucket_figure(scores), _bucket_table(scores), *_bucket_examples(scores)]),
+            *([audit_section(suspects)] if suspects else []),
+            *([ablation_section(ablations)] if ablations else []),
             Section("Everything measured", [_full_table(scores)], folded=True),
             Section("How to read this", (), _READING, folded=True),
         ],
@@ -301,13 +307,6 @@ def _example(scores: Scores, triplet: int, source: str) -> Example:
         f"cosine to the query: positive {similarities.s_p[triplet]:.3f}, negative {similarities.s_n[triplet]:.3f}"
     )
     return Example(source, {name: shortened(text) for name, text in texts.items()}, note)
-
-
-def shortened(text: str, longest: int = LONGEST) -> str:
-    """Return the text, cut at a blank with an ellipsis where it is longer than `longest` characters."""
-    if len(text) <= longest:
-        return text
-    return text[:longest].rsplit(" ", 1)[0] + " …"
 
 
 def _interval(low: float, high: float) -> str:

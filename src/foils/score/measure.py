@@ -152,9 +152,37 @@ def gradient_energies(
         return last - first
 
     with progress.task("gradient energies", total=records, unit="records") as advance:
-        for done in map_blocks(fill, _padded(geometry.record, records)):
+        for done in map_blocks(fill, padded(geometry.record, records)):
             advance(done)
     return energies
+
+
+def padded(record: Rows, records: int, *, block: int = BLOCK) -> Iterator[tuple[int, int, Rows, npt.NDArray[np.bool_]]]:
+    """Lay the triplets of records out as rectangles of at most about `block` entries.
+
+    Args:
+        record: (m,) the record of each triplet, ascending.
+        records: how many there are.
+        block: a record with more triplets has a rectangle of its own.
+
+    Yields:
+        First and last + 1 of a stretch of B records; the triplets (B·K,) of its rectangle; which of them are real
+        (B, K), the others repeating one that is.
+    """
+    offsets = np.searchsorted(record, np.arange(records + 1))
+    counts = np.diff(offsets)
+    first = 0
+    while first < records:
+        last = first + 1
+        width = max(1, int(counts[first]))
+        while last < records and max(width, int(counts[last])) * (last + 1 - first) <= block:
+            width = max(width, int(counts[last]))
+            last += 1
+        column = np.arange(width)
+        where = column < counts[first:last, None]
+        triplets = np.where(where, offsets[first:last, None] + column, offsets[first:last, None])
+        yield first, last, np.minimum(triplets, max(0, len(record) - 1)).reshape(-1), where
+        first = last
 
 
 def _slices(count: int, size: int) -> list[slice]:
@@ -171,21 +199,3 @@ def _softmax(
     negatives, positive = np.exp(logits - top[:, None, :]), np.exp(own - top)
     total = negatives.sum(axis=1) + positive
     return (negatives / total[:, None, :]).transpose(0, 2, 1), positive / total
-
-
-def _padded(record: Rows, records: int) -> Iterator[tuple[int, int, Rows, npt.NDArray[np.bool_]]]:
-    """Yield stretches of records as a rectangle: (first, last, triplet rows (B·K,), which are real (B, K))."""
-    offsets = np.searchsorted(record, np.arange(records + 1))
-    counts = np.diff(offsets)
-    first = 0
-    while first < records:
-        last = first + 1
-        width = max(1, int(counts[first]))
-        while last < records and max(width, int(counts[last])) * (last + 1 - first) <= BLOCK:
-            width = max(width, int(counts[last]))
-            last += 1
-        column = np.arange(width)
-        where = column < counts[first:last, None]
-        triplets = np.where(where, offsets[first:last, None] + column, offsets[first:last, None])
-        yield first, last, np.minimum(triplets, max(0, len(record) - 1)).reshape(-1), where
-        first = last

@@ -14,9 +14,9 @@ from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.errors import InputError
-from foils.score.diagnostics import Gates, ambiguous, mnrl_proxy, triplet_means
+from foils.score.diagnostics import ambiguous, mnrl_proxy, triplet_means
 from foils.score.eci import source_eci
-from foils.score.gates import Float64s, Similarities, check_temperature, gated
+from foils.score.gates import check_temperature, gated
 from foils.score.information import (
     BlockedMoments,
     Bootstrap,
@@ -27,9 +27,9 @@ from foils.score.information import (
     effective_rank,
     log_det,
 )
-from foils.score.lexical import Lexicon, texts_digest
-from foils.score.measure import Geometry, gradient_energies, pair_similarities, triplet_similarities
-from foils.score.records import CONTROL, Records, Target, make_records
+from foils.score.measure import gradient_energies
+from foils.score.prepared import Measured, Prepared, measure, prepare
+from foils.score.records import CONTROL, Target
 
 CLEARLY = 0.95  # a source whose score may reach this share of the control's is flagged as easy
 
@@ -71,6 +71,11 @@ class ScoreSettings:
             raise InputError(f"confidence {self.confidence}; expected a share between 0 and 1")
         if self.hybrids < 1:
             raise InputError(f"hybrids {self.hybrids}; expected 1 (none) or the largest number of sources to unite")
+
+    def preparation(self) -> dict[str, Any]:
+        """Return the settings that `prepare` takes."""
+        names = ("split", "sample", "control", "tokenizer", "idf_corpus", "seed")
+        return {name: getattr(self, name) for name in names}
         if self.sample is not None and self.sample < 1:
             raise InputError(f"sample {self.sample}; expected at least 1 record")
         if self.replicates < 0:
@@ -132,28 +137,6 @@ class SourceScore:
             key: None if isinstance(value, float) and not math.isfinite(value) else value
             for key, value in asdict(self).items()
         }
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What was measured of the triplets, for reports, ablations and audits.
-
-    Attributes:
-        records: the triplets.
-        geometry: their vectors.
-        lexicon: their token sets.
-        similarities: per triplet (s_p spread to triplets).
-        s_p: (T,) similarity of query and positive. `best_positive`: (T,) of query and most similar positive.
-        gates: at the settings' temperature.
-    """
-
-    records: Records
-    geometry: Geometry
-    lexicon: Lexicon
-    similarities: Similarities
-    s_p: Float64s
-    best_positive: Float64s
-    gates: Gates
 
 
 @dataclass(frozen=True)
@@ -228,17 +211,13 @@ def score_sources(
         FailureError: vectors that are NaN or infinite.
     """
     settings = settings or ScoreSettings()
-    records = make_records(
-        collection,
-        sources,
-        split=settings.split,
-        sample=settings.sample,
-        control=settings.control,
-        seed=settings.seed,
-    )
-    lexicon = Lexicon.of(records, tokenizer=settings.tokenizer)
-    idf, corpus_size = lexicon.idf(records, settings.idf_corpus)
-    measured = measure(records, lexicon, lexicon.coverage(records, idf), encoder, store, settings.temperature)
+    return score_prepared(prepare(collection, sources, **settings.preparation()), encoder, store, settings)
+
+
+def score_prepared(prepared: Prepared, encoder: Encoder, store: VectorStore, settings: ScoreSettings) -> Scores:
+    """Score what `prepare` made ready; the settings must be those it was made with."""
+    records, collection = prepared.records, prepared.records.collection
+    measured = measure(prepared, encoder, store, settings.temperature)
     rng = np.random.default_rng([settings.seed, 3])
     weights = gated(measured.similarities, settings.temperature)
     moments = blocked_moments(measured.geometry, weights, records.members, assign_blocks(len(records), rng))
@@ -257,27 +236,12 @@ def score_sources(
         encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
         sources=ranked,
         control=control,
-        idf_corpus={"kind": settings.idf_corpus, "texts": corpus_size, "digest": _corpus_digest(records, settings)},
+        idf_corpus=prepared.idf_corpus,
         collection={"name": collection.name, "digest": collection.digest},
         measured=measured,
         moments=moments,
         replicates=replicates,
     )
-
-
-def measure(
-    records: Records, lexicon: Lexicon, coverage: Float64s, encoder: Encoder, store: VectorStore, temperature: float
-) -> Measured:
-    """Embed what is not embedded yet, and measure every triplet once."""
-    queries = store.embed(encoder, records.collection.query_texts(records.queries), "query")
-    documents = store.embed(encoder, records.texts, "document")
-    geometry = Geometry(queries, documents, records.positives, records.record, records.document)
-    s_p, s_n, s_pn, distance = triplet_similarities(geometry)
-    every = pair_similarities(queries, records.positive_record, documents, records.all_positives)
-    best = np.full(len(records), -np.inf)
-    np.maximum.at(best, records.positive_record, every)
-    similarities = Similarities(s_p[records.record], s_n, s_pn, coverage, distance)
-    return Measured(records, geometry, lexicon, similarities, s_p, best, Gates.of(similarities, temperature))
 
 
 def _score_targets(
@@ -338,15 +302,3 @@ def _against(
     low, high = replicates.ratio_interval(score.name, CONTROL, settings.confidence)
     bound = ratio if math.isnan(high) else high
     return replace(score, control_ratio=ratio, control_ratio_low=low, control_ratio_high=high, easy=bound >= CLEARLY)
-
-
-def _corpus_digest(records: Records, settings: ScoreSettings) -> str:
-    """Digest of the texts that idf was counted over; empty where it was not counted."""
-    if settings.idf_corpus == "uniform":
-        return ""
-    if settings.idf_corpus == "collection":
-        return records.collection.digest
-    digest = texts_digest(records.texts.select(records.corpus))
-    if settings.idf_corpus == "pooled+queries":
-        digest += f"+{texts_digest(records.collection.query_texts(records.queries))}"
-    return digest

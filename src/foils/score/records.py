@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 import numpy as np
@@ -89,6 +89,33 @@ class Records:
     def sources(self) -> tuple[str, ...]:
         """The sources' names, without the control's."""
         return tuple(name for name in self.names if name != CONTROL)
+
+    def subset(self, chosen: Rows) -> tuple[Records, Rows, Rows]:
+        """Return these records (ascending) with their triplets and texts alone.
+
+        Returns:
+            The records; which triplets they are of these, (k,); which texts of the pool they use, (p,).
+        """
+        triplets = np.flatnonzero(np.isin(self.record, chosen))
+        of_chosen = np.isin(self.positive_record, chosen)
+        used = np.unique(np.concatenate([self.document[triplets], self.all_positives[of_chosen]]))
+
+        def numbered(texts: Rows) -> Rows:
+            return np.searchsorted(used, texts)
+
+        records = replace(
+            self,
+            queries=self.queries[chosen],
+            positives=numbered(self.positives[chosen]),
+            all_positives=numbered(self.all_positives[of_chosen]),
+            positive_record=np.searchsorted(chosen, self.positive_record[of_chosen]),
+            record=np.searchsorted(chosen, self.record[triplets]),
+            document=numbered(self.document[triplets]),
+            members=self.members[triplets],
+            texts=self.texts.select(used),
+            corpus=numbered(self.corpus[np.isin(self.corpus, used)]),
+        )
+        return records, triplets, used
 
     def targets(self, hybrids: int = 2) -> list[Target]:
         """Return the sources, then their unions of 2, …, `hybrids`, then the control where there is one."""
