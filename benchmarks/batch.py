@@ -2,6 +2,7 @@
 
     python benchmarks/batch.py speed 58880 [--dim 768]     HOBIT's time and peak memory, beside a plain NumPy greedy
     python benchmarks/batch.py growth 58880 125000 250000  time against the number of pairs
+    python benchmarks/batch.py greedy                      the greedy step alone: plain, lazy, dense
     python benchmarks/batch.py methods 58880               every method: time, hardness over the epoch, contradictions
 
 Each run adds to benchmarks/results/batch.json. The plain greedy searches all unused documents for each batch with one
@@ -21,8 +22,18 @@ from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
+from scipy.special import logsumexp
 
-from foils.batch import METHODS, find_conflicts, greedy, hardness, hobit_batches, smooth_hardness
+from foils.batch import (
+    METHODS,
+    find_conflicts,
+    greedy,
+    greedy_loops,
+    hardness,
+    hobit_batches,
+    no_conflicts,
+    smooth_hardness,
+)
 from foils.batch.plan import measure_epoch
 
 RESULTS = Path(__file__).parent / "results" / "batch.json"
@@ -104,6 +115,26 @@ def timed(rows: int, dim: int, compare: int, search: str) -> dict[str, float]:
     return found
 
 
+def of_greedy(repeats: int = 20) -> dict[str, float]:
+    """The greedy step alone, on one batch's thousand candidates: plain NumPy, lazy, and dense; in CPU seconds."""
+    rng = np.random.default_rng(0)
+    weights = 0.05 * rng.standard_normal((SEEDS, SEEDS + 1000)) / 0.05
+    rows, known = np.arange(SEEDS, SEEDS + 1000), no_conflicts(SEEDS + 1000).arrays()
+    found = {}
+    for name, loop in {"lazy": greedy_loops.lazy_greedy, "dense": greedy_loops.dense_greedy, "plain": None}.items():
+        for repeat in range(repeats + 1):
+            if repeat == 1:
+                start = time.process_time()
+            if loop is None:
+                greedy(weights[:, :SEEDS], weights[:, SEEDS:], size=SIZE - SEEDS, tau=1.0)
+                continue
+            used, batch, stamps = np.zeros(len(rows) + SEEDS, bool), np.empty(SIZE, np.int64), np.zeros(1100, np.int32)
+            totals = logsumexp(weights[:, :SEEDS], axis=1)
+            loop(weights[:, SEEDS:], totals, rows, used, known, stamps, stamps.copy(), 1, batch, SEEDS)
+        found[name] = (time.process_time() - start) / repeats
+    return {**found, "dense_speedup": found["plain"] / found["dense"], "lazy_speedup": found["plain"] / found["lazy"]}
+
+
 def of_methods(rows: int, dim: int) -> dict[str, object]:
     """Every method on pairs of which a tenth share their document with another and a twentieth their query."""
     queries, documents = made_up(rows, dim)
@@ -145,13 +176,15 @@ def record(key: str, value: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["speed", "growth", "methods", "one"])
-    parser.add_argument("rows", type=int, nargs="+")
+    parser.add_argument("what", choices=["speed", "growth", "methods", "greedy", "one"])
+    parser.add_argument("rows", type=int, nargs="*")
     parser.add_argument("--dim", type=int, default=768)
     parser.add_argument("--plain", type=int, default=20, help="batches of the plain greedy to time")
     parser.add_argument("--search", choices=["exact", "cells"], default="exact")
     options = parser.parse_args()
-    if options.what == "methods":
+    if options.what == "greedy":
+        record("greedy", of_greedy())
+    elif options.what == "methods":
         record(f"methods-{options.rows[0]}", of_methods(options.rows[0], options.dim))
     elif options.what == "one":  # in a process of its own, for its memory
         print(json.dumps(timed(options.rows[0], options.dim, options.plain, options.search)))

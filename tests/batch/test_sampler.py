@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +16,15 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
-from datasets import Dataset  # noqa: E402
+from datasets import Dataset, DatasetDict  # noqa: E402
 from sampler_training import SIZE, data, losses, orders, small_model, small_transformer, train  # noqa: E402
-from torch.utils.data import DataLoader  # noqa: E402
+from sentence_transformers.base.sampler import DefaultBatchSampler  # noqa: E402
+from torch.utils.data import ConcatDataset, DataLoader  # noqa: E402
 
 from foils.batch import METHODS, find_conflicts  # noqa: E402
 from foils.batch.caching import CachingLoss  # noqa: E402
 from foils.batch.hobit_c import EmbeddingCache  # noqa: E402
+from foils.batch.mixed_sampler import MixedBatchSampler  # noqa: E402
 from foils.batch.sampler import SAVED, BatchPlanner, PlannedBatchSampler, with_rows  # noqa: E402
 from foils.errors import InputError  # noqa: E402
 
@@ -163,6 +166,45 @@ def test_length_is_exact(rows, drop):
     sampler = PlannedBatchSampler(data().select(range(rows)), 8, drop, planner=planner)
     sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
     assert len(list(sampler)) == len(sampler) == (rows // 8 if drop else -(-rows // 8))
+
+
+def two_sets():
+    whole = with_rows(data())
+    return DatasetDict({"first": whole.select(range(50)), "second": whole.select(range(50, 90))})
+
+
+def test_batches_of_two_data_sets_join_pieces_of_both(tmp_path):
+    planner = BatchPlanner("hobit", SMALL["hobit"])
+    mixed = partial(MixedBatchSampler, parts=2)
+    seen = orders(planner, tmp_path, dataset=two_sets(), multi_dataset_batch_sampler=mixed)
+    assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 2
+    joined = [{row < 50 for row in batch} == {True, False} for batch in seen[0]]
+    assert all(joined[:-1])
+    assert seen[0] != seen[1]
+    trainer = train(planner, tmp_path / "b", evaluation=two_sets(), multi_dataset_batch_sampler=mixed)
+    assert [e for e in trainer.state.log_history if any("loss" in key for key in e)]
+
+
+def test_resuming_a_mixture_is_exact(tmp_path):
+    runs = []
+    for resume in (None, str(tmp_path / "checkpoint-7")):
+        planner = BatchPlanner("hobit", SMALL["hobit"])
+        mixed = partial(MixedBatchSampler, parts=2)
+        runs.append(
+            train(planner, tmp_path, save=7, dataset=two_sets(), multi_dataset_batch_sampler=mixed, resume=resume)
+        )
+    np.testing.assert_array_equal(weights(runs[0]), weights(runs[1]))
+
+
+def test_mixtures_that_do_not_fit_are_refused():
+    sets = ConcatDataset(list(two_sets().values()))
+    planner = BatchPlanner("random")
+    planned = [PlannedBatchSampler(part, 16, False, planner=planner) for part in sets.datasets]
+    with pytest.raises(InputError, match="parts must divide the batch size 16"):
+        MixedBatchSampler(sets, planned, parts=3)
+    plain = [DefaultBatchSampler(part, 16, False) for part in sets.datasets]
+    with pytest.raises(InputError, match=r"batch_sampler=planner\.sampler"):
+        MixedBatchSampler(sets, plain, parts=2)
 
 
 def test_warmup_epochs_are_random(tmp_path):

@@ -87,7 +87,8 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         self.cache, self.teacher = cache, teacher
         self.registered = False
         self.history: list[dict[str, float]] = []
-        self._training: PlannedBatchSampler | None = None
+        self._top: Any = None
+        self._training: list[PlannedBatchSampler] = []
 
     @property
     def sampler(self) -> Callable[..., PlannedBatchSampler]:
@@ -96,12 +97,12 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
 
     @property
     def conflicts(self) -> Conflicts | None:
-        """The known positives among the rows of the training set, once training has begun: for the loss to mask."""
-        return None if self._training is None else self._training.conflicts
+        """The known positives among the rows of a single training set, once training began: for the loss to mask."""
+        return self._training[0].conflicts if len(self._training) == 1 else None
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave vectors and samplers out of the pickled training arguments."""
-        return {**self.__dict__, "_training": None, "cache": None, "teacher": None, "registered": False}
+        return {**self.__dict__, "_top": None, "_training": [], "cache": None, "teacher": None, "registered": False}
 
     def settings_at(self, epoch: int) -> dict[str, Any]:
         """Return the method's settings in this epoch (α annealed)."""
@@ -117,26 +118,25 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         """Hand the model to the training set's sampler; on resuming, restore the saved order."""
         self.registered = True
-        sampler = _find_sampler(given["train_dataloader"])
-        sampler.attach(encoder_of(given["model"], args, sampler.columns))
-        self._training = sampler
-        if state.global_step:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-            sampler.restore(folder / SAVED)
+        self._top = _find_sampler(given["train_dataloader"])
+        self._training = list(getattr(self._top, "batch_samplers", [self._top]))
+        for k, sampler in enumerate(self._training):
+            sampler.attach(encoder_of(given["model"], args, sampler.columns))
+            if state.global_step:
+                sampler.restore(_saved(args, state, k))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Tell the sampler its epoch, which does not reach it through every wrapper of data loaders."""
-        if self._training is not None:
-            self._training.set_epoch(math.floor((state.epoch or 0) + 1e-6))
+        if self._top is not None:
+            self._top.set_epoch(math.floor((state.epoch or 0) + 1e-6))
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the order with the checkpoint."""
-        if self._training is None:
-            return
         if self.cache is not None:
             share_cache(self.cache)
         if state.is_world_process_zero:
-            self._training.save(Path(args.output_dir) / f"checkpoint-{state.global_step}" / SAVED)
+            for k, sampler in enumerate(self._training):
+                sampler.save(_saved(args, state, k))
 
 
 class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
@@ -191,6 +191,11 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         for batch in self.batches():
             if not (self.drop_last and len(batch) < self.batch_size):
                 yield batch.tolist()
+
+    @property
+    def attached(self) -> bool:
+        """Whether this is a training set's sampler, which builds batches."""
+        return self._encode is not None
 
     def attach(self, encode: Encode) -> None:
         """Make this the sampler of the training set: from now on it builds batches.
@@ -377,9 +382,20 @@ def with_rows(dataset: Any) -> Any:
     return dataset.add_column("label", list(range(len(dataset))))
 
 
-def _find_sampler(loader: Any) -> PlannedBatchSampler:
+def _saved(args: Any, state: Any, k: int) -> Path:
+    """Where the order of the k-th training set is saved with the checkpoint of this step."""
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}" / (f"{k}-{SAVED}" if k else SAVED)
+
+
+def _find_sampler(loader: Any) -> Any:
+    """Return the training's planned sampler, or the one that mixes planned ones, from under accelerate's wrappers."""
+
+    def planned(sampler: Any) -> bool:
+        below = getattr(sampler, "batch_samplers", [sampler])
+        return all(isinstance(each, PlannedBatchSampler) for each in below)
+
     sampler = getattr(loader, "batch_sampler", None)
-    while sampler is not None and not isinstance(sampler, PlannedBatchSampler):
+    while sampler is not None and not planned(sampler):
         sampler = getattr(sampler, "batch_sampler", None)
     if sampler is None:
         raise InputError(
