@@ -71,17 +71,17 @@ class ScoreSettings:
             raise InputError(f"confidence {self.confidence}; expected a share between 0 and 1")
         if self.hybrids < 1:
             raise InputError(f"hybrids {self.hybrids}; expected 1 (none) or the largest number of sources to unite")
-
-    def preparation(self) -> dict[str, Any]:
-        """Return the settings that `prepare` takes."""
-        names = ("split", "sample", "control", "tokenizer", "idf_corpus", "seed")
-        return {name: getattr(self, name) for name in names}
         if self.sample is not None and self.sample < 1:
             raise InputError(f"sample {self.sample}; expected at least 1 record")
         if self.replicates < 0:
             raise InputError(f"replicates {self.replicates}; expected 0 (no intervals) or more")
         if self.seed < 0:
             raise InputError(f"seed {self.seed}; expected 0 or above")
+
+    def preparation(self) -> dict[str, Any]:
+        """Return the settings that `prepare` takes."""
+        names = ("split", "sample", "control", "tokenizer", "idf_corpus", "seed")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
