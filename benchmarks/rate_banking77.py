@@ -119,6 +119,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--top", type=int, default=50)
     parser.add_argument("--hide", type=float, default=0.9)
+    parser.add_argument("--positives", type=int, default=1)
     parser.add_argument("--temperature", type=float, default=0.05)
     parser.add_argument("--cross-encoder", type=Path)
     parser.add_argument("--vectors", type=Path, default=Path(tempfile.gettempdir()) / "foils-vectors")
@@ -151,7 +152,9 @@ def main() -> None:
         judges.insert(3, load_cross_encoder_judge(options.cross_encoder))
     rows = []
     for judge in judges:
-        rated = rate_negatives(collection, negatives, judge, split="train", validate="all", seed=options.seed)
+        rated = rate_negatives(
+            collection, negatives, judge, split="train", positives=options.positives, validate="all", seed=options.seed
+        )
         for rule, settings in RULES.items():
             try:
                 selection = select_negatives(rated.negatives, by=rule, settings=settings, seed=options.seed)
@@ -177,7 +180,7 @@ def main() -> None:
                     )
                 )
             )
-    facts = {name: getattr(options, name) for name in ("queries", "top", "hide", "temperature", "seed")}
+    facts = {name: getattr(options, name) for name in ("queries", "top", "hide", "positives", "temperature", "seed")}
     result = {**facts, "rows": int(usable.sum()), "false_negatives": int(false.sum()), "table": rows}
     print(f"{result['rows']} rows, {result['false_negatives']} of them hidden positives")
     options.json.parent.mkdir(parents=True, exist_ok=True)

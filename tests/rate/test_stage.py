@@ -143,6 +143,25 @@ def test_rows_in_another_order_get_the_same_gaps_when_all_pairs_are_asked():
     np.testing.assert_allclose(column(straight, "gap"), column(turned, "gap")[::-1], atol=1e-4)
 
 
+def test_of_several_positives_the_best_counts():
+    given = table([("q1", "d0"), ("q1", "d1"), ("q0", "d0"), ("q0", "d1")])
+    turned = Collection.from_dicts(
+        "turned",
+        {f"d{i}": str(float(i)) for i in range(12)},
+        {"q0": "query 0", "q1": "query 1"},
+        {"train": {"q1": {"d5": 1}, "q0": {"d2": 1, "d11": 1, "d3": 1}}},
+    )
+    settings = {"split": "train", "model": "bradley-terry", "prior_sd": 1e4}
+    first = rate_negatives(turned, given, NumberJudge(), **settings)
+    np.testing.assert_allclose(column(first, "gap") / ELO_PER_LOGIT, [5, 4, 2, 1], rtol=1e-3)
+    for most in (2, 3, 9):
+        best = rate_negatives(turned, given, NumberJudge(), positives=most, validate="all", **settings)
+        np.testing.assert_allclose(column(best, "gap") / ELO_PER_LOGIT, [5, 4, 11, 10], rtol=1e-3)
+        np.testing.assert_allclose(column(best, "preference")[2], 1 / (1 + np.exp(-11)))
+    with pytest.raises(InputError, match="positives 0"):
+        rate_negatives(turned, given, NumberJudge(), positives=0, **settings)
+
+
 def test_unknown_names_are_listed():
     with pytest.raises(UnknownNameError, match="bradley-terry, thurstone"):
         rate_negatives(collection(), table(rows()), NumberJudge(), split="train", model="elo")

@@ -74,6 +74,9 @@ def rate(
             "of them: their mean. [default: bi-encoder, with --encoder]",
         ),
     ] = None,
+    positives: Annotated[
+        int, typer.Option(min=1, help="Labelled positives of a query that are rated; the best one counts for the gap.")
+    ] = 1,
     degree: Annotated[int, typer.Option(min=2, help="Comparisons per candidate, even.")] = 6,
     rounds: Annotated[
         int, typer.Option(min=0, help="Choose later pairs, in so many rounds, where they tell most; 0: all at random.")
@@ -121,7 +124,8 @@ def rate(
         None if any(spec.startswith("recorded") for spec in judge or []) else _record(judgements, asked, loaded, given)
     )
     settings = {
-        "split": split, "judge": asked.name, "degree": degree, "rounds": rounds, "model": model, "prior_sd": prior_sd,
+        "split": split, "positives": positives, "judge": asked.name, "degree": degree,
+        "rounds": rounds, "model": model, "prior_sd": prior_sd,
         "validate": validate,
     }  # fmt: skip
     inputs = {"collection": loaded.digest, "source": given.digest, "judge": asked.fingerprint}
@@ -130,6 +134,7 @@ def rate(
         given.negatives,
         asked,
         split=split,
+        positives=positives,
         degree=degree,
         model=model,
         prior_sd=prior_sd,

@@ -68,6 +68,7 @@ def rate_negatives(
     judge: Judge,
     *,
     split: str,
+    positives: int = 1,
     degree: int = 6,
     model: str = "thurstone",
     prior_sd: float = 10.0,
@@ -80,15 +81,18 @@ def rate_negatives(
 ) -> Rated:
     """Add `elo, elo_se, gap` (Elo points, mean 1500 over a query's candidates): how hard each negative really is.
 
-    A query's candidates are its negatives that no stage rejected and its first labelled positive. They are compared
+    A query's candidates are its negatives that no stage rejected and its first labelled positives. They are compared
     on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and rated per
-    query. gap = e_positive − e_d, so that a small or negative one means danger.
+    query. gap = e_positive − e_d, so that a small or negative one means danger; of several positives the one rated best
+    counts.
 
     Args:
         collection: texts and judgements.
         negatives: the table; rejected rows get NaN.
         judge: whom to ask.
         split: whose labelled positives.
+        positives: how many of a query's labelled positives are rated, at least 1. More make the gap depend less on a
+            first one that happens to be poor.
         degree: comparisons per candidate, even.
         model: thurstone or bradley-terry.
         prior_sd: of the weak Gaussian prior, in the model's unit.
@@ -101,13 +105,16 @@ def rate_negatives(
         made: provenance of the new table; None: the old one's.
 
     Raises:
-        InputError: ids unknown to the collection, an odd degree, or no query with both a positive and a negative.
+        InputError: ids unknown to the collection, an odd degree, positives below 1, or no query with both a positive
+            and a negative.
         UnknownNameError: an unknown model, validation or split.
     """
     for what, given, known in (("model", model, ESTIMATORS), ("validation", validate, VALIDATIONS)):
         if given not in known:
             raise UnknownNameError(what, given, known)
-    found = _candidates(collection, negatives, split)
+    if positives < 1:
+        raise InputError(f"positives {positives}; expected at least 1 for each query")
+    found = _candidates(collection, negatives, split, positives)
     candidates, asked = found.candidates, []
 
     def judged(pairs: Pairs) -> Floats:
@@ -123,10 +130,11 @@ def rate_negatives(
         pairs = regular_pairs(sizes, degree=degree, rng=rng)
         preference = judged(pairs)
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
-    gap = _gaps(ratings, found.positive)
+    best = _best(ratings, candidates.offsets, found.positives)
+    gap = _gaps(ratings, candidates.offsets, best)
     columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap}
     if validate != "none":
-        columns["preference"] = _direct(judged, candidates.offsets, gap, found.positive, validate)
+        columns["preference"] = _direct(judged, candidates.offsets, gap, best, validate)
     rows = np.full((len(columns), len(negatives)), np.nan)
     rows[:, found.row] = np.stack(list(columns.values()))[:, found.candidate]
     table = negatives.with_columns(dict(zip(columns, rows, strict=True))).table
@@ -136,17 +144,17 @@ def rate_negatives(
 
 @dataclass(frozen=True)
 class _Found:
-    """Candidates; `row` (r,) rows of the table and `candidate` (r,) theirs; `positive` (Q,) the positives'; skipped."""
+    """Candidates; `row` (r,) of the table and `candidate` (r,) its; `positives` (Q,) how many end a query; skipped."""
 
     candidates: Candidates
     row: Rows
     candidate: Rows
-    positive: Rows
+    positives: Rows
     skipped: dict[str, int]
 
 
-def _candidates(collection: Collection, negatives: Negatives, split: str) -> _Found:
-    """Put each query's kept negatives, in the table's order, and its first labelled positive after them."""
+def _candidates(collection: Collection, negatives: Negatives, split: str, most: int) -> _Found:
+    """Put each query's kept negatives, in the table's order, and its first labelled positives after them."""
     query, document = negatives.rows_in(collection)
     positives = collection.positives(split)
     at = np.full(len(collection.queries), -1)
@@ -164,11 +172,16 @@ def _candidates(collection: Collection, negatives: Negatives, split: str) -> _Fo
         )
     row = row[np.argsort(query[row], kind="stable")]
     queries, counts = np.unique(query[row], return_counts=True)
-    offsets = np.concatenate([[0], np.cumsum(counts + 1)])
-    positive = offsets[1:] - 1
+    added = np.minimum(positives.counts[at[queries]], most)
+    offsets = np.concatenate([[0], np.cumsum(counts + added)])
+    place = np.arange(added.sum()) - np.repeat(np.cumsum(added) - added, added)  # 0, 1, … within each query
+    positive = np.repeat(offsets[1:] - added, added) + place
     candidate = np.delete(np.arange(offsets[-1]), positive)
     of = np.empty(offsets[-1], np.int64)
-    of[candidate], of[positive] = document[row], positives.first[at[queries]]
+    of[candidate], of[positive] = (
+        document[row],
+        positives.doc_rows[np.repeat(positives.offsets[at[queries]], added) + place],
+    )
     own = negatives.table["text"].take(pa.array(row)).to_pylist() if "text" in negatives.table.column_names else []
     own_of = dict(
         zip(candidate[of[candidate] < 0].tolist(), (own[i] for i in np.flatnonzero(document[row] < 0)), strict=True)
@@ -183,13 +196,19 @@ def _candidates(collection: Collection, negatives: Negatives, split: str) -> _Fo
     doc_ids[positive] = collection.documents["doc_id"].take(pa.array(of[positive])).to_pylist()
     query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
     shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids.tolist(), texts)
-    return _Found(shown, row, candidate, positive, {why: n for why, n in skipped.items() if n})
+    return _Found(shown, row, candidate, added, {why: n for why, n in skipped.items() if n})
 
 
-def _gaps(ratings: Ratings, positive: Rows) -> Floats:
+def _best(ratings: Ratings, offsets: Rows, positives: Rows) -> Rows:
+    """(Q,) the positive rated best, the first of equals, and the first where none is rated."""
+    elo = np.nan_to_num(ratings.elo, nan=-np.inf)
+    spans = zip(offsets[1:] - positives, offsets[1:], strict=True)
+    return np.array([start + int(elo[start:end].argmax()) for start, end in spans], np.int64)
+
+
+def _gaps(ratings: Ratings, offsets: Rows, positive: Rows) -> Floats:
     """(N,) e_positive − e_d in Elo points; NaN where the two cannot be compared."""
-    sizes = np.diff(np.concatenate([[0], positive + 1]))
-    of = np.repeat(positive, sizes)
+    of = np.repeat(positive, np.diff(offsets))
     together = ratings.component[of] == ratings.component
     return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
 
