@@ -2,8 +2,9 @@
 
 Looking again and again at a growing sample and stopping when two sources seem apart claims certainty too often. Here
 the critical value of every look is found by simulating the whole path of looks for all pairs of targets at once
-(a Gaussian multiplier bootstrap of the records' influence), and every look spends an equal part of the error, so that
-the probability that any pair is ever wrongly called apart is at most 1 − confidence.
+(a Gaussian multiplier bootstrap of the records' influence). A look at n of N records may have spent √(n/N) of the
+error, so that the probability that any pair is ever wrongly called apart is 1 − confidence at most, up to how normal
+sums of that many records are; early looks, where they are least so, spend little.
 """
 
 from __future__ import annotations
@@ -77,21 +78,20 @@ class Boundary:
     """Critical values for differences of several targets, looked at as records come in.
 
     Args:
-        looks: how many there may be; each spends (1 − confidence)/looks of the error.
+        records: N, that the last look may have.
         confidence: that no pair is wrongly called apart at any look.
         rng: of the simulated paths.
         paths: how many.
     """
 
-    def __init__(self, looks: int, confidence: float, rng: np.random.Generator, *, paths: int = PATHS) -> None:
+    def __init__(self, records: int, confidence: float, rng: np.random.Generator, *, paths: int = PATHS) -> None:
         if not 0 < confidence < 1:
             raise InputError(f"confidence {confidence}; expected a share between 0 and 1")
-        self._spend = (1 - confidence) / max(1, looks)
+        self._error, self._records = 1 - confidence, records
         self._rng, self._paths = rng, paths
         self._sums: Float64s | None = None
         self._inside = np.ones(paths, bool)
         self._seen = 0
-        self._spent = 0.0
 
     def next(self, influence: Float64s) -> float:
         """Return the critical value of the next look.
@@ -112,8 +112,8 @@ class Boundary:
         self._sums, self._seen = sums, len(influence)
         spread = influence.std(axis=0) * np.sqrt(len(influence))
         largest = np.abs(sums / np.where(spread > 0, spread, np.inf)).max(axis=1)
-        self._spent += self._spend
-        allowed = round(self._spent * self._paths) - int((~self._inside).sum())
+        spent = self._error * np.sqrt(min(1.0, len(influence) / self._records))
+        allowed = round(spent * self._paths) - int((~self._inside).sum())
         ranked = np.sort(largest[self._inside])[::-1]
         critical = float(ranked[min(max(allowed, 0), len(ranked) - 1)])
         self._inside &= largest <= critical
@@ -154,7 +154,7 @@ def score_until(
     prepared = prepare(collection, sources, **settings.preparation())
     order = np.random.default_rng([settings.seed, 7]).permutation(len(prepared.records))
     sizes = _sizes(first, len(order))
-    boundary = Boundary(len(sizes), confidence, np.random.default_rng([settings.seed, 8]))
+    boundary = Boundary(len(order), confidence, np.random.default_rng([settings.seed, 8]))
     looks: list[Look] = []
     for size in sizes:
         part = prepared.subset(np.sort(order[:size]))
