@@ -2,7 +2,7 @@
 
 from foils.mine.bm25 import BM25Retriever
 from foils.mine.candidates import Mined, Retriever, mine
-from foils.mine.dense import DenseRetriever, top_inner_products
+from foils.mine.dense import DenseRetriever
 from foils.mine.random import RandomRetriever
 
-__all__ = ["BM25Retriever", "DenseRetriever", "Mined", "RandomRetriever", "Retriever", "mine", "top_inner_products"]
+__all__ = ["BM25Retriever", "DenseRetriever", "Mined", "RandomRetriever", "Retriever", "mine"]

@@ -11,7 +11,8 @@ from scipy import sparse
 
 from foils import progress
 from foils.data.collection import Collection, Rows
-from foils.mine.candidates import Scores
+from foils.errors import InputError
+from foils.mine.pairs import Scores
 
 QUERIES = 256  # scored at once
 
@@ -24,15 +25,22 @@ class BM25Retriever:
 
     Args:
         collection: documents and queries.
-        k1: saturation of the term frequency, above 0.
+        k1: saturation of the term frequency, at least 0; at 0 a term counts once, however often it is there.
         b: how much a long document is held against its terms, in [0, 1].
         language: of stemmer and stop words, as Snowball names it.
+
+    Raises:
+        InputError: k1 or b out of range.
     """
 
     name = "bm25"
     short = "no further document shares a term with the query"
 
     def __init__(self, collection: Collection, *, k1: float = 1.2, b: float = 0.75, language: str = "english") -> None:
+        if not (np.isfinite(k1) and k1 >= 0):
+            raise InputError(f"k1 {k1}; expected a finite number of at least 0")
+        if not 0 <= b <= 1:
+            raise InputError(f"b {b}; expected a number from 0 to 1")
         self._collection = collection
         self._tokenizer = bm25s.tokenization.Tokenizer(
             stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
@@ -41,7 +49,8 @@ class BM25Retriever:
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
             ids = [tokens for part in self._document_ids(documents, advance) for tokens in part]
         index = bm25s.BM25(method="lucene", k1=k1, b=b)
-        index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
+        with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
+            index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
         stored = index.scores
         terms = len(stored["indptr"]) - 1
         self._scores = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=(terms, documents))
@@ -61,13 +70,20 @@ class BM25Retriever:
     def _document_ids(self, documents: int, advance: progress.Advance) -> Iterator[list[list[int]]]:
         for start in range(0, documents, 10_000):
             texts = self._collection.document_texts(np.arange(start, min(documents, start + 10_000)))
-            yield self._tokenizer.tokenize(texts, update_vocab=True, show_progress=False, return_as="ids")
+            yield self._ids(texts, grow=True)
             advance(len(texts))
+
+    def _ids(self, texts: list[str], *, grow: bool) -> list[list[int]]:
+        """Term numbers of each text, none where it has none: two texts of stop words share no term."""
+        found: list[list[int]] = self._tokenizer.tokenize(
+            texts, update_vocab=grow, show_progress=False, return_as="ids", allow_empty=False
+        )
+        return found
 
     def _product(self, query_rows: Rows) -> sparse.csr_array:
         """Scores of all documents that share a term with the queries, sparse (n, documents)."""
         texts = self._collection.query_texts(query_rows)
-        lists = self._tokenizer.tokenize(texts, update_vocab=False, show_progress=False, return_as="ids")
+        lists = self._ids(texts, grow=False)
         terms = self._scores.shape[0]
         known = [[term for term in listed if 0 <= term < terms] for listed in lists]
         offsets = np.cumsum([0, *map(len, known)])

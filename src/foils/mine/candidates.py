@@ -5,6 +5,8 @@ A retriever ranks; what a negative is, is decided here, once, for every way of r
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,16 +19,16 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.run import ranks_within
 from foils.data.store import Provenance
-from foils.data.tokens import Vocabulary, alphanumeric
 from foils.errors import InputError
+from foils.mine.filters import with_positives
+from foils.mine.look_alikes import EQUAL, NEAR, LookAlikes
+from foils.mine.pairs import Draw, Marks, Pairs, PairScorer, Rule, Scores
 
-EQUAL = "equal to a positive"
-NEAR = "near-duplicate of a positive"
+BEFORE = "ranked before the window"
+NOT_DRAWN = "not drawn"
 QUERIES = 4_096  # ranked at once
 SPARE = 8  # ranked beyond what is asked for, so that look-alikes seldom need a second, deeper search
-
-Scores = npt.NDArray[np.float64]
-Marks = npt.NDArray[np.bool_]
+DEPTH = 10  # times `top`: where the window ends when rules reject and no end is given
 
 
 class Retriever(Protocol):
@@ -59,7 +61,7 @@ class Mined:
     """What mining gave.
 
     Attributes:
-        negatives: the table; rows that look like a positive are in it, rejected.
+        negatives: the table; rows that a rule rejected are in it, with the reason.
         queries: number of queries of the split.
         positives_left_out: labelled positives that the ranking held above its last negative.
         rejected: reason -> number of rows.
@@ -80,13 +82,21 @@ def mine(
     split: str,
     top: int,
     near_duplicate: float = 0.9,
+    ranks: tuple[int, int | None] = (0, None),
+    rules: Sequence[Rule] = (),
+    scorer: PairScorer | None = None,
+    fill: bool = True,
+    draw: Draw | None = None,
+    seed: int = 0,
     made: Provenance | None = None,
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
 
-    A document labelled relevant for the query, in any split, is left out. A document whose text equals a positive's
-    (case-folded alphanumeric tokens, in order), or whose token set has a Jaccard similarity of `near_duplicate` or
-    more to a positive's, stays in the table with `keep = false` and does not count towards `top`.
+    A document labelled relevant for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A
+    document whose text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a
+    Jaccard similarity of `near_duplicate` or more to a positive's, stays in the table with `keep = false` and does
+    not count towards `top`; so do those that a rule rejects, and those before the window of ranks. A list ends with
+    its last negative, or with the window.
 
     Args:
         collection: documents, queries, judgements.
@@ -94,111 +104,182 @@ def mine(
         split: whose queries.
         top: negatives per query, at least 1.
         near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts.
+        ranks: the window: first rank, and the rank after the last; None: no end, or with rules 10·`top` after the
+            first.
+        rules: reject, after the look-alikes, in their order; the first that holds gives the reason.
+        scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
+        fill: the next in rank takes the place of a rejected document; False: lists with rejected ones are short.
+        draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
+        seed: of the draws; a query's depends on it and on the query's row alone.
         made: provenance of the table.
 
     Raises:
-        InputError: `top` below 1, an unknown split, or a split without positives.
+        InputError: `top` below 1, a window that is empty or, with a draw, without an end, an unknown split, a split
+            without positives, or as the rules say.
     """
-    if top < 1:
-        raise InputError(f"top {top}; expected at least 1 negative per query")
+    wanted = _Wanted.checked(top, ranks, bool(rules), fill, draw, seed)
     positives = collection.positives(split)
-    looks = _LookAlikes(collection, near_duplicate)
-    parts = []
+    judge = _Judge(collection, LookAlikes(collection, near_duplicate), rules, scorer)
+    found = _Found()
     with progress.task(f"mining with {retriever.name}", total=len(positives), unit="queries") as advance:
         for start in range(0, len(positives), QUERIES):
             block = positives.query_rows[start : start + QUERIES]
-            parts.append(_search(retriever, block, top, looks, len(collection.documents)))
+            _search(retriever, block, wanted, judge, found)
             advance(len(block))
-    found = np.concatenate([part.candidates for part in parts])
+    rows = np.concatenate(found.candidates)
     table = negatives_table(
-        collection.queries["query_id"].take(pa.array(found["query"])),
-        collection.documents["doc_id"].take(pa.array(found["document"])),
+        collection.queries["query_id"].take(pa.array(rows["query"])),
+        collection.documents["doc_id"].take(pa.array(rows["document"])),
         retriever.name,
-        ranks_within(found["query"]),
-        found["score"],
+        ranks_within(rows["query"]),
+        rows["score"],
     )
-    negatives = Negatives(table, made or {}).reject(found["equal"], EQUAL).reject(found["near"], NEAR)
-    short = sum(part.short for part in parts)
-    ended = any(part.ended for part in parts)
-    why = retriever.short if ended else "the collection has no further document"
-    passed = sum(part.positives for part in parts)
-    return Mined(negatives, len(positives), passed, negatives.rejected(), {why: short} if short else {})
+    negatives = Negatives(table, made or {})
+    for code, reason in enumerate(judge.reasons, 1):
+        if code <= 2 or (rows["reason"] == code).any():
+            negatives = negatives.reject(rows["reason"] == code, reason)
+    if scorer is not None:
+        negatives = negatives.with_columns({scorer.column: rows["scale"]})
+    negatives = with_positives(negatives, judge.pairs(rows), rules)
+    return Mined(negatives, len(positives), found.positives, negatives.rejected(), dict(found.short))
 
 
-_CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("equal", "?"), ("near", "?")])
+_CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
 
 
 @dataclass(frozen=True)
+class _Wanted:
+    """How many negatives, from which ranks, and how they are chosen there."""
+
+    top: int
+    first: int
+    end: int | None
+    fill: bool
+    draw: Draw | None
+    seed: int
+
+    @classmethod
+    def checked(
+        cls, top: int, ranks: tuple[int, int | None], rules: bool, fill: bool, draw: Draw | None, seed: int
+    ) -> _Wanted:
+        first, end = ranks
+        if top < 1:
+            raise InputError(f"top {top}; expected at least 1 negative per query")
+        if first < 0 or (end is not None and end <= first):
+            raise InputError(f"ranks {first}–{end}; expected a first rank of at least 0, and an end above it")
+        if draw is not None and end is None:
+            raise InputError("a draw needs a window of ranks with an end")
+        if end is None and rules:
+            end = first + DEPTH * top
+        if not fill and draw is None:
+            end = first + top if end is None else min(end, first + top)
+        return cls(top, first, end, fill, draw, seed)
+
+    @property
+    def why_short(self) -> str:
+        """Why a list may be short though its window is full."""
+        return f"too few left of ranks {self.first}–{self.end}" + ("" if self.fill else ", not filled")
+
+
 class _Found:
-    """Candidates of some queries, each query's in rank order, labelled positives gone.
+    """What was found so far: candidates, each query's in rank order, and the counts."""
 
-    `positives` were passed over, `short` lists hold fewer than was asked for, `ended` tells whether one of them did
-    so before the collection was through.
-    """
-
-    candidates: npt.NDArray[np.void]
-    positives: int
-    short: int
-    ended: bool
+    def __init__(self) -> None:
+        self.candidates: list[npt.NDArray[np.void]] = []
+        self.positives = 0
+        self.short: Counter[str] = Counter()
 
 
-def _search(retriever: Retriever, query_rows: Rows, top: int, looks: _LookAlikes, documents: int) -> _Found:
+def _search(retriever: Retriever, query_rows: Rows, wanted: _Wanted, judge: _Judge, found: _Found) -> None:
     """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
-    depth = min(documents, top + SPARE)
-    done, passed, short, ended = [], 0, 0, False
-    pending = query_rows
+    documents = len(judge.collection.documents)
+    most = documents if wanted.end is None else min(documents, wanted.end + judge.most_positives)
+    depth = min(most, most if wanted.draw else wanted.first + wanted.top + SPARE)
+    done, pending = [], query_rows
     while len(pending):
         rows, scores = retriever.search(pending, depth)
-        candidates, usable, positive = _judged(pending, rows, scores, looks)
-        wanted = np.cumsum(usable, axis=1) - usable < top
-        full, over = usable.sum(axis=1) >= top, (rows < 0).any(axis=1)
-        final = full | over | (depth == documents)
-        done.append(candidates[wanted & (rows >= 0) & ~positive & final[:, None]])
-        passed += int((positive & wanted & final[:, None]).sum())
-        short += int((final & ~full).sum())
-        ended |= bool((over & ~full).any())
-        pending, depth = pending[~final], min(documents, depth * 4)
+        candidates, valid, positive = judge.judged(pending, rows, scores)
+        rank = np.cumsum(valid, axis=1) - valid
+        inside = (rank >= wanted.first) & (rank < (wanted.end or documents))
+        usable = valid & inside & (candidates["reason"] == 0)
+        wished = np.cumsum(usable, axis=1) - usable < wanted.top
+        over, through = (rows < 0).any(axis=1), valid.sum(axis=1) >= (wanted.end or documents)
+        full = np.zeros(len(pending), bool) if wanted.draw else usable.sum(axis=1) >= wanted.top
+        final = full | over | through | (depth == documents)
+        listed = (rank < (wanted.end or documents)) & final[:, None] & (wished | (wanted.draw is not None))
+        candidates["reason"][valid & (rank < wanted.first) & (candidates["reason"] == 0)] = judge.before
+        if wanted.draw is not None:
+            usable = _drawn(judge, candidates, valid & inside, wanted, final)
+        done.append(candidates[listed & valid])
+        found.positives += int((positive & listed).sum())
+        lacking = final & (usable.sum(axis=1) < wanted.top)
+        whole = "the collection has no further document"
+        for which, why in (
+            (lacking & through, wanted.why_short),
+            (lacking & ~through & over, retriever.short),
+            (lacking & ~through & ~over, whole),
+        ):
+            found.short.update({why: int(which.sum())} if which.any() else {})
+        pending, depth = pending[~final], min(most, depth * 4)
     joined = np.concatenate(done)
     position = np.empty(int(query_rows.max()) + 1, np.int64)
     position[query_rows] = np.arange(len(query_rows))
-    return _Found(joined[np.argsort(position[joined["query"]], kind="stable")], passed, short, ended)
+    found.candidates.append(joined[np.argsort(position[joined["query"]], kind="stable")])
 
 
-def _judged(
-    query_rows: Rows, rows: Rows, scores: Scores, looks: _LookAlikes
-) -> tuple[npt.NDArray[np.void], Marks, Marks]:
-    """Lay a search's (n, depth) result out as candidates; tell which are usable, and which are labelled positives."""
-    candidates = np.zeros(rows.shape, _CANDIDATE)
-    candidates["query"], candidates["document"], candidates["score"] = query_rows[:, None], rows, scores
-    flat = candidates.reshape(-1)
-    positive = looks.known.contain(flat["query"], flat["document"])
-    asked = (flat["document"] >= 0) & ~positive
-    flat["equal"][asked], flat["near"][asked] = looks.marks(flat["query"][asked], flat["document"][asked])
-    usable = asked & ~flat["equal"] & ~flat["near"]
-    return candidates, usable.reshape(rows.shape), positive.reshape(rows.shape)
+def _drawn(judge: _Judge, candidates: npt.NDArray[np.void], window: Marks, wanted: _Wanted, final: Marks) -> Marks:
+    """Draw by the largest log weight + Gumbel noise; mark what was not drawn, and return what was and may stay."""
+    assert wanted.draw is not None and wanted.end is not None
+    free = candidates["reason"] == 0
+    among = window & (free | (not wanted.fill)) & final[:, None]
+    keys = np.full(candidates.shape, -np.inf)
+    keys[among] = wanted.draw.log_weights(judge.pairs(candidates[among]))
+    rank = np.cumsum(window, axis=1) - window
+    for row in np.flatnonzero(final):
+        rng = np.random.default_rng([wanted.seed, int(candidates["query"][row, 0])])
+        keys[row] += rng.gumbel(size=wanted.end - wanted.first)[np.minimum(rank[row], wanted.end - wanted.first - 1)]
+    order = np.argsort(-keys, axis=1, kind="stable")[:, : wanted.top]
+    drawn = np.zeros(candidates.shape, bool)
+    np.put_along_axis(drawn, order, True, axis=1)
+    drawn &= np.isfinite(keys)
+    candidates["reason"][window & free & ~drawn] = judge.not_drawn
+    return np.asarray(drawn & free)
 
 
-class _LookAlikes:
-    """Compares candidates with the positives of their query."""
+class _Judge:
+    """Lays a search's result out as candidates and marks them: look-alikes first, then the rules in their order."""
 
-    def __init__(self, collection: Collection, threshold: float) -> None:
-        self.collection, self.threshold = collection, threshold
-        self.known = collection.known_positives
-        self._order = np.argsort(self.known.query_rows)
+    def __init__(
+        self, collection: Collection, looks: LookAlikes, rules: Sequence[Rule], scorer: PairScorer | None
+    ) -> None:
+        self.collection, self._looks, self._rules, self._scorer = collection, looks, rules, scorer
+        self.reasons = (EQUAL, NEAR, *(rule.reason for rule in rules), BEFORE, NOT_DRAWN)
+        if len(self.reasons) > np.iinfo(np.uint8).max:
+            raise InputError(f"{len(rules)} rules; expected at most 250")
+        self.before, self.not_drawn = len(self.reasons) - 1, len(self.reasons)
+        self.most_positives = int(looks.known.counts.max(initial=0))
 
-    def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
-        """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do."""
-        index = self._order[np.searchsorted(self.known.query_rows[self._order], queries)]
-        counts = self.known.counts[index]
-        pair = np.repeat(np.arange(len(queries)), counts)
-        positives = self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
-        distinct, inverse = np.unique(np.concatenate([documents[pair], positives]), return_inverse=True)
-        ours, theirs = inverse[: len(pair)], inverse[len(pair) :]
-        tokens = [alphanumeric(text) or [text] for text in self.collection.document_texts(distinct)]
-        sets = Vocabulary().sets_of(tokens)
-        numbers: dict[tuple[str, ...], int] = {}
-        written = np.array([numbers.setdefault(tuple(listed), len(numbers)) for listed in tokens])
-        equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
-        equal[pair[written[ours] == written[theirs]]] = True
-        near[pair[sets.jaccard(ours, sets, theirs) >= self.threshold]] = True
-        return equal, near & ~equal
+    def pairs(self, rows: npt.NDArray[np.void]) -> Pairs:
+        """Return candidates as rules and draws see them."""
+        scores = rows["score"] if self._scorer is None else rows["scale"]
+        return Pairs(self.collection, rows["query"], rows["document"], scores)
+
+    def judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
+        """Return (n, depth) candidates, which of them are unlabelled documents, and which labelled positives."""
+        candidates = np.zeros(rows.shape, _CANDIDATE)
+        candidates["query"], candidates["document"], candidates["score"] = query_rows[:, None], rows, scores
+        flat = candidates.reshape(-1)
+        positive = self._looks.known.contain(flat["query"], flat["document"])
+        asked = np.flatnonzero((flat["document"] >= 0) & ~positive)
+        part = flat[asked]
+        equal, near = self._looks.marks(part["query"], part["document"])
+        part["reason"] = np.where(equal, 1, np.where(near, 2, 0))
+        if self._scorer is not None:
+            part["scale"] = self._scorer.score(Pairs(self.collection, part["query"], part["document"], part["score"]))
+        for code, rule in enumerate(self._rules, 3):
+            fresh = rule.marks(self.pairs(part)) & (part["reason"] == 0)
+            part["reason"][fresh] = code
+        flat[asked] = part
+        valid = np.zeros(len(flat), bool)
+        valid[asked] = True
+        return candidates, valid.reshape(rows.shape), positive.reshape(rows.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +40,7 @@ class Contributions:
     @property
     def known(self) -> npt.NDArray[np.bool_]:
         """(n, m) which source has which pair."""
-        return self.ranks != MISSING
+        return np.asarray(self.ranks != MISSING)
 
 
 def best_rank(given: Contributions) -> Scores:
@@ -156,7 +157,7 @@ def fuse(
         digests: of the sources, for provenance.
 
     Raises:
-        InputError: fewer than two sources, `top` below 1, or as the method says.
+        InputError: fewer than two sources, `top` below 1, a document with two texts, or as the method says.
         UnknownNameError: no such method.
     """
     if len(sources) < 2:
@@ -165,7 +166,8 @@ def fuse(
         raise UnknownNameError("way of fusing", method, METHODS)
     if top is not None and top < 1:
         raise InputError(f"top {top}; expected at least 1 negative per query")
-    settings = {"rrf": {"k": k}, "weighted": {"weights": weights}}.get(method, {})
+    of_method: dict[str, dict[str, Any]] = {"rrf": {"k": k}, "weighted": {"weights": weights}}
+    settings = of_method.get(method, {})
     table, given = _stacked(sources)
     scores = METHODS[method](given, **settings)
     lead = np.argmin(given.ranks, axis=1)
@@ -188,6 +190,7 @@ def _stacked(sources: Mapping[str, Negatives]) -> tuple[pa.Table, Contributions]
     queries = np.asarray(stacked["query_id"].combine_chunks().dictionary_encode().indices, np.int64)
     documents = np.asarray(stacked["doc_id"].combine_chunks().dictionary_encode().indices, np.int64)
     _, first, pair = np.unique((queries << 32) | documents, return_index=True, return_inverse=True)
+    _check_texts(stacked, first[pair])
     count, origin = len(first), np.asarray(stacked["origin"])
     kept = stacked.take(pa.array(first))
     columns = {
@@ -210,6 +213,20 @@ def _stacked(sources: Mapping[str, Negatives]) -> tuple[pa.Table, Contributions]
         table = table.append_column(f"rank_{name}", pa.array(ranks[:, index], mask=absent))
         table = table.append_column(f"score_{name}", pa.array(scores[:, index], mask=absent))
     return table, Contributions(tuple(sources), queries[first], ranks, scores)
+
+
+def _check_texts(rows: pa.Table, same: Rows) -> None:
+    """Raise where a row's text is not that of row `same`, (n,), the first of its query and document."""
+    texts = rows["text"].combine_chunks()
+    codes = np.asarray(pc.fill_null(texts.dictionary_encode().indices, -1))
+    differ = np.flatnonzero(codes != codes[same])
+    if len(differ):
+        ids = pc.unique(rows["doc_id"].take(pa.array(differ))).to_pylist()
+        shown = ", ".join(map(repr, ids[:5]))
+        raise InputError(
+            f"{len(ids)} documents have another text in another source (first: {shown}); "
+            "give each text an id of its own"
+        )
 
 
 def _labelled(negatives: Negatives, order: int) -> pa.Table:
@@ -258,7 +275,7 @@ def _min_max(groups: Rows, values: Scores) -> Scores:
 
 def _within_top(query: Rows, keep: npt.NDArray[np.bool_], top: int) -> npt.NDArray[np.bool_]:
     """Which rows are not beyond the `top`-th kept one of their query."""
-    kept_before = np.cumsum(keep) - keep
+    kept_before: Rows = np.cumsum(keep) - keep
     starts = np.flatnonzero(np.r_[True, query[1:] != query[:-1]][: len(query)])
     counts = np.diff(np.r_[starts, len(query)])
     return np.asarray(kept_before - np.repeat(kept_before[starts], counts) < top)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from foils.data.collection import Collection, Rows
-from foils.mine.candidates import Scores
+from foils.errors import InputError
+from foils.mine.pairs import Scores
 
 _DRAWS = 256  # at once; fixed, so that a deeper search begins with the same documents
 
@@ -15,13 +16,18 @@ class RandomRetriever:
 
     Args:
         collection: whose documents.
-        seed: of all generators; a query's draw depends on it and on the query's row alone.
+        seed: of all generators, at least 0; a query's draw depends on it and on the query's row alone.
+
+    Raises:
+        InputError: a negative seed.
     """
 
     name = "random"
     short = "the collection has no further document"
 
     def __init__(self, collection: Collection, *, seed: int = 0) -> None:
+        if seed < 0:
+            raise InputError(f"seed {seed}; expected 0 or above")
         self._documents, self._seed = len(collection.documents), seed
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
