@@ -1,0 +1,254 @@
+"""From a collection and its negatives to a data set for sentence-transformers, and the facts about its rows.
+
+The data set holds row numbers; texts are looked up when a batch is read, so that no text is stored twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from foils.data import Collection, Negatives
+from foils.data.collection import Rows
+from foils.errors import InputError, UnknownNameError, require
+from foils.train.facts import ABSENT, Floats, PairFacts
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+Form = Literal["triplets", "lists", "pairs"]
+
+
+@dataclass(frozen=True)
+class TextLookup:
+    """Texts of queries and documents by row; documents that a source brought along come after the collection's.
+
+    Attributes:
+        collection: holds most texts.
+        extra: texts that are not in the collection.
+        documents: names of the data set's columns that hold document rows; the others but label hold query rows.
+    """
+
+    collection: Collection
+    extra: tuple[str, ...]
+    documents: frozenset[str]
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch of the data set with texts in the place of rows."""
+        found = {}
+        for name, rows in batch.items():
+            if name == "label":
+                found[name] = rows
+            else:
+                found[name] = self.document_texts(rows) if name in self.documents else self.collection.query_texts(rows)
+        return found
+
+    def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:
+        """Return the text of each document row; an absent one has the empty text."""
+        rows, count = np.asarray(rows, np.int64), len(self.collection.documents)
+        own = (rows >= 0) & (rows < count)
+        texts = np.full(len(rows), "", object)
+        texts[own] = self.collection.document_texts(rows[own])
+        texts[rows >= count] = [self.extra[row - count] for row in rows[rows >= count]]
+        return list(texts)
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """A data set to train on.
+
+    Attributes:
+        dataset: columns anchor, positive, then negative or negative_1 … negative_k; label: the row's number. Rows are
+            in the order of the judgements, then of the table.
+        facts: what is known about the rows.
+        rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
+        counts: what was used and what was left out, and why.
+    """
+
+    dataset: Dataset
+    facts: PairFacts
+    rows: Rows
+    counts: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def training_set(
+    collection: Collection,
+    negatives: Negatives | None = None,
+    *,
+    split: str = "train",
+    form: Form = "triplets",
+    per_query: int | None = None,
+    max_positives: int = 1,
+) -> TrainingSet:
+    """Make the data set of a split's positives and the kept rows of a table.
+
+    Args:
+        collection: with judgements of the split.
+        negatives: what to train on; columns weight, elo and gap are used where they are there.
+        split: whose judgements.
+        form: `triplets`: a row for each (query, positive, negative), the flattened form of ECI_sem eq. 13; `lists`: a
+            row for each (query, positive) with `per_query` negatives, short lists marked absent (nothing is padded
+            with other documents); `pairs`: no negatives but those of the batch.
+        per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
+        max_positives: labelled positives of a query, the first so many.
+
+    Raises:
+        InputError: no table for triplets or lists, a number below 1, or no row is left.
+        UnknownNameError: no such form or split.
+    """
+    if form not in get_args(Form):
+        raise UnknownNameError("form of training data", form, get_args(Form))
+    if max_positives < 1 or (per_query is not None and per_query < 1):
+        raise InputError(f"max_positives {max_positives}, per_query {per_query}; expected at least 1")
+    if form != "pairs" and negatives is None:
+        raise InputError(f"{form} need a table of negatives; give one, or train on pairs")
+    positives = collection.positives(split)
+    place = np.arange(len(positives.doc_rows)) - np.repeat(positives.offsets[:-1], positives.counts)
+    queries, documents = (rows[place < max_positives] for rows in positives.pairs())
+    table = _Table.read(negatives, collection)
+    counts = {"queries": len(positives), "pairs": len(queries)}
+    if form == "pairs":
+        rows = np.stack([queries, documents], 1)
+    else:
+        lists = table.lists(queries, per_query)
+        covered = (lists != ABSENT).any(1)
+        counts["pairs without a negative, left out"] = int((~covered).sum())
+        queries, documents, lists = queries[covered], documents[covered], lists[covered]
+        rows = np.concatenate([queries[:, None], documents[:, None], lists], 1)
+        if form == "triplets":
+            at, column = np.nonzero(lists != ABSENT)
+            rows = np.stack([queries[at], documents[at], lists[at, column]], 1)
+        else:
+            counts["short lists"] = int((lists == ABSENT).any(1).sum())
+    if not len(rows):
+        raise InputError(f"nothing to train on: no query of {collection.name}'s split {split!r} has a kept negative")
+    counts["rows"] = len(rows)
+    return _assemble(collection, rows, table, counts, "negative" if form == "triplets" else "negative_{}")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of negatives by rows of the collection, its own texts after the collection's."""
+
+    query: Rows
+    document: Rows
+    keep: NDArray[np.bool_]
+    rank: Rows
+    weight: Floats
+    elo: Floats
+    gap: Floats
+    extra: tuple[str, ...]
+
+    @classmethod
+    def read(cls, negatives: Negatives | None, collection: Collection) -> _Table:
+        if negatives is None:
+            none, nothing = np.zeros(0, np.int64), np.zeros(0)
+            return cls(none, none, none.astype(bool), none, nothing, nothing, nothing, ())
+        query, document = negatives.rows_in(collection)
+        document, extra = document.copy(), ()
+        if (document < 0).any():
+            own = negatives.table["text"].filter(pa.array(document < 0)).to_pylist()
+            number = {text: len(collection.documents) + i for i, text in enumerate(dict.fromkeys(own))}
+            document[document < 0] = [number[text] for text in own]
+            extra = tuple(number)
+
+        def column(name: str, missing: float) -> Floats:
+            if name not in negatives.table.column_names:
+                return np.full(len(negatives), missing)
+            return np.asarray(negatives.table[name].to_numpy(), np.float64)
+
+        weight = column("weight", 1.0)
+        wrong = negatives.keep & ~((weight > 0) & np.isfinite(weight))
+        if wrong.any():
+            raise InputError(
+                f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
+                "(foils select does it)"
+            )
+        rank = np.asarray(negatives.table["rank"].to_numpy(), np.int64)
+        elo, gap = column("elo", np.nan), column("gap", np.nan)
+        return cls(query, document, negatives.keep, rank, weight, elo, gap, extra)
+
+    def lists(self, queries: Rows, per_query: int | None) -> Rows:
+        """Return (n, k) documents of the kept rows of each query by rank, −1 where a list is short."""
+        kept = np.flatnonzero(self.keep)
+        order = kept[np.lexsort((self.rank[kept], self.query[kept]))]
+        begin, end = (np.searchsorted(self.query[order], queries, side) for side in ("left", "right"))
+        longest = int((end - begin).max(initial=0))
+        at = begin[:, None] + np.arange(min(longest, per_query or longest))
+        inside = at < end[:, None]
+        return np.where(inside, self.document[order][np.where(inside, at, 0)] if len(order) else ABSENT, ABSENT)
+
+
+def _assemble(collection: Collection, rows: Rows, table: _Table, counts: dict[str, int], pattern: str) -> TrainingSet:
+    names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
+    lookup = TextLookup(collection, table.extra, frozenset(names[1:]))
+    datasets = require("datasets", "train")
+    columns = {name: pa.array(rows[:, i]) for i, name in enumerate(names)}
+    dataset = datasets.Dataset(pa.table({**columns, "label": pa.array(np.arange(len(rows)))}))
+    return TrainingSet(dataset.with_transform(lookup), _facts(collection, rows, table, lookup), rows, counts)
+
+
+def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup) -> PairFacts:
+    """Number queries and documents by their texts, and say what is known about their pairs."""
+    asked, answers = collection.known_positives.pairs()
+    relevant = np.isin(asked, rows[:, 0])
+    asked, answers = asked[relevant], answers[relevant]
+    listed = np.isin(table.query, rows[:, 0])
+    query_number = _Numbers(rows[:, 0], collection.query_texts)
+    used = np.unique(np.concatenate([rows[:, 1:].ravel(), answers, table.document[listed]]))
+    document_number = _Numbers(used[used >= 0], lookup.document_texts)
+    weight = np.where(table.keep, table.weight, 0.0)[listed]
+    with np.errstate(divide="ignore"):
+        log_weight = np.concatenate([np.full(len(asked), -np.inf), np.log(weight)])
+    documents = document_number(rows[:, 1:])
+    return PairFacts(
+        query_number(rows[:, 0]),
+        documents,
+        _ratings(rows, table),
+        query_number(np.concatenate([asked, table.query[listed]])),
+        document_number(np.concatenate([answers, table.document[listed]])),
+        log_weight,
+        np.concatenate([np.full(len(asked), np.nan), table.gap[listed]]),
+    )
+
+
+def _ratings(rows: Rows, table: _Table) -> Floats:
+    """Ratings of each row's documents, standardised over the rated rows of the table and their positives."""
+    ratings = np.full((len(rows), rows.shape[1] - 1), np.nan)
+    rated = np.isfinite(table.elo)
+    if not rated.any():
+        return ratings
+    elo = {(q, d): e for q, d, e in zip(table.query[rated], table.document[rated], table.elo[rated], strict=True)}
+    with_gap = rated & np.isfinite(table.gap)
+    of_positive = dict(zip(table.query[with_gap].tolist(), (table.elo + table.gap)[with_gap].tolist(), strict=True))
+    known = np.array([*elo.values(), *of_positive.values()])
+    mean, spread = known.mean(), known.std() or 1.0
+    for i, (query, _, *others) in enumerate(rows.tolist()):
+        found = [of_positive.get(query, np.nan), *(elo.get((query, document), np.nan) for document in others)]
+        ratings[i] = (np.array(found) - mean) / spread
+    return ratings
+
+
+class _Numbers:
+    """Numbers rows by their texts, in order of first appearance; row −1 stays −1."""
+
+    def __init__(self, rows: Rows, texts_of: Any) -> None:
+        self.known = np.unique(rows)
+        seen: dict[str, int] = {}
+        self.numbers = np.fromiter(
+            (seen.setdefault(text, len(seen)) for text in texts_of(self.known)), np.int64, len(self.known)
+        )
+
+    def __call__(self, rows: Rows) -> Rows:
+        if not len(self.known):
+            return np.full(rows.shape, ABSENT, np.int64)
+        at = np.minimum(np.searchsorted(self.known, rows), len(self.known) - 1)
+        return np.where(rows < 0, ABSENT, self.numbers[at])

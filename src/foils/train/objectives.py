@@ -1,0 +1,101 @@
+"""The losses as pure functions: similarities in, one loss a query out. Needs torch.
+
+Throughout, a batch has b queries and c candidate documents; `similarities` is (b, c); each query has one positive among
+the candidates, and every other candidate counts as a negative with a weight of its own, given as its logarithm
+(0: as it is; −inf: left out).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def weighted_infonce(
+    similarities: Tensor, positives: Tensor, log_weights: Tensor | None = None, *, temperature: float | Tensor = 0.05
+) -> Tensor:
+    """Return −log[e^{s₊/τ} / (e^{s₊/τ} + Σ_i w_i e^{s_i/τ})] of each query, (b,), at least 0.
+
+    Args:
+        similarities: (b, c), higher is nearer.
+        positives: (b,) int64, each query's positive among the candidates.
+        log_weights: (b, c) log w, at most a few: −inf leaves a candidate out; 0 at the positives. None: all weigh 1,
+            which makes it InfoNCE.
+        temperature: τ, above 0; divides.
+
+    Source: ANMI 2.0 eq. 38.
+    """
+    logits = similarities / temperature
+    if log_weights is not None:
+        logits = logits + log_weights
+    return torch.logsumexp(logits, 1) - logits.gather(1, positives[:, None]).squeeze(1)
+
+
+def infonce_gradient(
+    similarities: Tensor, positives: Tensor, log_weights: Tensor | None = None, *, temperature: float = 0.05
+) -> Tensor:
+    """Return ∂L/∂s of `weighted_infonce`, (b, c): w_i e^{s_i/τ}/(τZ) at negatives, (P₊ − 1)/τ at positives.
+
+    Source: ANMI 2.0 eq. 39.
+    """
+    logits = similarities / temperature if log_weights is None else similarities / temperature + log_weights
+    shares = torch.softmax(logits, 1)
+    return (shares - torch.zeros_like(shares).scatter(1, positives[:, None], 1.0)) / temperature
+
+
+def debiased_infonce(
+    similarities: Tensor,
+    positives: Tensor,
+    log_weights: Tensor | None = None,
+    *,
+    temperature: float | Tensor = 0.05,
+    prior: float = 0.0,
+    concentration: float = 0.0,
+) -> Tensor:
+    """Return −log[e^{s₊/τ} / (e^{s₊/τ} + N·g)] of each query, (b,), with the sampling bias of negatives taken out.
+
+    g = max{(E − π e^{s₊/τ})/(1 − π), e^{−1/τ}}, E = Σ_i w_i e^{(1+β)s_i/τ} / Σ_i w_i e^{βs_i/τ}, N = Σ_i w_i, sums over
+    the negatives. π is the chance that a drawn negative is a positive; β > 0 leans the mean towards hard negatives.
+    With π = β = 0 it is `weighted_infonce`. A query without any negative has loss 0.
+
+    Args:
+        similarities: (b, c), in [−1, 1] for the lower bound e^{−1/τ} to mean anything.
+        positives: (b,) int64.
+        log_weights: (b, c) log w, as in `weighted_infonce`. The weights w are ours; the papers have none.
+        temperature: τ, above 0.
+        prior: π in [0, 1), τ⁺ in the papers; more corrects more.
+        concentration: β, at least 0; more attends to harder negatives.
+
+    Source: Chuang et al. 2020 (β = 0, M = 1 positive); Robinson et al. 2021, with gradients through the importance
+    weights, as in their code.
+    """
+    logits = similarities / temperature
+    own = logits.gather(1, positives[:, None]).squeeze(1)
+    weights = torch.zeros_like(logits) if log_weights is None else log_weights
+    weights = weights.scatter(1, positives[:, None], -math.inf)
+    alone = torch.isinf(weights).all(1)
+    weights = torch.where(alone[:, None], torch.zeros_like(weights), weights)  # keeps the rows finite; dropped below
+    log_count = torch.logsumexp(weights, 1)
+    log_sum = log_count + torch.logsumexp(weights + (1 + concentration) * logits, 1)
+    log_sum = log_sum - torch.logsumexp(weights + concentration * logits, 1)
+    peak = torch.maximum(torch.maximum(log_sum, own), log_count - 1 / temperature).detach()
+    corrected = (torch.exp(log_sum - peak) - prior * torch.exp(log_count + own - peak)) / (1 - prior)
+    negatives = torch.maximum(corrected, torch.exp(log_count - 1 / temperature - peak))
+    losses = torch.log(torch.exp(own - peak) + negatives) - (own - peak)
+    return torch.where(alone, torch.zeros_like(losses), losses)
+
+
+def rating_regression(predictions: Tensor, ratings: Tensor) -> Tensor:
+    """Return mean_j (g_j − ẽ_j)² over each list, (b,); NaN for a list without any rating.
+
+    Args:
+        predictions: (b, 1 + k) g, of the positive and the negatives.
+        ratings: (b, 1 + k) ẽ, standardised; NaN where there is none: left out of the mean.
+
+    Source: ANMI 2.0 eq. 40.
+    """
+    rated = torch.isfinite(ratings)
+    errors = torch.where(rated, predictions - torch.where(rated, ratings, torch.zeros_like(ratings)), 0.0)
+    return errors.square().sum(1) / rated.sum(1)

@@ -1,0 +1,99 @@
+"""Small models and data for the tests of training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
+from tokenizers import Tokenizer, normalizers
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+
+from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
+
+WORDS = [f"{a}{b}" for a in "bcdfghklmn" for b in "aeiou"]
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def words_tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer(WordLevel({w: i for i, w in enumerate([*SPECIAL, *WORDS])}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = Whitespace()
+    tokenizer.normalizer = normalizers.Lowercase()
+    return tokenizer
+
+
+def static_model(seed: int = 0, dimension: int = 16) -> SentenceTransformer:
+    torch.manual_seed(seed)
+    return SentenceTransformer(modules=[StaticEmbedding(words_tokenizer(), embedding_dim=dimension)], device="cpu")
+
+
+def _bert(folder: Path, kind: type, dropout: float, **more: int) -> None:
+    torch.manual_seed(0)
+    PreTrainedTokenizerFast(
+        tokenizer_object=words_tokenizer(),
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+    ).save_pretrained(folder)
+    config = BertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=64,
+        hidden_dropout_prob=dropout,
+        attention_probs_dropout_prob=dropout,
+        **more,
+    )
+    kind(config).save_pretrained(folder)
+
+
+def bert_model(folder: Path, *, dropout: float = 0.0) -> SentenceTransformer:
+    _bert(folder, BertModel, dropout)
+    return SentenceTransformer(modules=[Transformer(str(folder)), Pooling(16)], device="cpu")
+
+
+def cross_encoder(folder: Path) -> CrossEncoder:
+    _bert(folder, BertForSequenceClassification, 0.0, num_labels=1)
+    return CrossEncoder(str(folder), device="cpu", max_length=32)
+
+
+def made_up(queries: int = 40, documents: int = 80, seed: int = 0) -> Collection:
+    """Each query shares words with its positive; train has the first half of the queries, dev and test the others."""
+    rng = np.random.default_rng(seed)
+    texts = {f"d{i}": " ".join(rng.choice(WORDS, 6)) for i in range(documents)}
+    asked = {f"q{i}": " ".join(texts[f"d{i}"].split()[:3]) for i in range(queries)}
+    half, quarter = queries // 2, 3 * queries // 4
+    parts = {"train": range(half), "dev": range(half, quarter), "test": range(quarter, queries)}
+    qrels = {split: {f"q{i}": {f"d{i}": 1} for i in rows} for split, rows in parts.items()}
+    return Collection.from_dicts("made-up", texts, asked, qrels)
+
+
+def table(collection: Collection, *, per_query: int = 4, rated: bool = False, seed: int = 0) -> Negatives:
+    """Random negatives of the train queries; rated: with elo, elo_se, gap, weight."""
+    rng = np.random.default_rng(seed)
+    ids = collection.documents["doc_id"].to_pylist()
+    queries = list(dict.fromkeys(collection.qrels["train"]["query_id"].to_pylist()))
+    positives = dict(zip(*(collection.qrels["train"][c].to_pylist() for c in ("query_id", "doc_id")), strict=True))
+    rows = [
+        (query, document, rank)
+        for query in queries
+        for rank, document in enumerate(
+            rng.choice([d for d in ids if d != positives[query]], per_query, replace=False).tolist()
+        )
+    ]
+    query_ids, doc_ids, ranks = zip(*rows, strict=True)
+    found = Negatives(negatives_table(list(query_ids), list(doc_ids), "made", ranks, -np.asarray(ranks, float)))
+    if not rated:
+        return found
+    gap = rng.uniform(120, 700, len(rows))
+    weight = rng.uniform(0.2, 1.0, len(rows))
+    columns = {"elo": 1800 - gap, "elo_se": np.full(len(rows), 30.0), "gap": gap, "weight": weight}
+    return found.with_columns(columns)
