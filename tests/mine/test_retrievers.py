@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from foils.data import Collection
 from foils.encode import Vectors
+from foils.encode.nearest import top_inner_products
 from foils.errors import InputError
-from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, bm25, dense, top_inner_products
+from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, bm25, dense
 
 WORDS = [
     "wind",

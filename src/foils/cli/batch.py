@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from foils.cli import options as opt
-from foils.cli.select import _parsed
 from foils.cli.show import number, show_table
 
 
@@ -49,7 +48,7 @@ def batch(
     from foils.data.sources import read_source
     from foils.data.store import write_json
 
-    settings = dict(_parsed(text) for text in setting or [])
+    settings = dict(opt.parsed_setting(text) for text in setting or [])
     loaded = load_collection(collection)
     given = read_source(source, loaded) if source else None
     planned = plan_collection(

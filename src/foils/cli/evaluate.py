@@ -128,7 +128,8 @@ def _dense_run(collection: Collection, encoding: opt.EncoderOptions, split: str,
     from foils.search import DimensionSettings, embed_collection, search_collection
 
     encoder, store = encoding.open(collection)
-    say(f"{encoder.name}: texts cut after {encoder.max_length} tokens")
+    if encoder.max_length is not None:
+        say(f"{encoder.name}: texts cut after {encoder.max_length} tokens")
     embedded = embed_collection(collection, encoder, store, split=split)
     settings = DimensionSettings("none")
     return search_collection(embedded, settings, k=top, name=name or encoder.name).run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json as jsonlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from foils.cli.show import say
+from foils.errors import InputError
 
 if TYPE_CHECKING:
     from foils.data import Collection
@@ -171,3 +173,20 @@ def takes_encoder(command: Callable[..., None]) -> Callable[..., None]:
     verb.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
     verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
     return verb
+
+
+def parsed_setting(text: str) -> tuple[str, Any]:
+    """Return name and value of NAME=VALUE, the value as JSON.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set {text}: expected NAME=VALUE, as in --set margin=0.1")
+    try:
+        return name, jsonlib.loads(value)
+    except ValueError as error:
+        raise InputError(
+            f"--set {text}: {value!r} is not a number, true, false or a list as in [100, 200, 400, 600]"
+        ) from error

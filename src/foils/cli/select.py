@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from foils.cli import options as opt
 from foils.cli.show import number, show_table
-from foils.errors import InputError
 
 
 def select(
@@ -38,7 +36,7 @@ def select(
     from foils.select import select_negatives
 
     negatives = Negatives.read(rated)
-    settings = dict(_parsed(text) for text in setting or [])
+    settings = dict(opt.parsed_setting(text) for text in setting or [])
     made = provenance(
         "select",
         {"by": by, **settings},
@@ -65,15 +63,3 @@ def select(
         write_json(
             json, {"by": by, "settings": settings, "seed": seed, "kept": int(found.negatives.keep.sum()), **facts}
         )
-
-
-def _parsed(text: str) -> tuple[str, Any]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise InputError(f"--set {text}: expected NAME=VALUE, as in --set margin=0.1")
-    try:
-        return name, jsonlib.loads(value)
-    except ValueError as error:
-        raise InputError(
-            f"--set {text}: {value!r} is not a number, true, false or a list as in [100, 200, 400, 600]"
-        ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +60,8 @@ class EncoderSettings:
         query_prompt: put before each query; None: the model's own for queries, if it has one; `@NAME`: the model's
             prompt of this name.
         document_prompt: put before each document; None and `@NAME` as above.
-        max_length: tokens after which a text is cut; None: the model's own.
+        max_length: tokens after which a text is cut; None: the model's own. A model that never cuts a text (a static
+            embedding) has none.
         normalize: scale vectors to unit length.
         precision: of the computation: float32, bfloat16 or float16 (torch), float32 or bfloat16 (openvino).
         backend: what runs the transformer: torch, onnx (onnxruntime) or openvino, the last two on the processor.
@@ -105,8 +107,7 @@ class SentenceEncoder:
         self.settings = settings or EncoderSettings()
         self.model = model
         self.name = name or str(model.model_card_data.base_model or "model")
-        if self.settings.max_length is not None:
-            model.max_seq_length = self.settings.max_length
+        self.max_length = _set_max_length(model, self.settings.max_length)
         self._prompts: dict[Kind, str] = {
             "query": _prompt(model, "query", self.settings.query_prompt),
             "document": _prompt(model, "document", self.settings.document_prompt),
@@ -114,7 +115,7 @@ class SentenceEncoder:
         self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
         self.dimension = int(model.get_embedding_dimension() or 0)
         weights = _weights_digest(model)
-        shaping = (model.max_seq_length, self.settings.normalize, self.settings.precision, self.settings.backend)
+        shaping = (self.max_length, self.settings.normalize, self.settings.precision, self.settings.backend)
         self.fingerprint = hashlib.blake2b(repr((weights, shaping)).encode(), digest_size=16).hexdigest()
         self._compiled: CompiledModel | None = None
         if self.settings.backend != "torch":
@@ -129,11 +130,6 @@ class SentenceEncoder:
             import torch
 
             model.to(getattr(torch, self.settings.precision))
-
-    @property
-    def max_length(self) -> int | None:
-        """Tokens after which a text is cut."""
-        return cast("int | None", self.model.max_seq_length)
 
     def route(self, kind: Kind) -> str:
         """Return the prompt, and the kind where the model treats queries and documents differently."""
@@ -230,6 +226,15 @@ def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloa
             "try --precision float32 and --storage float32, or check the model"
         )
     return vectors
+
+
+def _set_max_length(model: SentenceTransformer, asked: int | None) -> int | None:
+    """Cut texts after `asked` tokens; return after how many they are cut, None for a model that never cuts."""
+    if model.max_seq_length in (None, math.inf):
+        return None
+    if asked is not None:
+        model.max_seq_length = asked
+    return cast("int", model.max_seq_length)
 
 
 def _prompt(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from foils import progress
 from foils.data.store import existing_file, write_whole
 from foils.encode import Vectors
+from foils.encode.nearest import BLOCK, top_inner_products
 from foils.errors import FormatError, InputError, UnknownNameError, require
 
 Rows = npt.NDArray[np.int64]
@@ -47,8 +48,8 @@ class ExactIndex:
     """
 
     documents: Vectors
-    block: int = 65_536
-    query_block: int = 256
+    block: int = BLOCK
+    query_block: int = BLOCK
 
     def __post_init__(self) -> None:
         if not len(self.documents) or self.block < 1 or self.query_block < 1:
@@ -69,20 +70,15 @@ class ExactIndex:
         """
         wanted = _checked(queries, k, self.documents.dimension)
         depth = min(k, len(self))
-        positions = np.full((len(wanted), depth), -1, np.int64)
-        scores = np.full((len(wanted), depth), -np.inf, np.float32)
-        with progress.task("searching", total=len(self), unit="documents") as advance:
-            for start, part in self.documents.blocks(self.block):
-                columns = part.astype(np.float32, copy=False).T
-                for row in range(0, len(wanted), self.query_block):
-                    rows = slice(row, row + self.query_block)
-                    new_positions, new_scores = _best(wanted[rows] @ columns, depth)
-                    both = np.hstack([scores[rows], new_scores])
-                    order = np.argsort(-both, axis=1, kind="stable")[:, :depth]
-                    scores[rows] = np.take_along_axis(both, order, axis=1)
-                    joined = np.hstack([positions[rows], new_positions + start])
-                    positions[rows] = np.take_along_axis(joined, order, axis=1)
-                advance(len(part))
+        positions = np.empty((len(wanted), depth), np.int64)
+        scores = np.empty((len(wanted), depth), np.float32)
+        with progress.task("searching", total=len(wanted), unit="queries") as advance:
+            for first in range(0, len(wanted), self.query_block):
+                rows = slice(first, first + self.query_block)
+                positions[rows], scores[rows] = top_inner_products(
+                    wanted[rows], self.documents, depth, block=self.block
+                )
+                advance(len(wanted[rows]))
         return positions, scores
 
 
@@ -186,20 +182,6 @@ class FaissIndex:
         wanted = _checked(queries, k, int(self.index.d))
         scores, positions = self.index.search(wanted, min(k, len(self)))
         return positions.astype(np.int64, copy=False), scores
-
-
-def _best(scores: Scores, k: int) -> tuple[Rows, Scores]:
-    """The k best columns of each row, best first, ties by column."""
-    n, columns = scores.shape
-    if k >= columns:
-        order = np.argsort(-scores, axis=1, kind="stable")
-        return order, np.take_along_axis(scores, order, axis=1)
-    positions = np.empty((n, k), np.int64)
-    thresholds = np.partition(scores, columns - k, axis=1)[:, columns - k]
-    for row, threshold in enumerate(thresholds):
-        among = np.flatnonzero(scores[row] >= threshold)
-        positions[row] = among[np.argsort(-scores[row, among], kind="stable")[:k]]
-    return positions, np.take_along_axis(scores, positions, axis=1)
 
 
 def _checked(queries: npt.NDArray[np.floating], k: int, dimension: int) -> Scores:
