@@ -31,8 +31,10 @@ HEAVY_MODULES = {  # modules that cannot do without: others may import them insi
     "batch/caching.py": {"torch"},
     "batch/greedy_loops.py": {"numba"},
     "batch/kernels.py": {"numba"},
+    "batch/mixed_sampler.py": {"sentence_transformers"},
     "batch/sampler.py": {"sentence_transformers", "transformers"},
 }
+HEAVY_PARTS = {"train": {"torch", "sentence_transformers", "transformers"}}  # tensors all through
 PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli"}, "jinja2": {"report"}}
 
 
@@ -136,7 +138,8 @@ def test_heavy_packages_are_imported_where_they_are_used() -> None:
     for each in ALL:
         package = each.module.partition(".")[0]
         known = package in sys.stdlib_module_names or package == "foils" or package in LIGHT
-        if each.at_load and not known and package not in HEAVY_MODULES.get(each.file, ()):
+        allowed = HEAVY_MODULES.get(each.file, set()) | HEAVY_PARTS.get(part(each.file), set())
+        if each.at_load and not known and package not in allowed:
             wrong.append(each)
     assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
 
@@ -147,6 +150,18 @@ def test_heavy_modules_are_imported_where_they_are_used() -> None:
     assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
     unused = [file for file, packages in HEAVY_MODULES.items() if not packages & modules_loaded_by(file)]
     assert not unused, "no longer heavy: take it off the list"
+
+
+def test_heavy_parts_are_imported_where_they_are_used() -> None:
+    wrong = [
+        each
+        for each in ALL
+        if each.at_load
+        and part(each.module) in HEAVY_PARTS
+        and part(each.file) != part(each.module)
+        and each.module.startswith("foils")
+    ]
+    assert not wrong, f"import these inside the functions that use them:\n{listed(wrong)}"
 
 
 def modules_loaded_by(file: str) -> set[str]:
