@@ -12,7 +12,7 @@ from scipy import sparse
 from foils import progress
 from foils.data.collection import Collection, Rows
 from foils.errors import InputError
-from foils.mine.pairs import Scores
+from foils.mine.pairs import Pairs, Scores
 
 QUERIES = 256  # scored at once
 
@@ -33,7 +33,7 @@ class BM25Retriever:
         InputError: k1 or b out of range.
     """
 
-    name = "bm25"
+    name = column = "bm25"
     short = "no further document shares a term with the query"
 
     def __init__(self, collection: Collection, *, k1: float = 1.2, b: float = 0.75, language: str = "english") -> None:
@@ -66,6 +66,22 @@ class BM25Retriever:
                 found, values = _best(ranked.indices[part], ranked.data[part], depth)
                 rows[start + at, : len(found)], scores[start + at, : len(found)] = found, values
         return rows, scores
+
+    def score(self, pairs: Pairs) -> Scores:
+        """Return the BM25 score of each pair, (n,), 0 where no term is shared.
+
+        Raises:
+            InputError: a document that is not in the collection.
+        """
+        if (pairs.doc_rows < 0).any():
+            raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
+        rows, index = np.unique(pairs.query_rows, return_inverse=True)
+        found = np.zeros(len(pairs))
+        for start in range(0, len(rows), QUERIES):
+            ranked = self._product(rows[start : start + QUERIES])
+            here = np.flatnonzero((index >= start) & (index < start + QUERIES))
+            found[here] = ranked[index[here] - start, pairs.doc_rows[here]]
+        return found
 
     def _document_ids(self, documents: int, advance: progress.Advance) -> Iterator[list[list[int]]]:
         for start in range(0, documents, 10_000):

@@ -114,9 +114,11 @@ def mine(
         made: provenance of the table.
 
     Raises:
-        InputError: `top` below 1, a window that is empty or, with a draw, without an end, an unknown split, a split
-            without positives, or as the rules say.
+        InputError: `top` below 1, `near_duplicate` not above 0, a window that is empty or, with a draw, without an
+            end, an unknown split, a split without positives, or as the rules say.
     """
+    if not near_duplicate > 0:
+        raise InputError(f"near-duplicate threshold {near_duplicate}; expected above 0, and above 1 for none")
     wanted = _Wanted.checked(top, ranks, bool(rules), fill, draw, seed)
     positives = collection.positives(split)
     judge = _Judge(collection, LookAlikes(collection, near_duplicate), rules, scorer)
@@ -199,7 +201,7 @@ def _search(retriever: Retriever, query_rows: Rows, wanted: _Wanted, judge: _Jud
     while len(pending):
         rows, scores = retriever.search(pending, depth)
         candidates, valid, positive = judge.judged(pending, rows, scores)
-        rank = np.cumsum(valid, axis=1) - valid
+        rank: Rows = np.cumsum(valid, axis=1) - valid
         inside = (rank >= wanted.first) & (rank < (wanted.end or documents))
         usable = valid & inside & (candidates["reason"] == 0)
         wished = np.cumsum(usable, axis=1) - usable < wanted.top
@@ -209,7 +211,7 @@ def _search(retriever: Retriever, query_rows: Rows, wanted: _Wanted, judge: _Jud
         listed = (rank < (wanted.end or documents)) & final[:, None] & (wished | (wanted.draw is not None))
         candidates["reason"][valid & (rank < wanted.first) & (candidates["reason"] == 0)] = judge.before
         if wanted.draw is not None:
-            usable = _drawn(judge, candidates, valid & inside, wanted, final)
+            usable = _drawn(judge, candidates, valid & inside, wanted, wanted.draw, final)
         done.append(candidates[listed & valid])
         found.positives += int((positive & listed).sum())
         lacking = final & (usable.sum(axis=1) < wanted.top)
@@ -227,17 +229,18 @@ def _search(retriever: Retriever, query_rows: Rows, wanted: _Wanted, judge: _Jud
     found.candidates.append(joined[np.argsort(position[joined["query"]], kind="stable")])
 
 
-def _drawn(judge: _Judge, candidates: npt.NDArray[np.void], window: Marks, wanted: _Wanted, final: Marks) -> Marks:
+def _drawn(
+    judge: _Judge, candidates: npt.NDArray[np.void], window: Marks, wanted: _Wanted, draw: Draw, final: Marks
+) -> Marks:
     """Draw by the largest log weight + Gumbel noise; mark what was not drawn, and return what was and may stay."""
-    assert wanted.draw is not None and wanted.end is not None
     free = candidates["reason"] == 0
     among = window & (free | (not wanted.fill)) & final[:, None]
     keys = np.full(candidates.shape, -np.inf)
-    keys[among] = wanted.draw.log_weights(judge.pairs(candidates[among]))
-    rank = np.cumsum(window, axis=1) - window
+    keys[among] = draw.log_weights(judge.pairs(candidates[among]))
+    place: Rows = np.maximum(np.cumsum(window, axis=1) - 1, 0)
     for row in np.flatnonzero(final):
         rng = np.random.default_rng([wanted.seed, int(candidates["query"][row, 0])])
-        keys[row] += rng.gumbel(size=wanted.end - wanted.first)[np.minimum(rank[row], wanted.end - wanted.first - 1)]
+        keys[row] += rng.gumbel(size=int(place[row, -1]) + 1)[place[row]]
     order = np.argsort(-keys, axis=1, kind="stable")[:, : wanted.top]
     drawn = np.zeros(candidates.shape, bool)
     np.put_along_axis(drawn, order, True, axis=1)

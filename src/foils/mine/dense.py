@@ -8,7 +8,8 @@ from foils.data.collection import Rows
 from foils.encode.nearest import BLOCK, top_inner_products
 from foils.encode.vectors import Vectors
 from foils.errors import InputError
-from foils.mine.pairs import Scores
+from foils.mine.pairs import Pairs, Scores
+from foils.mine.scorers import paired_products
 
 
 class DenseRetriever:
@@ -22,7 +23,7 @@ class DenseRetriever:
         documents: vectors of all documents, by row.
     """
 
-    name = "dense"
+    name = column = "dense"
     short = "the collection has no further document"
 
     def __init__(self, queries: Vectors, documents: Vectors) -> None:
@@ -40,3 +41,13 @@ class DenseRetriever:
             for start in range(0, max(1, len(query_rows)), BLOCK)
         ]
         return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+    def score(self, pairs: Pairs) -> Scores:
+        """Return the inner product of each pair, (n,).
+
+        Raises:
+            InputError: a document that is not in the collection; `EncoderScorer` scores those too.
+        """
+        if (pairs.doc_rows < 0).any():
+            raise InputError("documents with a text of their own have no vector here; score them with an encoder")
+        return paired_products(self._queries, pairs.query_rows, self._documents, pairs.doc_rows)

@@ -1,0 +1,53 @@
+"""Drawing negatives from a window of ranks instead of taking its top."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foils.errors import InputError
+from foils.mine.filters import PositiveScores
+from foils.mine.pairs import Pairs, Scores
+
+
+class Uniform:
+    """Every candidate is as likely."""
+
+    def log_weights(self, pairs: Pairs) -> Scores:
+        """Return 0 for each pair, (n,)."""
+        return np.zeros(len(pairs))
+
+
+@dataclass(frozen=True)
+class SimANS:
+    """Candidates near the positive's score are likely: log p(d) = −a (s(q, d) − s(q, d⁺) − b)², up to a constant.
+
+    Args:
+        positives: scores s(q, d⁺), on the candidates' scale.
+        a: sharpness, at least 0, per squared unit of the score; 0 is uniform. The default suits inner products of a
+            few units; cosines, which differ by less, want 100 and more.
+        b: which distance from the positive is likeliest; negative: below it.
+        against: the `minimum`, `mean` or `maximum` of the query's positives.
+
+    Raises:
+        InputError: a negative `a`, values that are not finite, or candidates without scores.
+
+    Source: SimANS (Zhou et al. 2022), eq. for p_i in section 3.
+    """
+
+    positives: PositiveScores
+    a: float = 1.0
+    b: float = 0.0
+    against: str = "mean"
+
+    def __post_init__(self) -> None:
+        if not (self.a >= 0 and np.isfinite([self.a, self.b]).all()):
+            raise InputError(f"a {self.a}, b {self.b}; expected a at least 0 and finite numbers")
+
+    def log_weights(self, pairs: Pairs) -> Scores:
+        """Return −a (s − s⁺ − b)², (n,)."""
+        if np.isnan(pairs.scores).any():
+            raise InputError("candidates without a score; SimANS needs a scorer for this source")
+        reference = self.positives.reference(pairs.query_rows, self.against)
+        return np.asarray(-self.a * (pairs.scores - reference - self.b) ** 2)
