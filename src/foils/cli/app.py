@@ -59,10 +59,13 @@ def run(arguments: list[str]) -> int:
     """Run the program with these arguments and return its exit status; messages go to stderr."""
     try:
         with Progress() as progress, reporting(progress):
-            status = application()(arguments, standalone_mode=False)
+            status = application()(arguments, prog_name="foils", standalone_mode=False)
+        if status == EXIT_INTERRUPTED:
+            raise typer.Abort
         return status if isinstance(status, int) else 0
     except typer.TyperException as error:
-        say(f"error: {error.format_message()} (see: foils{_verb(arguments)} --help)")
+        if message := error.format_message():  # none where no arguments were given and the help was shown
+            say(f"error: {message} (see: foils{_verb(arguments)} --help)")
         return EXIT_INPUT
     except InputError as error:
         say(f"error: {error}")

@@ -75,7 +75,8 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._bars.stop()
+        if self._console.is_terminal:
+            self._bars.stop()
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:

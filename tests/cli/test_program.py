@@ -1,0 +1,159 @@
+"""What holds for every verb: help, version, usage errors, exit statuses, where messages go, what is imported."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foils.cli import app, show
+from foils.errors import ConvergenceError, FailureError, FoilsError, InputError
+
+VERBS = [verb for verb in app.VERBS if find_spec(f"foils.cli.{verb}")]
+
+
+def test_help_lists_the_verbs(foils: Callable[..., Any]) -> None:
+    ended = foils("--help")
+    assert ended.status == 0
+    assert "Usage: foils [OPTIONS] COMMAND" in ended.out
+    for verb in VERBS:
+        assert re.search(rf"^│ {verb} +\w", ended.out, re.MULTILINE), verb
+    assert foils("-h").out == ended.out
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_every_verb_has_an_example(foils: Callable[..., Any], verb: str) -> None:
+    ended = foils(verb, "--help")
+    assert ended.status == 0
+    assert f"Usage: foils {verb}" in ended.out
+    assert re.search(rf"Example:\s+foils {verb}\b", " ".join(ended.out.split()))
+    assert ended.err == ""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_example_uses_options_that_there_are(foils: Callable[..., Any], verb: str) -> None:
+    shown = " ".join(foils(verb, "--help").out.replace("│", " ").split())
+    example = shown.split("Example:")[1].split("╭")[0]
+    known = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", shown.split("╭", 1)[1]))
+    assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", example)) <= known
+
+
+def test_without_arguments_the_help_is_shown_and_nothing_is_called_an_error(foils: Callable[..., Any]) -> None:
+    for arguments in ([], ["mine"], ["score"]):
+        ended = foils(*arguments)
+        assert ended.status == 2
+        assert "Usage: foils" in ended.out + ended.err
+        assert "error" not in ended.err
+
+
+def test_version(foils: Callable[..., Any]) -> None:
+    ended = foils("--version")
+    assert (ended.status, ended.err) == (0, "")
+    assert re.fullmatch(r"foils \d+\.\d+\.\d+\n", ended.out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "No such command 'nope'"),
+        (["--nope"], "No such option: --nope"),
+        (["mine", "x", "-o", "y", "--bogus", "1"], "No such option: --bogus"),
+        (["mine", "x", "-o", "y", "--tpo", "1"], "--top"),
+        (["mine", "x", "-o", "y", "--top", "0"], "Invalid value for '--top'"),
+        (["mine", "x", "-o", "y", "--top", "many"], "Invalid value for '--top'"),
+        (["mine", "x", "-o", "y", "--seed", "-1"], "Invalid value for '--seed'"),
+        (["mine", "x", "-o", "y", "--b", "1.5"], "Invalid value for '--b'"),
+        (["mine", "x"], "Missing option '-o'"),
+        (["mine", "-o", "y"], "Missing argument"),
+        (["mine", "x", "z", "-o", "y"], "unexpected extra argument"),
+        (["score", "x"], "Missing argument"),
+        (["score", "x", "y", "--hybrids", "0"], "Invalid value for '--hybrids'"),
+    ],
+)
+def test_usage_errors_are_one_line_that_points_to_the_help(
+    foils: Callable[..., Any], arguments: list[str], message: str
+) -> None:
+    ended = foils(*arguments)
+    assert (ended.status, ended.out) == (2, "")
+    assert ended.err.startswith("foils: error: ")
+    assert message in ended.err
+    verb = f" {arguments[0]}" if arguments[0] in VERBS else ""
+    assert ended.err.endswith(f"(see: foils{verb} --help)\n")
+    assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (InputError("bad input"), 2, "foils: error: bad input\n"),
+        (FailureError("it broke"), 1, "foils: failed: it broke\n"),
+        (ConvergenceError("did not converge"), 1, "foils: failed: did not converge\n"),
+        (FoilsError("something"), 1, "foils: failed: something\n"),
+        (KeyboardInterrupt(), 130, "foils: interrupted; what was finished is kept\n"),
+    ],
+)
+def test_exit_statuses(
+    foils: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, said: str
+) -> None:
+    def load(name: str) -> None:
+        raise error
+
+    monkeypatch.setattr("foils.data.load_collection", load)
+    ended = foils("mine", "x", "-o", "y")
+    assert (ended.status, ended.out, ended.err) == (status, "", said)
+
+
+def test_a_reader_that_closes_the_pipe_ends_the_program_quietly(tmp_path: Path) -> None:
+    code = "import sys; sys.argv = ['foils', 'mine', '--help']; from foils.cli import main; main()"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
+    )
+    assert running.stdout is not None
+    running.stdout.close()
+    _, said = running.communicate(timeout=60)
+    assert b"Traceback" not in said
+
+
+def test_help_imports_neither_torch_nor_numpy() -> None:
+    code = (
+        "import sys\nfrom foils.cli.app import run\nstatus = run(['--help'])\n"
+        "heavy = {'torch', 'numpy', 'pyarrow', 'scipy', 'sklearn', 'sentence_transformers', 'ray', 'bm25s'}\n"
+        "sys.exit(f'{status} {sorted(heavy & set(sys.modules))}' if status or heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_tables_escape_markup_and_keep_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    show.show_table("a [b]", ["source", "count"], [("[red]x[/red]", 1), ("y" * 100, 2)], caption="see [c]")
+    said = capsys.readouterr().out
+    for text in ("a [b]", "[red]x[/red]", "y" * 100, "see [c]"):
+        assert text in said
+
+
+@pytest.mark.parametrize(("value", "said"), [(None, "–"), (float("nan"), "–"), (0.12345, "0.123"), (2, "2.000")])
+def test_numbers_that_are_not_there_are_a_dash(value: float | None, said: str) -> None:
+    assert show.number(value) == said
+
+
+def test_long_tasks_say_their_rate_on_stderr(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = iter([0.0, 11.0, 12.0, 25.0, 25.0, 25.0])
+    monkeypatch.setattr(show.time, "monotonic", lambda: next(now))
+    with show.Progress() as progress, progress.task("reading", 300, "texts") as advance:
+        advance(100)
+        advance(1)
+        advance(149)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "foils: reading: 100 of 300 texts, 9 texts/s, 22 s left\n" in err
+    assert "foils: reading: 250 of 300 texts, 10 texts/s, 5 s left\n" in err
+    assert err.endswith("foils: reading: 250 texts in 25 s\n")
+    assert err.count("\n") == 3
