@@ -269,7 +269,7 @@ def resampled_scores(
     whole = full(sums.sum(axis=0) / counts.sum())
     factor = np.linalg.cholesky(np.eye(dimension) + whole)
     inverse = solve_triangular(factor, np.eye(dimension), lower=True)
-    whitened = np.stack([(inverse @ full(block) @ inverse.T).ravel() for block in sums])
+    whitened = np.stack(list(map_blocks(lambda block: (inverse @ full(block) @ inverse.T).ravel(), sums)))
     traces, products = whitened[:, :: dimension + 1].sum(axis=1), whitened @ whitened.T
     moved = share - 1 / counts.sum()
     squares = np.einsum("rb,bc,rc->r", moved, products, moved, optimize=True)
