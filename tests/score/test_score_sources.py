@@ -313,6 +313,14 @@ def test_settings_out_of_range(bad: dict[str, float], message: str) -> None:
         ScoreSettings(**bad)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("regularization", [1e-12, 1e-300])
+def test_a_lambda_below_the_precision_of_the_vectors_is_an_error(tmp_path: Path, regularization: float) -> None:
+    """Float32 vectors of few negatives: the smallest eigenvalues of the information are rounding, of either sign."""
+    with pytest.raises(InputError, match=r"lambda .* is below what the precision of the vectors resolves"):
+        scored(random_world(3, queries=5), tmp_path, HashingEncoder(64), regularization=regularization)
+    assert scored(random_world(3), tmp_path, HashingEncoder(64), regularization=1e-5).sources[0].eci_sem > 1
+
+
 def test_unknown_names_list_the_known_ones_before_anything_is_encoded(tmp_path: Path) -> None:
     encoder = HashingEncoder()
     for bad, message in (

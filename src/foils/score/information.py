@@ -54,11 +54,25 @@ def log_det(information: Float64s, regularization: float = 1.0) -> float:
         regularization: λ, above 0; the smaller, the more diversity of directions counts beside their weight.
 
     Raises:
-        InputError: λ not above 0.
+        InputError: λ not above 0, or so small that the rounding of I outweighs it.
     """
     check_regularization(regularization)
-    factor = np.linalg.cholesky(np.eye(len(information)) + information / regularization)
-    return float(2 * np.log(np.diagonal(factor)).sum())
+    return float(2 * np.log(np.diagonal(_factor(information, regularization))).sum())
+
+
+def _factor(information: Float64s, regularization: float) -> Float64s:
+    """Return the lower C with C Cᵀ = Id + I/λ; where rounding of I makes that indefinite, λ is an InputError."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.eye(len(information)) + information / regularization
+    try:
+        factor: Float64s = np.linalg.cholesky(scaled)
+    except np.linalg.LinAlgError:
+        factor = np.full(scaled.shape, np.nan)
+    if not np.isfinite(factor).all():
+        raise InputError(
+            f"lambda {regularization} is below what the precision of the vectors resolves; choose a larger one"
+        )
+    return factor
 
 
 def effective_rank(information: Float64s) -> float:
@@ -266,8 +280,7 @@ def resampled_scores(
         return unpacked(packed / regularization, dimension)
 
     share = drawn / sizes[:, None]
-    whole = full(sums.sum(axis=0) / counts.sum())
-    factor = np.linalg.cholesky(np.eye(dimension) + whole)
+    factor = _factor(unpacked(sums.sum(axis=0) / counts.sum(), dimension), regularization)
     inverse = solve_triangular(factor, np.eye(dimension), lower=True)
     whitened = np.stack(list(map_blocks(lambda block: (inverse @ full(block) @ inverse.T).ravel(), sums)))
     traces, products = whitened[:, :: dimension + 1].sum(axis=1), whitened @ whitened.T
@@ -277,7 +290,7 @@ def resampled_scores(
     norm = np.sqrt(np.maximum(squares, 0).max())
     if norm < 1 and norm**3 / (3 * (1 - norm) ** 3) <= tolerance * expanded.std():
         return np.asarray(expanded, np.float64)
-    return np.array(list(map_blocks(lambda row: log_det(full(row @ sums)), share)))
+    return np.array(list(map_blocks(lambda row: log_det(unpacked(row @ sums, dimension), regularization), share)))
 
 
 def _percentiles(values: Float64s, confidence: float) -> tuple[float, float]:
