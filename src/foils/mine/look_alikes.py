@@ -7,7 +7,8 @@ import numpy as np
 from foils.data.collection import Collection, Rows
 from foils.data.run import ranks_within
 from foils.data.tokens import Vocabulary, alphanumeric
-from foils.mine.pairs import Marks
+from foils.errors import InputError
+from foils.mine.pairs import Marks, Pairs
 
 EQUAL = "equal to a positive"
 NEAR = "near-duplicate of a positive"
@@ -43,3 +44,34 @@ class LookAlikes:
         equal[pair[written[ours] == written[theirs]]] = True
         near[pair[sets.jaccard(ours, sets, theirs) >= self.threshold]] = True
         return equal, near & ~equal
+
+
+class NearPositive:
+    """Rejects documents, of the collection or with a text of their own, whose token set is near a positive's.
+
+    Args:
+        collection: judgements of all splits.
+        threshold: Jaccard similarity, in (0, 1].
+    """
+
+    reason = NEAR
+
+    def __init__(self, collection: Collection, threshold: float = 0.9) -> None:
+        if not threshold > 0:
+            raise InputError(f"near-duplicate threshold {threshold}; expected above 0, and above 1 for none")
+        self._collection, self._threshold = collection, threshold
+
+    def marks(self, pairs: Pairs) -> Marks:
+        """Return which documents are near-duplicates of a positive of their query, (n,)."""
+        known = self._collection.known_positives
+        place = {int(row): index for index, row in enumerate(known.query_rows)}
+        asked = [place.get(row) for row in pairs.query_rows.tolist()]
+        rows = [np.zeros(0, np.int64) if index is None else known.of(index) for index in asked]
+        sets = Vocabulary()
+        documents = sets.sets(pairs.texts())
+        distinct, inverse = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]), return_inverse=True)
+        positives = sets.sets(self._collection.document_texts(distinct))
+        pair = np.repeat(np.arange(len(pairs)), [len(each) for each in rows])
+        near = np.zeros(len(pairs), bool)
+        near[pair[documents.jaccard(pair, positives, inverse) >= self._threshold]] = True
+        return near

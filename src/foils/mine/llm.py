@@ -1,0 +1,164 @@
+"""Negatives that a language model writes, through any OpenAI-compatible server.
+
+Every finished record is on disk before the next begins to count, so a stopped run asks for what is missing alone. A
+failure is a record that says so, never an empty negative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foils import progress
+from foils.data.collection import Collection
+from foils.data.negatives import Negatives, negatives_table
+from foils.data.store import Provenance
+from foils.errors import InputError
+from foils.mine.filters import table_pairs
+from foils.mine.llm_client import Client, Record, Served, ask_all
+from foils.mine.llm_log import RecordLog
+from foils.mine.llm_prompt import Asking
+from foils.mine.look_alikes import NearPositive
+
+SOURCE = "llm"
+
+
+@dataclass(frozen=True)
+class LLMMined:
+    """What asking gave.
+
+    Attributes:
+        negatives: the table, with a `text` and the id `llm:DIGEST` for each row; near-duplicates of a positive are in
+            it, rejected.
+        queries: asked for.
+        answered: with at least one negative.
+        failed: reason -> number of queries without any.
+        short: number of queries with some, but fewer than asked for.
+        turned_away: reason -> number of texts that validation refused.
+        requests: sent for these queries, in this run and before.
+        tokens: of prompts and of completions, as the server counted them, in this run and before.
+    """
+
+    negatives: Negatives
+    queries: int
+    answered: int
+    failed: dict[str, int]
+    short: int
+    turned_away: dict[str, int]
+    requests: int
+    tokens: tuple[int, int]
+
+    def cost(self, per_million: tuple[float, float]) -> float:
+        """Return what the tokens cost, at prices for a million of the prompts' and of the completions' tokens."""
+        return sum(count * price for count, price in zip(self.tokens, per_million, strict=True)) / 1e6
+
+
+def first_prompt(collection: Collection, asking: Asking, *, split: str) -> str:
+    """Return the prompt of the split's first query, as it would be sent (a dry run)."""
+    record = _records(collection, asking, "", split, 1)[0]
+    return asking.prompt.text(record.query, record.positive, asking.number)
+
+
+def mine_llm(
+    collection: Collection,
+    client: Client,
+    log: str | Path,
+    *,
+    split: str,
+    asking: Asking | None = None,
+    limit: int | None = None,
+    near_duplicate: float = 0.9,
+    made: Provenance | None = None,
+) -> LLMMined:
+    """Let a model write negatives for every query of a split that has a positive.
+
+    Each record is a query and its first labelled positive. Answers are validated against all positives of the query,
+    and asked for again while some are missing. Rows come in the order of the split, whatever order answers come in.
+
+    Args:
+        collection: documents, queries, judgements.
+        client: of the server.
+        log: folder for finished records, one file for each combination of model and settings.
+        split: whose queries.
+        asking: what is asked.
+        limit: ask for the first so many queries alone.
+        near_duplicate: reject texts whose token sets have this Jaccard similarity to a positive's, in (0, 1].
+        made: provenance of the table.
+
+    Raises:
+        InputError: settings out of range, an unknown split, or a server that refuses key or model.
+        FailureError: the server fails record after record; what was finished is kept.
+    """
+    asking = asking or Asking()
+    records = _records(collection, asking, client.model, split, limit)
+    kind = hashlib.blake2b(repr((client.model, sorted(asking.describe().items()))).encode(), digest_size=8)
+    with RecordLog(Path(log) / f"{kind.hexdigest()}.jsonl") as kept:
+        missing = [record for record in records if not kept.records.get(record.key, {}).get("negatives")]
+        with progress.task("asking for negatives", total=len(records), unit="queries") as advance:
+            advance(len(records) - len(missing))
+
+            def finished(record: Record, served: Served) -> None:
+                kept.add(record.key, {"query_id": record.query_id, **served.as_record()})
+                advance(1)
+
+            if missing:
+                ask_all(client, asking, missing, finished)
+        found = [kept.records[record.key] for record in records]
+    return _mined(collection, asking, records, found, near_duplicate, made)
+
+
+def _records(collection: Collection, asking: Asking, model: str, split: str, limit: int | None) -> list[Record]:
+    if limit is not None and limit < 1:
+        raise InputError(f"limit {limit}; expected at least 1 query")
+    positives, known = collection.positives(split), collection.known_positives
+    place = {int(row): index for index, row in enumerate(known.query_rows)}
+    rows = positives.query_rows[:limit]
+    ids = collection.queries["query_id"].take(pa.array(rows)).to_pylist()
+    records = []
+    for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
+        first = collection.document_texts(positives.of(index)[:1])[0]
+        every = collection.document_texts(known.of(place[int(rows[index])]))
+        key = hashlib.blake2b(repr((model, asking.describe(), query, first)).encode(), digest_size=16).hexdigest()
+        records.append(Record(key, identifier, query, first, tuple(every)))
+    return records
+
+
+def _mined(
+    collection: Collection,
+    asking: Asking,
+    records: Sequence[Record],
+    found: Sequence[dict[str, Any]],
+    near_duplicate: float,
+    made: Provenance | None,
+) -> LLMMined:
+    texts = [text for record in found for text in record["negatives"]]
+    counts = [len(record["negatives"]) for record in found]
+    queries = [record.query_id for record, count in zip(records, counts, strict=True) for _ in range(count)]
+    digests = [f"llm:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}" for text in texts]
+    ranks = np.concatenate([np.arange(count) for count in counts]) if counts else np.zeros(0)
+    table = negatives_table(
+        pa.array(queries, pa.string()), pa.array(digests, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
+    )
+    negatives = Negatives(table.append_column("text", pa.array(texts, pa.large_string())), made or {})
+    near = NearPositive(collection, near_duplicate)
+    failed = Counter(str(record["failure"]) for record in found if not record["negatives"])
+    away: Counter[str] = Counter()
+    for record in found:
+        away.update(record["turned_away"])
+    return LLMMined(
+        negatives.reject(near.marks(table_pairs(negatives, collection)), near.reason),
+        len(records),
+        sum(count > 0 for count in counts),
+        dict(failed),
+        sum(0 < count < asking.number for count in counts),
+        dict(away),
+        sum(record["requests"] for record in found),
+        (sum(record["tokens"][0] for record in found), sum(record["tokens"][1] for record in found)),
+    )

@@ -1,0 +1,207 @@
+"""What a language model is asked, and how its answer is read: prompt, schema, parser, validation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from foils.data.store import existing_file
+from foils.data.tokens import alphanumeric
+from foils.errors import InputError
+
+VERSION = "negatives-1"
+SLOTS = ("domain", "query", "positive", "number", "difficulty", "length", "example")
+NEEDED = ("query", "positive", "number")
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"negatives": {"type": "array", "items": {"type": "string"}}},
+    "required": ["negatives"],
+    "additionalProperties": False,
+}
+_SLOT = re.compile(r"\{([a-z_]+)\}")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template and what goes into its slots beside the record.
+
+    Attributes:
+        template: text with the slots {query}, {positive}, {number}, and optionally {domain}, {difficulty}, {length},
+            {example}.
+        version: what to call it in provenance.
+        domain: the field of the collection.
+        difficulty: how hard it should be to tell a negative from an answer: "hard", "very hard", "moderately hard".
+        length: of each negative, in words: "about as many words as the passage above".
+        example: a worked example, put in as it is; "": none.
+
+    Raises:
+        InputError: a template without a needed slot, or with an unknown one.
+    """
+
+    template: str = field(
+        default_factory=lambda: (files("foils.mine") / "prompts" / f"{VERSION}.txt").read_text("utf-8")
+    )
+    version: str = VERSION
+    domain: str = "general"
+    difficulty: str = "hard"
+    length: str = "about as many words as the passage above"
+    example: str = ""
+
+    def __post_init__(self) -> None:
+        found = set(_SLOT.findall(self.template))
+        if unknown := sorted(found - set(SLOTS)):
+            raise InputError(f"the template has unknown slots {', '.join(unknown)}; known are {', '.join(SLOTS)}")
+        if missing := [slot for slot in NEEDED if slot not in found]:
+            raise InputError(f"the template lacks {', '.join(f'{{{slot}}}' for slot in missing)}")
+
+    @classmethod
+    def read(cls, path: str | Path, **slots: str) -> Prompt:
+        """Read a template from a file; its name, less the ending, is the version."""
+        return cls(existing_file(path).read_text("utf-8"), Path(path).stem, **slots)
+
+    @property
+    def digest(self) -> str:
+        """A digest of template and slots."""
+        parts = (self.template, self.domain, self.difficulty, self.length, self.example)
+        return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+    def text(self, query: str, positive: str, number: int, taken: Sequence[str] = ()) -> str:
+        """Return the prompt for one record; `taken` are negatives that it has already."""
+        values = {
+            "query": query, "positive": positive, "number": str(number), "domain": self.domain,
+            "difficulty": self.difficulty, "length": self.length,
+            "example": f"\nExample:\n{self.example}\n" if self.example else "",
+        }  # fmt: skip
+        said = _SLOT.sub(lambda slot: values[slot.group(1)], self.template)
+        if taken:
+            said += "\nThese are there already; write others:\n" + "\n".join(f"- {text}" for text in taken) + "\n"
+        return said
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What is asked of the model.
+
+    Attributes:
+        prompt: the prompt.
+        number: negatives per query, at least 1.
+        asks: how often a record is asked at most, until it has them; at least 1.
+        temperature: of the sampling.
+        seed: sent to the server, plus the number of the ask; servers may heed it.
+        most_tokens: of an answer; None: the server's default.
+    """
+
+    prompt: Prompt = field(default_factory=Prompt)
+    number: int = 10
+    asks: int = 3
+    temperature: float = 0.8
+    seed: int = 0
+    most_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.number < 1 or self.asks < 1:
+            raise InputError(f"{self.number} negatives in {self.asks} asks; expected at least 1 of each")
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of it."""
+        return {
+            "prompt": self.prompt.version, "prompt_digest": self.prompt.digest, "number": self.number,
+            "asks": self.asks, "temperature": self.temperature, "seed": self.seed, "most_tokens": self.most_tokens,
+        }  # fmt: skip
+
+
+def parse(content: str) -> list[str]:
+    """Read the negatives out of an answer, however it is wrapped; [] where there is none.
+
+    Accepted: the JSON asked for; a bare list; objects with one text each; JSON inside a fence or among words, or
+    after a model's thoughts; JSON that is cut off, up to its last whole string; numbered or dashed lines.
+    """
+    said = re.sub(r"<think>.*?</think>", "", content, flags=re.DOTALL).strip()
+    decoder = json.JSONDecoder()
+    for start in (match.start() for match in re.finditer(r"[\[{]", said)):
+        try:
+            value, _ = decoder.raw_decode(said, start)
+        except (ValueError, RecursionError):
+            continue
+        if found := _texts(value):
+            return found
+    if cut := re.search(r'"negatives"\s*:\s*\[|\[\s*(?=")', said):
+        strings = re.findall(r'"(?:[^"\\]|\\.)*"(?=\s*[,\]])', said[cut.end() :])
+        return [text.strip() for text in map(_decoded, strings) if text.strip()]
+    lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in said.splitlines())
+    return [line.group(1) for line in lines if line]
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        lists = [value["negatives"]] if "negatives" in value else list(value.values())
+        value = next((item for item in lists if isinstance(item, list)), [])
+    found = []
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, dict):
+            item = next((part for part in item.values() if isinstance(part, str)), None)
+        if isinstance(item, str):
+            found.append(item.strip())
+    return found
+
+
+def _decoded(string: str) -> str:
+    try:
+        return str(json.loads(string, strict=False))
+    except ValueError:
+        return ""
+
+
+def validated(
+    texts: Sequence[str], *, query: str, positives: Sequence[str], taken: Sequence[str], number: int
+) -> tuple[list[str], Counter[str]]:
+    """Return the first `number` usable texts, and how many were turned away, by reason.
+
+    Turned away are texts that are empty or not valid Unicode, equal the query, a positive or one another (as
+    case-folded letters and digits), are written in another script than the positive, or are more than were asked for.
+    """
+    seen = {_key(text): "repeats another" for text in taken}
+    seen.update({_key(text): "equals a positive" for text in positives} | {_key(query): "equals the query"})
+    script = _script(" ".join(positives))
+    kept: list[str] = []
+    away: Counter[str] = Counter()
+    for text in texts:
+        words = _key(text)
+        if not words or not _encodes(text):
+            away["empty, or not valid text"] += 1
+        elif words in seen:
+            away[seen[words]] += 1
+        elif script and _script(text) not in (script, None):
+            away["in another script"] += 1
+        elif len(kept) == number:
+            away["more than asked for"] += 1
+        else:
+            kept.append(text)
+            seen[words] = "repeats another"
+    return kept, away
+
+
+def _key(text: str) -> tuple[str, ...]:
+    return tuple(alphanumeric(text))
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _script(text: str) -> str | None:
+    """The script of most letters, by the first word of their Unicode names; None without letters."""
+    names = Counter(unicodedata.name(letter, "?").partition(" ")[0] for letter in text if letter.isalpha())
+    return names.most_common(1)[0][0] if names else None

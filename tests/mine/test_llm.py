@@ -1,0 +1,270 @@
+"""Negatives from a language model: against a server on loopback that misbehaves in every way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+from llm_server import Reply, serving
+
+from foils.data.negatives import Negatives
+from foils.errors import FailureError, FormatError, InputError
+from foils.mine.llm import first_prompt, mine_llm
+from foils.mine.llm_client import Client
+from foils.mine.llm_log import RecordLog
+from foils.mine.llm_prompt import Asking, Prompt
+
+THREE = Asking(number=3, asks=3)
+
+
+def texts(number: int, start: int = 0) -> list[str]:
+    return [f"another passage number {at}" for at in range(start, start + number)]
+
+
+def good(number: int, asked: dict) -> Reply:
+    """Three passages that differ from prompt to prompt, the same for the same prompt."""
+    tag = sum(map(ord, asked["messages"][0]["content"])) % 1000
+    return Reply(json.dumps({"negatives": [f"passage {at} about {tag}" for at in range(3)]}))
+
+
+def client(server, **settings) -> Client:
+    return Client("m", server.url, **{"pause": 0.01, "timeout": 5.0, "retries": 3, **settings})
+
+
+def asked(small, answer, place, *, asking=THREE, split="train", limit=None, **settings):
+    with serving(answer) as server:
+        found = mine_llm(small, client(server, **settings), place, split=split, asking=asking, limit=limit)
+    return found, server
+
+
+def test_rows_are_texts_of_their_own(small, tmp_path):
+    found, server = asked(small, good, tmp_path)
+    assert (found.queries, found.answered, found.failed, found.short) == (3, 3, {}, 0)
+    assert (found.requests, found.tokens) == (3, (21, 9))
+    rows = found.negatives.table.to_pylist()
+    assert [row["query_id"] for row in rows] == ["q1"] * 3 + ["q2"] * 3 + ["q3"] * 3
+    assert [row["rank"] for row in rows] == [0, 1, 2] * 3
+    assert {row["source"] for row in rows} == {"llm"}
+    assert all(row["doc_id"].startswith("llm:") and row["text"] for row in rows)
+    assert (found.negatives.rows_in(small)[1] == -1).all()
+    assert found.cost((1.0, 2.0)) == pytest.approx((21 + 18) / 1e6)
+    assert server.seen[0]["response_format"]["json_schema"]["schema"]["required"] == ["negatives"]
+    found.negatives.write(tmp_path / "llm.parquet")
+    read = Negatives.read(tmp_path / "llm.parquet").table
+    assert read.drop_columns("score").equals(found.negatives.table.drop_columns("score"))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Reply(status=429, body=b'{"error": {"message": "slow down"}}'),
+        Reply(status=429, body=b"{}", headers={"Retry-After": "0.01"}),
+        Reply(status=500, body=b"oops"),
+        Reply(status=503, body=b""),
+        Reply(hang_up=True),
+        Reply(stall=1.0, content="{}"),
+        Reply(drip=0.05, content=json.dumps({"negatives": texts(3)})),
+        Reply(body=b"<html>not JSON</html>"),
+        Reply(body=b'{"choices": [{"mess'),
+    ],
+    ids=["429", "429 with a pause", "500", "503", "hang up", "stall", "drip", "no JSON", "truncated JSON"],
+)
+def test_what_may_pass_is_asked_again(small, tmp_path, bad):
+    answer = lambda number, request: bad if number < 2 else good(number, request)  # noqa: E731
+    start = time.monotonic()
+    found, server = asked(small, answer, tmp_path, concurrency=1, timeout=0.4, limit=1)
+    assert found.failed == {}
+    assert (found.requests, len(server.seen)) == (3, 3)
+    assert time.monotonic() - start < 8
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (Reply(status=500, body=b"oops"), "status 500"),
+        (Reply(status=422, body=b"{}"), "status 422"),
+        (Reply(status=400, body=b"{}"), "status 400"),
+        (Reply(hang_up=True), "no connection"),
+        (Reply(stall=0.5, content="{}"), r"no whole answer in 0.2 s"),
+        (Reply(None, refusal="I cannot"), "the model refused"),
+        (Reply(""), "an empty answer"),
+        (Reply("I would rather not."), "no list of texts"),
+        (Reply(body=b'{"choices": []}'), "without choices"),
+        (Reply(json.dumps({"negatives": ["", "  ", "how does a boat tack?"]})), "no usable negative"),
+    ],
+)
+def test_a_failure_is_recorded_as_one_and_asked_for_again(small, tmp_path, bad, reason):
+    settings = {"concurrency": 1, "timeout": 0.2, "retries": 1, "limit": 1}
+    found, _ = asked(small, lambda *_: bad, tmp_path, **settings)
+    assert (found.answered, len(found.negatives)) == (0, 0)
+    ((said, count),) = found.failed.items()
+    assert reason in said
+    assert count == 1
+    again, server = asked(small, good, tmp_path, **{**settings, "timeout": 5.0})
+    assert (again.answered, again.failed, len(server.seen)) == (1, {}, 1)
+
+
+def test_a_server_without_schemas_is_asked_without_one(small, tmp_path):
+    def answer(number, request):
+        return Reply(status=400, body=b"{}") if "response_format" in request else good(number, request)
+
+    found, server = asked(small, answer, tmp_path, concurrency=1)
+    assert found.answered == 3
+    assert ["response_format" in request for request in server.seen] == [True, False, False, False]
+    _, server = asked(small, good, tmp_path / "other", structured=False)
+    assert not any("response_format" in request for request in server.seen)
+
+
+def test_missing_negatives_are_asked_for_again_and_named(small, tmp_path):
+    replies = [
+        ["one passage", "One  passage!", small.document_texts([0])[0]],
+        ["how does a boat tack", "second passage"],
+        ["third passage", "fourth passage"],
+    ]
+    found, server = asked(
+        small, lambda number, _: Reply(json.dumps({"negatives": replies[number]})), tmp_path, concurrency=1, limit=1
+    )
+    assert found.negatives.table["text"].to_pylist() == ["one passage", "second passage", "third passage"]
+    assert found.turned_away == {
+        "repeats another": 1, "equals a positive": 1, "equals the query": 1, "more than asked for": 1
+    }  # fmt: skip
+    prompts = [request["messages"][0]["content"] for request in server.seen]
+    assert "Write 3 other" in prompts[0]
+    assert "Write 2 other" in prompts[1]
+    assert "- one passage" in prompts[1]
+    assert [request["seed"] for request in server.seen] == [0, 1, 2]
+
+
+def test_a_short_record_is_told_and_kept(small, tmp_path):
+    answer = lambda *_: Reply(json.dumps({"negatives": ["the only one"]}))  # noqa: E731
+    found, server = asked(small, answer, tmp_path, limit=1)
+    assert (found.answered, found.short, len(server.seen)) == (1, 1, 3)
+    _, server = asked(small, answer, tmp_path, limit=1)
+    assert len(server.seen) == 0
+
+
+def test_every_positive_of_the_query_counts(small, tmp_path):
+    second = small.document_texts([2])[0]  # q1's other positive
+    answer = lambda *_: Reply(json.dumps({"negatives": [second, "x y", second + " indeed"]}))  # noqa: E731
+    found, _ = asked(small, answer, tmp_path, limit=1, asking=Asking(number=3, asks=1))
+    assert found.turned_away == {"equals a positive": 1}
+    assert found.negatives.rejected() == {"near-duplicate of a positive": 1}
+
+
+def test_concurrency_is_bounded_and_the_order_is_the_splits(small, tmp_path):
+    def answer(number, request):
+        reply = good(number, request)
+        reply.stall = 0.3 if number == 0 else 0.05
+        return reply
+
+    one, server = asked(small, answer, tmp_path / "a", concurrency=3)
+    assert server.most in (2, 3)
+    two, server = asked(small, good, tmp_path / "b", concurrency=1)
+    assert server.most == 1
+    assert one.negatives.table.drop_columns("score").equals(two.negatives.table.drop_columns("score"))
+
+
+@pytest.mark.parametrize("killed", range(4))
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(small, tmp_path, killed, torn):
+    def answer(number, request):
+        return Reply(hang_up=True) if number == killed else good(number, request)
+
+    settings = {"concurrency": 1, "retries": 0, "patience": 1, "asking": Asking(number=3, asks=1)}
+    whole, _ = asked(small, good, tmp_path / "w", **settings)
+    whole.negatives.write(tmp_path / "a.parquet")
+    if killed < 3:
+        with pytest.raises(FailureError, match="1 records in a row"):
+            asked(small, answer, tmp_path / "b", **settings)
+    log = next((tmp_path / "b").glob("*.jsonl"), None)
+    if torn and log is not None:
+        log.write_bytes(log.read_bytes() + b'{"key": "half a li')
+    found, server = asked(small, good, tmp_path / "b", **settings)
+    assert len(server.seen) == (3 - killed if killed < 3 else 3)
+    found.negatives.write(tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_other_settings_are_other_records(small, tmp_path):
+    asked(small, good, tmp_path)
+    for asking in (Asking(number=3, temperature=0.1), Asking(Prompt(domain="sailing"), 3), Asking(number=2)):
+        _, server = asked(small, good, tmp_path, asking=asking)
+        assert len(server.seen) >= 3
+    assert len(list(tmp_path.glob("*.jsonl"))) == 4
+
+
+def test_the_key_comes_from_the_environment_and_goes_nowhere(small, tmp_path, monkeypatch, caplog):
+    secret = "sk-very-secret-123"
+    monkeypatch.setenv("MY_KEY", secret)
+    caplog.set_level("DEBUG", logger="foils")
+    echo = Reply(status=422, body=json.dumps({"error": {"message": f"key {secret} is odd"}}).encode())
+    found, server = asked(small, lambda *_: echo, tmp_path, key_variable="MY_KEY", retries=0)
+    assert server.keys[0] == f"Bearer {secret}"
+    refused = Reply(status=401, body=json.dumps({"error": {"message": f"bad key {secret}"}}).encode())
+    with pytest.raises(InputError, match="MY_KEY") as caught:
+        asked(small, lambda *_: refused, tmp_path, key_variable="MY_KEY")
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
+    for said in (written, str(caught.value), repr(caught.value.__cause__), str(found), caplog.text):
+        assert secret not in said
+    assert Client("m", "http://me:word@host:1/v1").describe() == {"model": "m", "server": "http://host:1/v1"}
+
+
+def test_an_unknown_model_and_a_dead_server_end_the_run(small, tmp_path):
+    with pytest.raises(InputError, match="does not know the model 'm'"):
+        asked(small, lambda *_: Reply(status=404, body=b"{}"), tmp_path)
+    with serving(good) as server:
+        url = server.url
+    with pytest.raises(FailureError, match=r"2 records in a row failed \(last: no connection"):
+        mine_llm(small, Client("m", url, pause=0.0, retries=1, patience=2), tmp_path, split="train", asking=THREE)
+
+
+def test_limit_and_dry_run(small, tmp_path):
+    found, server = asked(small, good, tmp_path, limit=2)
+    assert (found.queries, len(server.seen)) == (2, 2)
+    said = first_prompt(small, THREE, split="train")
+    assert said in [request["messages"][0]["content"] for request in server.seen]
+    assert "how does a boat tack" in said
+    with pytest.raises(InputError, match="limit 0"):
+        asked(small, good, tmp_path, limit=0)
+
+
+def test_it_works_inside_a_running_loop(small, tmp_path):
+    async def inside():
+        return asked(small, good, tmp_path)[0]
+
+    assert asyncio.run(inside()).answered == 3
+
+
+def test_settings_reach_the_server(small, tmp_path):
+    asking = Asking(number=3, temperature=0.25, seed=11, most_tokens=99)
+    _, server = asked(small, good, tmp_path, asking=asking, limit=1)
+    assert (server.seen[0]["temperature"], server.seen[0]["seed"], server.seen[0]["max_tokens"]) == (0.25, 11, 99)
+    assert server.seen[0]["model"] == "m"
+
+
+def test_refused_settings():
+    for bad in ({"concurrency": 0}, {"retries": -1}, {"timeout": 0}, {"patience": 0}):
+        with pytest.raises(InputError, match="at least"):
+            Client("m", **bad)
+    with pytest.raises(InputError, match="no model"):
+        Client("")
+    for bad in ({"number": 0}, {"asks": 0}):
+        with pytest.raises(InputError, match="at least 1"):
+            Asking(**bad)
+
+
+def test_a_damaged_log_is_named_with_its_line(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    with RecordLog(path) as log:
+        log.add("a", {"negatives": ["é"]})
+        log.add("a", {"negatives": ["later"]})
+    with RecordLog(path) as log:
+        assert log.records == {"a": {"negatives": ["later"]}}
+    path.write_bytes(b"not json\n" + path.read_bytes())
+    with pytest.raises(FormatError, match=r"log.jsonl:1: a damaged line"), RecordLog(path):
+        pass
+    with pytest.raises(FailureError, match="not open"):
+        RecordLog(path).add("b", {})

@@ -1,0 +1,105 @@
+"""The prompt, the parser of answers, and what validation turns away."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.errors import InputError
+from foils.mine.llm_prompt import Prompt, parse, validated
+
+A = ["one passage", 'two "quoted", with [brackets]']
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        json.dumps({"negatives": A}),
+        json.dumps(A),
+        json.dumps({"passages": A}),
+        json.dumps([{"text": text} for text in A]),
+        json.dumps({"negatives": [{"passage": text, "why": "hm"} for text in A]}),
+        f"Here you are:\n```json\n{json.dumps({'negatives': A}, indent=1)}\n```\nGood luck!",
+        f'<think>maybe ["x"] or {{}}</think>{json.dumps({"negatives": A})}',
+        f"I made {{two}} of them: {json.dumps(A)}",
+        json.dumps({"negatives": [*A, "a third one that is cut off"]})[:-14],
+        json.dumps([*A, "cut"])[:-3],
+        f"1. {A[0]}\n2) {A[1]}",
+        f"Sure:\n- {A[0]}\n* {A[1]}\nDone.",
+    ],
+)
+def test_answers_however_wrapped(said):
+    assert parse(said) == A
+
+
+@pytest.mark.parametrize(
+    "said", ["", "I cannot do that.", "{}", '{"negatives": []}', '{"negatives": "x"}', "[1, 2]", "[[["]
+)
+def test_answers_without_a_list(said):
+    assert parse(said) == []
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda text: text.strip() == text), min_size=1, max_size=5))
+def test_the_json_asked_for_is_read_exactly(texts):
+    assert parse(json.dumps({"negatives": texts})) == texts
+
+
+@given(st.text())
+def test_no_answer_breaks_the_parser(said):
+    assert all(isinstance(text, str) for text in parse(said))
+
+
+def test_a_cut_answer_loses_only_what_is_cut():
+    whole = json.dumps({"negatives": [f"passage {at}" for at in range(5)]})
+    for end in range(len(whole)):
+        found = parse(whole[:end])
+        assert found == [f"passage {at}" for at in range(len(found))]
+        assert len(found) >= whole[:end].count('",')
+
+
+def test_what_is_turned_away():
+    kept, away = validated(
+        ["fine", "FINE.", "", "?!", "the query!", "Positive one", "есть другой", "\ud800 x", "taken", "also fine", "so"],
+        query="the query", positives=["positive, one"], taken=["Taken"], number=2,
+    )  # fmt: skip
+    assert kept == ["fine", "also fine"]
+    assert away == {
+        "repeats another": 2, "empty, or not valid text": 3, "equals the query": 1, "equals a positive": 1,
+        "in another script": 1, "more than asked for": 1,
+    }  # fmt: skip
+
+
+@given(st.lists(st.text("abc ", max_size=4)), st.integers(1, 4))
+def test_kept_and_turned_away_add_up(texts, number):
+    kept, away = validated(texts, query="a", positives=["b"], taken=["c"], number=number)
+    assert len(kept) + sum(away.values()) == len(texts)
+    assert not {"a", "b", "c", ""} & {text.strip() for text in kept}
+    assert len(kept) <= number
+
+
+def test_slots_fill_and_braces_in_texts_stay():
+    prompt = Prompt(domain="law", difficulty="very hard", length="20 words", example="E.g. {query}")
+    said = prompt.text("what is {x}?", "It is {positive} {y}.", 4)
+    for part in ("law", "very hard", "20 words", "E.g. {query}", "what is {x}?", "It is {positive} {y}.", "Write 4 "):
+        assert part in said
+    assert "Example" not in Prompt().text("q", "p", 1)
+    assert Prompt().text("q", "p", 2, ["had"]).endswith("- had\n")
+
+
+def test_every_slot_changes_the_digest():
+    prompts = [Prompt(), Prompt(domain="a"), Prompt(difficulty="a"), Prompt(length="a"), Prompt(example="a")]
+    assert len({prompt.digest for prompt in prompts}) == 5
+
+
+def test_templates_of_ones_own(tmp_path):
+    path = tmp_path / "mine-2.txt"
+    path.write_text("{number} for {query} unlike {positive}")
+    prompt = Prompt.read(path, domain="x")
+    assert (prompt.version, prompt.domain, prompt.text("Q", "P", 3)) == ("mine-2", "x", "3 for Q unlike P")
+    with pytest.raises(InputError, match=r"lacks \{query\}, \{positive\}"):
+        Prompt("only {number}")
+    with pytest.raises(InputError, match="unknown slots topic"):
+        Prompt("{number} {query} {positive} {topic}")
