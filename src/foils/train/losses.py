@@ -194,7 +194,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """Return the settings, for the model card."""
         objective: Any = self.objective
         settings = dict(getattr(objective, "keywords", {}))
-        tau = float(self.tau)
+        tau = float(torch.as_tensor(self.tau).detach())
         learned = isinstance(self.temperature, LearnableTemperature)
         return {
             "objective": getattr(objective, "func", objective).__name__,

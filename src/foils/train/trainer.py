@@ -1,0 +1,151 @@
+"""What the trainers of bi-encoders and rerankers have in common: arguments, checkpoints, stopping, history."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from foils import progress
+from foils.errors import InputError
+from foils.train.callbacks import DEV, DevEvaluator, LossState, Watch
+from foils.train.settings import TrainSettings
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model and how it got there.
+
+    Attributes:
+        model: with an evaluation on dev, the best of the evaluated ones; else the last.
+        history: entries by step: `loss`, or `dev`, with step and epoch.
+        best: the best score on dev; None without one.
+        steps: optimizer steps taken in all.
+        seconds: of this run, checkpoints and evaluations included.
+        precision: of the computation.
+    """
+
+    model: Any
+    history: list[dict[str, float]]
+    best: float | None
+    steps: int
+    seconds: float
+    precision: str
+
+
+def arguments(
+    kind: Callable[..., Any],
+    model: Any,
+    output: Path,
+    *,
+    rows: int,
+    settings: TrainSettings,
+    evaluated: bool,
+    **more: Any,
+) -> Any:
+    """Return training arguments of sentence-transformers for these settings.
+
+    Raises:
+        InputError: patience without an evaluation, or a precision that the device does not have.
+    """
+    if settings.patience is not None and not evaluated:
+        raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
+    strategy = "epoch" if settings.checkpoint_steps is None else "steps"
+    steps = math.ceil(rows / settings.batch_size) * settings.epochs
+    precision = precision_of(settings.precision, model.device)
+    return kind(
+        output_dir=str(output),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_steps=math.ceil(settings.warmup * steps),
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.clip,
+        seed=settings.seed,
+        bf16=precision == "bfloat16",
+        fp16=precision == "float16",
+        save_strategy=strategy,
+        save_steps=settings.checkpoint_steps or 500,
+        save_total_limit=settings.keep_checkpoints,
+        eval_strategy=strategy if evaluated else "no",
+        eval_steps=settings.checkpoint_steps,
+        load_best_model_at_end=evaluated,
+        metric_for_best_model=f"eval_{DEV}" if evaluated else None,
+        greater_is_better=True if evaluated else None,
+        restore_callback_states_from_checkpoint=True,
+        logging_steps=settings.log_steps or max(1, steps // 100),
+        logging_nan_inf_filter=False,
+        report_to=list(settings.trackers) or "none",
+        disable_tqdm=True,
+        use_cpu=model.device.type == "cpu",
+        **more,
+    )
+
+
+def precision_of(asked: str, device: torch.device) -> str:
+    """Return the precision to compute in: what is asked for, or with `auto` the fastest that the device has.
+
+    Raises:
+        InputError: float16 without a GPU.
+    """
+    if asked == "auto":
+        if device.type != "cuda":
+            return "float32"
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+    if asked == "float16" and device.type == "cpu":
+        raise InputError("float16 training needs a GPU; use bfloat16 or float32 on the processor")
+    return asked
+
+
+def fit(
+    kind: Callable[..., Any],
+    model: Any,
+    args: Any,
+    *,
+    dataset: Any,
+    loss: Any,
+    settings: TrainSettings,
+    score: Callable[[Any], float] | None,
+    callbacks: Sequence[TrainerCallback],
+    resume: bool,
+) -> Trained:
+    """Train with a trainer of sentence-transformers; all its arguments are made."""
+    start = time.perf_counter()
+    last = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
+    if last and not resume:
+        raise InputError(
+            f"{args.output_dir} holds checkpoints of another training; resume it, or choose another folder"
+        )
+    total = math.ceil(len(dataset) / settings.batch_size) * settings.epochs
+    with progress.task("training", total=total, unit="batches") as advance:
+        own: list[Any] = [LossState(loss), Watch(advance), *callbacks]
+        if settings.patience is not None:
+            own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
+        trainer = kind(
+            model=model,
+            args=args,
+            train_dataset=dataset,
+            loss=loss,
+            evaluator=None if score is None else DevEvaluator(score),
+            callbacks=own,
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train(resume_from_checkpoint=last)
+    history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
+    best = trainer.state.best_metric
+    precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
+    seconds = time.perf_counter() - start
+    return Trained(model, history, best, int(trainer.state.global_step), seconds, precision)
+
+
+def _entry(log: dict[str, float]) -> dict[str, float]:
+    names = {"loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate", f"eval_{DEV}": DEV}
+    found = {new: float(log[old]) for old, new in names.items() if old in log}
+    return {"step": log["step"], "epoch": log["epoch"], **found} if "loss" in found or DEV in found else {}
