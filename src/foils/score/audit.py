@@ -54,16 +54,19 @@ class Suspect:
         return asdict(self)
 
 
-def suspicion(s_n: Float64s, to_positives: Float64s, s_p: Float64s) -> Float64s:
-    """Return how much each negative looks like a positive, (m,): ½(s_n − s_p) + ½·to_positives.
+def suspicion(s_n: Float64s, to_positives: Float64s, positives: Rows) -> Float64s:
+    """Return how much each negative looks like a positive, (m,): its mean cosine to all that is known to be relevant.
+
+    That is the query itself and its nearest labelled positives: (s_n + c·to_positives)/(1 + c), c = min(positives, 3).
 
     Args:
         s_n: (m,) cosine of query and negative.
-        to_positives: (m,) mean cosine of the negative to the query's nearest labelled positives.
-        s_p: (m,) cosine of query and first labelled positive: a query whose own positive is far from it is hard for
-            the encoder, and nearness to the query says less there.
+        to_positives: (m,) mean cosine of the negative to the query's nearest labelled positives (`NEAREST` at most).
+        positives: (m,) how many labelled positives the query has.
     """
-    return 0.5 * (s_n - s_p) + 0.5 * to_positives
+    count = np.minimum(positives, NEAREST)
+    amount: Float64s = (s_n + count * to_positives) / (1 + count)
+    return amount
 
 
 def nearness_to_positives(measured: Measured, *, nearest: int = NEAREST) -> Float64s:
@@ -100,7 +103,8 @@ def audit(scores: Scores, sources: Mapping[str, Negatives], *, top: int = 100) -
     measured = scores.measured
     records, similarities = measured.records, measured.similarities
     near = nearness_to_positives(measured)
-    amount = suspicion(similarities.s_n, near, similarities.s_p)
+    positives = np.bincount(records.positive_record, minlength=len(records))
+    amount = suspicion(similarities.s_n, near, positives[records.record])
     control_only = records.members == (1 << (len(records.names) - 1) if scores.control else 0)
     amount = np.where(control_only, -np.inf, amount)
     chosen = np.argsort(-amount, kind="stable")[:top]
