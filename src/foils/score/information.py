@@ -65,7 +65,7 @@ def _factor(information: Float64s, regularization: float) -> Float64s:
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.eye(len(information)) + information / regularization
     try:
-        factor: Float64s = np.linalg.cholesky(scaled)
+        factor = np.asarray(np.linalg.cholesky(scaled), np.float64)
     except np.linalg.LinAlgError:
         factor = np.full(scaled.shape, np.nan)
     if not np.isfinite(factor).all():
