@@ -61,8 +61,9 @@ def test_a_cut_answer_loses_only_what_is_cut():
 
 
 def test_what_is_turned_away():
+    texts = ["fine", "FINE.", "", "?!", "the query!", "positive one", "есть другой", "\ud800 x", "taken", "also fine"]
     kept, away = validated(
-        ["fine", "FINE.", "", "?!", "the query!", "Positive one", "есть другой", "\ud800 x", "taken", "also fine", "so"],
+        [*texts, "more"],
         query="the query", positives=["positive, one"], taken=["Taken"], number=2,
     )  # fmt: skip
     assert kept == ["fine", "also fine"]
