@@ -63,7 +63,7 @@ def log_det(information: Float64s, regularization: float = 1.0) -> float:
 def _factor(information: Float64s, regularization: float) -> Float64s:
     """Return the lower C with C Cᵀ = Id + I/λ; where rounding of I makes that indefinite, λ is an InputError."""
     with np.errstate(over="ignore", invalid="ignore"):
-        scaled = np.eye(len(information)) + information / regularization
+        scaled: Float64s = np.eye(len(information), dtype=np.float64) + information / regularization
     try:
         factor = np.asarray(np.linalg.cholesky(scaled), np.float64)
     except np.linalg.LinAlgError:

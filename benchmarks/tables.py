@@ -1,0 +1,118 @@
+"""Write the tables of README.md and docs/benchmarks.md from benchmarks/results/*.json.
+
+python benchmarks/tables.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+COLUMNS = "source | ECI_sem | 95 % interval | ÷ control | ρ | η | ψ | inverted | MNRL proxy | ECI | "
+NAMES = ("pydocs", "scifact", "squad-sent", "debian", "banking77")
+
+
+def load(name: str) -> dict[str, Any]:
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def ranking(scores: dict[str, Any]) -> str:
+    by_name = {source["name"]: source for source in scores["sources"]}
+    rows = [f"| {COLUMNS}|", "|---|" + "---:|" * 9 + "---|"]
+    for source in [*(by_name[name] for name in scores["ranking"]), scores["control"]]:
+        ratio = "–" if source["control_ratio"] is None else f"{source['control_ratio']:.2f}"
+        cells = (
+            source["name"],
+            f"{source['eci_sem']:.4f}",
+            f"{source['eci_sem_low']:.4f}–{source['eci_sem_high']:.4f}",
+            ratio,
+            *(f"{source[key]:.3f}" for key in ("rho", "eta", "psi")),
+            f"{100 * source['inversion_rate']:.1f} %",
+            f"{source['mnrl_proxy']:.3f}",
+            f"{source['eci']:.3f}",
+            "easy" if source["easy"] else "",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def rankings() -> str:
+    parts = []
+    every = load("rank_sources")
+    for name in (name for name in NAMES if name in every):
+        scores = every[name]
+        how = f"{scores['backend']}, {scores['precision']}"
+        size = f"{scores['records']:,} records, {scores['documents']:,} documents ({how})."
+        parts.append(f"### {name}\n\n{size}\n\n{ranking(scores)}")
+    return "\n\n".join(parts)
+
+
+def speed() -> str:
+    found = load("score")
+    rows = ["| what | measured |", "|---|---|"]
+    for key, value in found.items():
+        if key.startswith("speed"):
+            times, share = value["times_faster_than_plain_loop"], 100 * value["share_of_sgemm"]
+            rows.append(f"| scoring from vectors, d = {value['dimension']}: against a plain loop | {times:.0f} × |")
+            rows.append(f"| … share of the machine's SGEMM rate, at d² operations a triplet | {share:.0f} % |")
+    if large := found.get("large"):
+        what = f"{large['triplets']:,} triplets at d = {large['dimension']}"
+        beyond = f"memory beyond {large['mapped_gib']:.1f} GiB of mapped vectors"
+        rows.append(f"| {what}: {beyond} | {large['gib_beyond_mapped_vectors']:.2f} GiB |")
+    if encode := load("encode"):
+        rows.append(f"| encoding, against the model's own `encode` | {encode['times_faster_than_encode']:.2f} × |")
+        counts = f"{encode['encoded']} of {encode['distinct_texts']} distinct; {encode['encoded_again']}"
+        rows.append(f"| texts encoded for six sources and a control; in a second run | {counts} |")
+    startup = load("startup")
+    if startup:
+        rows.append(f"| `foils --help`, median | {startup['median_seconds']:.2f} s |")
+    return "\n".join(rows)
+
+
+def audit() -> str:
+    parts = []
+    for name, runs in load("audit_hidden").items():
+        methods = [key for key, value in runs[0].items() if isinstance(value, dict)]
+        depths = list(runs[0][methods[0]])
+        rows = [
+            f"| {name} | {' | '.join(f'first {int(depth):,}' for depth in depths)} |",
+            "|---|" + "---:|" * len(depths),
+        ]
+        for method in methods:
+            cells = []
+            for depth in depths:
+                precision, recall = (
+                    sum(run[method][depth][key] for run in runs) / len(runs) for key in ("precision", "recall")
+                )
+                cells.append(f"{precision:.3f} / {recall:.3f}")
+            rows.append(f"| {method} | {' | '.join(cells)} |")
+        share = sum(run["share"] for run in runs) / len(runs)
+        parts.append(
+            "\n".join(rows) + f"\n\n{100 * share:.0f} % of the negatives are hidden positives; {len(runs)} seeds."
+        )
+    return "\n\n".join(parts)
+
+
+def put(path: Path, marker: str, text: str) -> None:
+    """Replace what stands between `<!-- marker: benchmarks/tables.py -->` and `<!-- end -->`."""
+    whole = path.read_text(encoding="utf-8")
+    head, opening, rest = whole.partition(f"<!-- {marker}: benchmarks/tables.py -->")
+    _, closing, tail = rest.partition("<!-- end -->")
+    if not opening or not closing:
+        raise SystemExit(f"{path}: no place for {marker}")
+    path.write_text(f"{head}{opening}\n\n{text}\n\n{closing}{tail}", encoding="utf-8")
+
+
+def main() -> None:
+    put(ROOT / "README.md", "scifact", ranking(load("rank_sources")["scifact"]))
+    page = ROOT / "docs" / "benchmarks.md"
+    for marker, text in (("rankings", rankings()), ("speed", speed()), ("audit", audit())):
+        put(page, marker, text)
+
+
+if __name__ == "__main__":
+    main()
