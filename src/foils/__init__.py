@@ -1,1 +1,52 @@
-"""Hard negatives for retrievers and rerankers: mine, score, rate, select, batch, train, measure."""
+"""Hard negatives for retrievers and rerankers: mine, score, rate, select, batch, train, measure.
+
+The public names are loaded when they are first used, so that importing foils loads nothing heavy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from foils.data import Collection, Negatives, Run, load_collection
+    from foils.encode import EncoderSettings, VectorStore, load_encoder
+    from foils.errors import FoilsError
+    from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever
+    from foils.score import Scores, ScoreSettings, score_sources
+
+__all__ = [
+    "BM25Retriever",
+    "Collection",
+    "DenseRetriever",
+    "EncoderSettings",
+    "FoilsError",
+    "Negatives",
+    "RandomRetriever",
+    "Run",
+    "ScoreSettings",
+    "Scores",
+    "VectorStore",
+    "load_collection",
+    "load_encoder",
+    "score_sources",
+]
+
+_HOMES = {
+    "data": ("Collection", "Negatives", "Run", "load_collection"),
+    "encode": ("EncoderSettings", "VectorStore", "load_encoder"),
+    "errors": ("FoilsError",),
+    "mine": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
+    "score": ("ScoreSettings", "Scores", "score_sources"),
+}
+_HOME = {name: f"foils.{home}" for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'foils' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

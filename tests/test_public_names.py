@@ -1,0 +1,19 @@
+"""The names that foils itself gives."""
+
+from __future__ import annotations
+
+import pytest
+
+import foils
+
+
+def test_every_public_name_is_there_and_is_what_its_home_has():
+    for name in foils.__all__:
+        assert getattr(foils, name).__name__ == name
+        assert name in dir(foils)
+    assert set(foils.__all__) == set(foils._HOME)
+
+
+def test_another_name_is_not():
+    with pytest.raises(AttributeError, match="no attribute 'mines'"):
+        foils.mines  # noqa: B018
