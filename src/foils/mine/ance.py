@@ -1,0 +1,38 @@
+"""ANCE: dense negatives by the vectors of the model that is being trained, mined anew as it changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from foils.data.collection import Collection
+from foils.encode.encoder import Encoder
+from foils.encode.vectors import DocumentTexts, VectorStore
+from foils.mine.candidates import Mined, mine
+from foils.mine.dense import DenseRetriever
+
+
+class ANCERetriever(DenseRetriever):
+    """Ranks as `DenseRetriever`, by the vectors of a checkpoint; exact search in the place of ANCE's approximate one.
+
+    Args:
+        collection: documents and queries.
+        encoder: the checkpoint; other weights have another fingerprint, so no vector of an older one is used.
+        store: keeps the vectors.
+
+    Source: Xiong et al., ANCE (ICLR 2021); HOBIT, baselines.
+    """
+
+    name = "ance"
+
+    def __init__(self, collection: Collection, encoder: Encoder, store: VectorStore) -> None:
+        queries = store.embed(encoder, collection.query_texts(np.arange(len(collection.queries))), "query")
+        super().__init__(queries, store.embed(encoder, DocumentTexts(collection), "document"))
+
+
+def refresh(
+    collection: Collection, encoder: Encoder, store: VectorStore, *, split: str, top: int, **settings: Any
+) -> Mined:
+    """Mine a split's negatives anew with a checkpoint's vectors; `settings` are those of `mine`."""
+    return mine(collection, ANCERetriever(collection, encoder, store), split=split, top=top, **settings)
