@@ -139,6 +139,19 @@ class PairFacts:
             row[kept], column[kept], weight[kept], documents == ABSENT, self.ratings[rows].reshape(size, -1)
         )
 
+    def own_log_weights(self) -> Floats:
+        """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""
+        width = int(max(self.documents.max(initial=0), self.known_document.max(initial=0))) + 1
+        known = self.known_query * width + self.known_document
+        asked = self.queries[:, None] * width + self.documents
+        at = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
+        found = np.zeros(self.documents.shape)
+        if len(known):
+            found = np.where(known[at] == asked, self.known_log_weight[at], 0.0)
+        found[self.documents == ABSENT] = -np.inf
+        found[:, 0] = 0.0
+        return found
+
     def mask(self, rows: Codes) -> NDArray[np.bool_]:
         """Return (b, (1 + k)·b): True where a candidate is left out for a query."""
         found = self.batch(rows)

@@ -194,8 +194,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """Return the settings, for the model card."""
         objective: Any = self.objective
         settings = dict(getattr(objective, "keywords", {}))
-        tau = float(torch.as_tensor(self.tau).detach())
         learned = isinstance(self.temperature, LearnableTemperature)
+        tau = self.temperature().item() if isinstance(self.temperature, LearnableTemperature) else self.temperature
         return {
             "objective": getattr(objective, "func", objective).__name__,
             **settings,
