@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,6 +83,7 @@ def train_bi_encoder(
         args,
         dataset=data.dataset,
         loss=wrap_loss(loss) if wrap_loss else loss,
+        inner=loss,
         settings=settings,
         score=score,
         callbacks=callbacks,
@@ -96,8 +96,3 @@ def prompts_of(model: Any) -> dict[str, str]:
     own = dict(model.prompts or {})
     document = next((own[name] for name in ("document", "passage", "corpus") if own.get(name)), "")
     return {"query": own.get("query") or "", "document": document}
-
-
-def steps_of(rows: int, settings: TrainSettings) -> int:
-    """Return how many steps a training on so many rows takes."""
-    return math.ceil(rows / settings.batch_size) * settings.epochs

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
@@ -50,6 +49,8 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / LOSS_STATE
         if not path.is_file():
             raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
+        from safetensors.torch import load_file
+
         saved = load_file(path)
         with torch.no_grad():
             for name, value in own.items():
@@ -62,6 +63,8 @@ class LossState(TrainerCallback):  # type: ignore[misc]
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the loss' state into the checkpoint."""
+        from safetensors.torch import save_file
+
         own = self.own_state()
         if own and state.is_world_process_zero:
             save_file(own, Path(args.output_dir) / f"checkpoint-{state.global_step}" / LOSS_STATE)

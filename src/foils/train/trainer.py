@@ -111,12 +111,16 @@ def fit(
     *,
     dataset: Any,
     loss: Any,
+    inner: Any = None,
     settings: TrainSettings,
     score: Callable[[Any], float] | None,
     callbacks: Sequence[TrainerCallback],
     resume: bool,
 ) -> Trained:
-    """Train with a trainer of sentence-transformers; all its arguments are made."""
+    """Train with a trainer of sentence-transformers; all its arguments are made.
+
+    `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
+    """
     start = time.perf_counter()
     last = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
     if last and not resume:
@@ -125,7 +129,7 @@ def fit(
         )
     total = math.ceil(len(dataset) / settings.batch_size) * settings.epochs
     with progress.task("training", total=total, unit="batches") as advance:
-        own: list[Any] = [LossState(loss), Watch(advance), *callbacks]
+        own: list[Any] = [LossState(loss if inner is None else inner), Watch(advance), *callbacks]
         if settings.patience is not None:
             own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
         trainer = kind(
