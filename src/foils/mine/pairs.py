@@ -75,7 +75,10 @@ class Rule(Protocol):
         reason: why, in a few words, the same for every candidate of the rule.
     """
 
-    reason: str
+    @property
+    def reason(self) -> str:
+        """Why, in a few words."""
+        ...
 
     def marks(self, pairs: Pairs) -> Marks:
         """Return which pairs are rejected, (n,)."""

@@ -1,0 +1,160 @@
+"""The ways of mining that foils mine knows, each made from its options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foils.cli import options as opt
+from foils.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from foils.data import Collection
+    from foils.mine import Retriever
+    from foils.mine.cross_encoder import CrossEncoderScorer
+    from foils.mine.pairs import Draw, PairScorer, Rule
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the methods need of the command line."""
+
+    seed: int
+    k1: float
+    b: float
+    encoder: opt.EncoderOptions
+    cross_encoder: str | None
+    pool: str
+    pool_depth: int
+    source: str | None
+
+
+@dataclass(frozen=True)
+class Method:
+    """What ranks, what provenance says of it, and what the method itself rejects and draws by."""
+
+    retriever: Retriever
+    settings: dict[str, Any]
+    rules: tuple[Rule, ...] = ()
+    draw: Draw | None = None
+
+
+def _random(collection: Collection, settings: Settings) -> Method:
+    from foils.mine import RandomRetriever
+
+    return Method(RandomRetriever(collection, seed=settings.seed), {"seed": settings.seed})
+
+
+def _bm25(collection: Collection, settings: Settings) -> Method:
+    from foils.mine import BM25Retriever
+
+    return Method(BM25Retriever(collection, k1=settings.k1, b=settings.b), {"k1": settings.k1, "b": settings.b})
+
+
+def _dense(collection: Collection, settings: Settings) -> Method:
+    from foils.mine import DenseRetriever
+
+    encoder, queries, documents = _vectors(collection, settings)
+    return Method(DenseRetriever(queries, documents), {"encoder": encoder.describe()})
+
+
+def _ance(collection: Collection, settings: Settings) -> Method:
+    from foils.mine.ance import ANCERetriever
+
+    encoder, store = settings.encoder.open(collection)
+    return Method(ANCERetriever(collection, encoder, store), {"encoder": encoder.describe()})
+
+
+def _trisampler(collection: Collection, settings: Settings) -> Method:
+    from foils.mine import DenseRetriever
+    from foils.mine.trisampler import TriSampler
+
+    encoder, queries, documents = _vectors(collection, settings)
+    retriever, region = DenseRetriever(queries, documents), TriSampler(collection, queries, documents)
+    retriever.name = "trisampler"
+    return Method(retriever, {"encoder": encoder.describe()}, (region,), region)
+
+
+def _cross_encoder(collection: Collection, settings: Settings) -> Method:
+    from foils.data.sources import read_source
+    from foils.mine.cross_encoder import CrossEncoderRetriever
+    from foils.mine.pool import TableRetriever, UnionRetriever
+
+    scorer = cross_encoder(settings)
+    described: dict[str, Any] = {"cross_encoder": scorer.describe(), "pool_depth": settings.pool_depth}
+    pool: Retriever
+    if settings.source is not None:
+        given = read_source(settings.source, collection)
+        pool = TableRetriever(collection, given.negatives, name=given.name)
+        described["pool"] = {"source": given.name, "digest": given.digest}
+    else:
+        parts = [name.strip() for name in settings.pool.split(",")]
+        for name in parts:
+            if name not in ("random", "bm25", "dense"):
+                raise UnknownNameError("pool", name, ("random", "bm25", "dense"))
+        methods = [METHODS[name](collection, settings) for name in parts]
+        pool = UnionRetriever([method.retriever for method in methods])
+        described["pool"] = {name: method.settings for name, method in zip(parts, methods, strict=True)}
+    return Method(CrossEncoderRetriever(collection, scorer, pool, depth=settings.pool_depth), described)
+
+
+METHODS: dict[str, Callable[[Collection, Settings], Method]] = {
+    "random": _random,
+    "bm25": _bm25,
+    "dense": _dense,
+    "cross-encoder": _cross_encoder,
+    "ance": _ance,
+    "trisampler": _trisampler,
+}
+
+
+def cross_encoder(settings: Settings) -> CrossEncoderScorer:
+    """Load the cross-encoder of the command line, its scores kept where vectors are."""
+    from foils.data.store import cache_folder
+    from foils.encode import VectorStore
+    from foils.mine.cross_encoder import load_cross_encoder
+
+    if settings.cross_encoder is None:
+        raise InputError("a cross-encoder is needed; name it with --cross-encoder MODEL")
+    store = VectorStore(settings.encoder.vectors or cache_folder() / "vectors")
+    chosen = settings.encoder
+    return load_cross_encoder(settings.cross_encoder, store, max_length=chosen.max_length, device=chosen.device)
+
+
+def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[PairScorer | None, dict[str, Any]]:
+    """Return the scorer that rules see, None for the source's own, and what provenance says of it."""
+    if name == "own":
+        return None, {}
+    if name == "encoder":
+        from foils.mine.scorers import EncoderScorer
+
+        encoder, store = settings.encoder.open(collection)
+        return EncoderScorer(encoder, store), {"scored_by": encoder.describe()}
+    if name == "cross-encoder":
+        scorer = cross_encoder(settings)
+        return scorer, {"scored_by": scorer.describe()}
+    raise UnknownNameError("scorer", name, ("own", "encoder", "cross-encoder"))
+
+
+def exported(spec: str) -> tuple[str, Path]:
+    """Read `--export FORM=FILE`."""
+    from foils.data.export import FILES
+
+    form, equals, path = spec.partition("=")
+    if not equals or not path:
+        raise InputError(f"--export {spec}: expected FORM=FILE, as in triplets=train.jsonl")
+    if form not in FILES:
+        raise UnknownNameError("form", form, FILES)
+    return form, Path(path)
+
+
+def _vectors(collection: Collection, settings: Settings) -> tuple[Any, Any, Any]:
+    import numpy as np
+
+    from foils.encode import DocumentTexts
+
+    encoder, store = settings.encoder.open(collection)
+    queries = store.embed(encoder, collection.query_texts(np.arange(len(collection.queries))), "query")
+    return encoder, queries, store.embed(encoder, DocumentTexts(collection), "document")

@@ -1,0 +1,258 @@
+"""Groups of options of foils mine, and what becomes of them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from foils.errors import InputError
+
+if TYPE_CHECKING:
+    from foils.data import Collection
+    from foils.mine import Retriever
+    from foils.mine.filters import PositiveScores
+    from foils.mine.llm_client import Client
+    from foils.mine.llm_prompt import Asking
+    from foils.mine.pairs import PairScorer, Rule
+
+
+def _rule(name: str, text: str, **more: Any) -> Any:
+    return typer.Option(name, help=text, rich_help_panel="Rules (each marks rows and says why)", **more)
+
+
+def _llm(name: str, text: str, **more: Any) -> Any:
+    return typer.Option(name, help=text, rich_help_panel="Language model (--with llm)", **more)
+
+
+@dataclass(frozen=True)
+class RuleOptions:
+    """Which candidates are rejected, beside look-alikes of positives."""
+
+    margin: Annotated[
+        float | None, _rule("--margin", "Reject scores that are not at least so much below the positive's.")
+    ] = None
+    relative_margin: Annotated[
+        float | None, _rule("--relative-margin", "The same, as a share of the positive's magnitude.")
+    ] = None
+    share: Annotated[
+        float | None,
+        _rule("--share-of-positive", "Reject scores over this share of the positive's, as 0.95 (NV-Retriever)."),
+    ] = None
+    against: Annotated[str, _rule("--against", "Which positive: minimum, mean, maximum, or each for itself.")] = (
+        "minimum"
+    )
+    max_score: Annotated[float | None, _rule("--max-score", "Reject scores above it.")] = None
+    min_score: Annotated[float | None, _rule("--min-score", "Reject scores below it.")] = None
+    answers: Annotated[
+        Path | None,
+        _rule("--answers", "Reject documents that hold an answer: JSON lines of query_id and answers.", metavar="FILE"),
+    ] = None
+    same_query: Annotated[
+        float | None,
+        _rule("--same-query", "Reject what is relevant for a query with this Jaccard similarity, as 0.9."),
+    ] = None
+    scorer: Annotated[
+        str,
+        _rule("--scorer", "Whose scores the rules see: own (of --with), encoder, or cross-encoder (--cross-encoder)."),
+    ] = "own"
+    keep_short: Annotated[
+        bool, _rule("--keep-short", "Leave lists short where rows are rejected, instead of taking the next in rank.")
+    ] = False
+
+    @property
+    def need_positives(self) -> bool:
+        """Whether a rule compares with the positives' scores."""
+        return any(value is not None for value in (self.margin, self.relative_margin, self.share))
+
+    def make(self, collection: Collection, positives: Callable[[], PositiveScores]) -> list[Rule]:
+        """Return the rules, in the order in which they are asked."""
+        from foils.mine.filters import HoldsAnswer, LabelledElsewhere, Margin, ScoreAbove, ScoreBelow
+
+        rules: list[Rule] = []
+        if self.same_query is not None:
+            rules.append(LabelledElsewhere(collection, threshold=self.same_query))
+        if self.answers is not None:
+            rules.append(HoldsAnswer(_read_answers(self.answers, collection)))
+        if self.need_positives:
+            scores = positives()
+            if self.margin is not None:
+                rules.append(Margin(scores, absolute=self.margin, against=self.against))
+            if self.relative_margin is not None:
+                rules.append(Margin(scores, relative=self.relative_margin, against=self.against))
+            if self.share is not None:
+                rules.append(Margin(scores, relative=1 - self.share, against=self.against))
+        if self.max_score is not None:
+            rules.append(ScoreAbove(self.max_score))
+        if self.min_score is not None:
+            rules.append(ScoreBelow(self.min_score))
+        return rules
+
+    def describe(self) -> dict[str, Any]:
+        """Return the options that are set, for provenance."""
+        chosen = {option.name: getattr(self, option.name) for option in fields(self)}
+        return {
+            name: value.name if isinstance(value, Path) else value
+            for name, value in chosen.items()
+            if value is not None and value is not False and (name != "against" or self.need_positives)
+        }
+
+
+def positive_scores(
+    collection: Collection, split: str, scorer: PairScorer | None, retriever: Retriever | None
+) -> Callable[[], PositiveScores]:
+    """Return a function that scores the positives, on the scorer's scale or the retriever's own."""
+
+    def made() -> PositiveScores:
+        from foils.mine.filters import PositiveScores
+
+        own = retriever if hasattr(retriever, "score") else None
+        if (chosen := scorer or own) is None:
+            raise InputError(
+                "a margin needs scores of the positives, which this source does not give; choose --scorer encoder"
+            )
+        return PositiveScores.of(collection, chosen, collection.positives(split).query_rows)  # type: ignore[arg-type]
+
+    return made
+
+
+@dataclass(frozen=True)
+class LLMOptions:
+    """Which model writes, what it is asked, and how patiently."""
+
+    llm_model: Annotated[str, _llm("--llm-model", "The model's name on the server.")] = ""
+    base_url: Annotated[
+        str | None, _llm("--base-url", "Of an OpenAI-compatible server, as http://localhost:8000/v1.", metavar="URL")
+    ] = None
+    key_variable: Annotated[
+        str, _llm("--key-variable", "Environment variable that holds the key; it is written nowhere.")
+    ] = "OPENAI_API_KEY"
+    domain: Annotated[str, _llm("--domain", "The field of the collection, told to the model.")] = "general"
+    difficulty: Annotated[str, _llm("--difficulty", "How hard to tell from an answer.")] = "hard"
+    length: Annotated[str, _llm("--length", "Of each negative.")] = "about as many words as the passage above"
+    example: Annotated[Path | None, _llm("--example", "A worked example for the prompt.", metavar="FILE")] = None
+    template: Annotated[Path | None, _llm("--template", "A prompt of your own, with slots.", metavar="FILE")] = None
+    llm_temperature: Annotated[float, _llm("--llm-temperature", "Of the sampling.", min=0.0)] = 0.8
+    most_tokens: Annotated[int | None, _llm("--most-tokens", "Of an answer.", min=1)] = None
+    asks: Annotated[int, _llm("--asks", "How often a record is asked at most.", min=1)] = 3
+    concurrency: Annotated[int, _llm("--concurrency", "Requests at once.", min=1)] = 8
+    timeout: Annotated[float, _llm("--timeout", "Seconds for a whole answer.")] = 120.0
+    retries: Annotated[int, _llm("--retries", "Of a request that failed.", min=0)] = 5
+    price: Annotated[
+        str | None, _llm("--price", "Of a million tokens of prompts and of answers, as 0.15,0.60.", metavar="IN,OUT")
+    ] = None
+    limit: Annotated[int | None, _llm("--limit", "Ask for the first so many queries alone.", min=1)] = None
+    dry_run: Annotated[bool, _llm("--dry-run", "Print the first prompt, and ask nothing.")] = False
+    log: Annotated[
+        Path | None, _llm("--log", "Where finished records are kept. Default: the cache.", metavar="FOLDER")
+    ] = None
+
+    def asking(self, number: int, seed: int) -> Asking:
+        """Return what is asked."""
+        from foils.data.store import existing_file
+        from foils.mine.llm_prompt import Asking, Prompt
+
+        example = existing_file(self.example).read_text("utf-8").strip() if self.example else ""
+        slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}
+        prompt = Prompt.read(self.template, **slots) if self.template else Prompt(**slots)
+        return Asking(prompt, number, self.asks, self.llm_temperature, seed, self.most_tokens)
+
+    def client(self) -> Client:
+        """Return how the model is reached."""
+        from foils.mine.llm_client import Client
+
+        return Client(
+            self.llm_model,
+            self.base_url,
+            key_variable=self.key_variable,
+            concurrency=self.concurrency,
+            timeout=self.timeout,
+            retries=self.retries,
+        )
+
+    def prices(self) -> tuple[float, float] | None:
+        """Return the prices, if there are any."""
+        if self.price is None:
+            return None
+        try:
+            of_prompts, of_answers = map(float, self.price.split(","))
+        except ValueError as error:
+            raise InputError(f"--price {self.price}: expected two numbers, as in 0.15,0.60") from error
+        return of_prompts, of_answers
+
+
+def takes(group: type, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a verb a group of options: its parameter `name` becomes the fields of the dataclass `group`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        hints = get_type_hints(command, include_extras=True)
+        options = get_type_hints(group, include_extras=True)
+        own = [
+            parameter.replace(annotation=hints[key], kind=inspect.Parameter.KEYWORD_ONLY)
+            for key, parameter in inspect.signature(command).parameters.items()
+            if key != name
+        ]
+        shared = [
+            inspect.Parameter(
+                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=options[each.name]
+            )
+            for each in fields(group)
+        ]
+
+        def verb(**given: Any) -> None:
+            chosen = {each.name: given.pop(each.name) for each in fields(group)}
+            command(**given, **{name: group(**chosen)})
+
+        verb.__name__, verb.__doc__ = command.__name__, command.__doc__
+        verb.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+        verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
+        return verb
+
+    return decorate
+
+
+def window(text: str | None) -> tuple[int, int | None]:
+    """Read `--ranks A-B`: from rank A, counted from 0, up to, not with, rank B."""
+    if text is None:
+        return 0, None
+    first, dash, end = text.partition("-")
+    if not (first.isdecimal() and dash and (end.isdecimal() or not end)):
+        raise InputError(f"--ranks {text}: expected FROM-TO, as in 20-110, or FROM- for no end")
+    return int(first), int(end) if end else None
+
+
+def named_numbers(specs: list[str], option: str) -> dict[str, float]:
+    """Read `NAME=NUMBER` options."""
+    found = {}
+    for spec in specs:
+        name, equals, value = spec.rpartition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"{option} {spec}: expected NAME=NUMBER, as in bm25=2")
+    return found
+
+
+def _read_answers(path: Path, collection: Collection) -> dict[str, list[str]]:
+    from foils.data.lines import Complaints, json_objects, text_field
+
+    complaints = Complaints(path)
+    found: dict[str, list[str]] = {}
+    queries = set(collection.queries["query_id"].to_pylist())
+    for line, record in json_objects(path, complaints):
+        query, answers = text_field(record.get("query_id")), record.get("answers")
+        if query is None or not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+            complaints.add('expected {"query_id": string, "answers": [string, …]}', line)
+        elif query not in queries:
+            complaints.add(f"unknown query_id {json.dumps(query)}: not in the collection {collection.name}", line)
+        else:
+            found[query] = [*found.get(query, []), *answers]
+    complaints.settle()
+    return found

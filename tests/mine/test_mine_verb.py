@@ -1,0 +1,164 @@
+"""foils mine, from the command line to the file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from llm_server import Reply, serving
+from test_cross_encoder import folder  # noqa: F401 (a fixture)
+
+from foils.cli.app import run
+from foils.data.negatives import Negatives
+
+
+@pytest.fixture
+def mined(beir_folder, tmp_path, capsys):
+    """Run foils mine on the small collection; return the table, what was printed, and the JSON result."""
+    place = beir_folder()
+
+    def call(*options: str, status: int = 0):
+        out, facts = tmp_path / "out.parquet", tmp_path / "out.json"
+        arguments = ["mine", str(place), "-o", str(out), "--json", str(facts), *map(str, options)]
+        assert run(arguments) == status, capsys.readouterr().err
+        printed = capsys.readouterr()
+        if status:
+            assert "Traceback" not in printed.err
+            return printed.err
+        table = Negatives.read(out) if out.exists() else None
+        return table, printed.out, json.loads(facts.read_text()) if facts.exists() else None
+
+    return call
+
+
+def test_windows_and_draws(mined):
+    plain, _, _ = mined("--with", "random", "--top", "2")
+    window, _, facts = mined("--with", "random", "--top", "2", "--ranks", "1-5")
+    assert window.kept()["rank"].to_pylist() == [1, 2] * 3
+    assert facts["rejected"] == {"ranked before the window": 3}
+    assert window.provenance["settings"]["ranks"] == [1, 5]
+    drawn, _, _ = mined("--with", "random", "--top", "2", "--ranks", "0-6", "--draw", "uniform", "--seed", "3")
+    again, _, _ = mined("--with", "random", "--top", "2", "--ranks", "0-6", "--draw", "uniform", "--seed", "3")
+    assert drawn.table.drop_columns("score").equals(again.table.drop_columns("score"))
+    assert drawn.rejected() == {"not drawn": 12}
+    assert plain.provenance["settings"].keys() == {"with", "top", "split", "near_duplicate", "seed"}
+    for bad in ("5", "5-2", "a-b"):
+        assert "ranks" in mined("--ranks", bad, status=2)
+    assert "top, uniform" in mined("--draw", "topp", "--ranks", "0-5", status=2)
+    assert "simans:A,B" in mined("--draw", "simans:1", "--ranks", "0-5", status=2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--margin", "0.5"), ("--relative-margin", "0.3"), ("--share-of-positive", "0.6"), ("--max-score", "0.9"),
+        ("--min-score", "0.8"), ("--margin", "0.5", "--against", "maximum"),
+        ("--draw", "simans:5,-1", "--ranks", "0-4"),
+    ],
+)  # fmt: skip
+def test_each_rule_changes_the_negatives(mined, options):
+    plain, _, _ = mined("--top", "2", *(options[2:] if "--ranks" in options else ()))
+    ruled, out, facts = mined("--top", "2", *options)
+    assert ruled.kept().to_pylist() != plain.kept().to_pylist()
+    for reason, count in facts["rejected"].items():
+        assert f"rejected: {reason}" in out
+        assert count > 0
+
+
+def test_answers_and_near_identical_queries(mined, tmp_path):
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text('{"query_id": "q2", "answers": ["loaf"]}\n')
+    found, _, facts = mined("--answers", answers)
+    assert facts["rejected"] == {"holds an answer": 1}
+    assert "same_query" not in found.provenance["settings"]["rules"]
+    answers.write_text('{"query_id": "q9", "answers": []}\n{"query_id": "q1"}\n')
+    message = mined("--answers", answers, status=2)
+    assert "answers.jsonl:1" in message
+    assert "answers.jsonl:2" in message
+    found, _, _ = mined("--same-query", "0.1", "--with", "random")
+    assert "relevant for a near-identical query" in found.rejected()
+
+
+def test_keep_short(mined):
+    _, _, filled = mined("--top", "2", "--max-score", "0.9")
+    _, _, short = mined("--top", "2", "--max-score", "0.9", "--keep-short")
+    assert short["negatives"] < filled["negatives"]
+    assert any("not filled" in why for why in short["short"])
+
+
+def test_fusion(mined, tmp_path):
+    for name, seed in (("a", "1"), ("b", "2")):
+        found, _, _ = mined("--with", "random", "--top", "3", "--seed", seed)
+        found.write(tmp_path / f"{name}.parquet")
+    sources = [part for name in "ab" for part in ("--source", tmp_path / f"{name}.parquet")]
+    union, _, _ = mined("--with", "fuse", *sources)
+    rrf, _, _ = mined("--with", "fuse", *sources, "--method", "rrf", "--top", "2")
+    assert rrf.kept()["rank"].to_pylist() == [0, 1] * 3
+    assert rrf.provenance["settings"]["k"] == 60
+    assert len(union) > len(rrf)
+    assert "rows without a score" in mined("--with", "fuse", *sources, "--method", "weighted", status=2)
+    assert "NAME=NUMBER" in mined("--with", "fuse", *sources, "--weight", "a", status=2)
+
+
+def test_cross_encoder(mined, folder, tmp_path):  # noqa: F811
+    vectors = ("--vectors", tmp_path / "v")
+    found, _, facts = mined("--with", "cross-encoder", "--cross-encoder", folder, "--top", "2", *vectors)
+    assert set(found.table["source"].to_pylist()) == {"cross-encoder"}
+    assert facts["settings"]["pool"].keys() == {"bm25"}
+    both, _, _ = mined(
+        "--with", "cross-encoder", "--cross-encoder", folder, "--pool", "bm25,random", "--top", "2", *vectors
+    )
+    assert not both.table.equals(found.table)
+    both.write(tmp_path / "pool.parquet")
+    again, _, _ = mined(
+        "--with", "cross-encoder", "--cross-encoder", folder, "--source", tmp_path / "pool.parquet", "--top", "1",
+        *vectors,
+    )  # fmt: skip
+    assert again.kept()["doc_id"].to_pylist() == [r["doc_id"] for r in both.kept().to_pylist() if r["rank"] == 0]
+    scored, _, _ = mined("--scorer", "cross-encoder", "--cross-encoder", folder, "--max-score", "0", *vectors)
+    assert "logit" in scored.table.column_names
+    assert "--cross-encoder MODEL" in mined("--with", "cross-encoder", status=2)
+    assert "pool 'dens'" in mined("--with", "cross-encoder", "--cross-encoder", folder, "--pool", "dens", status=2)
+
+
+def test_llm_dry_run_and_filter(mined, tmp_path):
+    _, printed, _ = mined("--with", "llm", "--dry-run", "--domain", "sailing lore")
+    assert "sailing lore" in printed
+    assert "how does a boat tack" in printed
+    reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
+    with serving(lambda *_: reply) as server:
+        options = ("--base-url", server.url, "--llm-model", "m", "--log", tmp_path / "log", "--price", "1000000,0")
+        found, printed, facts = mined("--with", "llm", "--top", "3", "--limit", "2", *options)
+    assert (len(found), facts["answered"], facts["cost"]) == (6, 2, 14.0)
+    assert "14.00" in printed
+    assert found.provenance["settings"]["prompt"] == "negatives-1"
+    found.write(tmp_path / "llm.parquet")
+    marked, _, facts = mined(
+        "--with", "filter", "--source", tmp_path / "llm.parquet", "--answers", answers_of(tmp_path)
+    )
+    assert facts["rejected"] == {"holds an answer": 1}
+    assert marked.provenance["before"]["settings"]["with"] == "llm"
+    assert "needs a rule" in mined("--with", "filter", "--source", tmp_path / "llm.parquet", status=2)
+    assert "no model" in mined("--with", "llm", status=2)
+
+
+def answers_of(tmp_path):
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"query_id": "q1", "answers": ["bees"]}\n')
+    return path
+
+
+def test_exports(mined, tmp_path):
+    found, _, _ = mined("--top", "2", "--export", f"triplets={tmp_path}/t.jsonl", "--export", f"trec={tmp_path}/r.trec")
+    triplets = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert list(triplets[0]) == ["anchor", "positive", "negative"]
+    assert len((tmp_path / "r.trec").read_text().splitlines()) == int(found.keep.sum())
+    assert "FORM=FILE" in mined("--export", "triplets", status=2)
+    assert "tevatron" in mined("--export", "tevatro=x", status=2)
+
+
+def test_refusals(mined):
+    assert "cross-encoder" in mined("--with", "crossencoder", status=2)
+    assert "--source goes with" in mined("--source", "x.parquet", status=2)
+    assert "--scorer encoder" in mined("--with", "random", "--margin", "0.1", status=2)
+    assert "unknown scorer" in mined("--scorer", "me", "--margin", "0.1", status=2)
