@@ -34,7 +34,7 @@ HEAVY_MODULES = {  # modules that cannot do without: others may import them insi
     "batch/mixed_sampler.py": {"sentence_transformers"},
     "batch/sampler.py": {"sentence_transformers", "transformers"},
 }
-HEAVY_PARTS = {"train": {"torch", "sentence_transformers", "transformers"}}  # tensors all through
+HEAVY_PARTS = {"train": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through
 PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli"}, "jinja2": {"report"}}
 
 
