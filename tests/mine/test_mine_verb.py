@@ -162,3 +162,35 @@ def test_refusals(mined):
     assert "--source goes with" in mined("--source", "x.parquet", status=2)
     assert "--scorer encoder" in mined("--with", "random", "--margin", "0.1", status=2)
     assert "unknown scorer" in mined("--scorer", "me", "--margin", "0.1", status=2)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory, small):
+    """A sentence-transformers model with a random vector for each word, saved."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    words = sorted({word for text in small.document_texts(range(10)) for word in text.lower().split()})
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
+    torch.manual_seed(1)
+    place = tmp_path_factory.mktemp("static")
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu").save(str(place))
+    return place
+
+
+def test_ance_and_trisampler(mined, model, tmp_path):
+    options = ("--encoder", model, "--vectors", tmp_path / "v", "--top", "2")
+    dense, _, _ = mined("--with", "dense", *options)
+    ance, _, facts = mined("--with", "ance", *options)
+    assert ance.kept()["doc_id"].to_pylist() == dense.kept()["doc_id"].to_pylist()
+    assert facts["settings"]["encoder"]["fingerprint"] == dense.provenance["settings"]["encoder"]["fingerprint"]
+    drawn, _, facts = mined("--with", "trisampler", *options, "--seed", "1")
+    assert set(drawn.table["source"].to_pylist()) == {"trisampler"}
+    assert facts["rejected"]["not drawn"] > 0
+    assert drawn.kept()["doc_id"].to_pylist() != dense.kept()["doc_id"].to_pylist()
+    scored, _, _ = mined("--with", "random", "--scorer", "encoder", "--margin", "0.05", *options)
+    assert "cosine" in scored.table.column_names
+    assert any("0.05 below the minimum positive's score" in reason for reason in scored.rejected())
