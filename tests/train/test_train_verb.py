@@ -70,7 +70,24 @@ def test_same_seed_same_weights_and_the_model_is_usable(world):
         for name in "abc"
     ]
     assert np.array_equal(vectors[0], vectors[1])
+    for file in ("a/foils_training.json", "a/0_StaticEmbedding/model.safetensors"):
+        other = file.replace("a/", "b/", 1)
+        assert not (folder / file).exists() or (folder / file).read_bytes() == (folder / other).read_bytes()
+    assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()
     assert not np.array_equal(vectors[0], vectors[2])
+
+
+def test_checkpoints_are_resumed_when_asked_to_and_not_trained_over(world, monkeypatch, capsys):
+    folder, call = world
+    with monkeypatch.context() as patched:  # as if the run had been killed before it cleaned up
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)
+        assert call() == 0
+    assert call() == 2
+    assert "resume" in capsys.readouterr().err
+    first = result(folder)
+    assert call("--resume") == 0
+    assert result(folder)["steps"] == first["steps"]
+    assert not (folder / "out" / "checkpoints").exists()
 
 
 @pytest.mark.parametrize("batches", ["random", "no-duplicates", "hobit", "hobit-c", "ngame", "walks", "b3"])
@@ -145,7 +162,7 @@ def test_a_reranker(world):
         (["--dev-run", "x.trec"], "reranker"),
         (["--reranker", "--batches", "hobit"], "in-batch"),
         (["--reranker", "--dev", "dev"], "--dev-run"),
-        (["--curriculum"], "least_gap"),
+        (["--curriculum"], "weighted"),
         (["--form", "lists", "--warmup", "2"], "warmup"),
     ],
 )

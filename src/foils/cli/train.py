@@ -223,6 +223,8 @@ def _train_encoder(
     if way == NO_DUPLICATES and ways:
         raise InputError(f"{NO_DUPLICATES} has no settings; --set-batches goes with the others")
     if curriculum:
+        if settings.loss == "mnrl":
+            raise InputError("--curriculum weighs negatives by epoch, which mnrl cannot; take --loss weighted")
         settings = replace(
             settings, loss_settings={**settings.loss_settings, "least_gap": lambda epoch: stage_of(epoch)[0]}
         )

@@ -43,7 +43,6 @@ def training_facts(
         "scores": dict(scores),
         "best_dev": trained.best,
         "steps": trained.steps,
-        "seconds": trained.seconds,
         "precision": trained.precision,
         "history": trained.history,
     }
