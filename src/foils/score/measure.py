@@ -78,20 +78,20 @@ def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Flo
     count = len(geometry.record)
     s_n, s_pn, distance = np.empty(count), np.empty(count), np.empty(count)
 
-    def fill(part: slice) -> int:
-        record = geometry.record[part]
-        here = slice(record[0], record[-1] + 1)
-        negatives = geometry.documents.take(geometry.document[part])
-        queries = geometry.queries.take(here)[record - record[0]]
-        s_n[part] = np.einsum("nd,nd->n", queries, negatives)
-        positives = geometry.documents.take(geometry.positive[here])[record - record[0]]
-        s_pn[part] = np.einsum("nd,nd->n", positives, negatives)
-        positives -= negatives
-        distance[part] = np.einsum("nd,nd->n", positives, positives)
-        return len(record)
+    def fill(stretch: tuple[int, int, Rows, npt.NDArray[np.bool_]]) -> int:
+        first, last, triplets, where = stretch
+        rows, here = triplets[where.ravel()], slice(first, last)
+        negatives = geometry.documents.take(geometry.document[triplets]).reshape(*where.shape, -1)
+        positives = geometry.documents.take(geometry.positive[here])
+        # The same routine as for s_p: where positive and negative have one vector, their similarities are equal.
+        s_n[rows] = np.einsum("bkd,bd->bk", negatives, geometry.queries.take(here))[where]
+        s_pn[rows] = np.einsum("bkd,bd->bk", negatives, positives)[where]
+        negatives -= positives[:, None]
+        distance[rows] = np.einsum("bkd,bkd->bk", negatives, negatives)[where]
+        return len(rows)
 
     with progress.task("measuring triplets", total=count, unit="triplets") as advance:
-        for done in map_blocks(fill, _slices(count, block)):
+        for done in map_blocks(fill, padded(geometry.record, len(s_p), block=block)):
             advance(done)
     return s_p, s_n, s_pn, distance
 
