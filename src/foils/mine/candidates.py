@@ -106,7 +106,7 @@ def mine(
         near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts.
         ranks: the window: first rank, and the rank after the last; None: no end, or with rules 10·`top` after the
             first.
-        rules: reject, after the look-alikes, in their order; the first that holds gives the reason.
+        rules: reject, in their order, before the look-alikes; the first that holds gives the reason.
         scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
         fill: the next in rank takes the place of a rejected document; False: lists with rejected ones are short.
         draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
@@ -196,13 +196,14 @@ def _search(retriever: Retriever, query_rows: Rows, wanted: _Wanted, judge: _Jud
     """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
     documents = len(judge.collection.documents)
     most = documents if wanted.end is None else min(documents, wanted.end + judge.most_positives)
-    depth = min(most, most if wanted.draw else wanted.first + wanted.top + SPARE)
+    depth = min(most, most if wanted.draw or judge.rejects_much else wanted.first + wanted.top + SPARE)
     done, pending = [], query_rows
     while len(pending):
         rows, scores = retriever.search(pending, depth)
         candidates, valid, positive = judge.judged(pending, rows, scores)
         rank: Rows = np.cumsum(valid, axis=1) - valid
         inside = (rank >= wanted.first) & (rank < (wanted.end or documents))
+        judge.look(candidates, valid & inside, None if wanted.draw else wanted.top)
         usable = valid & inside & (candidates["reason"] == 0)
         wished = np.cumsum(usable, axis=1) - usable < wanted.top
         over, through = (rows < 0).any(axis=1), valid.sum(axis=1) >= (wanted.end or documents)
@@ -250,7 +251,7 @@ def _drawn(
 
 
 class _Judge:
-    """Lays a search's result out as candidates and marks them: look-alikes first, then the rules in their order."""
+    """Lays a search's result out as candidates, marked by the rules in their order; `look` then finds look-alikes."""
 
     def __init__(
         self, collection: Collection, looks: LookAlikes, rules: Sequence[Rule], scorer: PairScorer | None
@@ -260,6 +261,7 @@ class _Judge:
         if len(self.reasons) > np.iinfo(np.uint8).max:
             raise InputError(f"{len(rules)} rules; expected at most 250")
         self.before, self.not_drawn = len(self.reasons) - 1, len(self.reasons)
+        self.rejects_much = bool(rules) and scorer is None  # so that one search of the whole window is cheapest
         self.most_positives = int(looks.known.counts.max(initial=0))
 
     def pairs(self, rows: npt.NDArray[np.void]) -> Pairs:
@@ -275,8 +277,6 @@ class _Judge:
         positive = self._looks.known.contain(flat["query"], flat["document"])
         asked = np.flatnonzero((flat["document"] >= 0) & ~positive)
         part = flat[asked]
-        equal, near = self._looks.marks(part["query"], part["document"])
-        part["reason"] = np.where(equal, 1, np.where(near, 2, 0))
         if self._scorer is not None:
             part["scale"] = self._scorer.score(Pairs(self.collection, part["query"], part["document"], part["score"]))
         for code, rule in enumerate(self._rules, 3):
@@ -286,3 +286,21 @@ class _Judge:
         valid = np.zeros(len(flat), bool)
         valid[asked] = True
         return candidates, valid.reshape(rows.shape), positive.reshape(rows.shape)
+
+    def look(self, candidates: npt.NDArray[np.void], window: Marks, enough: int | None) -> None:
+        """Mark look-alikes among the candidates of the window that no rule rejected.
+
+        Looking is what takes long: it goes by rank, and ends where a query has `enough` (None: looks at all).
+        """
+        reasons, looked = candidates["reason"], np.zeros(candidates.shape, bool)
+        while True:
+            free = window & (reasons == 0) & ~looked
+            if enough is not None:
+                lacking = enough - (looked & (reasons == 0)).sum(axis=1)
+                free &= np.cumsum(free, axis=1) <= np.where(lacking > 0, lacking + SPARE, 0)[:, None]
+            if not free.any():
+                return
+            part = candidates[free]
+            equal, near = self._looks.marks(part["query"], part["document"])
+            reasons[free] = np.where(equal, 1, np.where(near, 2, 0))
+            looked |= free

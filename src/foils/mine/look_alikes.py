@@ -6,12 +6,13 @@ import numpy as np
 
 from foils.data.collection import Collection, Rows
 from foils.data.run import ranks_within
-from foils.data.tokens import Vocabulary, alphanumeric
+from foils.data.tokens import Float64s, TokenSets, Vocabulary, alphanumeric
 from foils.errors import InputError
 from foils.mine.pairs import Marks, Pairs
 
 EQUAL = "equal to a positive"
 NEAR = "near-duplicate of a positive"
+PAIRS = 4_096  # compared at once, so that long texts take little memory
 
 
 class LookAlikes:
@@ -42,7 +43,7 @@ class LookAlikes:
         written = np.array([numbers.setdefault(tuple(listed), len(numbers)) for listed in tokens])
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
         equal[pair[written[ours] == written[theirs]]] = True
-        near[pair[sets.jaccard(ours, sets, theirs) >= self.threshold]] = True
+        near[pair[_jaccard(sets, ours, sets, theirs) >= self.threshold]] = True
         return equal, near & ~equal
 
 
@@ -73,5 +74,11 @@ class NearPositive:
         positives = sets.sets(self._collection.document_texts(distinct))
         pair = np.repeat(np.arange(len(pairs)), [len(each) for each in rows])
         near = np.zeros(len(pairs), bool)
-        near[pair[documents.jaccard(pair, positives, inverse) >= self._threshold]] = True
+        near[pair[_jaccard(documents, pair, positives, inverse) >= self._threshold]] = True
         return near
+
+
+def _jaccard(sets: TokenSets, rows: Rows, other: TokenSets, other_rows: Rows) -> Float64s:
+    """Jaccard similarities of paired rows, block by block."""
+    parts = [slice(start, start + PAIRS) for start in range(0, len(rows), PAIRS)]
+    return np.concatenate([np.zeros(0), *(sets.jaccard(rows[part], other, other_rows[part]) for part in parts)])

@@ -1,0 +1,146 @@
+"""Dense mining: against sentence-transformers' mine_hard_negatives, same settings, vectors at hand on both sides.
+
+    python benchmarks/mine.py COLLECTION [--encoder MODEL] [--split train] [--pairs 3]
+
+Each side runs in processes of its own, taking turns, and ends with a dataset of triplets: 10 negatives a query, of the
+first 100 ranks, at least 5 % below the positive. Ratios are medians over the pairs; memory is the process's peak, whole
+and beyond what it held before it began to mine (model, collection, libraries). Without --encoder the vectors are those
+of all-MiniLM-L6-v2's word table, which take seconds. `rules off` does not reject near-duplicates of positives.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from foils.data import load_collection
+from foils.data.store import write_json
+
+RESULTS = Path(__file__).parent / "results" / "mine.json"
+TOP, DEPTH, MARGIN = 10, 100, 0.05
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def static_model(folder: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    from foils.encode import find_model
+
+    model = SentenceTransformer(str(find_model("all-MiniLM-L6-v2")), device="cpu")
+    words = model[0].auto_model.embeddings.word_embeddings.weight.detach().numpy()
+    static = StaticEmbedding(model.tokenizer.backend_tokenizer, embedding_weights=words)
+    SentenceTransformer(modules=[static], device="cpu").save(str(folder))
+
+
+def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float) -> dict[str, float]:
+    import datasets  # noqa: F401 (both sides hold it before they begin)
+
+    from foils.data.export import as_dataset
+    from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
+    from foils.mine import DenseRetriever, mine
+    from foils.mine.filters import Margin, PositiveScores
+
+    collection = load_collection(place)
+    encoder, store = load_encoder(model, EncoderSettings(max_length=128)), VectorStore(cache / "ours")
+    before, start = peak(), time.perf_counter()
+    queries = store.embed(encoder, collection.query_texts(np.arange(len(collection.queries))), "query")
+    retriever = DenseRetriever(queries, store.embed(encoder, DocumentTexts(collection), "document"))
+    rule = Margin(PositiveScores.of(collection, retriever, collection.positives(split).query_rows), relative=MARGIN)
+    found = mine(
+        collection,
+        retriever,
+        split=split,
+        top=TOP,
+        ranks=(0, DEPTH),
+        rules=[rule],
+        near_duplicate=near_duplicate,
+    )
+    rows = len(as_dataset(found.negatives, collection, form="triplets", split=split))
+    return {"seconds": time.perf_counter() - start, "peak": peak(), "growth": peak() - before, "triplets": rows}
+
+
+def theirs(place: str, model: str, split: str, cache: Path) -> dict[str, float]:
+    from datasets import Dataset
+    from sentence_transformers.util import mine_hard_negatives
+
+    from foils.encode import EncoderSettings, load_encoder
+
+    collection = load_collection(place)
+    encoder = load_encoder(model, EncoderSettings(max_length=128)).model
+    queries, documents = collection.positives(split).pairs()
+    pairs = Dataset.from_dict(
+        {"anchor": collection.query_texts(queries), "positive": collection.document_texts(documents)}
+    )
+    corpus = collection.document_texts(np.arange(len(collection.documents)))
+    before, start = peak(), time.perf_counter()
+    found = mine_hard_negatives(
+        pairs, encoder, corpus=corpus, num_negatives=TOP, range_max=DEPTH, relative_margin=MARGIN, verbose=False,
+        cache_folder=str(cache / "theirs"),
+    )  # fmt: skip
+    return {"seconds": time.perf_counter() - start, "peak": peak(), "growth": peak() - before, "triplets": len(found)}
+
+
+def side(name: str, arguments: argparse.Namespace, model: str, cache: Path) -> dict[str, float]:
+    command = [
+        sys.executable, __file__, arguments.collection, "--side", name, "--encoder", model, "--split", arguments.split,
+        "--cache", str(cache),
+    ]  # fmt: skip
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("collection")
+    parser.add_argument("--encoder", default="")
+    parser.add_argument("--split", default="train")
+    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--side", choices=["ours", "rules off", "theirs"])
+    parser.add_argument("--cache", type=Path)
+    arguments = parser.parse_args()
+    if arguments.side:
+        given = (arguments.collection, arguments.encoder, arguments.split, arguments.cache)
+        near = {"ours": 0.9, "rules off": 2.0}
+        found = theirs(*given) if arguments.side == "theirs" else ours(*given, near[arguments.side])
+        print(json.dumps(found))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        cache, model = Path(folder), arguments.encoder
+        if not model:
+            model = str(cache / "static")
+            static_model(Path(model))
+        sides = ("ours", "rules off", "theirs")
+        for name in sides:  # fills the caches
+            side(name, arguments, model, cache)
+        runs = [{name: side(name, arguments, model, cache) for name in sides} for _ in range(arguments.pairs)]
+    collection = load_collection(arguments.collection)
+    medians = {
+        name: {key: statistics.median(run[name][key] for run in runs) for key in runs[0][name]} for name in sides
+    }
+    ratios = {
+        f"{key}, {name}": statistics.median(run[name][key] / run["theirs"][key] for run in runs)
+        for name in sides[:2]
+        for key in ("seconds", "peak", "growth")
+    }
+    facts = {"documents": len(collection.documents), "queries": len(collection.positives(arguments.split))}
+    result = {"collection": collection.name, **facts, "medians": medians, "to mine_hard_negatives": ratios}
+    print(json.dumps(result, indent=2))
+    stored = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    write_json(RESULTS, {**stored, collection.name: result})
+
+
+if __name__ == "__main__":
+    main()
