@@ -40,6 +40,10 @@ bench: $(READY)
 	$(BIN)/python benchmarks/score.py --large
 	$(BIN)/python benchmarks/encode.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/rate.py
+	$(BIN)/python benchmarks/search.py
+	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/tables.py
 
 clean:
 	rm -rf $(VENV) build dist out docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

@@ -202,7 +202,7 @@ def _passage_text(passage: Any) -> str | None:
     return None if title is None or text is None else f"{title} {text}".strip()
 
 
-_NEGATIVE = re.compile(r"negative(_\d+)?$")
+_NEGATIVE = re.compile(r"(negative(_\d+)?|neg)$")
 
 
 def _read_tuples(path: Path, name: str, collection: Collection) -> Negatives:

@@ -14,7 +14,7 @@ from foils.data.collection import Rows
 from foils.errors import InputError
 from foils.parallel import map_blocks
 from foils.score.gates import Float64s
-from foils.score.measure import BLOCK, Geometry, information_matrix
+from foils.score.measure import SUMMED, Geometry, information_matrix
 from foils.score.records import Target
 
 BOOTSTRAP_BLOCKS = 64
@@ -112,25 +112,42 @@ class BlockedMoments:
 
     def of(self, target: Target) -> Moments:
         """Return the moments of a source or hybrid, added up in float64."""
-        sums, counts = self.blocks_of(target)
-        return Moments(unpacked(sums.sum(axis=0), self.dimension), int(counts.sum()))
+        chosen = self._atoms(target)
+        total = np.sum([self.blocks[members].sum(axis=0, dtype=np.float64) for members in chosen], axis=0)
+        count = int(np.sum([self.counts[members].sum() for members in chosen]))
+        return Moments(unpacked(total, self.dimension), count)
 
     def blocks_of(self, target: Target) -> tuple[Float64s, Rows]:
         """Return the block sums (blocks, d(d+1)/2), in float64, and counts (blocks,) of a source or hybrid."""
-        chosen = [members for members in self.blocks if members & target.bits]
-        if not chosen:
-            raise InputError(f"{target.name} has no triplets")
+        chosen = self._atoms(target)
         sums = np.zeros(self.blocks[chosen[0]].shape)
         for members in chosen:
             sums += self.blocks[members]
         return sums, np.sum([self.counts[members] for members in chosen], axis=0)
 
+    def _atoms(self, target: Target) -> list[int]:
+        chosen = [members for members in self.blocks if members & target.bits]
+        if not chosen:
+            raise InputError(f"{target.name} has no triplets")
+        return chosen
+
+
+def pack_lower(matrix: Float64s, *, out: npt.NDArray[np.floating]) -> None:
+    """Write the lower triangle of a (d, d) matrix, row by row, into `out` (d(d+1)/2,)."""
+    start = 0
+    for row in range(len(matrix)):
+        out[start : start + row + 1] = matrix[row, : row + 1]
+        start += row + 1
+
 
 def unpacked(packed: Float64s, dimension: int) -> Float64s:
     """Return the symmetric (d, d) matrix whose lower triangle, row by row, is packed (d(d+1)/2,)."""
     matrix = np.zeros((dimension, dimension))
-    matrix[np.tril_indices(dimension)] = packed
-    return matrix + np.tril(matrix, -1).T
+    start = 0
+    for row in range(dimension):
+        matrix[row, : row + 1] = matrix[: row + 1, row] = packed[start : start + row + 1]
+        start += row + 1
+    return matrix
 
 
 def blocked_moments(
@@ -139,7 +156,7 @@ def blocked_moments(
     members: npt.NDArray[np.int64],
     block_of_record: Rows,
     *,
-    block: int = BLOCK,
+    block: int = SUMMED,
 ) -> BlockedMoments:
     """Sum the information of all triplets, by their members and by block of records.
 
@@ -151,17 +168,16 @@ def blocked_moments(
         block: triplets multiplied at once.
     """
     number = int(block_of_record.max()) + 1 if len(block_of_record) else 1
-    row, column = np.tril_indices(geometry.dimension)
-    lower = row * geometry.dimension + column
+    packed = geometry.dimension * (geometry.dimension + 1) // 2
     atoms = [int(atom) for atom in np.unique(members)]
     kind = np.float64 if geometry.documents.chunks[0].dtype == np.float64 else np.float32
-    blocks = {atom: np.zeros((number, len(lower)), kind) for atom in atoms}
+    blocks = {atom: np.zeros((number, packed), kind) for atom in atoms}
     counts = {atom: np.zeros(number, np.int64) for atom in atoms}
 
     def fill(cell: tuple[int, int, Rows]) -> int:
         at, atom, rows = cell
         matrix = information_matrix(geometry, weights, rows, block=block)
-        blocks[atom][at] = matrix.ravel()[lower]
+        pack_lower(matrix, out=blocks[atom][at])
         counts[atom][at] = len(rows)
         return len(rows)
 

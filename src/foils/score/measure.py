@@ -20,6 +20,8 @@ from foils.parallel import map_blocks
 from foils.score.gates import Float64s
 
 BLOCK = 2_048  # triplets at once: their vectors stay in the processor's cache
+GATHERED = 512  # residuals made at once, likewise
+SUMMED = 8_192  # residuals of one symmetric update: the more, the less it costs beside its products
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Flo
     return s_p, s_n, s_pn, distance
 
 
-def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, block: int = BLOCK) -> Float64s:
+def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, block: int = SUMMED) -> Float64s:
     """Return Σ w·r·rᵀ over the triplets at `rows`, (d, d), with r = (v⁺ − v⁻)/‖v⁺ − v⁻‖, 0 where they coincide.
 
     The sum of ECI_sem eq. 10, before it is divided by N. Products are made in the vectors' precision by one
@@ -106,17 +108,21 @@ def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, blo
         geometry: the vectors.
         weights: (m,) non-negative weight of every triplet of the geometry.
         rows: (k,) which triplets to sum over.
-        block: triplets at once.
+        block: triplets of one update.
     """
     total = np.zeros((geometry.dimension, geometry.dimension))
+    kind = np.float64 if geometry.documents.chunks[0].dtype == np.float64 else np.float32
+    scaled = np.empty((min(block, len(rows)), geometry.dimension), kind)
     for start in range(0, len(rows), block):
-        part = rows[start : start + block]
-        residuals = geometry.documents.take(geometry.positive[geometry.record[part]])
-        residuals -= geometry.documents.take(geometry.document[part])
-        squared = np.einsum("nd,nd->n", residuals, residuals)
-        scale = np.sqrt(np.divide(weights[part], squared, out=np.zeros(len(part)), where=squared > 0))
-        residuals *= scale.astype(residuals.dtype)[:, None]
-        total += residuals.T @ residuals  # the same array twice: a symmetric update
+        count = min(block, len(rows) - start)
+        for first in range(0, count, GATHERED):
+            part = rows[start + first : start + min(first + GATHERED, count)]
+            positives = geometry.documents.take(geometry.positive[geometry.record[part]])
+            residuals = np.subtract(positives, geometry.documents.take(geometry.document[part]), out=positives)
+            squared = np.einsum("nd,nd->n", residuals, residuals)
+            scale = np.sqrt(np.divide(weights[part], squared, out=np.zeros(len(part)), where=squared > 0))
+            np.multiply(residuals, scale.astype(kind)[:, None], out=scaled[first : first + len(part)])
+        total += scaled[:count].T @ scaled[:count]  # the same array twice: a symmetric update
     return total
 
 
