@@ -18,8 +18,14 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/foils demo -o out/demo
 
+# Each stage's tests have processes of their own: torch, OpenVINO, numba and faiss need not share one.
+PARTS := $(sort $(dir $(wildcard tests/*/test_*.py)))
+
 test: $(READY)
-	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" tests
+	set -e; for part in $(PARTS) "$(wildcard tests/test_*.py)"; do \
+		OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false \
+		$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" $$part; \
+	done
 
 test-slow: $(READY)
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -m slow tests
@@ -39,6 +45,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/score.py
 	$(BIN)/python benchmarks/score.py --large
 	$(BIN)/python benchmarks/encode.py
+	$(BIN)/python benchmarks/memory.py
+	$(BIN)/python benchmarks/compose.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/rate.py
 	$(BIN)/python benchmarks/search.py

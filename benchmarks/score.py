@@ -13,7 +13,9 @@ import argparse
 import json
 import os
 import tempfile
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -67,9 +69,9 @@ def plain(geometry: Geometry, coverage: np.ndarray, triplets: int) -> float:
     return float(np.linalg.slogdet(np.eye(geometry.dimension) + total / triplets)[1])
 
 
-def seconds(work: object) -> float:
+def seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
-    work()  # type: ignore[operator]
+    work()
     return time.perf_counter() - start
 
 
@@ -130,7 +132,7 @@ def large(dimension: int, records: int = 400_000, documents: int = 500_000) -> d
         coverage = rng.random(len(geometry.record))
         before = anonymous_bytes()
         peak = [before]
-        watcher = _watch(peak)
+        watcher = watch(peak)
         spent = seconds(lambda: score(geometry, coverage))
         watcher.set()
     return {
@@ -142,9 +144,8 @@ def large(dimension: int, records: int = 400_000, documents: int = 500_000) -> d
     }
 
 
-def _watch(peak: list[int]) -> object:
-    import threading
-
+def watch(peak: list[int]) -> threading.Event:
+    """Append the memory in use to `peak` until the event is set."""
     stop = threading.Event()
 
     def look() -> None:

@@ -67,6 +67,14 @@ def speed() -> str:
         rows.append(f"| encoding, against the model's own `encode` | {encode['times_faster_than_encode']:.2f} × |")
         counts = f"{encode['encoded']} of {encode['distinct_texts']} distinct; {encode['encoded_again']}"
         rows.append(f"| texts encoded for six sources and a control; in a second run | {counts} |")
+    if memory := load("memory"):
+        what = f"dense search of {memory['documents']:,} documents ({memory['mapped_gib']:.1f} GiB of mapped vectors)"
+        rows.append(f"| {what}: memory beyond them | {memory['gib_beyond_mapped_vectors']:.2f} GiB |")
+    if composed := load("compose"):
+        size = f"{composed['records']:,} queries × {composed['candidates']} candidates, d = {composed['dimension']}"
+        rows.append(f"| composing {size} | {composed['seconds']:.0f} s |")
+        times = composed["times_faster_than_plain_greedy"]
+        rows.append(f"| … against greedy with a determinant a candidate | {times:,.0f} × |")
     startup = load("startup")
     if startup:
         rows.append(f"| `foils --help`, median | {startup['median_seconds']:.2f} s |")

@@ -77,7 +77,8 @@ def test_what_may_pass_is_asked_again(small, tmp_path, bad):
     start = time.monotonic()
     found, server = asked(small, answer, tmp_path, concurrency=1, timeout=0.4, limit=1)
     assert found.failed == {}
-    assert (found.requests, len(server.seen)) == (3, 3)
+    assert len(server.seen) == 3
+    assert found.requests in (3, 4), "a request on a connection that was just hung up may fail before it is seen"
     assert time.monotonic() - start < 8
 
 
