@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/foils demo -o out/demo
 
-# Each stage's tests have processes of their own: torch, OpenVINO, numba and faiss need not share one.
+# Each stage's tests have processes of their own: all in one have crashed (see CONTRIBUTING.md).
 PARTS := $(sort $(dir $(wildcard tests/*/test_*.py)))
 
 test: $(READY)
