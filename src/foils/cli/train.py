@@ -15,13 +15,11 @@ from foils.cli.show import number, show_table
 from foils.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from foils.data import Collection
     from foils.train.data import TrainingSet
     from foils.train.settings import TrainSettings
     from foils.train.trainer import Trained
 
 MEASURE = "nDCG@10"
-NO_DUPLICATES = "no-duplicates"
 
 
 def train(
@@ -100,10 +98,13 @@ def train(
 
     Example: foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 -o model/
     """
-    from foils.data import load_collection
+    from foils.data import Run, load_collection
     from foils.data.sources import read_source
     from foils.data.store import provenance, write_json
+    from foils.study.measuring import encoder_score, reranker_score
+    from foils.study.training import train_encoder, ways_of_batching
     from foils.train.data import training_set
+    from foils.train.models import load_trainable
 
     given = {
         "loss": loss,
@@ -147,15 +148,30 @@ def train(
     if reranker:
         if batches != "random" or curriculum:
             raise InputError("a reranker has no in-batch negatives: --batches and --curriculum are of bi-encoders")
-        score = _reranker_score(loaded, dev_split, dev_run) if dev_split else None
+        score = None
+        if dev_split:
+            if dev_run is None:
+                raise InputError("--dev needs a run for the reranker to rerank: give --dev-run FILE")
+            score = reranker_score(loaded, dev_split, Run.read(dev_run), MEASURE)
         before, trained = _train_reranker(model, data, checkpoints, settings, score, device, resume)
     else:
         if dev_run:
             raise InputError("--dev-run is what a reranker reranks; a bi-encoder searches by itself: give --dev alone")
-        score = _dev_score(loaded, dev_split) if dev_split else None
-        ways = dict(opt.parsed_setting(text) for text in batch_setting or [])
-        before, trained = _train_encoder(
-            model, data, checkpoints, settings, score, device, resume, (batches, ways), curriculum
+        if batches not in ways_of_batching():  # before a model is loaded
+            raise UnknownNameError("way of batching", batches, ways_of_batching())
+        score = encoder_score(loaded, dev_split, MEASURE) if dev_split else None
+        encoder = load_trainable(model, device=device)
+        before = score(encoder) if score else None
+        trained = train_encoder(
+            encoder,
+            data,
+            checkpoints,
+            settings=settings,
+            batches=batches,
+            batch_settings=dict(opt.parsed_setting(text) for text in batch_setting or []),
+            curriculum=curriculum,
+            score=score,
+            resume=resume,
         )
     scores = {f"{MEASURE} on {dev_split} before": before} if before is not None else {}
     if trained.best is not None:
@@ -198,54 +214,6 @@ def _parsed_loosely(text: str) -> tuple[str, Any]:
     return opt.parsed_setting(text)
 
 
-def _train_encoder(
-    name: str,
-    data: TrainingSet,
-    checkpoints: Path,
-    settings: TrainSettings,
-    score: Callable[[Any], float] | None,
-    device: str | None,
-    resume: bool,
-    batches: tuple[str, dict[str, Any]],
-    curriculum: bool,
-) -> tuple[float | None, Trained]:
-    from foils.batch import METHODS
-    from foils.batch.caching import CachingLoss
-    from foils.batch.hobit_c import EmbeddingCache
-    from foils.batch.sampler import BatchPlanner
-    from foils.select.curriculum import stage_of
-    from foils.train.bi_encoder import BATCHES, train_bi_encoder
-    from foils.train.models import load_trainable
-
-    way, ways = batches
-    if way not in METHODS and way != NO_DUPLICATES:
-        raise UnknownNameError("way of batching", way, [*METHODS, NO_DUPLICATES])
-    if way == NO_DUPLICATES and ways:
-        raise InputError(f"{NO_DUPLICATES} has no settings; --set-batches goes with the others")
-    if curriculum:
-        if settings.loss == "mnrl":
-            raise InputError("--curriculum weighs negatives by epoch, which mnrl cannot; take --loss weighted")
-        settings = replace(
-            settings, loss_settings={**settings.loss_settings, "least_gap": lambda epoch: stage_of(epoch)[0]}
-        )
-    cache = EmbeddingCache(len(data)) if way == "hobit-c" else None
-    planner = None if way == NO_DUPLICATES else BatchPlanner(way, ways, cache=cache)
-    model = load_trainable(name, device=device)
-    before = score(model) if score else None
-    trained = train_bi_encoder(
-        model,
-        data,
-        checkpoints,
-        settings=settings,
-        sampler=planner.sampler if planner else BATCHES[NO_DUPLICATES],
-        callbacks=[planner] if planner else [],
-        wrap_loss=(lambda loss: CachingLoss(loss, model=model, cache=cache)) if cache is not None else None,
-        score=score,
-        resume=resume,
-    )
-    return before, trained
-
-
 def _train_reranker(
     name: str,
     data: TrainingSet,
@@ -268,50 +236,6 @@ def _train_reranker(
         raise InputError(f"cannot load {name!r} as a cross-encoder: {said}; give a transformer's folder") from error
     before = score(model) if score else None
     return before, train_reranker(model, data, checkpoints, settings=settings, score=score, resume=resume)
-
-
-def _dev_score(collection: Collection, split: str) -> Callable[[Any], float]:
-    """nDCG@10 of exact search over the whole collection, by the model with its own prompts."""
-    import numpy as np
-
-    from foils.evaluate import measure_rankings, qrels_of
-
-    qrels = qrels_of(collection, split)
-    queries = collection.query_texts(collection.query_rows(list(qrels)))
-    documents = collection.document_texts(np.arange(len(collection.documents)))
-    ids = np.asarray(collection.documents["doc_id"].to_pylist(), object)
-
-    def score(model: Any) -> float:
-        settings = {"normalize_embeddings": True, "show_progress_bar": False}
-        found, asked = model.encode_document(documents, **settings), model.encode_query(queries, **settings)
-        rankings: dict[str, list[str]] = {}
-        for start in range(0, len(asked), 256):
-            near = asked[start : start + 256] @ found.T
-            top = np.argsort(-near, axis=1, kind="stable")[:, :10]
-            rankings.update(zip(list(qrels)[start : start + 256], (ids[row].tolist() for row in top), strict=True))
-        return measure_rankings(rankings, qrels, [MEASURE]).means[MEASURE]
-
-    return score
-
-
-def _reranker_score(collection: Collection, split: str, path: Path | None) -> Callable[[Any], float]:
-    """nDCG@10 of the run as the reranker orders it."""
-    from torch import nn
-
-    from foils.data import Run
-    from foils.evaluate import measure_rankings, qrels_of, rankings_of, rerank_run
-
-    if path is None:
-        raise InputError("--dev needs a run for the reranker to rerank: give --dev-run FILE")
-    run, qrels = Run.read(path), qrels_of(collection, split)
-
-    def score(model: Any) -> float:
-        def scorer(pairs: Any) -> Any:
-            return model.predict(list(pairs), show_progress_bar=False, activation_fn=nn.Identity())
-
-        return measure_rankings(rankings_of(rerank_run(run, collection, scorer)), qrels, [MEASURE]).means[MEASURE]
-
-    return score
 
 
 def _finish(

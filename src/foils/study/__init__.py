@@ -1,0 +1,1 @@
+"""All of it, for several sources: does a score predict the training?"""
