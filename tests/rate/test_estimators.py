@@ -8,7 +8,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
 from foils.errors import ConvergenceError, InputError
-from foils.rate import Pairs, all_pairs, bradley_terry, regular_pairs, thurstone, thurstone_ascent
+from foils.rate import Pairs, all_pairs, bradley_terry, lead_errors, regular_pairs, thurstone, thurstone_ascent
 from foils.rate import ratings as ratings_module
 from foils.rate.links import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, mills
 
@@ -175,6 +175,37 @@ def test_standard_errors_are_the_centred_inverse_information(model, prior_sd):
         np.testing.assert_allclose(found.standard_error[part], np.sqrt(np.diag(expected)), rtol=1e-6)
 
 
+def information_matrix(pairs, rating, model):
+    """The Fisher information of one query's judgements, pair by pair."""
+    found = np.zeros((pairs.candidates, pairs.candidates))
+    for i, j in zip(pairs.first, pairs.second, strict=True):
+        c = LINKS[model].information(rating[i] - rating[j])
+        found[[i, j], [i, j]] += c
+        found[[i, j], [j, i]] -= c
+    return found
+
+
+@each_model
+@pytest.mark.parametrize("prior_sd", [np.inf, 1.0])
+def test_the_error_of_a_lead_is_that_of_the_difference(model, prior_sd):
+    pairs, w, _ = planted([11], model)
+    ratings = ESTIMATORS[model](pairs, w, prior_sd=prior_sd)
+    found = lead_errors(pairs, ratings, np.array([3]), prior_sd=prior_sd)
+    inverse = np.linalg.pinv(information_matrix(pairs, ratings.rating, model) + np.eye(11) / prior_sd**2)
+    expected = [np.sqrt((np.eye(11)[3] - u) @ inverse @ (np.eye(11)[3] - u)) for u in np.eye(11)]
+    np.testing.assert_allclose(found, LINKS[model].elo_per_unit * np.array(expected), rtol=1e-6, atol=1e-9)
+    assert found[3] == 0
+    own = np.hypot(ratings.elo_error, ratings.elo_error[3])
+    assert np.abs(found - own)[np.arange(11) != 3].max() > 1, "errors of one query's ratings are not independent"
+
+
+def test_a_lead_across_components_has_no_error():
+    pairs = Pairs(np.array([0, 5]), [0, 2], [1, 3])
+    ratings = bradley_terry(pairs, [0.7, 0.4])
+    found = lead_errors(pairs, ratings, np.array([0]), prior_sd=10.0)
+    np.testing.assert_array_equal(np.isnan(found), [False, False, True, True, True])
+
+
 @each_model
 def test_a_stronger_prior_pulls_in_and_standard_errors_can_be_left_out(model):
     pairs, w, _ = planted([15], model)
@@ -321,6 +352,11 @@ def test_intervals_cover_planted_ratings(model):
     found = ESTIMATORS[model](pairs, outcome)
     covered = np.abs(found.rating - truth) <= 1.96 * found.standard_error
     assert 0.93 < covered.mean() < 0.97
+    leader = np.arange(200) * 20
+    gap = found.elo[leader].repeat(20) - found.elo
+    true_gap = LINKS[model].elo_per_unit * (truth[leader].repeat(20) - truth)
+    inside = np.abs(gap - true_gap) <= 1.96 * lead_errors(pairs, found, leader, prior_sd=10.0)
+    assert 0.93 < np.delete(inside, leader).mean() < 0.97
 
 
 @each_model

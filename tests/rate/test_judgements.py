@@ -139,3 +139,24 @@ def test_answers_that_are_no_probabilities_are_failures(answers, said):
 def test_bias_of_no_answer_is_not_a_number():
     none = np.array([np.nan])
     assert np.isnan(Judgements(none, none).position_bias)
+
+
+def test_the_interval_of_the_bias_by_hand():
+    # biases .1 and .3 in one query, 0 and 0 in another: mean .1, sums of deviations .2 and -.2, se = sqrt(2*.08)/4 = .1
+    bias = np.array([0.1, 0.3, 0.0, 0.0])
+    found = Judgements(0.5 + bias, 0.5 + bias)
+    low, high = found.position_bias_interval(np.array([0, 0, 1, 1]))
+    assert (low, high) == pytest.approx((0.1 - 1.959964 * 0.1, 0.1 + 1.959964 * 0.1), abs=1e-6)
+    narrow = found.position_bias_interval(np.array([0, 0, 1, 1]), confidence=0.5)
+    assert narrow == pytest.approx((0.1 - 0.0674490, 0.1 + 0.0674490), abs=1e-6)
+    assert np.isnan(found.position_bias_interval(np.zeros(4, int))).all()
+
+
+def test_the_interval_of_the_bias_covers_it_where_queries_differ():
+    rng = np.random.default_rng(3)
+    query, inside = np.repeat(np.arange(40), 25), []
+    for _ in range(400):
+        bias = 0.05 + rng.normal(0, 0.1, 40)[query] + rng.normal(0, 0.05, len(query))
+        low, high = Judgements(0.5 + bias, 0.5 + bias).position_bias_interval(query)
+        inside.append(low <= 0.05 <= high)
+    assert 0.90 < np.mean(inside) < 0.97

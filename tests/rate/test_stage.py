@@ -49,6 +49,12 @@ def test_gaps_are_the_planted_ones_in_elo_points():
     everyone = np.append(column(rated, "elo")[::2], of_positive[0])
     assert everyone.mean() == pytest.approx(1500)
     assert (column(rated, "elo_se") > 0).all()
+    assert (column(rated, "gap_se") > 0).all()
+    assert (column(rated, "gap_se") != column(rated, "elo_se")).all()
+    assert len(rated.pairs) == rated.report.comparisons
+    lead = np.array([float(text) for text in rated.candidates.texts(np.arange(20))])
+    lead = lead[rated.pairs.first] - lead[rated.pairs.second]
+    np.testing.assert_allclose(rated.preference, 1 / (1 + np.exp(-lead)))
     assert rated.report.queries == 2
     assert rated.report.comparisons == 2 * 10 * 4 // 2
     assert rated.report.unrated == rated.report.missing == 0

@@ -17,7 +17,7 @@ from foils.errors import InputError
 if TYPE_CHECKING:
     from foils.data import Collection
     from foils.data.sources import NamedSource
-    from foils.rate import Judge, JudgementRecord, Rated
+    from foils.rate import Judge, JudgementRecord, Rated, RatingReport
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _show(rated: Rated, title: str) -> None:
         ("queries", f"{report.queries:,}"),
         ("comparisons", f"{report.comparisons:,}"),
         ("judgements missing", f"{report.missing:,}"),
-        ("position bias", number(report.position_bias)),
+        ("position bias", _bias(report)),
         ("negatives without a gap", f"{report.unrated:,}"),
         *((f"not rated: {why}", f"{count:,}") for why, count in report.skipped.items()),
         ("algebraic connectivity, mean", number(report.connectivity, 2)),
@@ -188,5 +188,14 @@ def _show(rated: Rated, title: str) -> None:
     show_table(title, ["", "value"], rows)
 
 
+def _bias(report: RatingReport) -> str:
+    low, high = report.position_bias_interval
+    if max(abs(report.position_bias), abs(low), abs(high)) < 1e-9:
+        return f"{number(report.position_bias)} (none by construction)"
+    return f"{number(report.position_bias)} (95 % interval {number(low)} to {number(high)})"
+
+
 def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value

@@ -8,7 +8,7 @@ from foils.rate.graph import algebraic_connectivity, all_pairs, diameter, regula
 from foils.rate.judgements import JudgementRecord, Judgements, RecordedJudge, ask
 from foils.rate.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
 from foils.rate.pairs import Pairs
-from foils.rate.ratings import Ratings
+from foils.rate.ratings import Ratings, lead_errors
 from foils.rate.stage import Rated, RatingReport, rate_negatives
 from foils.rate.thurstone import thurstone, thurstone_ascent
 
@@ -37,6 +37,7 @@ __all__ = [
     "diameter",
     "expected_score",
     "informative_pairs",
+    "lead_errors",
     "load_cross_encoder_judge",
     "online_elo",
     "rate_adaptively",

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.special import ndtri
 
 from foils import progress
 from foils.data.store import file_digest, read_table, write_json, write_table
@@ -60,8 +61,34 @@ class Judgements:
     @property
     def position_bias(self) -> float:
         """Mean of P(shown first ≻ shown second) − 1/2 over both orders: 0 without bias, above where first wins."""
-        both = (self.forward + self.backward) / 2 - 0.5
+        both = self._bias
         return float(np.nanmean(both)) if np.isfinite(both).any() else float("nan")
+
+    def position_bias_interval(self, query: Rows, *, confidence: float = 0.95) -> tuple[float, float]:
+        """Return a normal interval of the position bias: b̄ ± z·se, whole queries being what was drawn.
+
+        se² = Q/(Q − 1) · Σ_q (Σ_{i in q} (b_i − b̄))²/m², b_i the bias of a pair, m the pairs: pairs of one query share
+        its texts, so they count less than as many of different queries.
+
+        Args:
+            query: (m,) of each pair.
+            confidence: in (0, 1).
+
+        Returns:
+            (NaN, NaN) with answers about fewer than two queries.
+        """
+        known = np.isfinite(self._bias)
+        bias, (_, group) = self._bias[known], np.unique(np.asarray(query)[known], return_inverse=True)
+        sums = np.bincount(group, bias - bias.mean()) if len(bias) else np.zeros(0)
+        if len(sums) < 2:
+            return float("nan"), float("nan")
+        spread = np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(bias)
+        reach = float(ndtri((1 + confidence) / 2) * spread)
+        return self.position_bias - reach, self.position_bias + reach
+
+    @property
+    def _bias(self) -> Floats:
+        return (self.forward + self.backward) / 2 - 0.5
 
 
 class JudgementRecord:

@@ -102,6 +102,36 @@ def estimate(
     return Ratings(link.name, rating, error, component, likelihood, iterations, converged)
 
 
+def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: float) -> Floats:
+    """Return (N,) the standard error of e_leader − e_i in Elo points: √(C_ll + C_ii − 2C_li), 0 for the leader itself.
+
+    It is not the root of the summed squares of the two ratings' own errors: those are correlated, by what they were
+    compared with in common and by the centring.
+
+    Args:
+        judged: the pairs that have a judgement.
+        ratings: from them.
+        leader: (Q,) a candidate of each query.
+        prior_sd: as in the estimation.
+
+    Returns:
+        NaN where either rating is NaN, or the two are in different components.
+
+    Source: ANMI 2.0 eqs. 44–45 for C, the inverse Fisher information.
+    """
+    link, error = LINKS[ratings.model], np.full(judged.candidates, np.nan)
+    for block in judged.blocks(_CELLS, power=2):
+        spread = covariance(block, ratings.rating, link, precision=1 / prior_sd**2)
+        rows, place = np.arange(len(block.queries)), leader[block.queries] - judged.offsets[block.queries]
+        own = np.diagonal(spread, axis1=1, axis2=2)
+        variance = own[rows, place][:, None] + own - 2 * spread[rows, place]
+        _put(error, block, np.sqrt(np.maximum(variance, 0.0)))
+    of = np.repeat(leader, judged.sizes)
+    known = np.isfinite(ratings.rating) & np.isfinite(ratings.rating[of])
+    known &= ratings.component == ratings.component[of]
+    return np.where(known, link.elo_per_unit * error, np.nan)
+
+
 def _means(values: Floats, group: Rows) -> Floats:
     return np.asarray(np.bincount(group, values) / np.bincount(group), np.float64)
 

@@ -18,7 +18,7 @@ from foils.rate.graph import algebraic_connectivity, diameter, regular_pairs
 from foils.rate.judgements import JudgementRecord, Judgements, ask
 from foils.rate.judges import Judge
 from foils.rate.pairs import Floats, Pairs, Rows
-from foils.rate.ratings import Ratings
+from foils.rate.ratings import Ratings, lead_errors
 
 VALIDATIONS = ("none", "borderline", "all")
 BORDERLINE = (80.0, 150.0)
@@ -35,6 +35,7 @@ class RatingReport:
         comparisons: asked for, the direct ones with the positive included.
         missing: of them without a judgement.
         position_bias: see `Judgements`; 0 for a judge that has none by construction.
+        position_bias_interval: its 95 % interval, whole queries being what was drawn; NaN for fewer than two.
         unrated: negatives without a gap: none of their judgements, or none of their positive's, succeeded, or the two
             are in parts of the graph that never met.
         skipped: reason -> rows that were not rated at all.
@@ -47,6 +48,7 @@ class RatingReport:
     comparisons: int
     missing: int
     position_bias: float
+    position_bias_interval: tuple[float, float]
     unrated: int
     skipped: dict[str, int]
     connectivity: float
@@ -56,10 +58,13 @@ class RatingReport:
 
 @dataclass(frozen=True)
 class Rated:
-    """A rated table, and what the rating did."""
+    """A rated table, what the rating did, and every pair that was asked about with its preference (NaN: no answer)."""
 
     negatives: Negatives
     report: RatingReport
+    candidates: Candidates
+    pairs: Pairs
+    preference: Floats
 
 
 def rate_negatives(
@@ -79,12 +84,12 @@ def rate_negatives(
     seed: int = 0,
     made: Provenance | None = None,
 ) -> Rated:
-    """Add `elo, elo_se, gap` (Elo points, mean 1500 over a query's candidates): how hard each negative really is.
+    """Add `elo, elo_se, gap, gap_se` (Elo points, mean 1500 over a query's candidates): how hard each one really is.
 
     A query's candidates are its negatives that no stage rejected and its first labelled positives. They are compared
     on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and rated per
     query. gap = e_positive − e_d, so that a small or negative one means danger; of several positives the one rated best
-    counts.
+    counts. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`).
 
     Args:
         collection: texts and judgements.
@@ -115,11 +120,12 @@ def rate_negatives(
     if positives < 1:
         raise InputError(f"positives {positives}; expected at least 1 for each query")
     found = _candidates(collection, negatives, split, positives)
-    candidates, asked = found.candidates, []
+    candidates = found.candidates
+    asked: list[tuple[Pairs, Judgements]] = []
 
     def judged(pairs: Pairs) -> Floats:
-        asked.append(ask(judge, candidates, pairs, record=record, block=block))
-        return asked[-1].preference
+        asked.append((pairs, ask(judge, candidates, pairs, record=record, block=block)))
+        return asked[-1][1].preference
 
     sizes, rng = np.diff(candidates.offsets), np.random.default_rng(seed)
     if rounds:
@@ -132,14 +138,17 @@ def rate_negatives(
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
     best = _best(ratings, candidates.offsets, found.positives)
     gap = _gaps(ratings, candidates.offsets, best)
-    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap}
+    answered = pairs.where(np.isfinite(preference))
+    gap_error = lead_errors(answered, ratings, best, prior_sd=prior_sd)
+    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error}
     if validate != "none":
         columns["preference"] = _direct(judged, candidates.offsets, gap, best, validate)
     rows = np.full((len(columns), len(negatives)), np.nan)
     rows[:, found.row] = np.stack(list(columns.values()))[:, found.candidate]
     table = negatives.with_columns(dict(zip(columns, rows, strict=True))).table
-    report = _report(asked, pairs.where(np.isfinite(preference)), ratings, gap[found.candidate], found.skipped)
-    return Rated(Negatives(table, made or negatives.provenance), report)
+    every, judgements = _every(candidates.offsets, asked)
+    report = _report(every, judgements, answered, ratings, gap[found.candidate], found.skipped)
+    return Rated(Negatives(table, made or negatives.provenance), report, candidates, every, judgements.preference)
 
 
 @dataclass(frozen=True)
@@ -223,20 +232,27 @@ def _direct(judged: Callable[[Pairs], Floats], offsets: Rows, gap: Floats, posit
     return found
 
 
+def _every(offsets: Rows, asked: list[tuple[Pairs, Judgements]]) -> tuple[Pairs, Judgements]:
+    """Everything that was asked, query by query."""
+    first, second = (np.concatenate([getattr(pairs, name) for pairs, _ in asked]) for name in ("first", "second"))
+    order = np.argsort(np.searchsorted(offsets, first, side="right"), kind="stable")
+    answers = (np.concatenate([getattr(part, name) for _, part in asked])[order] for name in ("forward", "backward"))
+    return Pairs(offsets, first[order], second[order]), Judgements(*answers)
+
+
 def _report(
-    asked: list[Judgements], pairs: Pairs, ratings: Ratings, gap: Floats, skipped: dict[str, int]
+    every: Pairs, judgements: Judgements, answered: Pairs, ratings: Ratings, gap: Floats, skipped: dict[str, int]
 ) -> RatingReport:
-    both = Judgements(*(np.concatenate([getattr(part, name) for part in asked]) for name in ("forward", "backward")))
+    known = ratings.elo_error[np.isfinite(ratings.elo_error)]
     return RatingReport(
-        queries=pairs.queries,
-        comparisons=len(both.forward),
-        missing=both.missing,
-        position_bias=both.position_bias,
+        queries=every.queries,
+        comparisons=len(every),
+        missing=judgements.missing,
+        position_bias=judgements.position_bias,
+        position_bias_interval=judgements.position_bias_interval(every.query),
         unrated=int(np.isnan(gap).sum()),
         skipped=skipped,
-        connectivity=float(algebraic_connectivity(pairs).mean()),
-        diameter=float(diameter(pairs).max()),
-        standard_error=float(np.median(ratings.elo_error[np.isfinite(ratings.elo_error)]))
-        if np.isfinite(ratings.elo_error).any()
-        else float("nan"),
+        connectivity=float(algebraic_connectivity(answered).mean()),
+        diameter=float(diameter(answered).max()),
+        standard_error=float(np.median(known)) if len(known) else float("nan"),
     )
