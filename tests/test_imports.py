@@ -16,7 +16,7 @@ STAGES = ("mine", "score", "rate", "select", "batch", "train", "search", "evalua
 LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("errors", "progress"),
     ("agreement", "data", "parallel"),
-    ("encode",),
+    ("encode", "llm"),
     STAGES,
     ("report",),  # shows what stages found: reads their results, and no stage knows it
     ("study", "scale"),

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from pathlib import Path
 
 import pytest
-from llm_server import Reply, serving
 
 from foils.data.negatives import Negatives
-from foils.errors import FailureError, FormatError, InputError
+from foils.errors import FailureError, InputError
+from foils.llm import Client, Usage
 from foils.mine.llm import first_prompt, mine_llm
-from foils.mine.llm_client import Client
-from foils.mine.llm_log import RecordLog
 from foils.mine.llm_prompt import Asking, Prompt
+from llm_server import Reply, serving
 
 THREE = Asking(number=3, asks=3)
 
@@ -43,14 +39,13 @@ def asked(small, answer, place, *, asking=THREE, split="train", limit=None, **se
 def test_rows_are_texts_of_their_own(small, tmp_path):
     found, server = asked(small, good, tmp_path)
     assert (found.queries, found.answered, found.failed, found.short) == (3, 3, {}, 0)
-    assert (found.requests, found.tokens) == (3, (21, 9))
+    assert found.usage == Usage(3, 21, 9)
     rows = found.negatives.table.to_pylist()
     assert [row["query_id"] for row in rows] == ["q1"] * 3 + ["q2"] * 3 + ["q3"] * 3
     assert [row["rank"] for row in rows] == [0, 1, 2] * 3
     assert {row["source"] for row in rows} == {"llm"}
     assert all(row["doc_id"].startswith("llm:") and row["text"] for row in rows)
     assert (found.negatives.rows_in(small)[1] == -1).all()
-    assert found.cost((1.0, 2.0)) == pytest.approx((21 + 18) / 1e6)
     assert server.seen[0]["response_format"]["json_schema"]["schema"]["required"] == ["negatives"]
     found.negatives.write(tmp_path / "llm.parquet")
     read = Negatives.read(tmp_path / "llm.parquet").table
@@ -58,65 +53,24 @@ def test_rows_are_texts_of_their_own(small, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [
-        Reply(status=429, body=b'{"error": {"message": "slow down"}}'),
-        Reply(status=429, body=b"{}", headers={"Retry-After": "0.01"}),
-        Reply(status=500, body=b"oops"),
-        Reply(status=503, body=b""),
-        Reply(hang_up=True),
-        Reply(stall=1.0, content="{}"),
-        Reply(drip=0.05, content=json.dumps({"negatives": texts(3)})),
-        Reply(body=b"<html>not JSON</html>"),
-        Reply(body=b'{"choices": [{"mess'),
-    ],
-    ids=["429", "429 with a pause", "500", "503", "hang up", "stall", "drip", "no JSON", "truncated JSON"],
-)
-def test_what_may_pass_is_asked_again(small, tmp_path, bad):
-    answer = lambda number, request: bad if number < 2 else good(number, request)  # noqa: E731
-    start = time.monotonic()
-    found, server = asked(small, answer, tmp_path, concurrency=1, timeout=0.4, limit=1)
-    assert found.failed == {}
-    assert len(server.seen) == 3
-    assert found.requests in (3, 4), "a request on a connection that was just hung up may fail before it is seen"
-    assert time.monotonic() - start < 8
-
-
-@pytest.mark.parametrize(
     ("bad", "reason"),
     [
         (Reply(status=500, body=b"oops"), "status 500"),
-        (Reply(status=422, body=b"{}"), "status 422"),
-        (Reply(status=400, body=b"{}"), "status 400"),
-        (Reply(hang_up=True), "no connection"),
-        (Reply(stall=0.5, content="{}"), r"no whole answer in 0.2 s"),
         (Reply(None, refusal="I cannot"), "the model refused"),
         (Reply(""), "an empty answer"),
         (Reply("I would rather not."), "no list of texts"),
-        (Reply(body=b'{"choices": []}'), "without choices"),
         (Reply(json.dumps({"negatives": ["", "  ", "how does a boat tack?"]})), "no usable negative"),
     ],
 )
 def test_a_failure_is_recorded_as_one_and_asked_for_again(small, tmp_path, bad, reason):
-    settings = {"concurrency": 1, "timeout": 0.2, "retries": 1, "limit": 1}
+    settings = {"concurrency": 1, "retries": 1, "limit": 1}
     found, _ = asked(small, lambda *_: bad, tmp_path, **settings)
     assert (found.answered, len(found.negatives)) == (0, 0)
     ((said, count),) = found.failed.items()
     assert reason in said
     assert count == 1
-    again, server = asked(small, good, tmp_path, **{**settings, "timeout": 5.0})
+    again, server = asked(small, good, tmp_path, **settings)
     assert (again.answered, again.failed, len(server.seen)) == (1, {}, 1)
-
-
-def test_a_server_without_schemas_is_asked_without_one(small, tmp_path):
-    def answer(number, request):
-        return Reply(status=400, body=b"{}") if "response_format" in request else good(number, request)
-
-    found, server = asked(small, answer, tmp_path, concurrency=1)
-    assert found.answered == 3
-    assert ["response_format" in request for request in server.seen] == [True, False, False, False]
-    _, server = asked(small, good, tmp_path / "other", structured=False)
-    assert not any("response_format" in request for request in server.seen)
 
 
 def test_missing_negatives_are_asked_for_again_and_named(small, tmp_path):
@@ -155,16 +109,14 @@ def test_every_positive_of_the_query_counts(small, tmp_path):
     assert found.negatives.rejected() == {"near-duplicate of a positive": 1}
 
 
-def test_concurrency_is_bounded_and_the_order_is_the_splits(small, tmp_path):
+def test_the_order_is_the_splits(small, tmp_path):
     def answer(number, request):
         reply = good(number, request)
         reply.stall = 0.3 if number == 0 else 0.05
         return reply
 
-    one, server = asked(small, answer, tmp_path / "a", concurrency=3)
-    assert server.most in (2, 3)
-    two, server = asked(small, good, tmp_path / "b", concurrency=1)
-    assert server.most == 1
+    one, _ = asked(small, answer, tmp_path / "a", concurrency=3)
+    two, _ = asked(small, good, tmp_path / "b", concurrency=1)
     assert one.negatives.table.drop_columns("score").equals(two.negatives.table.drop_columns("score"))
 
 
@@ -197,7 +149,7 @@ def test_other_settings_are_other_records(small, tmp_path):
     assert len(list(tmp_path.glob("*.jsonl"))) == 4
 
 
-def test_the_key_comes_from_the_environment_and_goes_nowhere(small, tmp_path, monkeypatch, caplog):
+def test_the_key_goes_into_no_file(small, tmp_path, monkeypatch, caplog):
     secret = "sk-very-secret-123"
     monkeypatch.setenv("MY_KEY", secret)
     caplog.set_level("DEBUG", logger="foils")
@@ -210,16 +162,6 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere(small, tmp_path, mo
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
     for said in (written, str(caught.value), repr(caught.value.__cause__), str(found), caplog.text):
         assert secret not in said
-    assert Client("m", "http://me:word@host:1/v1").describe() == {"model": "m", "server": "http://host:1/v1"}
-
-
-def test_an_unknown_model_and_a_dead_server_end_the_run(small, tmp_path):
-    with pytest.raises(InputError, match="does not know the model 'm'"):
-        asked(small, lambda *_: Reply(status=404, body=b"{}"), tmp_path)
-    with serving(good) as server:
-        url = server.url
-    with pytest.raises(FailureError, match=r"2 records in a row failed \(last: no connection"):
-        mine_llm(small, Client("m", url, pause=0.0, retries=1, patience=2), tmp_path, split="train", asking=THREE)
 
 
 def test_limit_and_dry_run(small, tmp_path):
@@ -232,13 +174,6 @@ def test_limit_and_dry_run(small, tmp_path):
         asked(small, good, tmp_path, limit=0)
 
 
-def test_it_works_inside_a_running_loop(small, tmp_path):
-    async def inside():
-        return asked(small, good, tmp_path)[0]
-
-    assert asyncio.run(inside()).answered == 3
-
-
 def test_settings_reach_the_server(small, tmp_path):
     asking = Asking(number=3, temperature=0.25, seed=11, most_tokens=99)
     _, server = asked(small, good, tmp_path, asking=asking, limit=1)
@@ -247,25 +182,6 @@ def test_settings_reach_the_server(small, tmp_path):
 
 
 def test_refused_settings():
-    for bad in ({"concurrency": 0}, {"retries": -1}, {"timeout": 0}, {"patience": 0}):
-        with pytest.raises(InputError, match="at least"):
-            Client("m", **bad)
-    with pytest.raises(InputError, match="no model"):
-        Client("")
     for bad in ({"number": 0}, {"asks": 0}):
         with pytest.raises(InputError, match="at least 1"):
             Asking(**bad)
-
-
-def test_a_damaged_log_is_named_with_its_line(tmp_path: Path):
-    path = tmp_path / "log.jsonl"
-    with RecordLog(path) as log:
-        log.add("a", {"negatives": ["é"]})
-        log.add("a", {"negatives": ["later"]})
-    with RecordLog(path) as log:
-        assert log.records == {"a": {"negatives": ["later"]}}
-    path.write_bytes(b"not json\n" + path.read_bytes())
-    with pytest.raises(FormatError, match=r"log.jsonl:1: a damaged line"), RecordLog(path):
-        pass
-    with pytest.raises(FailureError, match="not open"):
-        RecordLog(path).add("b", {})

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from llm_server import Reply, serving
 from test_cross_encoder import folder  # noqa: F401 (a fixture)
 
 from foils.cli.app import run
 from foils.data.negatives import Negatives
+from llm_server import Reply, serving
 
 
 @pytest.fixture
@@ -140,6 +140,7 @@ def test_llm_dry_run_and_filter(mined, tmp_path):
     assert marked.provenance["before"]["settings"]["with"] == "llm"
     assert "needs a rule" in mined("--with", "filter", "--source", tmp_path / "llm.parquet", status=2)
     assert "no model" in mined("--with", "llm", status=2)
+    assert "two numbers" in mined("--with", "llm", "--llm-model", "m", "--price", "cheap", status=2)
 
 
 def answers_of(tmp_path):

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
+from foils.cli.groups import takes
+from foils.cli.llm_options import LLMOptions
 from foils.cli.mine_llm import write_by_model
 from foils.cli.mine_methods import METHODS, Settings, exported, scorer_of
-from foils.cli.mine_options import LLMOptions, RuleOptions, named_numbers, positive_scores, takes, window
+from foils.cli.mine_options import RuleOptions, WritingOptions, named_numbers, positive_scores, window
 from foils.cli.show import show_table
 from foils.errors import InputError, UnknownNameError
 
@@ -25,6 +27,7 @@ DRAWS = ("top", "uniform", "simans")
 
 @opt.takes_encoder
 @takes(LLMOptions, "llm")
+@takes(WritingOptions, "writing")
 @takes(RuleOptions, "chosen")
 def mine(
     collection: opt.CollectionName,
@@ -79,7 +82,8 @@ def mine(
     ] = None,
     seed: opt.Seed = 0,
     chosen: RuleOptions = RuleOptions(),
-    llm: LLMOptions = LLMOptions(),
+    writing: WritingOptions = WritingOptions(),
+    llm: LLMOptions = LLMOptions(llm_temperature=0.8),
     encoding: opt.EncoderOptions = opt.DEFAULTS,
     json: opt.Json = None,
 ) -> None:
@@ -105,7 +109,7 @@ def mine(
     elif method == "filter":
         negatives = _filter(loaded, settings, chosen, split, output, json)
     elif method == "llm":
-        found = write_by_model(loaded, llm, split, top or 10, seed, near_duplicate, output, json)
+        found = write_by_model(loaded, llm, writing, split, top or 10, seed, near_duplicate, output, json)
         if found is None:
             return
         negatives = found

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foils.cli.mine_options import LLMOptions
+from foils.cli.llm_options import LLMOptions
+from foils.cli.mine_options import WritingOptions
 from foils.cli.show import show_table
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 def write_by_model(
     loaded: Collection,
     llm: LLMOptions,
+    writing: WritingOptions,
     split: str,
     number: int,
     seed: int,
@@ -24,22 +26,24 @@ def write_by_model(
     json: Path | None,
 ) -> Negatives | None:
     """Let the model write, show and store what came; None after a dry run."""
-    from foils.data.store import cache_folder, provenance
+    from foils.data.store import provenance
+    from foils.llm import Usage
     from foils.mine.llm import first_prompt, mine_llm
 
-    asking = llm.asking(number, seed)
-    if llm.dry_run:
+    asking = writing.asking(number, llm.llm_temperature, seed, llm.most_tokens)
+    if writing.dry_run:
         print(first_prompt(loaded, asking, split=split))
         return None
+    llm.cost(Usage())  # a wrong --price is told before anything is asked
     client = llm.client()
-    facts = {"with": "llm", "split": split, "limit": llm.limit, **client.describe(), **asking.describe()}
+    facts = {"with": "llm", "split": split, "limit": writing.limit, **client.describe(), **asking.describe()}
     mined = mine_llm(
         loaded,
         client,
-        llm.log or cache_folder() / "llm" / loaded.digest[:16],
+        llm.folder(loaded),
         split=split,
         asking=asking,
-        limit=llm.limit,
+        limit=writing.limit,
         near_duplicate=near_duplicate,
         made=provenance("mine", facts, inputs={"collection": loaded.digest}),
     )
@@ -53,8 +57,6 @@ def _show(
 ) -> None:
     from foils.data.store import write_json
 
-    prices = llm.prices()
-    cost = None if prices is None else mined.cost(prices)
     rows = [
         ("queries", f"{mined.queries:,}"),
         ("queries with negatives", f"{mined.answered:,}"),
@@ -63,16 +65,12 @@ def _show(
         *((f"failed: {reason}", f"{count:,}") for reason, count in mined.failed.items()),
         *((f"turned away: {reason}", f"{count:,}") for reason, count in mined.turned_away.items()),
         *((f"rejected: {reason}", f"{count:,}") for reason, count in mined.negatives.rejected().items()),
-        ("requests", f"{mined.requests:,}"),
-        ("tokens of prompts", f"{mined.tokens[0]:,}"),
-        ("tokens of answers", f"{mined.tokens[1]:,}"),
-        *([("cost", f"{cost:,.2f}")] if cost is not None else []),
+        *llm.usage_rows(mined.usage),
     ]
     show_table(title, ["", "count"], rows)
     if json:
         facts = {
             "queries": mined.queries, "answered": mined.answered, "short": mined.short, "failed": mined.failed,
-            "turned_away": mined.turned_away, "rejected": mined.negatives.rejected(), "requests": mined.requests,
-            "tokens": list(mined.tokens), "cost": cost,
+            "turned_away": mined.turned_away, "rejected": mined.negatives.rejected(), **llm.usage_facts(mined.usage),
         }  # fmt: skip
         write_json(json, {"source": "llm", "settings": settings, **facts})

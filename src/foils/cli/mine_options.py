@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from foils.data import Collection
     from foils.mine import Retriever
     from foils.mine.filters import PositiveScores
-    from foils.mine.llm_client import Client
     from foils.mine.llm_prompt import Asking
     from foils.mine.pairs import PairScorer, Rule
 
@@ -27,7 +25,7 @@ def _rule(name: str, text: str, **more: Any) -> Any:
 
 
 def _llm(name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="Language model (--with llm)", **more)
+    return typer.Option(name, help=text, rich_help_panel="What it is to write (--with llm)", **more)
 
 
 @dataclass(frozen=True)
@@ -122,37 +120,19 @@ def positive_scores(
 
 
 @dataclass(frozen=True)
-class LLMOptions:
-    """Which model writes, what it is asked, and how patiently."""
+class WritingOptions:
+    """What the model is asked to write, and how often."""
 
-    llm_model: Annotated[str, _llm("--llm-model", "The model's name on the server.")] = ""
-    base_url: Annotated[
-        str | None, _llm("--base-url", "Of an OpenAI-compatible server, as http://localhost:8000/v1.", metavar="URL")
-    ] = None
-    key_variable: Annotated[
-        str, _llm("--key-variable", "Environment variable that holds the key; it is written nowhere.")
-    ] = "OPENAI_API_KEY"
     domain: Annotated[str, _llm("--domain", "The field of the collection, told to the model.")] = "general"
     difficulty: Annotated[str, _llm("--difficulty", "How hard to tell from an answer.")] = "hard"
     length: Annotated[str, _llm("--length", "Of each negative.")] = "about as many words as the passage above"
     example: Annotated[Path | None, _llm("--example", "A worked example for the prompt.", metavar="FILE")] = None
     template: Annotated[Path | None, _llm("--template", "A prompt of your own, with slots.", metavar="FILE")] = None
-    llm_temperature: Annotated[float, _llm("--llm-temperature", "Of the sampling.", min=0.0)] = 0.8
-    most_tokens: Annotated[int | None, _llm("--most-tokens", "Of an answer.", min=1)] = None
     asks: Annotated[int, _llm("--asks", "How often a record is asked at most.", min=1)] = 3
-    concurrency: Annotated[int, _llm("--concurrency", "Requests at once.", min=1)] = 8
-    timeout: Annotated[float, _llm("--timeout", "Seconds for a whole answer.")] = 120.0
-    retries: Annotated[int, _llm("--retries", "Of a request that failed.", min=0)] = 5
-    price: Annotated[
-        str | None, _llm("--price", "Of a million tokens of prompts and of answers, as 0.15,0.60.", metavar="IN,OUT")
-    ] = None
     limit: Annotated[int | None, _llm("--limit", "Ask for the first so many queries alone.", min=1)] = None
     dry_run: Annotated[bool, _llm("--dry-run", "Print the first prompt, and ask nothing.")] = False
-    log: Annotated[
-        Path | None, _llm("--log", "Where finished records are kept. Default: the cache.", metavar="FOLDER")
-    ] = None
 
-    def asking(self, number: int, seed: int) -> Asking:
+    def asking(self, number: int, temperature: float, seed: int, most_tokens: int | None) -> Asking:
         """Return what is asked."""
         from foils.data.store import existing_file
         from foils.mine.llm_prompt import Asking, Prompt
@@ -160,60 +140,7 @@ class LLMOptions:
         example = existing_file(self.example).read_text("utf-8").strip() if self.example else ""
         slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}
         prompt = Prompt.read(self.template, **slots) if self.template else Prompt(**slots)
-        return Asking(prompt, number, self.asks, self.llm_temperature, seed, self.most_tokens)
-
-    def client(self) -> Client:
-        """Return how the model is reached."""
-        from foils.mine.llm_client import Client
-
-        return Client(
-            self.llm_model,
-            self.base_url,
-            key_variable=self.key_variable,
-            concurrency=self.concurrency,
-            timeout=self.timeout,
-            retries=self.retries,
-        )
-
-    def prices(self) -> tuple[float, float] | None:
-        """Return the prices, if there are any."""
-        if self.price is None:
-            return None
-        try:
-            of_prompts, of_answers = map(float, self.price.split(","))
-        except ValueError as error:
-            raise InputError(f"--price {self.price}: expected two numbers, as in 0.15,0.60") from error
-        return of_prompts, of_answers
-
-
-def takes(group: type, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a verb a group of options: its parameter `name` becomes the fields of the dataclass `group`."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        hints = get_type_hints(command, include_extras=True)
-        options = get_type_hints(group, include_extras=True)
-        own = [
-            parameter.replace(annotation=hints[key], kind=inspect.Parameter.KEYWORD_ONLY)
-            for key, parameter in inspect.signature(command).parameters.items()
-            if key != name
-        ]
-        shared = [
-            inspect.Parameter(
-                each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=options[each.name]
-            )
-            for each in fields(group)
-        ]
-
-        def verb(**given: Any) -> None:
-            chosen = {each.name: given.pop(each.name) for each in fields(group)}
-            command(**given, **{name: group(**chosen)})
-
-        verb.__name__, verb.__doc__ = command.__name__, command.__doc__
-        verb.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-        verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
-        return verb
-
-    return decorate
+        return Asking(prompt, number, self.asks, temperature, seed, most_tokens)
 
 
 def window(text: str | None) -> tuple[int, int | None]:

@@ -9,25 +9,52 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from foils import progress
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.store import Provenance
 from foils.errors import InputError
+from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
 from foils.mine.filters import table_pairs
-from foils.mine.llm_client import Client, Record, Served, ask_all
-from foils.mine.llm_log import RecordLog
-from foils.mine.llm_prompt import Asking
+from foils.mine.llm_prompt import SCHEMA, Asking, parse, validated
 from foils.mine.look_alikes import NearPositive
 
 SOURCE = "llm"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A query, its first positive, and all its positives."""
+
+    key: str
+    query_id: str
+    query: str
+    positive: str
+    positives: tuple[str, ...]
+
+
+@dataclass
+class Written:
+    """What a record came to: negatives, or why there are none."""
+
+    query_id: str
+    usage: Usage
+    negatives: list[str] = field(default_factory=list)
+    failure: str | None = None
+    turned_away: Counter[str] = field(default_factory=Counter)
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "query_id": self.query_id, "negatives": self.negatives, "failure": self.failure,
+            "turned_away": dict(self.turned_away), **self.usage.as_record(),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,8 +69,7 @@ class LLMMined:
         failed: reason -> number of queries without any.
         short: number of queries with some, but fewer than asked for.
         turned_away: reason -> number of texts that validation refused.
-        requests: sent for these queries, in this run and before.
-        tokens: of prompts and of completions, as the server counted them, in this run and before.
+        usage: requests and tokens for these queries, in this run and before.
     """
 
     negatives: Negatives
@@ -52,12 +78,7 @@ class LLMMined:
     failed: dict[str, int]
     short: int
     turned_away: dict[str, int]
-    requests: int
-    tokens: tuple[int, int]
-
-    def cost(self, per_million: tuple[float, float]) -> float:
-        """Return what the tokens cost, at prices for a million of the prompts' and of the completions' tokens."""
-        return sum(count * price for count, price in zip(self.tokens, per_million, strict=True)) / 1e6
+    usage: Usage
 
 
 def first_prompt(collection: Collection, asking: Asking, *, split: str) -> str:
@@ -98,19 +119,12 @@ def mine_llm(
     """
     asking = asking or Asking()
     records = _records(collection, asking, client.model, split, limit)
-    kind = hashlib.blake2b(repr((client.model, sorted(asking.describe().items()))).encode(), digest_size=8)
-    with RecordLog(Path(log) / f"{kind.hexdigest()}.jsonl") as kept:
-        missing = [record for record in records if not kept.records.get(record.key, {}).get("negatives")]
-        with progress.task("asking for negatives", total=len(records), unit="queries") as advance:
-            advance(len(records) - len(missing))
+    file = Path(log) / f"{digest(client.model, sorted(asking.describe().items()))}.jsonl"
 
-            def finished(record: Record, served: Served) -> None:
-                kept.add(record.key, {"query_id": record.query_id, **served.as_record()})
-                advance(1)
+    async def serve(session: Session, record: Record) -> Written:
+        return await _write(session, record, asking)
 
-            if missing:
-                ask_all(client, asking, missing, finished)
-        found = [kept.records[record.key] for record in records]
+    found = ask_missing(client, file, records, serve, task="asking for negatives", unit="queries")
     return _mined(collection, asking, records, found, near_duplicate, made)
 
 
@@ -125,9 +139,40 @@ def _records(collection: Collection, asking: Asking, model: str, split: str, lim
     for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
         first = collection.document_texts(positives.of(index)[:1])[0]
         every = collection.document_texts(known.of(place[int(rows[index])]))
-        key = hashlib.blake2b(repr((model, asking.describe(), query, first)).encode(), digest_size=16).hexdigest()
+        key = digest(model, asking.describe(), query, first, every)
         records.append(Record(key, identifier, query, first, tuple(every)))
     return records
+
+
+async def _write(session: Session, record: Record, asking: Asking) -> Written:
+    """Ask until the record has its number of negatives, or has been asked often enough."""
+    written = Written(record.query_id, session.usage)
+    for turn in range(asking.asks):
+        wanted = asking.number - len(written.negatives)
+        try:
+            said = await session.answer(
+                asking.prompt.text(record.query, record.positive, wanted, written.negatives),
+                seed=asking.seed + turn,
+                temperature=asking.temperature,
+                schema=SCHEMA,
+                name="negatives",
+                most_tokens=asking.most_tokens,
+            )
+        except NoAnswerError as error:
+            written.failure = str(error)
+            continue
+        texts = parse(said)
+        kept, away = validated(
+            texts, query=record.query, positives=record.positives, taken=written.negatives, number=wanted
+        )
+        written.negatives += kept
+        written.turned_away.update(away)
+        if len(written.negatives) == asking.number:
+            break
+        written.failure = "no usable negative in any answer" if texts else "an answer that holds no list of texts"
+    if written.negatives:
+        written.failure = None
+    return written
 
 
 def _mined(
@@ -159,6 +204,5 @@ def _mined(
         dict(failed),
         sum(0 < count < asking.number for count in counts),
         dict(away),
-        sum(record["requests"] for record in found),
-        (sum(record["tokens"][0] for record in found), sum(record["tokens"][1] for record in found)),
+        Usage.total(found),
     )

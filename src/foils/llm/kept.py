@@ -1,0 +1,91 @@
+"""Asks for records that a log does not have yet, and keeps each as soon as it is finished."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from foils import progress
+from foils.llm.client import Client, Session, ask_all
+from foils.llm.log import RecordLog
+
+
+class Keyed(Protocol):
+    """What is asked for."""
+
+    @property
+    def key(self) -> str:
+        """A digest of everything that decides the answer: model, settings, texts."""
+        ...
+
+
+class Kept(Protocol):
+    """What a record came to."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why it came to nothing; None where it came to something."""
+        ...
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it as JSON has it, its `failure` with it."""
+        ...
+
+
+R = TypeVar("R", bound=Keyed)
+S = TypeVar("S", bound=Kept)
+
+
+def digest(*parts: object) -> str:
+    """Return 32 hexadecimal digits of values whose `repr` says all there is, in any process the same."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def ask_missing(
+    client: Client,
+    log: str | Path,
+    records: Sequence[R],
+    serve: Callable[[Session, R], Awaitable[S]],
+    *,
+    task: str,
+    unit: str,
+) -> list[dict[str, Any]]:
+    """Return what each record came to, as JSON has it, in the order of `records`.
+
+    A record that the log has, and not as a failure, is not asked for again; each other is on disk as soon as it is
+    finished, so that a run that was stopped asks for what is missing alone. Records of one key are asked for once.
+
+    Args:
+        client: of the server.
+        log: file of the finished records (JSON lines).
+        records: what is to be served.
+        serve: as in `ask_all`.
+        task: what the progress says.
+        unit: what it counts.
+
+    Raises:
+        FormatError: the log is damaged.
+        InputError: the server refuses the key, or does not know the model.
+        FailureError: the log cannot be written, or record after record failed; what was finished is kept.
+    """
+    with RecordLog(log) as kept:
+        asked: dict[str, R] = {}
+        for record in records:
+            asked.setdefault(record.key, record)
+        missing = [record for key, record in asked.items() if _missing(kept.records.get(key))]
+        with progress.task(task, total=len(asked), unit=unit) as advance:
+            advance(len(asked) - len(missing))
+
+            def finished(record: R, served: S) -> None:
+                kept.add(record.key, served.as_record())
+                advance(1)
+
+            if missing:
+                ask_all(client, missing, serve, finished)
+        return [kept.records[record.key] for record in records]
+
+
+def _missing(record: dict[str, Any] | None) -> bool:
+    return record is None or record["failure"] is not None

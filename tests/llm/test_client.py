@@ -1,0 +1,237 @@
+"""Asking a server on loopback that misbehaves in every way."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from foils.errors import FailureError, InputError
+from foils.llm import Client, NoAnswerError, Usage, ask_all
+from llm_server import Reply, serving
+
+SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+GOOD = Reply("yes")
+
+
+@dataclass
+class Answered:
+    text: str | None = None
+    failure: str | None = None
+    usage: Usage = field(default_factory=Usage)
+
+
+async def serve(session, record: str) -> Answered:
+    try:
+        return Answered(await session.answer(record, seed=5, temperature=0.25, schema=SCHEMA), None, session.usage)
+    except NoAnswerError as error:
+        return Answered(None, str(error), session.usage)
+
+
+def good(number: int, asked: dict) -> Reply:
+    return GOOD
+
+
+def client(server, **settings) -> Client:
+    return Client("m", server.url, **{"pause": 0.01, "timeout": 5.0, "retries": 3, **settings})
+
+
+def ask(answer, records, *, serve=serve, **settings):
+    """What each record came to, and the server."""
+    found = {}
+    with serving(answer) as server:
+        ask_all(client(server, **settings), records, serve, found.__setitem__)
+    return found, server
+
+
+def test_every_record_is_served_and_counted():
+    found, server = ask(good, ["a", "b", "c"])
+    assert {record: (served.text, served.usage) for record, served in found.items()} == {
+        record: ("yes", Usage(1, 7, 3)) for record in "abc"
+    }
+    assert sorted(request["messages"][0]["content"] for request in server.seen) == ["a", "b", "c"]
+    assert ask(good, [])[0] == {}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Reply(status=429, body=b'{"error": {"message": "slow down"}}'),
+        Reply(status=429, body=b"{}", headers={"Retry-After": "0.01"}),
+        Reply(status=500, body=b"oops"),
+        Reply(status=503, body=b""),
+        Reply(hang_up=True),
+        Reply(stall=1.0, content="{}"),
+        Reply(drip=0.05, content="a drip at a time"),
+        Reply(body=b"<html>not JSON</html>"),
+        Reply(body=b'{"choices": [{"mess'),
+    ],
+    ids=["429", "429 with a pause", "500", "503", "hang up", "stall", "drip", "no JSON", "truncated JSON"],
+)
+def test_what_may_pass_is_asked_again(bad):
+    start = time.monotonic()
+    found, server = ask(lambda number, _: bad if number < 2 else GOOD, ["a"], timeout=0.4)
+    assert (found["a"].text, len(server.seen)) == ("yes", 3)
+    assert found["a"].usage.requests in (3, 4), "on a connection that was just hung up, one may fail unseen"
+    assert time.monotonic() - start < 8
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "requests"),
+    [
+        (Reply(status=500, body=b"oops"), "status 500", 2),
+        (Reply(status=422, body=b"{}"), "status 422", 1),
+        (Reply(status=400, body=b"{}"), "status 400", 2),
+        (Reply(hang_up=True), "no connection", 2),
+        (Reply(stall=0.5, content="{}"), "no whole answer in 0.2 s", 2),
+        (Reply(None, refusal="I cannot"), "the model refused", 1),
+        (Reply(""), "an empty answer (finish reason stop)", 1),
+        (Reply(body=b'{"choices": []}'), "an answer without choices", 1),
+    ],
+)
+def test_what_cannot_pass_is_a_failure_with_its_reason(bad, reason, requests):
+    found, _ = ask(lambda *_: bad, ["a"], timeout=0.2, retries=1)
+    assert (found["a"].text, found["a"].failure, found["a"].usage.requests) == (None, reason, requests)
+
+
+def test_the_pause_is_the_servers_or_grows():
+    wait = Reply(status=429, body=b"{}", headers={"Retry-After": "0.3"})
+    start = time.monotonic()
+    ask(lambda number, _: wait if number < 1 else GOOD, ["a"], pause=0.0)
+    assert time.monotonic() - start > 0.3
+    start = time.monotonic()
+    ask(lambda number, _: Reply(status=500, body=b"") if number < 2 else GOOD, ["a"], pause=0.2)
+    assert time.monotonic() - start > 0.2 + 0.4
+
+
+def test_a_schema_is_asked_for_unless_the_server_knows_none():
+    _, server = ask(good, ["a"])
+    shape = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
+    assert server.seen[0]["response_format"] == shape
+
+    def schemaless(number, request):
+        return Reply(status=400, body=b"{}") if "response_format" in request else GOOD
+
+    found, server = ask(schemaless, ["a", "b"], concurrency=1)
+    assert [served.text for served in found.values()] == ["yes", "yes"]
+    assert ["response_format" in request for request in server.seen] == [True, False, False]
+    _, server = ask(good, ["a"], structured=False)
+    assert "response_format" not in server.seen[0]
+
+    async def plain(session, record):
+        return Answered(await session.answer(record, seed=0, temperature=0.0))
+
+    _, server = ask(good, ["a"], serve=plain)
+    assert "response_format" not in server.seen[0]
+
+
+def test_a_prompt_that_is_refused_leaves_the_schema_to_the_others():
+    def answer(number, request):
+        return Reply(status=400, body=b"{}") if request["messages"][0]["content"] == "too long" else GOOD
+
+    found, server = ask(answer, ["too long", "b"], concurrency=1)
+    assert (found["too long"].failure, found["b"].text) == ("status 400", "yes")
+    assert ["response_format" in request for request in server.seen] == [True, False, True]
+
+
+def test_settings_reach_the_server():
+    async def asks(session, record):
+        return Answered(await session.answer(record, seed=11, temperature=0.5, schema=SCHEMA, name="w", most_tokens=9))
+
+    _, server = ask(good, ["a"], serve=asks)
+    sent = server.seen[0]
+    assert (sent["model"], sent["temperature"], sent["seed"], sent["max_tokens"]) == ("m", 0.5, 11, 9)
+    assert sent["response_format"]["json_schema"]["name"] == "w"
+
+
+def test_a_record_may_ask_several_times_and_counts_all():
+    async def twice(session, record):
+        said = [await session.answer(f"{record}{turn}", seed=turn, temperature=0.0) for turn in range(2)]
+        return Answered(" ".join(said), None, session.usage)
+
+    found, server = ask(good, ["a", "b"], serve=twice)
+    assert found["b"].text == "yes yes"
+    assert found["a"].usage == Usage(2, 14, 6)
+    assert len(server.seen) == 4
+
+
+def test_concurrency_is_bounded():
+    slow = Reply("yes", stall=0.05)
+    _, server = ask(lambda *_: slow, list("abcdef"), concurrency=3)
+    assert server.most in (2, 3)
+    _, server = ask(lambda *_: slow, list("abc"), concurrency=1)
+    assert server.most == 1
+
+
+def test_the_key_is_sent_and_never_told(monkeypatch):
+    secret = "sk-very-secret-123"
+    monkeypatch.setenv("MY_KEY", secret)
+    found, server = ask(good, ["a"], key_variable="MY_KEY")
+    assert server.keys == [f"Bearer {secret}"]
+    refused = Reply(status=401, body=json.dumps({"error": {"message": f"bad key {secret}"}}).encode())
+    with pytest.raises(InputError, match="MY_KEY") as caught:
+        ask(lambda *_: refused, ["a"], key_variable="MY_KEY")
+    echo = Reply(json.dumps({"error": secret}), status=422)
+    found, _ = ask(lambda *_: echo, ["a"], key_variable="MY_KEY")
+    for said in (str(caught.value), repr(caught.value.__cause__), str(found), found["a"].failure):
+        assert secret not in said
+    monkeypatch.setenv("MY_KEY", "stop")  # a word of the reason itself
+    found, _ = ask(lambda *_: Reply(""), ["a"], key_variable="MY_KEY")
+    assert found["a"].failure == "an empty answer (finish reason ***)"
+    assert Client("m", "http://me:word@host:1/v1").describe() == {"model": "m", "server": "http://host:1/v1"}
+    assert Client("m").describe() == {"model": "m", "server": None}
+
+
+def test_an_unknown_model_and_a_dead_server_end_the_run():
+    with pytest.raises(InputError, match="does not know the model 'm'"):
+        ask(lambda *_: Reply(status=404, body=b"{}"), ["a"])
+    with serving(good) as server:
+        url = server.url
+    found = {}
+    with pytest.raises(FailureError, match=r"2 records in a row failed \(last: no connection"):
+        ask_all(
+            Client("m", url, pause=0.0, retries=1, patience=2, concurrency=1), list("abc"), serve, found.__setitem__
+        )
+    assert list(found) == ["a", "b"]
+
+
+def test_patience_counts_failures_in_a_row():
+    def answer(number, request):
+        return Reply(status=422, body=b"{}") if request["messages"][0]["content"] == "bad" else GOOD
+
+    mixed = [f"{at}" if at % 2 else "bad" for at in range(8)]
+    found, _ = ask(answer, mixed, concurrency=1, patience=2)
+    assert len(found) == 5  # four others, and "bad"
+
+
+def test_an_error_of_the_caller_ends_the_run():
+    async def broken(session, record):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match="mine"):
+        ask(good, ["a", "b"], serve=broken)
+
+
+def test_it_works_inside_a_running_loop():
+    async def inside():
+        return ask(good, ["a"])[0]
+
+    assert asyncio.run(inside())["a"].text == "yes"
+
+
+def test_refused_settings():
+    for bad in ({"concurrency": 0}, {"retries": -1}, {"timeout": 0}, {"patience": 0}):
+        with pytest.raises(InputError, match="at least"):
+            Client("m", **bad)
+    with pytest.raises(InputError, match="no model"):
+        Client("")
+
+
+def test_what_usage_costs():
+    total = Usage.total([Usage(1, 7, 3).as_record(), Usage(2, 13, 5).as_record()])
+    assert total == Usage(3, 20, 8)
+    assert total.cost((1.0, 2.0)) == pytest.approx(36e-6)
+    assert Usage.total([]) == Usage()

@@ -1,0 +1,123 @@
+"""What is finished stays so: the log, and asking for what it lacks."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from foils import progress
+from foils.errors import FailureError, FormatError
+from foils.llm import Client, NoAnswerError, RecordLog, ask_missing, digest
+from llm_server import Reply, serving
+
+
+@dataclass(frozen=True)
+class Question:
+    key: str
+    text: str
+
+
+@dataclass
+class Answer:
+    text: str | None
+    failure: str | None = None
+
+    def as_record(self):
+        return {"text": self.text, "failure": self.failure}
+
+
+async def serve(session, record: Question) -> Answer:
+    try:
+        return Answer(await session.answer(record.text, seed=0, temperature=0.0))
+    except NoAnswerError as error:
+        return Answer(None, str(error))
+
+
+def ask(answer, log, texts, **settings):
+    records = [Question(text[0], text) for text in texts]
+    with serving(answer) as server:
+        client = Client("m", server.url, concurrency=1, retries=0, **settings)
+        found = ask_missing(client, log, records, serve, task="asking", unit="questions")
+    return [record["text"] for record in found], server
+
+
+def echo(number: int, request: dict) -> Reply:
+    return Reply(request["messages"][0]["content"].upper())
+
+
+def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path: Path):
+    found, server = ask(echo, tmp_path / "log.jsonl", ["a1", "b1", "c1"])
+    assert found == ["A1", "B1", "C1"]
+    found, server = ask(echo, tmp_path / "log.jsonl", ["c1", "d1", "a1"])
+    assert (found, len(server.seen)) == (["C1", "D1", "A1"], 1)
+    assert ask(echo, tmp_path / "log.jsonl", [])[0] == []
+
+
+def test_a_failure_is_asked_for_again(tmp_path: Path):
+    found, _ = ask(lambda *_: Reply(""), tmp_path / "log.jsonl", ["a1"])
+    assert found == [None]
+    with RecordLog(tmp_path / "log.jsonl") as log:
+        assert log.records["a"]["failure"].startswith("an empty answer")
+    assert ask(echo, tmp_path / "log.jsonl", ["a1"])[0] == ["A1"]
+
+
+def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
+    def answer(number, request):
+        return Reply(status=422, body=b"{}") if number == 2 else echo(number, request)
+
+    with pytest.raises(FailureError, match="1 records in a row"):
+        ask(answer, tmp_path / "log.jsonl", ["a1", "b1", "c1", "d1"], patience=1)
+    found, server = ask(echo, tmp_path / "log.jsonl", ["a1", "b1", "c1", "d1"])
+    assert found == ["A1", "B1", "C1", "D1"]
+    assert [request["messages"][0]["content"] for request in server.seen] == ["c1", "d1"]
+
+
+def test_records_of_one_key_are_asked_for_once(tmp_path: Path):
+    found, server = ask(echo, tmp_path / "log.jsonl", ["a1", "a2", "a3"])
+    assert (found, len(server.seen)) == (["A1", "A1", "A1"], 1)
+
+
+def test_progress_counts_what_was_there(tmp_path: Path):
+    told = []
+
+    class Reporter:
+        def task(self, description, total, unit):
+            told.append((description, total, unit))
+            return nullcontext(told.append)
+
+    ask(echo, tmp_path / "log.jsonl", ["a1", "b1"])
+    with progress.reporting(Reporter()):
+        ask(echo, tmp_path / "log.jsonl", ["a1", "b1", "c1"])
+    assert told == [("asking", 3, "questions"), 2, 1]
+
+
+def test_digests_tell_values_apart():
+    assert digest("m", {"a": 1}) == digest("m", {"a": 1})
+    assert len({digest("ab"), digest("a", "b"), digest(("a", "b")), digest(1), digest("1")}) == 5
+    assert digest("m", 1) == hashlib.blake2b(b"('m', 1)", digest_size=16).hexdigest()  # in any process
+
+
+def test_a_damaged_log_is_named_with_its_line(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    with RecordLog(path) as log:
+        log.add("a", {"negatives": ["é"]})
+        log.add("a", {"negatives": ["later"]})
+    with RecordLog(path) as log:
+        assert log.records == {"a": {"negatives": ["later"]}}
+    path.write_bytes(path.read_bytes() + b'{"key": "half a li')
+    with RecordLog(path) as log:
+        assert log.records == {"a": {"negatives": ["later"]}}
+        log.add("b", {"negatives": []})
+    with RecordLog(path) as log:
+        assert list(log.records) == ["a", "b"]
+    path.write_bytes(b"not json\n" + path.read_bytes())
+    with pytest.raises(FormatError, match=r"log.jsonl:1: a damaged line"), RecordLog(path):
+        pass
+    with pytest.raises(FailureError, match="not open"):
+        RecordLog(path).add("b", {})
+    with pytest.raises(FailureError, match="cannot write"), RecordLog(path / "log.jsonl"):
+        pass
