@@ -64,7 +64,7 @@ def test_lazy_and_blocked_is_the_plain_algorithm(rows, size, tau, alpha):
     np.testing.assert_array_equal(got.order, expected)
 
 
-@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location"])
+@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location", "isolated-first"])
 @pytest.mark.parametrize("rows", [1, 31, 32, 33, 500])
 def test_an_epoch_is_a_partition(rows, seed_order):
     batches = build(clustered(rows, 8, 5), seed_order=seed_order)
@@ -76,7 +76,7 @@ def test_no_rows_no_batches():
     assert len(build((np.empty((0, 4), np.float32), np.empty((0, 4), np.float32)))) == 0
 
 
-@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location"])
+@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location", "isolated-first"])
 def test_same_seed_same_batches(pairs, seed_order):
     first, again, other = (build(pairs, seed, seed_order=seed_order).order for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
@@ -92,6 +92,7 @@ def test_same_seed_same_batches(pairs, seed_order):
         {"candidates": 9},
         {"seed_order": "k-means"},
         {"seed_order": "facility-location"},
+        {"seed_order": "isolated-first"},
         {"shuffle": False},
         {"conflicts": find_conflicts([i % 300 for i in range(1000)], list(range(1000)))},
     ],
@@ -254,7 +255,7 @@ def test_settings_out_of_range_are_refused(pairs, change, message):
 
 
 def test_unknown_seed_order_lists_the_known(pairs):
-    with pytest.raises(UnknownNameError, match="facility-location, k-means, uniform"):
+    with pytest.raises(UnknownNameError, match="facility-location, isolated-first, k-means, uniform"):
         build(pairs, seed_order="kmeans")
 
 

@@ -22,7 +22,7 @@ from foils.batch import (
     walks_batches,
 )
 from foils.batch.methods import method
-from foils.batch.seeds import coverage_order, facility_location_seeds, kmeans_seeds
+from foils.batch.seeds import coverage_order, facility_location_seeds, isolated_first_seeds, kmeans_seeds
 from foils.errors import InputError, UnknownNameError
 
 FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
@@ -140,12 +140,23 @@ def test_walk_compiled_is_walk_as_written():
 
 def test_communities_are_fixed_and_only_their_order_is_new():
     pairs = clustered(512, 16, 16)
-    communities = rank_communities(*pairs, size=32, skip=2, ranks=20)
-    again = rank_communities(*pairs, size=32, skip=2, ranks=20)
+    communities = rank_communities(*pairs, community_size=32, skip=2, ranks=20)
+    again = rank_communities(*pairs, community_size=32, skip=2, ranks=20)
     assert sorted(np.concatenate(communities).tolist()) == list(range(512))
     assert all(np.array_equal(a, b) for a, b in zip(communities, again, strict=True))
     assert min(c.size for c in communities) >= 16
     assert max(c.size for c in communities) <= 40
+
+
+def test_a_batch_joins_several_communities():
+    pairs = clustered(512, 16, 16)
+    communities = rank_communities(*pairs, skip=2, ranks=20)
+    assert len(communities) == 16
+    of = np.empty(512, int)
+    for number, rows in enumerate(communities):
+        of[rows] = number
+    batches = b3_batches(*pairs, batch_size=128, skip=2, ranks=20, rng=np.random.default_rng(0))
+    assert all(4 <= len(set(of[batch])) <= 6 for batch in batches)
 
 
 def test_the_top_ranks_left_out_are_the_nearest():
@@ -174,7 +185,7 @@ def test_kmeans_seeds_come_from_different_clusters():
     rng = np.random.default_rng(0)
     label = rng.permutation(np.repeat(np.arange(4), 50))
     queries = (np.eye(4)[label] + 0.01 * rng.standard_normal((200, 4))).astype(np.float32)
-    line, groups = kmeans_seeds(queries, seeds=4, rng=np.random.default_rng(0))
+    line, groups = kmeans_seeds(queries, queries, seeds=4, rng=np.random.default_rng(0))
     assert sorted(line.tolist()) == list(range(200))
     assert len({(a, b) for a, b in zip(label, groups, strict=True)}) == 4
     batches = METHODS["hobit"].build(
@@ -191,7 +202,7 @@ def test_coverage_order_is_greedy_facility_location():
 
 def test_facility_location_seeds_cover_more_than_random_ones():
     queries, _ = clustered(512, 8, 20, noise=0.1)
-    line, _ = facility_location_seeds(queries, seeds=8, rng=np.random.default_rng(0))
+    line, _ = facility_location_seeds(queries, queries, seeds=8, rng=np.random.default_rng(0))
     assert sorted(line.tolist()) == list(range(512))
 
     def coverage(rows):
@@ -199,6 +210,35 @@ def test_facility_location_seeds_cover_more_than_random_ones():
 
     random = np.mean([coverage(np.random.default_rng(s).permutation(512)[:16]) for s in range(20)])
     assert coverage(line[:16]) > random
+
+
+def test_isolated_first_draws_what_no_query_is_near():
+    # three documents in directions of their own; the others' queries and documents share one
+    vectors = np.eye(5, dtype=np.float32)[[0, 0, 1, 0, 0, 2, 0, 0, 3, 0]]
+    line, groups = isolated_first_seeds(vectors, vectors, seeds=2, rng=np.random.default_rng(0))
+    assert line.tolist() == [2, 5, 8, 0, 1, 3, 4, 6, 7, 9]  # its own query does not count; ties by position
+    assert groups.size == 0
+    # against the definition, where all queries are asked
+    queries, documents = clustered(300, 8, 10)
+    scores = documents @ queries.T - 9 * np.eye(300)
+    nearness = np.sort(scores, axis=1)[:, -16:].mean(axis=1)
+    line, _ = isolated_first_seeds(queries, documents, seeds=8, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(line, np.argsort(nearness, kind="stable"))
+
+
+def test_isolated_first_saves_the_last_batches():
+    # a fifth of the pairs are apart from the rest: under uniform seeds they end up together in the last batches
+    rng = np.random.default_rng(0)
+    queries, documents = clustered(1000, 24, 10, noise=0.3)
+    far = rng.standard_normal((200, 24)).astype(np.float32)
+    documents[:200] = queries[:200] = far / np.linalg.norm(far, axis=1, keepdims=True)
+    share = {}
+    for order in ("uniform", "isolated-first"):
+        batches = METHODS["hobit"].build(
+            queries, documents, batch_size=50, seed_order=order, shuffle=False, rng=np.random.default_rng(0)
+        )
+        share[order] = (batches.order[-200:] < 200).mean()
+    assert share["isolated-first"] < share["uniform"]
 
 
 def sources(sizes, size=8):

@@ -1,4 +1,12 @@
-"""B3: batches from communities of a teacher's rank graph, found once (Thirukovalluru et al., NeurIPS 2025)."""
+"""B3: batches from communities of a teacher's rank graph, found once (Thirukovalluru et al., NeurIPS 2025).
+
+Checked against the paper (arXiv 2505.11293: ranks p..p + m of each query make an undirected graph, METIS cuts it into
+communities of K, a batch joins |B| / K of them) and the settings in the authors' code (raghavlite/B3: communities of 32,
+and 30..130 in the name of the published model): p = 30, m = 100, K = 32 are the defaults here. The code that builds the
+graph is not published. Ours weighs an edge found from both sides 2 (the paper's graph is a plain one), keeps rows that
+conflict apart on request, and lets METIS' communities vary a little in size, where the authors' training cuts chunks of
+exactly K.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +30,7 @@ def b3_batches(
     conflicts: Conflicts | None = None,
     skip: int = 30,
     ranks: int = 100,
-    community_size: int | None = None,
+    community_size: int = 32,
 ) -> Batches:
     """Return batches joined from communities of the teacher's rank graph (B3).
 
@@ -37,12 +45,12 @@ def b3_batches(
         conflicts: rows to keep apart (B3 relies on `skip` instead).
         skip: p, top ranks left out of the graph because they may be unlabelled positives.
         ranks: m, how many of the next ranks become edges; more of them make easier, larger-meshed communities.
-        community_size: rows per community, about; None: `batch_size`.
+        community_size: K, rows per community, about; a batch joins batch_size / K of them, and harder batches come
+            with larger communities.
     """
     check_vectors(queries, documents)
     check_batch_size(batch_size)
-    size = batch_size if community_size is None else community_size
-    communities = rank_communities(queries, documents, size=size, skip=skip, ranks=ranks)
+    communities = rank_communities(queries, documents, community_size=community_size, skip=skip, ranks=ranks)
     return community_batches(communities, batch_size=batch_size, rng=rng, conflicts=conflicts)
 
 
@@ -62,29 +70,29 @@ def rank_communities(
     queries: NDArray[np.floating],
     documents: NDArray[np.floating],
     *,
-    size: int,
+    community_size: int = 32,
     skip: int = 30,
     ranks: int = 100,
 ) -> list[Rows]:
-    """Partition the rows into communities of about `size` in the teacher's rank graph, by METIS.
+    """Partition the rows into communities of about `community_size` in the teacher's rank graph, by METIS.
 
     Row i has an edge to each row j whose document holds rank `skip`..`skip + ranks − 1` (0-based, i's own document
     left out) by q_i·d_j; an edge found from both sides weighs 2.
     METIS minimises the weight of the edges cut between ⌈N / size⌉ parts of nearly equal size; its seed is fixed.
 
     Raises:
-        InputError: `size` < 1, `skip` < 0 or `ranks` < 1.
+        InputError: `community_size` < 1, `skip` < 0 or `ranks` < 1.
         MissingExtraError: pymetis is not installed.
     """
     bad = [
         f"{name} must be at least {least}, got {given}"
-        for name, given, least in (("community_size", size, 1), ("skip", skip, 0), ("ranks", ranks, 1))
+        for name, given, least in (("community_size", community_size, 1), ("skip", skip, 0), ("ranks", ranks, 1))
         if given < least
     ]
     if bad:
         raise InputError("; ".join(bad))
     n = queries.shape[0]
-    parts = -(-n // size)
+    parts = -(-n // community_size)
     if parts <= 1:
         return [np.arange(n, dtype=np.int64)]
     pymetis = require("pymetis", "batch")

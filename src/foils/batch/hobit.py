@@ -57,7 +57,8 @@ def hobit_batches(
         tau: τ_h > 0 of H̃ (eq. 10); towards 0 only each seed's hardest row counts, above it their mean.
         seeds: s, at most `batch_size`; fewer leave more of the batch to be chosen.
         candidates: k_cand; at least (b − s) / s fills a batch. The paper does not give it.
-        seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11).
+        seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11), or "isolated-first", which keeps
+            the last batches of an epoch from being made of what no seed called for (ours).
         search: "exact" looks at every unused document, O(N²) in all; "cells" into a sixteenth of ~√N clusters of
             documents, and pays off beyond some hundred thousand pairs.
         shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
@@ -75,7 +76,7 @@ def hobit_batches(
     known = no_conflicts(n) if conflicts is None else conflicts
     if known.rows != n:
         raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
-    line, groups = SEEDS[seed_order](queries, seeds=seeds, rng=rng)
+    line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
     state = _State.of(known, line, groups, batch_size)
     unused = Unused(_finder(search, queries, documents, rng), state.used, candidates)
     fill = _Filler(queries, documents, unused, state, alpha, tau, rng)

@@ -126,9 +126,7 @@ def plan_epochs(
         rng, begin = np.random.default_rng([seed, epoch]), time.perf_counter()
         if chosen.vectors == "teacher":
             if communities is None:
-                given = {**chosen.settings, **settings}
-                size = given.pop("community_size") or batch_size
-                communities = rank_communities(queries, documents, size=size, **given)
+                communities = rank_communities(queries, documents, **settings)
             batches = community_batches(communities, batch_size=batch_size, rng=rng, conflicts=conflicts)
         else:
             batches = chosen.build(queries, documents, batch_size=batch_size, rng=rng, conflicts=conflicts, **settings)

@@ -29,7 +29,7 @@ from foils.batch.b3 import community_batches, rank_communities
 from foils.batch.batches import Batches, Rows
 from foils.batch.conflicts import Conflicts, find_conflicts
 from foils.batch.hobit_c import EmbeddingCache
-from foils.batch.methods import METHODS, method
+from foils.batch.methods import method
 from foils.batch.processes import broadcast, rank_and_count, share_cache
 from foils.batch.random import random_order
 from foils.errors import FoilsError, InputError
@@ -314,9 +314,7 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         if self._communities is None:
             own = (vectors.queries, vectors.documents) if vectors is not None else None
             queries, documents = self.planner.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
-            settings = {**METHODS["b3"].settings, **self.planner.settings}
-            size = settings.pop("community_size") or self.batch_size
-            self._communities = rank_communities(queries, documents, size=size, **settings)
+            self._communities = rank_communities(queries, documents, **self.planner.settings)
         return self._communities
 
     def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
