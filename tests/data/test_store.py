@@ -29,6 +29,7 @@ from foils.data.store import (
     write_table,
     write_text,
     write_whole,
+    write_whole_folder,
 )
 from foils.errors import FailureError, FoilsError, FormatError, InputError
 
@@ -86,8 +87,48 @@ def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
     )
     assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -signal.SIGKILL
     assert path.read_text() == "old"
-    write_text(path, "new")  # what the kill left aside is in nobody's way
-    assert path.read_text() == "new"
+    (left,) = (name for name in names(tmp_path) if name.endswith(".part"))
+    write_text(tmp_path / "b.txt", "another file of the folder")  # what a dead writer left aside is removed
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["a.txt", "b.txt"], left
+
+
+def test_what_a_living_writer_has_aside_stays(tmp_path: Path) -> None:
+    with write_whole(tmp_path / "a.txt") as aside:
+        aside.write_text("half")
+        write_text(tmp_path / "b.txt", "b")
+        (tmp_path / ".not ours.part").write_text("x")
+        write_text(tmp_path / "a.txt", "by another")
+        assert aside.read_text() == "half"
+    assert names(tmp_path) == [".not ours.part", "a.txt", "b.txt"]
+    assert (tmp_path / "a.txt").read_text() == "half"
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys; from foils.data.store import write_whole_folder\n"
+        "with write_whole_folder(sys.argv[1], mark='done') as aside:\n"
+        "    (aside / 'half').write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    path = tmp_path / "a"
+    assert subprocess.run([sys.executable, "-c", program, str(path)]).returncode == -signal.SIGKILL
+    assert not path.exists()
+    for text in ("first", "second"):  # where another was first, its folder stays
+        with write_whole_folder(path, mark="done") as aside:
+            (aside / "done").write_text(text)
+    assert names(tmp_path) == ["a"]
+    assert (path / "done").read_text() == "first"
+    (path / "done").rename(path / "else")
+    with pytest.raises(FailureError, match="remove what is there"), write_whole_folder(path, mark="done") as aside:
+        (aside / "done").write_text("third")
+    assert names(tmp_path) == ["a"]
+    with (
+        full_disk(),
+        pytest.raises(FailureError, match="nothing was changed"),
+        write_whole_folder(tmp_path / "b", mark="done") as aside,
+    ):
+        (aside / "done").write_text("x" * 5_000)
+    assert names(tmp_path) == ["a"]
 
 
 @pytest.mark.parametrize("write", [lambda p: write_text(p, "x" * 5_000), lambda p: write_table(p, big_table(), {})])

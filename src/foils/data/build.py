@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ import pyarrow as pa
 from foils import progress
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, rows_of
 from foils.data.lines import Complaints, text_field
-from foils.data.store import cache_folder, write_json, write_whole
-from foils.errors import FailureError, FormatError
+from foils.data.store import cache_folder, write_json, write_whole_folder
+from foils.errors import FormatError
 
 Record = tuple[int, tuple[Any, ...]]
 BATCH = 20_000
@@ -79,29 +78,17 @@ def build_stored(
         FailureError: the folder cannot be written.
     """
     hasher = hashlib.blake2b(digest_size=16)
-    aside = folder.with_name(f".{folder.name}.part-{np.random.default_rng().integers(1 << 40):x}")
+    with write_whole_folder(folder, mark="meta.json") as aside:
 
-    def store(kind: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
-        path = aside / f"{kind}.arrow"
-        with (
-            write_whole(path) as part,
-            pa.OSFile(str(part), "wb") as sink,
-            pa.ipc.new_file(sink, schema) as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-        return _mapped(path)
+        def store(kind: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+            path = aside / f"{kind}.arrow"
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+            return _mapped(path)
 
-    try:
         _, _, judged = _read_all(documents, queries, qrels, hasher, store)
         write_json(aside / "meta.json", {"name": name, "digest": hasher.hexdigest(), "splits": list(judged)})
-        try:
-            aside.rename(folder)
-        except OSError as error:
-            if not (folder / "meta.json").is_file():  # otherwise another process was first, with the same content
-                raise FailureError(f"cannot keep the collection in {folder} ({error.strerror}); remove it") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return open_stored(folder)
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -21,8 +23,14 @@ import pyarrow.parquet as pq
 
 from foils.errors import FailureError, FormatError, InputError
 
+try:
+    import fcntl
+except ImportError:  # not on Windows: what a killed writer left aside stays there
+    fcntl = None  # type: ignore[assignment]
+
 Provenance = dict[str, Any]
 _KEY = b"foils"
+_ASIDE = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 _VERSIONED = ("foils", "numpy", "pyarrow", "bm25s", "sentence-transformers", "torch")
 
 
@@ -37,7 +45,8 @@ def cache_folder() -> Path:
 def write_whole(path: str | Path) -> Iterator[Path]:
     """Give a path to write aside; on success it takes the place of `path` at once, on failure nothing changes.
 
-    A link stays a link: what it points to is replaced. A device or a pipe is given as it is.
+    A link stays a link: what it points to is replaced. A device or a pipe is given as it is. What writers that were
+    killed left aside in the folder is removed.
 
     Raises:
         InputError: the path is a folder, or its folder does not exist and cannot be made.
@@ -51,21 +60,48 @@ def write_whole(path: str | Path) -> Iterator[Path]:
             raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
         return
     path = path.resolve()
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    aside = _place_aside(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
-    try:
-        yield aside
-        with aside.open("rb") as written:
-            os.fsync(written.fileno())
-        aside.replace(path)
+        with _held(aside):
+            yield aside
+            with aside.open("rb") as written:
+                os.fsync(written.fileno())
+            aside.replace(path)
     except OSError as error:
         raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
     finally:
         with suppress(OSError):
             aside.unlink()
+
+
+@contextmanager
+def write_whole_folder(path: str | Path, *, mark: str) -> Iterator[Path]:
+    """Give a new folder to fill aside; on success it takes the place of `path` at once.
+
+    For what is made once, the same by whoever makes it: where another process was first, its folder stays.
+
+    Args:
+        path: of the folder.
+        mark: a file of it, by which a folder that is there already is known to be such a one.
+
+    Raises:
+        InputError: the folder that is to hold it cannot be made.
+        FailureError: it cannot be written (full disk, no permission, something else in its place).
+    """
+    path = Path(path).resolve()
+    aside = _place_aside(path)
+    try:
+        with _held(aside, folder=True):
+            yield aside
+            try:
+                aside.rename(path)
+            except OSError as error:
+                if not (path / mark).is_file():
+                    raise FailureError(f"cannot write {path} ({error.strerror}); remove what is there") from error
+    except OSError as error:
+        raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -136,6 +172,53 @@ def existing_file(path: str | Path) -> Path:
         what = "is a folder, not a file" if path.is_dir() else "no such file"
         raise InputError(f"{path}: {what}; check the path")
     return path
+
+
+def _place_aside(path: Path) -> Path:
+    """Return where to write aside, beside the path; the folder is made, what is dead in it removed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
+    _remove_dead(path.parent)
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+@contextmanager
+def _held(aside: Path, *, folder: bool = False) -> Iterator[None]:
+    """Make what is written aside, and hold a lock on it that ends with this process: others see whether it lives."""
+    if fcntl is None:
+        aside.mkdir() if folder else aside.touch()
+        yield
+        return
+    while True:
+        if folder:
+            aside.mkdir(exist_ok=True)
+        handle = os.open(aside, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o666)
+        with suppress(OSError):  # a file system without locks: nobody can take it for dead
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(handle), aside.stat()):
+                break
+        os.close(handle)  # another process took it for dead before the lock
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _remove_dead(folder: Path) -> None:
+    """Remove what writers that were killed left aside: that on which nobody holds a lock."""
+    for left in folder.glob(".*.part") if fcntl else ():
+        if not _ASIDE.fullmatch(left.name):
+            continue
+        with suppress(OSError):
+            handle = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            finally:
+                os.close(handle)
 
 
 def _is_special(path: Path) -> bool:

@@ -10,9 +10,6 @@ import contextlib
 import copy
 import inspect
 import logging
-import os
-import secrets
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from foils.data.store import write_whole_folder
 from foils.errors import FailureError, InputError, UnknownNameError, require
 
 if TYPE_CHECKING:
@@ -143,27 +141,15 @@ def _export(model: SentenceTransformer, inputs: list[str], path: Path, backend: 
     """Write the transformer as ONNX into a folder aside, then put the folder in place."""
     require("onnx", backend)
     require("onnxscript", backend)
-    home = path.parent.parent
-    aside = home / f".{path.parent.name}.{os.getpid()}-{secrets.token_hex(4)}.part"
-    try:
-        aside.mkdir(parents=True)
-    except OSError as error:
-        raise InputError(f"cannot make a folder in {home}: {error.strerror}; choose another place") from error
-    try:
-        with _quiet():
-            _write_onnx(model, inputs, aside / path.name)
+    with write_whole_folder(path.parent, mark=path.name) as aside:
         try:
-            aside.rename(path.parent)
+            with _quiet():
+                _write_onnx(model, inputs, aside / path.name)
         except OSError:
-            if not path.is_file():  # else another process was faster: its export is as good
-                raise
-    except OSError as error:
-        raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
-    except Exception as error:
-        said = str(error).strip().partition("\n")[0]
-        raise FailureError(f"the transformer cannot be exported to ONNX ({said}); use backend torch") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+            raise
+        except Exception as error:
+            said = str(error).strip().partition("\n")[0]
+            raise FailureError(f"the transformer cannot be exported to ONNX ({said}); use backend torch") from error
 
 
 def _write_onnx(model: SentenceTransformer, inputs: list[str], path: Path) -> None:
