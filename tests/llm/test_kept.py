@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,3 +123,21 @@ def test_a_damaged_log_is_named_with_its_line(tmp_path: Path):
         RecordLog(path).add("b", {})
     with pytest.raises(FailureError, match="cannot write"), RecordLog(path / "log.jsonl"):
         pass
+
+
+def test_two_processes_do_not_write_one_log(tmp_path):
+    path = tmp_path / "log.jsonl"
+    program = (
+        "import sys; from foils.llm import RecordLog\n"
+        "with RecordLog(sys.argv[1]) as log:\n"
+        "    log.add('a', {'text': 'x'}); print('open', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "open\n"
+        with pytest.raises(FailureError, match=r"log.jsonl is being written by another process; wait"), RecordLog(path):
+            pass
+        other.kill()
+        other.wait()
+    with RecordLog(path) as log:  # its lock died with it
+        assert log.records == {"a": {"text": "x"}}

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -219,6 +219,21 @@ def _remove_dead(folder: Path) -> None:
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
             finally:
                 os.close(handle)
+
+
+def lock_alone(opened: IO[bytes], path: str | Path) -> None:
+    """Lock an open file until it is closed, for what only one process may write.
+
+    Raises:
+        FailureError: another process has it.
+    """
+    if fcntl is not None:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FailureError(f"{path} is being written by another process; wait until it has ended") from error
+        except OSError:
+            return  # a file system without locks
 
 
 def _is_special(path: Path) -> bool:

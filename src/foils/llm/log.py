@@ -8,20 +8,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from foils.data.store import lock_alone
 from foils.errors import FailureError, FormatError
 
 
 class RecordLog:
     """An append-only file of JSON lines by key; the last line of a key holds. Use it as a context.
 
-    A line that a kill cut off, at the end of the file, is dropped when the file is opened again.
+    A line that a kill cut off, at the end of the file, is dropped when the file is opened again. One process writes at
+    a time: another one would ask for the same records.
 
     Args:
         path: of the file; made, with its folder, on opening.
 
     Raises:
         FormatError: a line before the last is damaged.
-        FailureError: the file cannot be written.
+        FailureError: the file cannot be written, or another process is writing it.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -33,9 +35,13 @@ class RecordLog:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._out = self.path.open("a+b")
+            lock_alone(self._out, self.path)
             self._out.seek(0)
             whole = self._read(self._out.read())
             self._out.truncate(whole)
+        except (FormatError, FailureError):
+            self.__exit__(None, None, None)
+            raise
         except OSError as error:
             raise FailureError(f"cannot write {self.path}: {error.strerror or error}") from error
         return self
