@@ -1,16 +1,28 @@
-"""The documents of largest inner product, exactly: what dense mining and exact search both need."""
+"""The documents of largest inner product, exactly: what dense mining and exact search both need.
+
+A matrix product's last digits depend on the shape of the matrices, so it only screens: whatever may be among the best
+is multiplied again pair by pair. So neither order nor score of a document depends on how the work was cut in blocks.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Rows
+from foils.data.run import ranks_within
 from foils.encode.vectors import Vectors
+from foils.parallel import map_blocks
 
 BLOCK = 4_096  # documents of a block, and queries that go well with it: 64 MiB of products
+GROUP = 16  # queries that share a buffer for the vectors of their documents
+MANY = 256  # parts to join, and candidates too many: below it, sparing them is not worth the while
 
 Floats = npt.NDArray[np.floating]
+Products = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 
 
@@ -18,40 +30,147 @@ def top_inner_products(queries: Floats, documents: Vectors, depth: int, *, block
     """Return the documents with the largest inner products, exactly.
 
     Args:
-        queries: (n, d).
-        documents: (m, d).
+        queries: (n, d), read in float32, finite.
+        documents: (m, d), read in float32, finite.
         depth: how many; rows beyond m are −1, with NaN.
-        block: documents multiplied at once; changes speed and memory alone.
+        block: documents multiplied at once; changes speed and memory, and not one bit of the result.
 
     Returns:
-        Rows (n, depth), best first, ties by row, and inner products (n, depth).
+        Rows (n, depth), best first, ties by row, and inner products (n, depth), those of `rank_rows`.
     """
-    best = np.full((len(queries), depth), -np.inf, queries.dtype)
-    rows = np.full((len(queries), depth), -1, np.int64)
-    if not best.size:
-        return rows, best.astype(np.float64)
+    rows, scores = np.full((len(queries), depth), -1, np.int64), np.full((len(queries), depth), np.nan)
+    if not rows.size or not len(documents):
+        return rows, scores
+    asked = np.ascontiguousarray(queries, np.float32)
+    screen = _Screen(asked, documents, depth)
     for start, vectors in documents.blocks(block):
-        products = queries @ vectors.T
-        if rows[0, -1] < 0 and depth < products.shape[1]:  # lists not full yet: the block's own best can enter
-            entering = products >= np.partition(products, -depth, axis=1)[:, -depth, None]
-        else:
-            entering = products > best[:, -1:]
-        query, column = np.nonzero(entering)
-        if len(query):
-            best, rows = _merged(best, rows, query, column + start, products[query, column])
-    return rows, np.where(rows >= 0, best, np.nan).astype(np.float64)
+        screen.add(start, np.ascontiguousarray(vectors, np.float32))
+    for index, (found, products) in enumerate(zip(*rank_rows(asked, documents, screen.rows()), strict=True)):
+        count = min(depth, len(found))
+        rows[index, :count], scores[index, :count] = found[:count], products[:count]
+    return rows, scores
 
 
-def _merged(best: Floats, rows: Rows, query: Rows, row: Rows, product: Floats) -> tuple[Floats, Rows]:
-    """Put new (query, row, product) among the best; they come from later rows, so ties go to those already there."""
-    touched, index = np.unique(query, return_inverse=True)
-    depth = best.shape[1]
-    queries = np.concatenate([np.repeat(np.arange(len(touched)), depth), index])
-    products = np.concatenate([best[touched].ravel(), product])
-    candidates = np.concatenate([rows[touched].ravel(), row])
-    order = np.lexsort((np.where(candidates < 0, np.iinfo(np.int64).max, candidates), -products, queries))
-    starts = np.searchsorted(queries[order], np.arange(len(touched)))
-    chosen = order[starts[:, None] + np.arange(depth)]
-    best, rows = best.copy(), rows.copy()
-    best[touched], rows[touched] = products[chosen], candidates[chosen]
-    return best, rows
+def rank_rows(queries: Floats, documents: Vectors, lists: Sequence[Rows]) -> tuple[list[Rows], list[Products]]:
+    """Order each query's own documents by inner product, ties by row.
+
+    The product of a pair is one float32 sum of its own: the same bits whatever else is asked for.
+
+    Args:
+        queries: (n, d), read in float32, finite.
+        documents: vectors of all documents, read in float32, finite.
+        lists: n arrays of rows, each row once; any lengths.
+
+    Returns:
+        n arrays of rows, best first, and n arrays of products.
+    """
+    asked = np.ascontiguousarray(queries, np.float32)
+
+    def ranked(start: int) -> list[tuple[Rows, Products]]:
+        group = range(start, min(start + GROUP, len(lists)))
+        space = np.empty((max(len(lists[index]) for index in group), asked.shape[1]), np.float32)
+        return [_ranked(asked[index], documents, np.sort(lists[index]), space) for index in group]
+
+    starts = range(0, len(lists), GROUP)
+    groups = map(ranked, starts) if len(starts) == 1 else map_blocks(ranked, starts)
+    pairs = [pair for group in groups for pair in group]
+    return [rows for rows, _ in pairs], [products for _, products in pairs]
+
+
+def _ranked(query: Products, documents: Vectors, rows: Rows, space: Products) -> tuple[Rows, Products]:
+    vectors = documents.take(rows, out=space[: len(rows)])
+    products = np.matmul(vectors[:, None, :], query[:, None])[:, 0, 0] + np.float32(0)  # one dot each; −0 becomes 0
+    bits = products.view(np.int32)
+    falling = ~np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)  # integers that rise as the products fall
+    order = np.sort((falling.astype(np.int64) << 32) | np.arange(len(rows))) & 0xFFFFFFFF
+    return rows[order], products[order]
+
+
+class _Screen:
+    """What may be among the `depth` best of each query, by matrix products of any rounding.
+
+    A sum of d products in float32, in any order, is within γ·|q|·|v| of the true one, γ = d·u/(1 − d·u), u = 2⁻²⁴
+    (Higham 2002, eq. 3.5). So two such sums of one pair differ by at most twice that, and whatever is among the best
+    by one is, by the other, at most four times that below the last of the best.
+    """
+
+    def __init__(self, queries: Products, documents: Vectors, depth: int) -> None:
+        self._queries, self._documents, self._depth = queries, documents, depth
+        unit = queries.shape[1] * 2.0**-24
+        self._slack = 4 * unit / (1 - unit) * np.linalg.norm(queries.astype(np.float64), axis=1)
+        self._longest = 0.0  # of the documents seen
+        self._last = np.full(len(queries), -np.inf)  # a product that `depth` documents reach
+        self._kept = _Candidates.none()
+        self._new: list[_Candidates] = []
+
+    def add(self, start: int, vectors: Products) -> None:
+        """Screen a block of documents, from row `start`."""
+        products = self._queries @ vectors.T
+        squares = np.matmul(vectors[:, None, :], vectors[:, :, None])
+        self._longest = max(self._longest, float(np.sqrt(squares.max())) * (1 + 2.0**-10))
+        if self._depth < products.shape[1] and not np.isfinite(self._last[0]):
+            self._last = np.partition(products, -self._depth, axis=1)[:, -self._depth].astype(np.float64)
+        query, column = np.nonzero(products >= self._floor()[:, None])
+        self._new.append(_Candidates(query, column + start, products[query, column]))
+        if sum(len(new.query) for new in self._new) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
+            self._settle()
+
+    def rows(self) -> list[Rows]:
+        """Return the candidates of each query, ascending."""
+        self._settle()
+        return np.split(self._kept.row, np.searchsorted(self._kept.query, np.arange(1, len(self._queries))))
+
+    def _floor(self) -> Products:
+        lower = (self._last - self._slack * self._longest).astype(np.float32)
+        below: Products = np.nextafter(lower, np.float32(-np.inf))
+        return below
+
+    def _settle(self) -> None:
+        """Take in what is new, and let go of what can no longer be among the best."""
+        self._kept, self._new = _Candidates.joined([self._kept, *self._new]), []
+        counts = self._counts()
+        if counts.max() <= self._depth:
+            return
+        table = np.full((len(counts), counts.max()), -np.inf, np.float32)
+        table[self._kept.query, ranks_within(self._kept.query)] = self._kept.product
+        self._last = np.maximum(self._last, np.partition(table, -self._depth, axis=1)[:, -self._depth])
+        self._kept = self._kept.where(self._kept.product >= self._floor()[self._kept.query])
+        crowded = np.flatnonzero(self._counts() > max(4 * self._depth, MANY))  # by documents that are alike
+        if len(crowded):
+            self._thin_out(crowded)
+
+    def _thin_out(self, crowded: Rows) -> None:
+        """Keep the best `depth` documents alone of these queries."""
+        keep = ~np.isin(self._kept.query, crowded)
+        own = [np.flatnonzero(self._kept.query == query) for query in crowded]
+        ranked, _ = rank_rows(self._queries[crowded], self._documents, [self._kept.row[at] for at in own])
+        for at, best in zip(own, ranked, strict=True):
+            keep[at] = np.isin(self._kept.row[at], best[: self._depth])
+        self._kept = self._kept.where(keep)
+
+    def _counts(self) -> Rows:
+        return np.bincount(self._kept.query, minlength=len(self._queries))
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Pairs with their products; by query, then by row."""
+
+    query: Rows
+    row: Rows
+    product: Products
+
+    @classmethod
+    def none(cls) -> _Candidates:
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Candidates]) -> _Candidates:
+        """Join parts whose rows rise from part to part."""
+        query = np.concatenate([part.query for part in parts])
+        order = np.argsort(query, kind="stable")
+        row, product = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("row", "product"))
+        return cls(query[order], row, product)
+
+    def where(self, keep: npt.NDArray[np.bool_]) -> _Candidates:
+        return _Candidates(self.query[keep], self.row[keep], self.product[keep])

@@ -91,15 +91,24 @@ class Vectors:
         """Return these rows, without copying a vector."""
         return Vectors(self.chunks, self.positions[np.asarray(rows, np.int64)])
 
-    def take(self, rows: npt.ArrayLike | slice) -> npt.NDArray[np.floating]:
-        """Return copies of these rows, (len(rows), d), in float32 (float64 where the vectors are)."""
+    def take(
+        self, rows: npt.ArrayLike | slice, *, out: npt.NDArray[np.floating] | None = None
+    ) -> npt.NDArray[np.floating]:
+        """Return copies of these rows, (len(rows), d), in float32 (float64 where the vectors are).
+
+        With `out`, of that shape and of any precision, they are written there: fresh memory costs more than the copy.
+        """
         wanted = self.positions[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
-        kind = np.float64 if self.chunks[0].dtype == np.float64 else np.float32
-        if len(self.chunks) == 1:
-            return np.asarray(self.chunks[0][wanted], kind)
+        first = self.chunks[0]
+        if out is None:
+            kind = np.float64 if first.dtype == np.float64 else np.float32
+            if len(self.chunks) == 1:
+                return np.asarray(first[wanted], kind)
+            out = np.empty((len(wanted), self.dimension), kind)
+        elif len(self.chunks) == 1 and first.dtype == out.dtype and first.flags.c_contiguous:
+            return np.take(first, wanted, axis=0, out=out, mode="clip")  # other modes copy through a buffer
         starts = np.cumsum([0, *(len(chunk) for chunk in self.chunks)])
         chunk_of = np.searchsorted(starts, wanted, side="right") - 1
-        out = np.empty((len(wanted), self.dimension), kind)
         for index in np.unique(chunk_of):
             here = np.flatnonzero(chunk_of == index)
             out[here] = self.chunks[index][wanted[here] - starts[index]]
