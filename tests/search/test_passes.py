@@ -15,6 +15,7 @@ from foils.search import (
     eclipse_importance,
     keep_share,
     moon,
+    passes,
     query_masks,
     rdime_mask,
     search_vectors,
@@ -70,6 +71,19 @@ def test_both_second_passes_are_the_definition(method, answered):
         np.testing.assert_array_equal(retrieved.positions[row], within)
         np.testing.assert_allclose(retrieved.scores[row], DOCUMENTS[within] @ (query * mask), rtol=1e-5, atol=1e-6)
     assert not index.short.any()
+
+
+@pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
+def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monkeypatch):
+    settings = replace(ECLIPSE, method=method)
+    index, retrieved = (
+        search_vectors(QUERIES, VECTORS, INDEX, settings, k=120, second_pass=second)
+        for second in ("index", "retrieved")
+    )
+    assert bytes_of(index) == bytes_of(retrieved)
+    monkeypatch.setattr(passes, "QUERIES", 2)
+    small = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS, 7, 4), settings, k=120, second_pass="retrieved")
+    assert bytes_of(small) == bytes_of(index), "however the work is cut"
 
 
 @pytest.mark.parametrize("second", ["index", "retrieved"])

@@ -27,7 +27,7 @@ from foils.search.experiments import (
     prepare,
 )
 from foils.search.index import ExactIndex, FaissIndex, Index
-from foils.search.passes import DimensionSettings, Found, query_masks, rank_again, search_vectors
+from foils.search.passes import DimensionSettings, Found, query_masks, rank_lists, search_vectors
 from foils.search.plots import share_figure
 from foils.search.ranks import Relevant, measure_ranks
 from foils.search.runs import (
@@ -90,7 +90,7 @@ __all__ = [
     "prepare",
     "published_grid",
     "query_masks",
-    "rank_again",
+    "rank_lists",
     "rdime_mask",
     "relevant_of",
     "search_collection",

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from foils.data.collection import Rows
 from foils.search.dimensions import Floats, Mask, masked
 from foils.search.index import ExactIndex
-from foils.search.passes import DimensionSettings, query_masks, rank_again
+from foils.search.passes import DimensionSettings, query_masks, rank_lists
 from foils.search.ranks import UNREACHED, Relevant, measure_ranks
 from foils.search.runs import Embedded, relevant_of
 from foils.search.tune import Grid, GridValues, Tuned, cross_validate, evaluate_grid, oracle
@@ -258,8 +258,13 @@ def grid_values(
 def mask_values(bench: Bench, masks: Mask, measures: Sequence[str] = MEASURES) -> dict[str, Floats]:
     """Measure what masks (n, d) give, ranking the retrieved documents again; a full mask leaves the list as it is."""
     values = {measure: np.empty(len(masks)) for measure in measures}
-    for row, (query, mask, found) in enumerate(zip(bench.embedded.queries, masks, bench.retrieved, strict=True)):
-        ranking = found if mask.all() else rank_again(masked(query, mask), bench.embedded.documents, found)[0]
+    rankings = bench.retrieved
+    again = np.flatnonzero(~masks.all(axis=1))
+    sharpened = masked(bench.embedded.queries[again], masks[again])
+    found, _ = rank_lists(sharpened, bench.embedded.documents, [rankings[row] for row in again])
+    for row, ranking in zip(again.tolist(), found, strict=True):
+        rankings[row] = ranking
+    for row, ranking in enumerate(rankings):
         relevant = bench.relevant[row]
         hit, where = np.nonzero(relevant.rows[:, None] == ranking)
         ranks = np.full(len(relevant.rows), UNREACHED, np.int64)

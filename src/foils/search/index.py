@@ -43,7 +43,7 @@ class ExactIndex:
 
     Attributes:
         documents: N vectors of dimension d.
-        block: documents at a time; changes memory and speed, not the result beyond rounding.
+        block: documents at a time; changes memory and speed, and not one bit of the result.
         query_block: queries at a time, likewise.
     """
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from foils import progress
 from foils.encode import Vectors
+from foils.encode.nearest import rank_rows
 from foils.errors import InputError, UnknownNameError
 from foils.search.dimensions import (
     Floats,
@@ -38,6 +39,7 @@ Method = Literal["none", "dime", "eclipse", "rdime"]
 SecondPass = Literal["index", "retrieved"]
 METHODS = ("none", "dime", "eclipse", "rdime")
 SECOND_PASSES = ("index", "retrieved")
+QUERIES = 1_024  # at once: bounds memory, and how often progress is told
 
 
 @dataclass(frozen=True)
@@ -138,20 +140,19 @@ def query_masks(
     masks, short = np.ones((n, d), bool), np.zeros(n, bool)
     if settings.keeps_all:
         return masks, short
-    suns, moons = np.zeros((n, d)), np.zeros((n, d))
-    for row, found in enumerate(feedback):
-        if not serves(len(found), settings, answered=answers is not None):
-            short[row] = True
-            continue
-        if answers is None:
-            suns[row] = sun(documents.take(found[: settings.k_plus]), settings.k_plus)
+    short[:] = [not serves(len(found), settings, answered=answers is not None) for found in feedback]
+    ready = np.flatnonzero(~short)
+    for start in range(0, len(ready), QUERIES):
+        rows = ready[start : start + QUERIES]
+        lists = [feedback[row] for row in rows]
+        moons = np.zeros((len(rows), d))
         if settings.method == "eclipse":
-            chosen = moon_rows(len(found), settings.k_minus, pool=settings.moon_pool, rng=rng)
-            moons[row] = sun(documents.take(found[chosen]), settings.k_minus)
-    ready = ~short
-    relevant = suns if answers is None else np.asarray(answers, np.float64)
-    if ready.any():
-        masks[ready] = _masks(queries[ready], relevant[ready], moons[ready], settings)
+            chosen = [
+                found[moon_rows(len(found), settings.k_minus, pool=settings.moon_pool, rng=rng)] for found in lists
+            ]
+            moons = _means(documents, chosen)
+        relevant = _means(documents, [f[: settings.k_plus] for f in lists]) if answers is None else answers[rows]
+        masks[rows] = _masks(queries[rows], np.asarray(relevant, np.float64), moons, settings)
     return masks, short
 
 
@@ -212,19 +213,31 @@ def search_vectors(
         for row, found, score in zip(again, *_lists(*index.search(sharpened, k)), strict=True):
             positions[row], scores[row] = found, score
     elif len(again):
-        with progress.task("ranking again", total=len(again), unit="queries") as advance:
-            for row, query in zip(again, sharpened, strict=True):
-                positions[row], scores[row] = rank_again(query, documents, positions[row])
-                advance(1)
+        ranked = rank_lists(sharpened, documents, [positions[row] for row in again])
+        for row, found, score in zip(again, *ranked, strict=True):
+            positions[row], scores[row] = found, score
     return Found(positions, scores, masks, short)
 
 
-def rank_again(query: npt.NDArray[np.floating], documents: Vectors, candidates: Rows) -> tuple[Rows, Scores]:
-    """Return candidates and inner products with the query (d,), best first, ties by position."""
-    ordered = np.sort(candidates)
-    scores = np.asarray(documents.take(ordered) @ query, np.float32)
-    order = np.argsort(-scores, kind="stable")
-    return ordered[order], scores[order]
+def rank_lists(
+    queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows]
+) -> tuple[list[Rows], list[Scores]]:
+    """Return each query's list by falling inner product, ties by position, and the products, as an exact index does.
+
+    Args:
+        queries: (n, d), masked or not.
+        documents: vectors of all documents.
+        lists: n arrays of document positions.
+    """
+    positions: list[Rows] = []
+    scores: list[Scores] = []
+    with progress.task("ranking again", total=len(lists), unit="queries") as advance:
+        for start in range(0, len(lists), QUERIES):
+            part = slice(start, start + QUERIES)
+            found, products = rank_rows(queries[part], documents, lists[part])
+            positions, scores = positions + found, scores + products
+            advance(len(found))
+    return positions, scores
 
 
 def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
@@ -240,6 +253,12 @@ def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bo
     except InputError:
         return False
     return True
+
+
+def _means(documents: Vectors, lists: Sequence[Rows]) -> Floats:
+    """Mean vector of each list, (n, d); lists of one length."""
+    rows = np.stack(lists)
+    return sun(documents.take(rows.ravel()).reshape(*rows.shape, -1), rows.shape[1])
 
 
 def _masks(queries: npt.NDArray[np.floating], suns: Floats, moons: Floats, settings: DimensionSettings) -> Mask:
