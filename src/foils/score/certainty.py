@@ -20,7 +20,7 @@ from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.errors import InputError
-from foils.parallel import map_blocks
+from foils.parallel import spread_blocks
 from foils.score.gates import Float64s, gated
 from foils.score.information import Moments
 from foils.score.measure import BLOCK, Geometry, information_matrix
@@ -222,16 +222,13 @@ def _sizes(first: int, available: int) -> list[int]:
 
 def _quadratic(geometry: Geometry, rows: Rows, matrix: Float64s) -> Float64s:
     """rᵀ·matrix·r of the triplets at `rows`, (k,); 0 where positive and negative coincide."""
-    found = np.zeros(len(rows))
 
-    def fill(start: int) -> None:
-        part = rows[start : start + BLOCK]
+    def forms(part: Rows) -> Float64s:
         residuals = geometry.documents.take(geometry.positive[geometry.record[part]])
         residuals -= geometry.documents.take(geometry.document[part])
         squared = np.einsum("nd,nd->n", residuals, residuals)
         value = np.einsum("nd,nd->n", residuals @ matrix.astype(residuals.dtype), residuals)
-        found[start : start + BLOCK] = np.divide(value, squared, out=np.zeros(len(part)), where=squared > 0)
+        return np.asarray(np.divide(value, squared, out=np.zeros(len(part)), where=squared > 0), np.float64)
 
-    for _ in map_blocks(fill, range(0, len(rows), BLOCK)):
-        pass
-    return found
+    parts = (rows[start : start + BLOCK] for start in range(0, len(rows), BLOCK))
+    return np.concatenate([np.zeros(0), *spread_blocks(forms, parts)])

@@ -14,10 +14,10 @@ from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
 from foils.encode.vectors import text_keys
 from foils.errors import InputError
-from foils.parallel import map_blocks
+from foils.parallel import spread_blocks
 from foils.score.gates import Float64s
 from foils.score.information import check_regularization
-from foils.score.measure import Geometry, padded
+from foils.score.measure import Geometry, Stretch, padded
 from foils.score.records import Records
 
 NOT_CHOSEN = "not chosen by composition"
@@ -66,7 +66,7 @@ def compose(
         raise InputError("weights must be finite and not negative; leave a rejected negative out")
     order, gain = np.full(len(weights), -1, np.int64), np.full(len(weights), np.nan)
 
-    def fill(stretch: tuple[int, int, Rows, npt.NDArray[np.bool_]]) -> int:
+    def chosen_of(stretch: Stretch) -> tuple[int, Rows, Rows, Float64s]:
         first, last, triplets, where = stretch
         residuals = np.repeat(geometry.documents.take(geometry.positive[first:last]), where.shape[1], axis=0)
         residuals -= geometry.documents.take(geometry.document[triplets])
@@ -77,12 +77,12 @@ def compose(
         scaled = residuals.reshape(*where.shape, -1)
         step, gained = greedy_log_det(np.matmul(scaled, scaled.transpose(0, 2, 1)).astype(np.float64), count)
         chosen = (step >= 0) & where
-        order[triplets[chosen.ravel()]], gain[triplets[chosen.ravel()]] = step[chosen], gained[chosen]
-        return last - first
+        return last - first, triplets[chosen.ravel()], step[chosen], gained[chosen]
 
     records = len(geometry.positive)
     with progress.task("composing", total=records, unit="records") as advance:
-        for done in map_blocks(fill, padded(geometry.record, records, block=block)):
+        for done, rows, step, gained in spread_blocks(chosen_of, padded(geometry.record, records, block=block)):
+            order[rows], gain[rows] = step, gained
             advance(done)
     return Composition(order, gain)
 

@@ -12,7 +12,7 @@ from scipy.linalg import solve_triangular
 from foils import progress
 from foils.data.collection import Rows
 from foils.errors import InputError
-from foils.parallel import map_blocks
+from foils.parallel import spread_blocks
 from foils.score.gates import Float64s
 from foils.score.measure import SUMMED, Geometry, information_matrix
 from foils.score.records import Target
@@ -174,16 +174,16 @@ def blocked_moments(
     blocks = {atom: np.zeros((number, packed), kind) for atom in atoms}
     counts = {atom: np.zeros(number, np.int64) for atom in atoms}
 
-    def fill(cell: tuple[int, int, Rows]) -> int:
+    def summed(cell: tuple[int, int, Rows]) -> tuple[int, int, int, npt.NDArray[np.floating]]:
         at, atom, rows = cell
-        matrix = information_matrix(geometry, weights, rows, block=block)
-        pack_lower(matrix, out=blocks[atom][at])
-        counts[atom][at] = len(rows)
-        return len(rows)
+        lower: npt.NDArray[np.floating] = np.empty(packed, kind)
+        pack_lower(information_matrix(geometry, weights, rows, block=block), out=lower)
+        return at, atom, len(rows), lower
 
     with progress.task("summing information", total=len(members), unit="triplets") as advance:
-        for done in map_blocks(fill, _cells(members, block_of_record[geometry.record], atoms)):
-            advance(done)
+        for at, atom, count, lower in spread_blocks(summed, _cells(members, block_of_record[geometry.record], atoms)):
+            blocks[atom][at], counts[atom][at] = lower, count
+            advance(count)
     return BlockedMoments(geometry.dimension, blocks, counts)
 
 
@@ -298,7 +298,7 @@ def resampled_scores(
     share = drawn / sizes[:, None]
     factor = _factor(unpacked(sums.sum(axis=0) / counts.sum(), dimension), regularization)
     inverse = solve_triangular(factor, np.eye(dimension), lower=True)
-    whitened = np.stack(list(map_blocks(lambda block: (inverse @ full(block) @ inverse.T).ravel(), sums)))
+    whitened = np.stack(list(spread_blocks(lambda block: (inverse @ full(block) @ inverse.T).ravel(), sums)))
     traces, products = whitened[:, :: dimension + 1].sum(axis=1), whitened @ whitened.T
     moved = share - 1 / counts.sum()
     squares = np.einsum("rb,bc,rc->r", moved, products, moved, optimize=True)
@@ -306,7 +306,7 @@ def resampled_scores(
     norm = np.sqrt(np.maximum(squares, 0).max())
     if norm < 1 and norm**3 / (3 * (1 - norm) ** 3) <= tolerance * expanded.std():
         return np.asarray(expanded, np.float64)
-    return np.array(list(map_blocks(lambda row: log_det(unpacked(row @ sums, dimension), regularization), share)))
+    return np.array(list(spread_blocks(lambda row: log_det(unpacked(row @ sums, dimension), regularization), share)))
 
 
 def _percentiles(values: Float64s, confidence: float) -> tuple[float, float]:

@@ -16,12 +16,14 @@ from foils import progress
 from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
 from foils.errors import InputError
-from foils.parallel import map_blocks
+from foils.parallel import spread_blocks
 from foils.score.gates import Float64s
 
 BLOCK = 2_048  # triplets at once: their vectors stay in the processor's cache
 GATHERED = 512  # residuals made at once, likewise
 SUMMED = 8_192  # residuals of one symmetric update: the more, the less it costs beside its products
+
+Stretch = tuple[int, int, Rows, npt.NDArray[np.bool_]]  # what `padded` yields
 
 
 @dataclass(frozen=True)
@@ -62,14 +64,13 @@ class Geometry:
 
 def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, block: int = BLOCK) -> Float64s:
     """Return the inner product of row a_rows[i] of a and row b_rows[i] of b, (n,)."""
-    out = np.empty(len(a_rows))
 
-    def fill(part: slice) -> None:
-        out[part] = np.einsum("nd,nd->n", a.take(a_rows[part]), b.take(b_rows[part]))
+    def products(rows: tuple[Rows, Rows]) -> Float64s:
+        found: Float64s = np.einsum("nd,nd->n", a.take(rows[0]), b.take(rows[1])).astype(np.float64)
+        return found
 
-    for _ in map_blocks(fill, _slices(len(a_rows), block)):
-        pass
-    return out
+    parts = ((a_rows[part], b_rows[part]) for part in _slices(len(a_rows), block))
+    return np.concatenate([np.zeros(0), *spread_blocks(products, parts)])
 
 
 def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Float64s, Float64s, Float64s, Float64s]:
@@ -80,21 +81,22 @@ def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Flo
     count = len(geometry.record)
     s_n, s_pn, distance = np.empty(count), np.empty(count), np.empty(count)
 
-    def fill(stretch: tuple[int, int, Rows, npt.NDArray[np.bool_]]) -> int:
+    def measured(stretch: Stretch) -> tuple[Rows, Float64s, Float64s, Float64s]:
         first, last, triplets, where = stretch
-        rows, here = triplets[where.ravel()], slice(first, last)
+        here = slice(first, last)
         negatives = geometry.documents.take(geometry.document[triplets]).reshape(*where.shape, -1)
         positives = geometry.documents.take(geometry.positive[here])
         # The same routine as for s_p: where positive and negative have one vector, their similarities are equal.
-        s_n[rows] = np.einsum("bkd,bd->bk", negatives, geometry.queries.take(here))[where]
-        s_pn[rows] = np.einsum("bkd,bd->bk", negatives, positives)[where]
+        to_query = np.einsum("bkd,bd->bk", negatives, geometry.queries.take(here))[where]
+        to_positive = np.einsum("bkd,bd->bk", negatives, positives)[where]
         negatives -= positives[:, None]
-        distance[rows] = np.einsum("bkd,bkd->bk", negatives, negatives)[where]
-        return len(rows)
+        apart = np.einsum("bkd,bkd->bk", negatives, negatives)[where]
+        return triplets[where.ravel()], to_query, to_positive, apart
 
     with progress.task("measuring triplets", total=count, unit="triplets") as advance:
-        for done in map_blocks(fill, padded(geometry.record, len(s_p), block=block)):
-            advance(done)
+        for rows, *found in spread_blocks(measured, padded(geometry.record, len(s_p), block=block)):
+            s_n[rows], s_pn[rows], distance[rows] = found
+            advance(len(rows))
     return s_p, s_n, s_pn, distance
 
 
@@ -145,7 +147,7 @@ def gradient_energies(
     energies = np.full((records, targets), np.nan)
     every = np.stack(members, axis=1) if targets else np.zeros((len(s_n), 0), bool)
 
-    def fill(stretch: tuple[int, int, Rows, npt.NDArray[np.bool_]]) -> int:
+    def energies_of(stretch: Stretch) -> tuple[int, int, Float64s]:
         first, last, triplets, where = stretch
         negatives = geometry.documents.take(geometry.document[triplets])
         positives = geometry.documents.take(geometry.positive[first:last])
@@ -154,16 +156,16 @@ def gradient_energies(
         mixed = np.matmul(probability.astype(negatives.dtype), negatives.reshape(*where.shape, -1))
         mixed += (own - 1)[:, :, None].astype(negatives.dtype) * positives[:, None, :]
         energy = np.einsum("btd,btd->bt", mixed, mixed) / temperature**2
-        energies[first:last] = np.where(member.any(axis=1), energy, np.nan)
-        return last - first
+        return first, last, np.where(member.any(axis=1), energy, np.nan)
 
     with progress.task("gradient energies", total=records, unit="records") as advance:
-        for done in map_blocks(fill, padded(geometry.record, records)):
-            advance(done)
+        for first, last, found in spread_blocks(energies_of, padded(geometry.record, records)):
+            energies[first:last] = found
+            advance(last - first)
     return energies
 
 
-def padded(record: Rows, records: int, *, block: int = BLOCK) -> Iterator[tuple[int, int, Rows, npt.NDArray[np.bool_]]]:
+def padded(record: Rows, records: int, *, block: int = BLOCK) -> Iterator[Stretch]:
     """Lay the triplets of records out as rectangles of at most about `block` entries.
 
     Args:
