@@ -91,6 +91,8 @@ def test_missing_negatives_are_asked_for_again_and_named(small, tmp_path):
     assert "Write 2 other" in prompts[1]
     assert "- one passage" in prompts[1]
     assert [request["seed"] for request in server.seen] == [0, 1, 2]
+    schemas = [request["response_format"]["json_schema"]["schema"] for request in server.seen]
+    assert [each["properties"]["negatives"]["minItems"] for each in schemas] == [3, 2, 1]
 
 
 def test_a_short_record_is_told_and_kept(small, tmp_path):

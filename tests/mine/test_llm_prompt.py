@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.errors import InputError
-from foils.mine.llm_prompt import Prompt, parse, validated
+from foils.mine.llm_prompt import Asking, Prompt, parse, schema, validated
 
 A = ["one passage", 'two "quoted", with [brackets]']
 
@@ -71,6 +71,37 @@ def test_what_is_turned_away():
         "repeats another": 2, "empty, or not valid text": 3, "equals the query": 1, "equals a positive": 1,
         "in another script": 1, "more than asked for": 1,
     }  # fmt: skip
+
+
+def test_pieces_of_the_positive_and_of_the_prompt_are_turned_away():
+    given = {"query": "the query", "positives": ["A long positive, with seven words indeed", "Another"], "taken": []}
+    said = Prompt(example="Say: a worked example").text("", "", 3)
+    texts = ["LONG positive: with", "ong positive", "A worked example", "read like a passage", "passage", "with seven"]
+    kept, away = validated(texts, **given, number=9, said=said)
+    assert kept == ["ong positive", "passage"], "neither part of a word nor a single word of the prompt"
+    assert away == {"is a part of a positive": 2, "repeats the prompt": 2}
+    assert validated(texts, **given, number=9)[0] == [
+        "ong positive",
+        "A worked example",
+        "read like a passage",
+        "passage",
+    ]
+
+
+def test_texts_much_shorter_than_every_positive_are_turned_away():
+    given = {"query": "q", "positives": ["one two three four five six", "a b c d"], "taken": [], "number": 9}
+    texts = ["x", "x y", "x y z"]
+    for shortest, kept in ((0.0, texts), (0.25, texts), (0.26, texts[1:]), (0.75, texts[2:]), (1.0, [])):
+        found, away = validated(texts, **given, shortest=shortest)
+        assert found == kept
+        assert away.get("much shorter than a positive", 0) == 3 - len(kept)
+    for bad in (-0.1, 1.1):
+        with pytest.raises(InputError, match="shortest"):
+            Asking(shortest=bad)
+
+
+def test_the_schema_asks_for_the_number():
+    assert schema(4)["properties"]["negatives"]["maxItems"] == 4
 
 
 @given(st.lists(st.text("abc ", max_size=4)), st.integers(1, 4))

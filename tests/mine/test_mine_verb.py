@@ -129,9 +129,13 @@ def test_llm_dry_run_and_filter(mined, tmp_path):
     with serving(lambda *_: reply) as server:
         options = ("--base-url", server.url, "--llm-model", "m", "--log", tmp_path / "log", "--price", "1000000,0")
         found, printed, facts = mined("--with", "llm", "--top", "3", "--limit", "2", *options)
+        assert all("response_format" in request for request in server.seen)
+        _, _, short = mined("--with", "llm", "--top", "3", "--limit", "2", *options, "--shortest", "0.3", "--no-schema")
+        assert "response_format" not in server.seen[-1]
     assert (len(found), facts["answered"], facts["cost"]) == (6, 2, 14.0)
+    assert short["turned_away"]["much shorter than a positive"] > 0
     assert "14.00" in printed
-    assert found.provenance["settings"]["prompt"] == "negatives-1"
+    assert found.provenance["settings"]["prompt"] == "negatives-2"
     found.write(tmp_path / "llm.parquet")
     marked, _, facts = mined(
         "--with", "filter", "--source", tmp_path / "llm.parquet", "--answers", answers_of(tmp_path)

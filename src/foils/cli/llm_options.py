@@ -35,6 +35,9 @@ class LLMOptions:
     concurrency: Annotated[int, _llm("--concurrency", "Requests at once.", min=1)] = 8
     timeout: Annotated[float, _llm("--timeout", "Seconds for a whole answer.")] = 120.0
     retries: Annotated[int, _llm("--retries", "Of a request that failed.", min=0)] = 5
+    schema: Annotated[
+        bool, _llm("--schema/--no-schema", "Ask for JSON by schema. A server that knows no schemas is asked without.")
+    ] = True
     price: Annotated[
         str | None, _llm("--price", "Of a million tokens of prompts and of answers, as 0.15,0.60.", metavar="IN,OUT")
     ] = None
@@ -53,6 +56,7 @@ class LLMOptions:
             concurrency=self.concurrency,
             timeout=self.timeout,
             retries=self.retries,
+            structured=self.schema,
         )
 
     def folder(self, collection: Collection) -> Path:

@@ -129,6 +129,10 @@ class WritingOptions:
     example: Annotated[Path | None, _llm("--example", "A worked example for the prompt.", metavar="FILE")] = None
     template: Annotated[Path | None, _llm("--template", "A prompt of your own, with slots.", metavar="FILE")] = None
     asks: Annotated[int, _llm("--asks", "How often a record is asked at most.", min=1)] = 3
+    shortest: Annotated[
+        float,
+        _llm("--shortest", "Turn away texts with fewer words than this share of a positive's.", min=0.0, max=1.0),
+    ] = 0.1
     limit: Annotated[int | None, _llm("--limit", "Ask for the first so many queries alone.", min=1)] = None
     dry_run: Annotated[bool, _llm("--dry-run", "Print the first prompt, and ask nothing.")] = False
 
@@ -140,7 +144,7 @@ class WritingOptions:
         example = existing_file(self.example).read_text("utf-8").strip() if self.example else ""
         slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}
         prompt = Prompt.read(self.template, **slots) if self.template else Prompt(**slots)
-        return Asking(prompt, number, self.asks, temperature, seed, most_tokens)
+        return Asking(prompt, number, self.asks, temperature, seed, most_tokens, self.shortest)
 
 
 def window(text: str | None) -> tuple[int, int | None]:

@@ -22,7 +22,7 @@ from foils.data.store import Provenance
 from foils.errors import InputError
 from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
 from foils.mine.filters import table_pairs
-from foils.mine.llm_prompt import SCHEMA, Asking, parse, validated
+from foils.mine.llm_prompt import Asking, parse, schema, validated
 from foils.mine.look_alikes import NearPositive
 
 SOURCE = "llm"
@@ -154,7 +154,7 @@ async def _write(session: Session, record: Record, asking: Asking) -> Written:
                 asking.prompt.text(record.query, record.positive, wanted, written.negatives),
                 seed=asking.seed + turn,
                 temperature=asking.temperature,
-                schema=SCHEMA,
+                schema=schema(wanted),
                 name="negatives",
                 most_tokens=asking.most_tokens,
             )
@@ -163,7 +163,13 @@ async def _write(session: Session, record: Record, asking: Asking) -> Written:
             continue
         texts = parse(said)
         kept, away = validated(
-            texts, query=record.query, positives=record.positives, taken=written.negatives, number=wanted
+            texts,
+            query=record.query,
+            positives=record.positives,
+            taken=written.negatives,
+            number=wanted,
+            said=asking.prompt.text("", "", wanted),
+            shortest=asking.shortest,
         )
         written.negatives += kept
         written.turned_away.update(away)

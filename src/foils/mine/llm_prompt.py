@@ -17,15 +17,9 @@ from foils.data.store import existing_file
 from foils.data.tokens import alphanumeric
 from foils.errors import InputError
 
-VERSION = "negatives-1"
+VERSION = "negatives-2"
 SLOTS = ("domain", "query", "positive", "number", "difficulty", "length", "example")
 NEEDED = ("query", "positive", "number")
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "properties": {"negatives": {"type": "array", "items": {"type": "string"}}},
-    "required": ["negatives"],
-    "additionalProperties": False,
-}
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -86,6 +80,17 @@ class Prompt:
         return said
 
 
+def schema(number: int) -> dict[str, Any]:
+    """Return the JSON schema of an answer with so many negatives."""
+    texts = {"type": "array", "items": {"type": "string"}, "minItems": number, "maxItems": number}
+    return {
+        "type": "object",
+        "properties": {"negatives": texts},
+        "required": ["negatives"],
+        "additionalProperties": False,
+    }
+
+
 @dataclass(frozen=True)
 class Asking:
     """What is asked of the model.
@@ -97,6 +102,7 @@ class Asking:
         temperature: of the sampling.
         seed: sent to the server, plus the number of the ask; servers may heed it.
         most_tokens: of an answer; None: the server's default.
+        shortest: texts with fewer words than this share of the shortest positive's are turned away, in [0, 1].
     """
 
     prompt: Prompt = field(default_factory=Prompt)
@@ -105,16 +111,20 @@ class Asking:
     temperature: float = 0.8
     seed: int = 0
     most_tokens: int | None = None
+    shortest: float = 0.1
 
     def __post_init__(self) -> None:
         if self.number < 1 or self.asks < 1:
             raise InputError(f"{self.number} negatives in {self.asks} asks; expected at least 1 of each")
+        if not 0 <= self.shortest <= 1:
+            raise InputError(f"shortest {self.shortest:g}; expected a share of the positive's words, in [0, 1]")
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it."""
         return {
             "prompt": self.prompt.version, "prompt_digest": self.prompt.digest, "number": self.number,
             "asks": self.asks, "temperature": self.temperature, "seed": self.seed, "most_tokens": self.most_tokens,
+            "shortest": self.shortest,
         }  # fmt: skip
 
 
@@ -161,16 +171,36 @@ def _decoded(string: str) -> str:
 
 
 def validated(
-    texts: Sequence[str], *, query: str, positives: Sequence[str], taken: Sequence[str], number: int
+    texts: Sequence[str],
+    *,
+    query: str,
+    positives: Sequence[str],
+    taken: Sequence[str],
+    number: int,
+    said: str = "",
+    shortest: float = 0.0,
 ) -> tuple[list[str], Counter[str]]:
     """Return the first `number` usable texts, and how many were turned away, by reason.
 
-    Turned away are texts that are empty or not valid Unicode, equal the query, a positive or one another (as
-    case-folded letters and digits), are written in another script than the positive, or are more than were asked for.
+    All comparisons are of case-folded letters and digits. The reasons, of which the first that holds counts: a text is
+    empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; repeats a piece of the
+    prompt, two words or more; is in another script than the positives; has fewer words than a share of the shortest
+    positive; is one more than was asked for.
+
+    Args:
+        texts: of an answer.
+        query: of the record.
+        positives: all of the query's.
+        taken: negatives that the record has already.
+        number: wanted.
+        said: what the prompt says beside the record.
+        shortest: the share of the shortest positive's words that a text has at least.
     """
     seen = {_key(text): "repeats another" for text in taken}
-    seen.update({_key(text): "equals a positive" for text in positives} | {_key(query): "equals the query"})
-    script = _script(" ".join(positives))
+    of_positives = [_key(text) for text in positives]
+    seen.update(dict.fromkeys(of_positives, "equals a positive") | {_key(query): "equals the query"})
+    script, least = _script(" ".join(positives)), shortest * min(map(len, of_positives), default=0)
+    whole, prompt = [_spaced(words) for words in of_positives], _spaced(_key(said))
     kept: list[str] = []
     away: Counter[str] = Counter()
     for text in texts:
@@ -179,8 +209,14 @@ def validated(
             away["empty, or not valid text"] += 1
         elif words in seen:
             away[seen[words]] += 1
+        elif any(_spaced(words) in positive for positive in whole):
+            away["is a part of a positive"] += 1
+        elif len(words) > 1 and _spaced(words) in prompt:
+            away["repeats the prompt"] += 1
         elif script and _script(text) not in (script, None):
             away["in another script"] += 1
+        elif len(words) < least:
+            away["much shorter than a positive"] += 1
         elif len(kept) == number:
             away["more than asked for"] += 1
         else:
@@ -191,6 +227,10 @@ def validated(
 
 def _key(text: str) -> tuple[str, ...]:
     return tuple(alphanumeric(text))
+
+
+def _spaced(words: tuple[str, ...]) -> str:
+    return f" {' '.join(words)} "
 
 
 def _encodes(text: str) -> bool:
