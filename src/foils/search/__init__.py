@@ -29,6 +29,7 @@ from foils.search.experiments import (
 from foils.search.index import ExactIndex, FaissIndex, Index
 from foils.search.passes import DimensionSettings, Found, query_masks, rank_lists, search_vectors
 from foils.search.plots import share_figure
+from foils.search.pyterrier import pyterrier_transformer
 from foils.search.ranks import Relevant, measure_ranks
 from foils.search.runs import (
     Embedded,
@@ -38,6 +39,7 @@ from foils.search.runs import (
     relevant_of,
     search_collection,
 )
+from foils.search.searcher import Hit, TextSearcher, as_encoder
 from foils.search.tune import (
     Grid,
     GridValues,
@@ -59,11 +61,14 @@ __all__ = [
     "Found",
     "Grid",
     "GridValues",
+    "Hit",
     "Index",
     "Relevant",
     "Searched",
     "System",
+    "TextSearcher",
     "Tuned",
+    "as_encoder",
     "by_depth",
     "by_moon",
     "by_share",
@@ -89,6 +94,7 @@ __all__ = [
     "oracle",
     "prepare",
     "published_grid",
+    "pyterrier_transformer",
     "query_masks",
     "rank_lists",
     "rdime_mask",

@@ -201,7 +201,8 @@ def search_vectors(
             f"feedback_depth={depth}, {len(index)} documents in the index"
         )
     own = feedback is None and not settings.keeps_all
-    positions, scores = _lists(*index.search(queries, max(k, depth) if own else k))
+    used = depth if settings.method == "eclipse" else min(depth, settings.k_plus)  # without a moon, the end is not
+    positions, scores = _lists(*index.search(queries, max(k, used) if own else k))
     lists = positions if feedback is None else feedback
     masks, short = query_masks(
         queries, documents, [found[:depth] for found in lists], settings, answers=answers, rng=rng
