@@ -102,7 +102,7 @@ def open_stored(folder: Path) -> Collection:
         meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
-        return Collection(meta["name"], documents, queries, qrels, meta["digest"])
+        return Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
 

@@ -5,9 +5,11 @@ Ids are strings outside and row numbers inside: every stage turns ids into rows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -80,6 +82,7 @@ class Collection:
         queries: table of `query_id, text`; ids unique.
         qrels: split name -> table of `query_id, doc_id, relevance` (relevant where above 0).
         digest: of the contents, for provenance.
+        folder: where the documents' Arrow file is, by which they go to other processes; None: they lie in memory.
 
     Made by `load_collection`, or `Collection.from_dicts`.
     """
@@ -89,6 +92,14 @@ class Collection:
     queries: pa.Table
     qrels: Mapping[str, pa.Table] = field(default_factory=dict)
     digest: str = ""
+    folder: Path | None = None
+
+    def __reduce__(self) -> tuple[Callable[..., Collection], tuple[Any, ...]]:
+        """Send a collection to other processes, its documents by their folder where they are stored."""
+        rest = (self.queries, dict(self.qrels), self.digest)
+        if self.folder is None:
+            return Collection, (self.name, self.documents, *rest)
+        return _with_stored_documents, (self.folder, self.name, *rest)
 
     @classmethod
     def from_dicts(
@@ -180,6 +191,14 @@ def rows_of(ids: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.ChunkedAr
         )
     found = pc.index_in(ids.cast(among.type), value_set=among.chunk(0))
     return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
+
+
+def _with_stored_documents(
+    folder: Path, name: str, queries: pa.Table, qrels: Mapping[str, pa.Table], digest: str
+) -> Collection:
+    from foils.data.build import open_stored  # the builder needs this module
+
+    return Collection(name, open_stored(folder).documents, queries, qrels, digest, folder)
 
 
 def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
@@ -117,6 +118,7 @@ class SentenceEncoder:
         weights = _weights_digest(model)
         shaping = (self.max_length, self.settings.normalize, self.settings.precision, self.settings.backend)
         self.fingerprint = hashlib.blake2b(repr((weights, shaping)).encode(), digest_size=16).hexdigest()
+        self._source: str | None = None  # `load_encoder` knows it
         self._compiled: CompiledModel | None = None
         if self.settings.backend != "torch":
             self._compiled = CompiledModel(
@@ -130,6 +132,15 @@ class SentenceEncoder:
             import torch
 
             model.to(getattr(torch, self.settings.precision))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send an encoder that was loaded by name to other processes by that name: they load the same weights."""
+        if self._source is None:
+            return self.__dict__
+        return {"source": self._source, "settings": self.settings, "fingerprint": self.fingerprint}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(_loaded_again(**state).__dict__ if "source" in state else state)
 
     def route(self, kind: Kind) -> str:
         """Return the prompt, and the kind where the model treats queries and documents differently."""
@@ -213,7 +224,21 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
             f"cannot load the encoder {str(name)!r}: {said}; give a sentence-transformers folder with safetensors "
             "weights, or a hub name that can be reached"
         ) from error
-    return SentenceEncoder(model, settings, name=Path(str(name)).name)
+    encoder = SentenceEncoder(model, settings, name=Path(str(name)).name)
+    encoder._source = str(Path(name).absolute()) if Path(name).is_dir() else str(name)
+    return encoder
+
+
+@lru_cache(maxsize=2)
+def _loaded_again(source: str, settings: EncoderSettings, fingerprint: str) -> SentenceEncoder:
+    """Load an encoder in another process; other weights than the sender's are a FailureError."""
+    encoder = load_encoder(source, settings)
+    if encoder.fingerprint != fingerprint:
+        raise FailureError(
+            f"the encoder {source} has the fingerprint {encoder.fingerprint[:16]}… on this machine, and "
+            f"{fingerprint[:16]}… where it was sent from; give both the same model"
+        )
+    return encoder
 
 
 def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloats:

@@ -1,32 +1,33 @@
 """Every text is embedded once: immutable shards of vectors, found by fingerprint, route and text.
 
 A shard is one NumPy file of records (key, vector), written whole, named by its keys; it never changes. So a kill
-costs at most the shard in the making, two processes may write at once, and a model with other weights has another
-folder.
+costs at most the shards in the making, two processes may write at once, and a model with other weights has another
+folder. Which texts a shard holds, and so what is encoded together, is fixed before the first is encoded: shards may
+be made on several machines that share the folder, and their vectors are the same.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, overload
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from foils import progress
 from foils.data.collection import Collection, Rows
-from foils.data.store import write_whole
-from foils.encode.encoder import Encoder, Floats, Kind, check_finite
-from foils.errors import FormatError, InputError, UnknownNameError
+from foils.encode.encoder import Encoder, Floats, Kind
+from foils.encode.shards import STORAGE, Keys, Shards, ShardWriter, mapped
+from foils.errors import InputError, UnknownNameError
+from foils.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
 SHARD = 1_024  # texts of a shard: what a kill can cost
-
-STORAGE = {"float32": "<f4", "float16": "<f2"}
-_Keys = npt.NDArray[np.uint64]
+FILES = 4_096  # shards of one call, about: where there are more texts, shards are larger, up to a slice
 
 
 class Texts(Protocol):
@@ -82,6 +83,10 @@ class Vectors:
     def __len__(self) -> int:
         return len(self.positions)
 
+    def __reduce__(self) -> tuple[Callable[..., Vectors], tuple[Any, ...]]:
+        """Send mapped shards to other processes by their paths."""
+        return _reopened, (tuple(_path_of(chunk) or chunk for chunk in self.chunks), self.positions)
+
     @property
     def dimension(self) -> int:
         """The dimension d."""
@@ -135,7 +140,11 @@ class VectorStore:
         if storage not in STORAGE:
             raise UnknownNameError("storage", storage, STORAGE)
         self.folder, self.storage = Path(folder), storage
-        self._opened: dict[str, _Shards] = {}
+        self._opened: dict[str, Shards] = {}
+
+    def __reduce__(self) -> tuple[Callable[..., VectorStore], tuple[Any, ...]]:
+        """Send a store to other processes by its folder."""
+        return _store_at, (self.folder.absolute(), self.storage)
 
     def embed(self, encoder: Encoder, texts: Texts, kind: Kind) -> Vectors:
         """Return the vectors of texts, encoding those, and only those, that the store does not hold yet.
@@ -153,30 +162,31 @@ class VectorStore:
         """
         shards = self._shards(encoder)
         positions = np.empty(len(texts), np.int64)
-        with progress.task(f"embedding {kind} texts", total=len(texts), unit="texts") as advance:
+        size = shard_size(len(texts))
+
+        def missing() -> Iterator[tuple[Keys, list[str]]]:
             for start in range(0, len(texts), SLICE):
                 part = texts[start : start + SLICE]
                 keys = text_keys(part, encoder.route(kind))
                 found = shards.find(keys)
                 advance(int((found >= 0).sum()))
-                missing = _distinct(keys, found < 0)
-                missing = missing[np.argsort([-len(part[i]) for i in missing], kind="stable")]
-                for first in range(0, len(missing), SHARD):
-                    chosen = missing[first : first + SHARD]
-                    shards.add(keys[chosen], self._encoded(encoder, [part[i] for i in chosen], kind))
-                    advance(len(chosen))
+                rows = _distinct(keys, found < 0)
+                rows = rows[np.argsort([-len(part[i]) for i in rows], kind="stable")]
+                own = [rows[first : first + size] for first in range(0, len(rows), size)]
+                for chosen in own:
+                    shards.expect(keys[chosen])
                 positions[start : start + SLICE] = shards.find(keys)
-        return Vectors(shards.arrays(encoder.dimension), positions)
+                yield from ((keys[chosen], [part[i] for i in chosen]) for chosen in own)
 
-    def _encoded(self, encoder: Encoder, texts: list[str], kind: Kind) -> npt.NDArray[np.floating]:
-        vectors = encoder.encode(texts, kind)
-        if vectors.shape != (len(texts), encoder.dimension):
-            raise InputError(
-                f"the encoder {encoder.name} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
-                f"expected ({len(texts)}, {encoder.dimension})"
-            )
-        with np.errstate(over="ignore"):
-            return check_finite(vectors.astype(STORAGE[self.storage]), texts, encoder.name)
+        write = ShardWriter(encoder, kind, shards.folder, self.storage)
+        try:
+            with progress.task(f"embedding {kind} texts", total=len(texts), unit="texts") as advance:
+                for path in map_shards(write, missing(), model=True):
+                    advance(shards.open(path))
+        except BaseException:
+            self._opened.clear()  # it expects shards that will not come
+            raise
+        return Vectors(shards.arrays(encoder.dimension), positions)
 
     def missing(self, encoder: Encoder, texts: Texts, kind: Kind) -> int:
         """Count the distinct texts that `embed` would have to encode."""
@@ -185,14 +195,19 @@ class VectorStore:
         every = np.concatenate(keys) if keys else np.zeros((0, 2), np.uint64)
         return len(_distinct(every, shards.find(every) < 0))
 
-    def _shards(self, encoder: Encoder) -> _Shards:
+    def _shards(self, encoder: Encoder) -> Shards:
         place = f"{encoder.fingerprint}-{self.storage}"
         if place not in self._opened:
-            self._opened[place] = _Shards(self.folder / place, encoder.dimension, self.storage)
+            self._opened[place] = Shards(self.folder / place, encoder.dimension, self.storage)
         return self._opened[place]
 
 
-def text_keys(texts: Sequence[str], route: str) -> _Keys:
+def shard_size(texts: int) -> int:
+    """Return how many texts a shard holds where so many are embedded: 1024, and above four million more."""
+    return min(SLICE, max(SHARD, -(-texts // FILES)))
+
+
+def text_keys(texts: Sequence[str], route: str) -> Keys:
     """Return (n, 2) 128-bit digests (BLAKE2b) of route and text."""
     prefix = hashlib.blake2b(route.encode() + b"\x1f", digest_size=16)
     digests = bytearray()
@@ -210,60 +225,29 @@ def cosine_loss(reference: Floats, vectors: Floats) -> tuple[float, float]:
     return float(cosines.mean()), float(cosines.min())
 
 
-def _distinct(keys: _Keys, among: npt.NDArray[np.bool_]) -> Rows:
+def _distinct(keys: Keys, among: npt.NDArray[np.bool_]) -> Rows:
     """Rows of the first occurrence of each distinct key among the marked ones, in order."""
     rows = np.flatnonzero(among)
     _, first = np.unique(keys[rows], axis=0, return_index=True)
     return rows[np.sort(first)]
 
 
-class _Shards:
-    """The shards of one fingerprint: which keys lie where."""
+_mapped_once = lru_cache(maxsize=None)(mapped)  # a shard never changes
 
-    def __init__(self, folder: Path, dimension: int, storage: str) -> None:
-        self.folder = folder
-        self.record = np.dtype([("key", "<u8", (2,)), ("vector", STORAGE[storage], (dimension,))])
-        self._files: list[npt.NDArray[np.void]] = []
-        self._index: list[tuple[_Keys, Rows]] = []  # sorted by the first word, each at most half its predecessor
-        self._size = 0
-        for path in sorted(folder.glob("*.npy")) if folder.is_dir() else []:
-            self._open(path)
 
-    def find(self, keys: _Keys) -> Rows:
-        """Return the position of each key, (n, 2) -> (n,), −1 where it is missing."""
-        found = np.full(len(keys), -1, np.int64)
-        for known, positions in self._index:
-            at = np.minimum(np.searchsorted(known[:, 0], keys[:, 0]), len(known) - 1)
-            same = (known[at] == keys).all(axis=1)
-            found[same] = positions[at[same]]
-        return found
+def _path_of(chunk: npt.NDArray[np.floating]) -> Path | None:
+    """Return the file whose vectors the chunk is, None where it lies in memory."""
+    whole = chunk.base
+    if not isinstance(whole, np.memmap) or whole.dtype.names != ("key", "vector") or len(whole) != len(chunk):
+        return None
+    return Path(str(whole.filename)).absolute()
 
-    def add(self, keys: _Keys, vectors: npt.NDArray[np.floating]) -> None:
-        """Write one shard, whole."""
-        records = np.empty(len(keys), self.record)
-        records["key"], records["vector"] = keys, vectors
-        path = self.folder / f"{hashlib.blake2b(keys.tobytes(), digest_size=16).hexdigest()}.npy"
-        with write_whole(path) as aside, aside.open("wb") as out:
-            np.save(out, records, allow_pickle=False)
-        self._open(path)
 
-    def arrays(self, dimension: int) -> tuple[npt.NDArray[np.floating], ...]:
-        """Return the shards' vectors, mapped."""
-        return tuple(file["vector"] for file in self._files) or (np.zeros((0, dimension), np.float32),)
+def _reopened(chunks: tuple[Path | npt.NDArray[np.floating], ...], positions: Rows) -> Vectors:
+    return Vectors(
+        tuple(_mapped_once(chunk)["vector"] if isinstance(chunk, Path) else chunk for chunk in chunks), positions
+    )
 
-    def _open(self, path: Path) -> None:
-        try:
-            records = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
-            raise FormatError(f"damaged shard of vectors ({error}); remove the file", path) from error
-        if records.dtype != self.record:
-            raise FormatError(f"holds {records.dtype}, expected {self.record}; remove the file", path)
-        keys = np.array(records["key"])
-        positions = self._size + np.arange(len(keys), dtype=np.int64)
-        self._files.append(records)
-        self._size += len(keys)
-        while self._index and len(self._index[-1][0]) <= 2 * len(keys):
-            before, before_positions = self._index.pop()
-            keys, positions = np.concatenate([before, keys]), np.concatenate([before_positions, positions])
-        order = np.argsort(keys[:, 0], kind="stable")
-        self._index.append((keys[order], positions[order]))
+
+def _store_at(folder: Path, storage: str) -> VectorStore:
+    return VectorStore(folder, storage=storage)
