@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -11,14 +12,20 @@ from batch_vectors import clustered
 
 from foils.batch import Batches, find_conflicts, no_conflicts
 from foils.batch.collection import plan_collection
+from foils.batch.measures import by_batch, epoch_measures, measure_rows, overlap
 from foils.batch.pairs import known_conflicts, training_pairs
-from foils.batch.plan import measure_epoch, overlap, plan_epochs
+from foils.batch.plan import plan_epochs
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
 from foils.errors import InputError, UnknownNameError
 
 SMALL = {"seeds": 4, "candidates": 32}
+
+
+def measure_epoch(queries, documents, batches, **settings):
+    rows = measure_rows(queries, documents, batches, **settings)
+    return epoch_measures(batches, rows, random=rows)
 
 
 def test_measures_by_hand():
@@ -49,6 +56,45 @@ def test_batches_without_a_negative_add_nothing():
     assert alone.contradictions_curve == [0, 0, 0]
     short = measure_epoch(vectors, vectors, Batches(np.arange(3), 2), conflicts=no_conflicts(3))
     assert short.hardness == 0.0
+
+
+def test_gains_compare_the_same_rows():
+    # rows 0 and 1 are near each other, as are 2 and 3; rows 2 and 3 are far from their own documents
+    angles = np.radians([0, 10, 90, 100])
+    queries = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    documents = np.concatenate([queries[:2], queries[[3, 2]]])
+    near, far = Batches(np.array([0, 1, 2, 3]), 2), Batches(np.array([0, 2, 1, 3]), 2)
+    rows, random = (measure_rows(queries, documents, b, conflicts=no_conflicts(4)) for b in (near, far))
+    found = epoch_measures(near, rows, random=random)
+    assert rows.companion.tolist() == [1, 0, 3, 2]
+    np.testing.assert_allclose(rows.hardness, [np.cos(np.radians(10))] * 2 + [1, 1])
+    # by hand: in `far` row 0 meets the document at 100°, row 2 the one at 0°, row 1 at 90°, row 3 at 10°
+    met = np.cos(np.radians([100, 80, 90, 90]))
+    np.testing.assert_allclose(random.hardness, met, atol=1e-12)
+    gains = rows.hardness - met
+    np.testing.assert_allclose(found.hardness_gain_by_batch, [gains[:2].mean(), gains[2:].mean()])
+    assert found.hardness_gain == pytest.approx(gains.mean())
+    assert found.easier == 0.0
+    assert epoch_measures(far, random, random=rows).easier == 1.0
+    # the second batch has the higher loss, for its rows have it anywhere
+    assert found.loss_gain == pytest.approx(np.mean(found.loss_gain_by_batch))
+    assert by_batch(near, rows.loss)[1] > by_batch(near, rows.loss)[0]
+
+
+def test_random_batches_gain_nothing(pairs):
+    plan = plan_epochs(*pairs, name="random", batch_size=50, epochs=2, conflicts=no_conflicts(1000))
+    assert plan.random.hardness_gain == pytest.approx(0.0, abs=0.01)
+    assert 0.1 < plan.random.easier < 0.9
+    assert plan.measures[0] == dataclasses.replace(plan.random, seconds=plan.measures[0].seconds)
+    assert plan.measures[1].hardness_gain != plan.random.hardness_gain
+
+
+def test_a_plain_shuffle_lets_known_positives_meet(pairs):
+    conflicts = find_conflicts([i // 4 for i in range(1000)], list(range(1000)))
+    plan = plan_epochs(*pairs, name="hobit", settings=SMALL, batch_size=50, conflicts=conflicts)
+    assert plan.unguarded == pytest.approx(1000 * 3 * 49 / 999, rel=0.3)
+    assert plan.measures[0].contradictions == plan.random.contradictions == 0
+    assert plan.measures[0].contradictions_by_batch == [0] * 20
 
 
 def test_overlap_by_hand():

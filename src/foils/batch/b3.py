@@ -1,11 +1,11 @@
 """B3: batches from communities of a teacher's rank graph, found once (Thirukovalluru et al., NeurIPS 2025).
 
 Checked against the paper (arXiv 2505.11293: ranks p..p + m of each query make an undirected graph, METIS cuts it into
-communities of K, a batch joins |B| / K of them) and the settings in the authors' code (raghavlite/B3: communities of 32,
-and 30..130 in the name of the published model): p = 30, m = 100, K = 32 are the defaults here. The code that builds the
-graph is not published. Ours weighs an edge found from both sides 2 (the paper's graph is a plain one), keeps rows that
-conflict apart on request, and lets METIS' communities vary a little in size, where the authors' training cuts chunks of
-exactly K.
+communities of K, a batch joins |B| / K of them) and the settings in the authors' code (raghavlite/B3: communities of
+32; 30 and 130 in the name of the published model): p = 30, m = 100, K = 32 are the defaults here. The code that builds
+the graph is not published. Ours weighs an edge found from both sides 2 (the paper's graph is a plain one), keeps rows
+that conflict apart on request, and joins communities as METIS makes them, about K rows each, where the authors'
+training reads chunks of exactly K.
 """
 
 from __future__ import annotations

@@ -3,54 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
-from foils import progress
 from foils.batch.b3 import community_batches, rank_communities
-from foils.batch.batches import Batches
+from foils.batch.batches import Batches, Rows, check_vectors
 from foils.batch.conflicts import Conflicts
-from foils.batch.methods import method
+from foils.batch.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
+from foils.batch.methods import Method, method
 from foils.batch.random import random_order
 from foils.errors import InputError
 
 Vectors = NDArray[np.floating]
-CURVE = 10
-"""Points of the curve over an epoch."""
-
-
-@dataclass(frozen=True)
-class EpochMeasures:
-    """What the batches of an epoch offer to the training, by the vectors they were built from.
-
-    Attributes:
-        hardness: mean over rows of max_j q_i·d_j, the hardest negative of each query in its batch.
-        weight: mean over rows of max_j w_ij (HOBIT eq. 6 at α = 1): hard, and apart from the positive.
-        loss: mean InfoNCE of the rows at τ = 0.05 with known positives masked.
-        contradictions: (i, j) with i ≠ j in a batch where d_j is a known positive of q_i; what the loss must mask.
-            None of the measures above looks at them.
-        hardness_worst_tenth: mean hardness of the tenth of the batches that has least.
-        hardness_curve, contradictions_curve: by tenths of the epoch in the order of training.
-        rows: pairs visited. batches: how many there are.
-        seconds: it took to build.
-    """
-
-    hardness: float
-    weight: float
-    loss: float
-    contradictions: int
-    hardness_worst_tenth: float
-    hardness_curve: list[float]
-    contradictions_curve: list[int]
-    rows: int
-    batches: int
-    seconds: float
+REFERENCE = 2**31
+"""In place of an epoch's number: the generator of the random batches that gains are taken against."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +31,10 @@ class Plan:
     Attributes:
         name: the method. settings: what was given to it. batch_size: rows per batch.
         epochs: the batches of each.
-        measures: of each epoch. random: of one epoch of random batches that keep the same conflicts apart.
+        rows: what each row of the first epoch meets.
+        measures: of each epoch; gains are against one epoch of random batches that keep the same conflicts apart.
+        random: of another epoch of such random batches: its gains are what chance alone makes.
+        unguarded: contradictions of random batches that keep nothing apart.
         overlap: mean share of a row's companions that are its companions again in the next epoch; NaN for one epoch.
         overlap_random: what random batches would have, (b − 1) / (N − 1).
     """
@@ -69,21 +43,24 @@ class Plan:
     settings: dict[str, Any]
     batch_size: int
     epochs: list[Batches]
+    rows: RowMeasures
     measures: list[EpochMeasures]
     random: EpochMeasures
+    unguarded: int
     overlap: float
     overlap_random: float
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything but the batches themselves, for `--json`; an overlap of a single epoch is null."""
+        """Return everything but the batches and rows themselves, for `--json`, with null where there is no number."""
         return {
             "with": self.name,
             "settings": self.settings,
             "batch_size": self.batch_size,
             "pairs": self.epochs[0].rows,
-            "epochs": [asdict(m) for m in self.measures],
-            "random": asdict(self.random),
-            "overlap": None if np.isnan(self.overlap) else self.overlap,
+            "epochs": [_without_nan(asdict(m)) for m in self.measures],
+            "random": _without_nan(asdict(self.random)),
+            "unguarded": self.unguarded,
+            "overlap": _without_nan(self.overlap),
             "overlap_random": self.overlap_random,
         }
 
@@ -120,104 +97,58 @@ def plan_epochs(
     chosen = method(name, settings)
     if epochs < 1:
         raise InputError(f"a plan has at least 1 epoch; got {epochs}")
-    communities = None
-    planned, measures = [], []
-    for epoch in range(epochs):
-        rng, begin = np.random.default_rng([seed, epoch]), time.perf_counter()
-        if chosen.vectors == "teacher":
-            if communities is None:
-                communities = rank_communities(queries, documents, **settings)
-            batches = community_batches(communities, batch_size=batch_size, rng=rng, conflicts=conflicts)
-        else:
-            batches = chosen.build(queries, documents, batch_size=batch_size, rng=rng, conflicts=conflicts, **settings)
+    check_vectors(queries, documents)
+    shuffled = partial(random_order, len(queries), batch_size=batch_size)
+    measure = partial(measure_rows, queries, documents, conflicts=conflicts)
+    reference = measure(shuffled(rng=_rng(seed, REFERENCE), conflicts=conflicts))
+
+    def measured(build: Callable[..., Batches], epoch: int) -> tuple[Batches, RowMeasures, EpochMeasures]:
+        begin = time.perf_counter()
+        batches = build(batch_size=batch_size, rng=_rng(seed, epoch), conflicts=conflicts)
         seconds = time.perf_counter() - begin
-        planned.append(batches)
-        measures.append(measure_epoch(queries, documents, batches, conflicts=conflicts, seconds=seconds))
-    begin, rng = time.perf_counter(), np.random.default_rng([seed, 0])
-    plain = random_order(len(queries), batch_size=batch_size, rng=rng, conflicts=conflicts)
-    seconds = time.perf_counter() - begin
+        rows = measure(batches)
+        return batches, rows, epoch_measures(batches, rows, random=reference, seconds=seconds)
+
+    build = _builder(queries, documents, chosen, settings)
+    found = [measured(build, epoch) for epoch in range(epochs)]
+    planned = [batches for batches, _, _ in found]
     return Plan(
         name,
         settings,
         batch_size,
         planned,
-        measures,
-        measure_epoch(queries, documents, plain, conflicts=conflicts, seconds=seconds),
-        overlap(planned),
-        (min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
+        rows=found[0][1],
+        measures=[measures for _, _, measures in found],
+        random=measured(partial(random_order, len(queries)), 0)[2],
+        unguarded=sum(int(conflicts.matrix(rows).sum()) for rows in shuffled(rng=_rng(seed, 0))),
+        overlap=overlap(planned),
+        overlap_random=(min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
     )
 
 
-def measure_epoch(
-    queries: Vectors,
-    documents: Vectors,
-    batches: Batches,
-    *,
-    conflicts: Conflicts,
-    temperature: float = 0.05,
-    seconds: float = 0.0,
-) -> EpochMeasures:
-    """Measure an epoch's batches (see `EpochMeasures`). A batch of one row, or without a negative, adds nothing."""
-    per_batch: list[tuple[float, float, float, int]] = []
-    with progress.task("measuring batches", total=len(batches), unit="batches") as advance:
-        for rows in batches:
-            per_batch.append(_measure(queries, documents, rows, conflicts, temperature))
-            advance(1)
-    table = np.asarray(per_batch).reshape(-1, 4)
-    sizes = np.asarray([rows.size for rows in batches])
-    able = ~np.isnan(table[:, 0])
-    tenths = [part for part in np.array_split(np.arange(len(table)), CURVE) if part.size]
-    lowest = np.sort(table[able, 0])[: max(1, int(able.sum()) // 10)]
+def _builder(
+    queries: Vectors, documents: Vectors, chosen: Method, settings: Mapping[str, Any]
+) -> Callable[..., Batches]:
+    """What builds an epoch from batch_size, rng and conflicts; what a teacher's vectors decide, it finds once."""
+    if chosen.vectors != "teacher":
+        return partial(chosen.build, queries, documents, **settings)
+    communities: list[Rows] = []
 
-    def mean(column: int) -> float:
-        return float(np.average(table[able, column], weights=sizes[able])) if able.any() else float("nan")
+    def build(**given: Any) -> Batches:
+        communities.extend(() if communities else rank_communities(queries, documents, **settings))
+        return community_batches(communities, **given)
 
-    return EpochMeasures(
-        mean(0),
-        mean(1),
-        mean(2),
-        int(table[:, 3].sum()),
-        float(lowest.mean()) if lowest.size else float("nan"),
-        [float(np.nanmean(table[part, 0])) for part in tenths if able[part].any()],
-        [int(table[part, 3].sum()) for part in tenths],
-        int(sizes.sum()),
-        len(batches),
-        seconds,
-    )
+    return build
 
 
-def overlap(epochs: Sequence[Batches]) -> float:
-    """Return the mean share of a row's companions in a batch that it meets again in the next epoch.
-
-    For rows i of epoch e in a batch of b rows: |companions_e(i) ∩ companions_{e+1}(i)| / (b − 1), averaged over the
-    rows and successive epochs. 1: the same batches each epoch; NaN for fewer than two epochs.
-    """
-    shares = []
-    for before, after in pairwise(epochs):
-        place = np.empty(before.rows, np.int64)
-        place[before.order] = np.arange(before.rows) // before.batch_size
-        met, possible = 0, 0
-        for rows in after:
-            counts = np.unique(place[rows], return_counts=True)[1]
-            met += int((counts * (counts - 1)).sum())
-            possible += rows.size * (rows.size - 1)
-        shares.append(met / possible if possible else 0.0)
-    return float(np.mean(shares)) if shares else float("nan")
+def _rng(seed: int, epoch: int) -> np.random.Generator:
+    return np.random.default_rng([seed, epoch])
 
 
-def _measure(
-    queries: Vectors, documents: Vectors, rows: NDArray[np.int64], conflicts: Conflicts, temperature: float
-) -> tuple[float, float, float, int]:
-    q, d = (np.asarray(side[rows], np.float64) for side in (queries, documents))
-    scores, likeness = q @ d.T, d @ d.T
-    masked = conflicts.matrix(rows)
-    hidden = masked | np.eye(rows.size, dtype=bool)
-    contradictions = int(masked.sum())
-    with_negative = ~hidden.all(axis=1)
-    if not with_negative.any():
-        return float("nan"), float("nan"), float("nan"), contradictions
-    hardest = np.where(hidden, -np.inf, scores).max(axis=1)[with_negative].mean()
-    weight = np.where(hidden, -np.inf, scores - likeness).max(axis=1)[with_negative].mean()
-    logits = np.where(masked, -np.inf, scores) / temperature
-    loss = (logsumexp(logits, axis=1) - np.diag(logits))[with_negative].mean()
-    return float(hardest), float(weight), float(loss), contradictions
+def _without_nan(value: Any) -> Any:
+    """The value with null for NaN, for JSON."""
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(item) for item in value]
+    return None if isinstance(value, float) and np.isnan(value) else value

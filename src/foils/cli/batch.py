@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from foils.cli import options as opt
-from foils.cli.show import number, show_table
+from foils.cli.show import number, say, show_table
 
 
 @opt.takes_encoder
@@ -34,6 +35,7 @@ def batch(
     split: opt.Split = "train",
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions = opt.DEFAULTS,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
     json: opt.Json = None,
 ) -> None:
     """Plan batches whose pairs are hard negatives for each other, and show how hard, clean and varied they are.
@@ -41,7 +43,7 @@ def batch(
     The plan is a table of epoch, batch, position, query_id, doc_id. Training builds batches anew from the current
     model in each epoch; a plan shows what the first would be, and what other methods would do.
 
-    Example: foils batch scifact/ bm25.parquet --with hobit --batch-size 32 -o plan.parquet
+    Example: foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet
     """
     from foils.batch.collection import plan_collection
     from foils.data import load_collection
@@ -70,6 +72,7 @@ def batch(
         (
             label,
             number(found.hardness),
+            f"{found.hardness_gain:+.3f}",
             number(found.hardness_worst_tenth),
             number(found.weight),
             number(found.loss),
@@ -85,13 +88,19 @@ def batch(
         f"{len(planned.pairs):,} pairs in {len(plan.epochs[0]):,} batches of {batch_size}; left out: "
         f"{planned.pairs.capped:,} over {max_positives} positives, {planned.pairs.uncovered:,} without a negative",
         "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
+        f"gain: against the same pairs in random batches; contradictions in a plain shuffle: {plan.unguarded:,}",
     ]
     if epochs > 1:
         notes.append(
             f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
             f"at random {100 * plan.overlap_random:.1f} %"
         )
-    columns = ["batches", "hardness", "worst tenth", "weight", "loss", "contradictions", "time"]
+    columns = ["batches", "hardness", "gain", "worst tenth", "weight", "loss", "contradictions", "time"]
     show_table(f"Batches of {loaded.name} ({split}) → {output}", columns, rows, caption="\n".join(notes))
     if json:
         write_json(json, planned.to_json())
+    if report:
+        from foils.report.batches import write_batch_report
+
+        write_batch_report(report, planned)
+        say(f"report: {report}")
