@@ -88,15 +88,11 @@ def _verdict(planned: CollectionPlan) -> str:
         f"{plan.name}'s batches are {kind} than random ones: the hardest negative of a query scores "
         f"{_number(first.hardness)}, {_signed(first.hardness_gain)} against the same pairs in random batches"
     )
-    text += (
-        f"; {100 * first.easier:.0f} % of the batches are easier than random ({100 * random.easier:.0f} % by chance)"
-    )
+    text += f"; {100 * first.easier:.0f} % of them are easier than random ({100 * random.easier:.0f} % by chance). "
     if first.contradictions:
-        text += (
-            f". {first.contradictions:,} times a known positive meets a query that it answers: mask them in the loss"
-        )
+        text += f"{first.contradictions:,} known positives meet a query that they answer: use a loss that masks them"
     else:
-        text += ". No known positive meets a query that it answers"
+        text += "No known positive meets a query that it answers"
     return f"{text} ({plan.unguarded:,} in a plain shuffle)."
 
 
