@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data.lines import Complaints, beginning, json_objects, numbered_lines, open_binary, text_field
+from foils.data.lines import Complaints, json_objects, numbered_lines, open_binary, text_field, whole_text
 from foils.errors import FormatError, InputError
 
 
@@ -83,16 +83,54 @@ def test_a_gzip_file_that_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="damaged data"):
         lines(path)
     path.write_bytes(b"\x1f\x8bx")
-    with pytest.raises(FormatError, match="damaged data"):
-        beginning(path)
+    with pytest.raises(FormatError, match=r"a\.gz:1: damaged data"):
+        lines(path)
+    path.write_bytes(gzip.compress(b"a\n") + b"after its end")
+    with pytest.raises(FormatError, match=r"a\.gz:2: damaged data"):
+        lines(path)
 
 
-def test_the_beginning_ends_with_a_line(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("foils.data.lines.LONGEST_LINE", 10)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"123456789\n1234567890"))
+    assert lines(path) == [(1, "123456789"), (2, "1234567890")]
+    path.write_bytes(gzip.compress(b"a\n" + bytes(1000)))
+    with pytest.raises(FormatError, match=r"a\.gz:2: a line of more than 0 MiB"):
+        lines(path)
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-be", "utf-16-le"])
+def test_utf16(tmp_path: Path, coding: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes("\ufeff{}\n".removeprefix("\ufeff" if coding == "utf-16" else "").encode(coding))
+    with pytest.raises(FormatError, match=r"a\.jsonl:1: UTF-16, .* convert the file to UTF-8"):
+        lines(path)
+
+
+def test_a_whole_text(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes(b"first line\nsecond\nthird\n")
-    assert beginning(path, 3) == b"first line\n"
-    assert beginning(path, 12) == b"first line\nsecond\n"
-    assert beginning(path) == path.read_bytes()
+    path.write_bytes(b"\xef\xbb\xbfone\r\n\n\xc3\xbc\n")
+    assert whole_text(path) == "one\n\n\u00fc"
+    path.write_bytes(b"one\n\xff")
+    with pytest.raises(FormatError, match=r"a\.txt:2: not UTF-8"):
+        whole_text(path)
+
+
+def test_a_complaint_that_quotes_at_length_is_cut(tmp_path: Path) -> None:
+    complaints = Complaints(tmp_path / "a")
+    complaints.add("x" * 10_000_000, 3)
+    with pytest.raises(FormatError) as caught:
+        complaints.settle()
+    assert str(caught.value) == f"{tmp_path / 'a'}:3: {'x' * 500}…"
+
+
+@pytest.mark.parametrize("line", ['{"_id": 1, "_id": 2}', '{"a": {"b": 1, "b": 1}}'])
+def test_a_key_that_is_there_twice(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f"{line}\n")
+    with pytest.raises(FormatError, match=r"a\.jsonl:1: malformed JSON \(the key '(_id|b)' is there more than once\)"):
+        objects(path)
 
 
 def test_a_file_that_is_not_there_or_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

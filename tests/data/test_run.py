@@ -138,6 +138,8 @@ def test_ids_that_the_form_cannot_hold(tmp_path: Path, identifier: str) -> None:
         ("q Q0 d 1 high x", r":2: the score 'high' is not a finite number"),
         ("q Q0 d 1 nan x", "the score 'nan'"),
         ("q Q0 d 1 1e999 x", "the score '1e999'"),
+        ("q Q0 d 1 1_0 x", "the score '1_0'"),
+        ("q Q0 d 1 \u0661 x", "the score '\u0661'"),
         ("q1 Q0 d1 2 1.0 x", r":2: 'd1' is ranked for 'q1' on line 1 already"),
         ("\udcff", ":2: not UTF-8"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def test_tevatron(small: Collection, write: Write) -> None:
         ("q1", "d5", 4, None),
     ]
     assert read.name == "source"
-    assert read.negatives.provenance["settings"] == {"form": "tevatron", "file": "source.jsonl"}
+    assert read.negatives.provenance["settings"] == {"form": "tevatron", "file": "source.jsonl", "repeated": 2}
     assert read.negatives.provenance["inputs"] == {"collection": small.digest}
 
 
@@ -294,9 +295,9 @@ def test_parquet_that_does_not_fit(small: Collection, tmp_path: Path) -> None:
     [
         (b"", "the file is empty; a source is a Parquet table"),
         (b"\n \n", "the file is empty; a source is a Parquet table"),
-        (b"query_id\tdoc_id\n", r"not a source of negatives (begins 'query_id\tdoc_id\n'); a source is"),
+        (b"query_id\tdoc_id\n", r"not a source of negatives (begins 'query_id\tdoc_id'); a source is"),
         (b'[{"query": "x"}]', "not a source of negatives (begins '[{"),
-        (b"\x80\x04\x95", "not a source of negatives"),
+        (b"\x80\x04\x95", ":1: not UTF-8 at byte 0"),
         (gzip.compress(b'{"query": "x"}', mtime=0)[:-9], "damaged data"),
     ],
 )
@@ -336,3 +337,56 @@ def test_a_source_is_read_or_refused(small: Collection, tmp_path_factory: pytest
         assert str(path) in str(error)  # noqa: PT017 (either is right)
         return
     read.negatives.rows_in(small)
+
+
+# What could get lost
+
+
+def test_what_is_left_out_is_counted(small: Collection, write: Write, tmp_path: Path) -> None:
+    once = {"query_id": "q1", "negative_passages": [{"docid": "d2"}]}
+    path = write({"query_id": "q1", "negative_passages": [{"docid": "d2"}, {"docid": "d2"}]}, once)
+    assert read_source(str(path), small).negatives.provenance["settings"]["repeated"] == 2
+    run = tmp_path / "a.trec"
+    run.write_text("q1 Q0 d1 1 3 x\nq1 Q0 d2 2 2 x\nq1 Q0 d3 3 1 x\n")
+    read = read_source(str(run), small).negatives
+    assert (len(read), read.provenance["settings"]["positives"]) == (1, 2)
+
+
+def test_one_id_with_two_texts(small: Collection, write: Write) -> None:
+    one, other = ({"docid": "new", "text": text} for text in ("one", "another"))
+    path = write({"query_id": "q1", "negative_passages": [one]}, {"query_id": "q2", "negative_passages": [other]})
+    assert refused(path, small) == (
+        f"{path}:2: the document 'new' has another text on an earlier line; give it an id of its own"
+    )
+    without = {"query_id": "q2", "negative_passages": [{"docid": "new"}]}
+    again = write({"query_id": "q1", "negative_passages": [one]}, without)
+    assert read_source(str(again), small).negatives.table["text"].to_pylist() == ["one", "one"]
+
+
+@pytest.mark.parametrize("title", [0, False, [], {}, 1.5, "\ud800"])
+def test_a_title_that_is_no_text(small: Collection, write: Write, title: object) -> None:
+    passage = {"docid": "new", "title": title, "text": "x"}
+    path = write({"query_id": "q1", "negative_passages": [passage]})
+    if title == 0 and title is not False:
+        assert len(read_source(str(path), small).negatives) == 1
+    else:
+        assert ":1: title or text of 'new' is not a text" in refused(path, small)
+
+
+def test_many_blank_lines_come_first(small: Collection, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("\n" * 10_000 + "q1 Q0 d2 1 3 x\n")
+    assert len(read_source(str(path), small).negatives) == 1
+
+
+def test_a_file_whose_name_is_not_unicode(small: Collection, tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"a\xff.trec")
+    try:
+        path.write_text("q1 Q0 d2 1 3 x\n")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    with pytest.raises(InputError, match=r"the name 'a\\udcff' is not valid Unicode; name the source"):
+        read_source(str(path), small)
+    negatives = read_source(f"mine={path}", small).negatives
+    assert negatives.provenance["settings"]["file"] == "a\ufffd.trec"
+    negatives.write(tmp_path / "a.parquet")

@@ -64,7 +64,7 @@ def _splits(folder: Path) -> dict[str, Path]:
 def _documents(path: Path, complaints: Complaints) -> Iterator[Record]:
     for line, record in json_objects(path, complaints):
         identifier, text = text_field(record.get("_id")), text_field(record.get("text"))
-        title = text_field(record.get("title") or "")
+        title = "" if record.get("title") is None else text_field(record["title"])
         if identifier is None or text is None or title is None:
             complaints.add('expected {"_id": string, "title": string, "text": string} in valid Unicode', line)
         else:
@@ -84,7 +84,7 @@ def _qrels_source(path: Path) -> Source:
     def records(complaints: Complaints) -> Iterator[Record]:
         for line, text in numbered_lines(path, complaints):
             fields = text.split("\t")
-            if line == 1 and fields[-1].strip() == "score":
+            if line == 1 and len(fields) == 3 and fields[-1].strip() == "score":
                 continue
             grade = _integer(fields[-1])
             if len(fields) != 3 or grade is None:

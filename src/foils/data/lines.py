@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
@@ -17,6 +18,10 @@ from foils.data.store import existing_file
 from foils.errors import FormatError, InputError
 
 SHOWN = 5
+LONGEST_MESSAGE = 500
+"""Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
+LONGEST_LINE = 1 << 26
+"""Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
 _DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
 
 
@@ -32,6 +37,7 @@ class Complaints:
 
     def add(self, message: str, line: int | None = None) -> None:
         """Note one complaint."""
+        message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
         self._found.append((line, message))
         if len(self._found) >= 1000:
             self.settle()
@@ -56,26 +62,36 @@ def open_binary(path: str | Path) -> IO[bytes]:
     """
     path = existing_file(path)
     try:
-        opened = path.open("rb")
-        magic = opened.read(2)
-        opened.seek(0)
+        return cast("IO[bytes]", gzip.open(path)) if magic(path, 2) == b"\x1f\x8b" else path.open("rb")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
-    return cast("IO[bytes]", gzip.GzipFile(fileobj=opened)) if magic == b"\x1f\x8b" else opened
 
 
-def beginning(path: str | Path, size: int = 4096) -> bytes:
-    """Return the first bytes of a file, at least `size` where it has them, to the end of a line.
+def magic(path: str | Path, size: int) -> bytes:
+    """Return the first bytes of a file as they are, by which its kind is known.
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: a gzip stream that is cut off or damaged.
     """
-    with open_binary(path) as opened:
-        try:
-            return opened.read(size) + opened.readline()
-        except _DAMAGE as error:
-            raise FormatError(f"damaged data ({error}); get the file again", path) from error
+    path = existing_file(path)
+    try:
+        with path.open("rb") as opened:
+            return opened.read(size)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def whole_text(path: str | Path) -> str:
+    """Return a text file's contents, UTF-8 with or without a byte order mark.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is not UTF-8, with the line, or has a line that is too long.
+    """
+    complaints = Complaints(path)
+    text = "\n".join(line for _, line in _lines(path, complaints))
+    complaints.settle()
+    return text
 
 
 def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
@@ -84,32 +100,38 @@ def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[i
     A byte order mark at the start is dropped, CRLF is accepted, bytes that are not UTF-8 are a complaint.
 
     Raises:
-        FormatError: a gzip stream that is cut off or damaged.
+        InputError: there is no such file, or it may not be read.
+        FormatError: a gzip stream that is cut off or damaged, UTF-16, or a line above 64 MiB.
     """
+    return ((number, text) for number, text in _lines(path, complaints) if text.strip())
+
+
+def _lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
     with open_binary(path) as opened:
         number = 0
         while True:
             try:
-                raw = opened.readline()
+                raw = opened.readline(LONGEST_LINE + 1)
             except _DAMAGE as error:
                 raise FormatError(f"damaged data ({error}); get the file again", path, number + 1) from error
             if not raw:
                 return
             number += 1
+            if len(raw) > LONGEST_LINE:
+                raise FormatError(f"a line of more than {LONGEST_LINE >> 20} MiB; cut its text", path, number)
+            if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+                raise FormatError("UTF-16, by its first two bytes; convert the file to UTF-8", path, number)
             try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
                 complaints.add(f"not UTF-8 at byte {error.start} of the line; convert the file", number)
-                continue
-            if text.strip():
-                yield number, text
 
 
 def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, object) for each line of a JSONL file; lines that are no JSON object are complaints."""
     for number, text in numbered_lines(path, complaints):
         try:
-            value = json.loads(text)
+            value = json_value(text)
         except (ValueError, RecursionError) as error:
             said = str(error).partition("\n")[0]
             complaints.add(f"malformed JSON ({said}); each line must be one JSON object", number)
@@ -118,6 +140,24 @@ def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int
             yield number, value
         else:
             complaints.add(f"expected a JSON object, found {type(value).__name__}", number)
+
+
+def json_value(text: str | bytes) -> Any:
+    """Return what a JSON text says; an object that says a key twice is refused, since one of the two would be lost.
+
+    Raises:
+        ValueError: it is not JSON, has a key twice, or an integer of more digits than Python reads.
+        RecursionError: it is nested too deep.
+    """
+    return json.loads(text, object_pairs_hook=_each_once)
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        raise ValueError(f"the key {counts.most_common(1)[0][0]!r} is there more than once")
+    return made
 
 
 def text_field(value: object) -> str | None:

@@ -123,7 +123,7 @@ def _trec_rows(path: str | Path, complaints: Complaints) -> Iterator[tuple[str, 
             continue
         query, _, document, _, written, tag = fields
         try:
-            score = float(written)
+            score = float(written if written.isascii() and "_" not in written else "nan")
         except ValueError:
             score = float("nan")
         if not np.isfinite(score):

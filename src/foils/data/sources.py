@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -13,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.lines import Complaints, beginning, json_objects, numbered_lines, text_field
+from foils.data.lines import Complaints, json_objects, magic, numbered_lines, text_field
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.run import Run, ranks_within
-from foils.data.store import file_digest, provenance
+from foils.data.store import Provenance, file_digest, provenance
 from foils.errors import FormatError, InputError
 
 FORMS = (
@@ -35,11 +36,17 @@ class NamedSource:
 
 
 def split_name(spec: str) -> tuple[str, Path]:
-    """Split `[NAME=]PATH`; without a name it is the file's, less its endings."""
+    """Split `[NAME=]PATH`; without a name it is the file's, less its endings.
+
+    Raises:
+        InputError: a name that is not valid Unicode.
+    """
     name, equals, path = spec.partition("=")
-    if equals and name and "/" not in name:
-        return name, Path(path)
-    return Path(spec).name.partition(".")[0], Path(spec)
+    if not (equals and name and "/" not in name):
+        name, path = Path(spec).name.partition(".")[0], spec
+    if text_field(name) is None:
+        raise InputError(f"the name {name!r} is not valid Unicode; name the source, as in NAME=PATH")
+    return name, Path(path)
 
 
 def read_sources(specs: list[str], collection: Collection) -> list[NamedSource]:
@@ -76,18 +83,18 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
 
 
 def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
-    start = beginning(path)
-    if start[:4] == b"PAR1":
+    if magic(path, 4) == b"PAR1":
         return None
-    head = start.decode("utf-8-sig", "replace").lstrip()
-    if not head:
+    complaints = Complaints(path)
+    line, first = next(numbered_lines(path, complaints), (0, ""))
+    complaints.settle()
+    if not line:
         raise FormatError(f"the file is empty; {FORMS}", path)
-    if head.startswith("{"):
-        first = head.partition("\n")[0]
+    if first.lstrip().startswith("{"):
         return _read_tevatron if '"negative_passages"' in first or '"positive_passages"' in first else _read_tuples
-    if len(head.partition("\n")[0].split()) == 6:
+    if len(first.split()) == 6:
         return _read_run
-    raise FormatError(f"not a source of negatives (begins {head[:40]!r}); {FORMS}", path, 1)
+    raise FormatError(f"not a source of negatives (begins {first[:40]!r}); {FORMS}", path, line)
 
 
 def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
@@ -98,8 +105,14 @@ def _read_run(path: Path, name: str, collection: Collection) -> Negatives:
     positive = collection.known_positives.contain(queries, documents)
     table = table.filter(pa.array(~positive))
     ranks = ranks_within(queries[~positive])
-    made = provenance("import", {"form": "trec", "file": path.name}, inputs={"collection": collection.digest})
+    made = _imported("trec", path, collection, positives=int(positive.sum()))
     return Negatives(negatives_table(table["query_id"], table["doc_id"], name, ranks, table["score"]), made)
+
+
+def _imported(form: str, path: Path, collection: Collection, **left_out: int) -> Provenance:
+    """Provenance of what was read, with counts of what was left out and why."""
+    file = os.fsencode(path.name).decode("utf-8", "replace")
+    return provenance("import", {"form": form, "file": file, **left_out}, inputs={"collection": collection.digest})
 
 
 def _complain_of_ids(path: Path, collection: Collection) -> None:
@@ -116,15 +129,21 @@ def _complain_of_ids(path: Path, collection: Collection) -> None:
 
 @dataclass
 class _Rows:
-    """Rows of a table in the making: for each query its passages in order, the first of repeated ones kept."""
+    """Rows of a table in the making: for each query its passages in order, the first of repeated ones kept.
+
+    `texts` has those of documents that are not in the collection; `repeated` counts what was not kept.
+    """
 
     name: str
     columns: dict[str, list[Any]] = field(default_factory=lambda: {key: [] for key in (*REQUIRED.names, "text")})
     seen: dict[tuple[str, str], None] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    repeated: int = 0
 
     def add(self, query_id: str, doc_id: str, text: str | None, score: float | None) -> None:
         if (query_id, doc_id) in self.seen:
+            self.repeated += 1
             return
         self.seen[query_id, doc_id] = None
         rank = self.ranks[query_id] = self.ranks.get(query_id, -1) + 1
@@ -139,13 +158,13 @@ class _Rows:
         )
         if any(text is not None for text in self.columns["text"]):
             table = table.append_column("text", pa.array(self.columns["text"], pa.large_string()))
-        made = provenance("import", {"form": form, "file": path.name}, inputs={"collection": collection.digest})
-        return Negatives(table, made)
+        return Negatives(table, _imported(form, path, collection, repeated=self.repeated))
 
 
 def _read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
     rows, complaints = _Rows(name), Complaints(path)
     queries = set(collection.queries["query_id"].to_pylist())
+    documents = {identifier: row for row, identifier in enumerate(collection.documents["doc_id"].to_pylist())}
     for line, record in json_objects(path, complaints):
         query_id = text_field(record.get("query_id"))
         passages = record.get("negative_passages")
@@ -154,34 +173,47 @@ def _read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
         elif query_id not in queries:
             complaints.add(f"unknown query_id {query_id!r}: the collection {collection.name} has no such query", line)
         else:
-            _add_passages(rows, query_id, passages, collection, complaints, line)
+            known = [documents.get(identifier or "", -1) for identifier in map(_docid, passages)]
+            _add_passages(rows, query_id, passages, known, collection, complaints, line)
     complaints.settle()
     return rows.negatives("tevatron", path, collection)
 
 
+def _docid(passage: Any) -> str | None:
+    return text_field(passage.get("docid")) if isinstance(passage, dict) else None
+
+
 def _add_passages(
-    rows: _Rows, query_id: str, passages: list[Any], collection: Collection, complaints: Complaints, line: int
+    rows: _Rows,
+    query_id: str,
+    passages: list[Any],
+    known: list[int],
+    collection: Collection,
+    complaints: Complaints,
+    line: int,
 ) -> None:
-    ids = [text_field(passage.get("docid")) if isinstance(passage, dict) else None for passage in passages]
-    texts = [_passage_text(passage) for passage in passages]
-    known = collection.document_rows([identifier or "" for identifier in ids])
-    stored = iter(collection.document_texts(known[known >= 0]))
-    for passage, identifier, text, row in zip(passages, ids, texts, known, strict=True):
-        document = next(stored) if row >= 0 else None
+    """Add passages; `known` has the row in the collection of each, −1 where it is not there."""
+    stored = iter(collection.document_texts([row for row in known if row >= 0]))
+    for passage, row in zip(passages, known, strict=True):
+        identifier, text = _docid(passage), _passage_text(passage)
+        document = next(stored) if row >= 0 else rows.texts.get(identifier or "")
         given = passage.get("score") if isinstance(passage, dict) else None
         score = None if given is None else _number(given)
         if given is not None and score is None:
             complaints.add(f"the score {given!r:.40} of {identifier!r} is not a finite number", line)
         elif not identifier:
             complaints.add("a negative passage has no docid; expected {docid, title, text}", line)
+        elif text is None:
+            complaints.add(f"title or text of {identifier!r} is not a text in valid Unicode", line)
         elif document is None and not text:
             complaints.add(f"the document {identifier!r} is neither in the collection nor given with a text", line)
         elif document is not None and text and _squeezed(text) != _squeezed(document):
-            complaints.add(
-                f"the document {identifier!r} has another text in the collection; give it an id of its own", line
-            )
+            where = "in the collection" if row >= 0 else "on an earlier line"
+            complaints.add(f"the document {identifier!r} has another text {where}; give it an id of its own", line)
         else:
-            rows.add(query_id, identifier, text if document is None else None, score)
+            if row < 0:
+                rows.texts.setdefault(identifier, text)
+            rows.add(query_id, identifier, text or document if row < 0 else None, score)
 
 
 def _number(value: object) -> float | None:
@@ -196,10 +228,11 @@ def _number(value: object) -> float | None:
 
 
 def _passage_text(passage: Any) -> str | None:
+    """Title and text of a passage, "" where it has none, None where they are no text."""
     if not isinstance(passage, dict):
         return None
-    title, text = text_field(passage.get("title") or ""), text_field(passage.get("text") or "")
-    return None if title is None or text is None else f"{title} {text}".strip()
+    parts = ["" if passage.get(key) is None else text_field(passage[key]) for key in ("title", "text")]
+    return None if None in parts else " ".join(map(str, parts)).strip()
 
 
 _NEGATIVE = re.compile(r"(negative(_\d+)?|neg)$")
