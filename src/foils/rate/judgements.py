@@ -20,8 +20,9 @@ from scipy.special import ndtri
 from foils import progress
 from foils.data.store import file_digest, read_table, write_json, write_table
 from foils.errors import FailureError, FormatError, InputError
+from foils.parallel import map_shards
 from foils.rate.candidates import Candidates
-from foils.rate.judges import Judge
+from foils.rate.judges import Judge, prepared
 from foils.rate.pairs import Floats, Pairs, Rows
 
 SCHEMA = pa.schema(
@@ -189,14 +190,23 @@ def ask(
     known = record.find(asked) if record is not None else Judgements(none, none)
     forward, backward = known.forward.copy(), known.backward.copy()
     open_rows = np.flatnonzero(np.isnan(known.preference))
+    parts = _by_queries(open_rows, pairs.query, block)
+    ready = prepared(judge, candidates, pairs.where(np.isnan(known.preference))) if len(open_rows) else None
+    asked_one = ready or judge
+
+    def answered(rows: Rows) -> tuple[Rows, Judgements]:
+        first, second = pairs.first[rows], pairs.second[rows]
+        straight = _answers(asked_one, candidates, Pairs(pairs.offsets, first, second))
+        if asked_one.antisymmetric:
+            return rows, Judgements(straight, 1 - straight)
+        return rows, Judgements(straight, _answers(asked_one, candidates, Pairs(pairs.offsets, second, first)))
+
     with progress.task(f"asking {judge.name}", len(pairs), "pairs") as advance:
         advance(len(pairs) - len(open_rows))
-        for rows in _by_queries(open_rows, pairs.query, block):
-            forward[rows] = _answers(judge, candidates, Pairs(pairs.offsets, pairs.first[rows], pairs.second[rows]))
-            turned = Pairs(pairs.offsets, pairs.second[rows], pairs.first[rows])
-            backward[rows] = 1 - forward[rows] if judge.antisymmetric else _answers(judge, candidates, turned)
+        for rows, found in map_shards(answered, parts, model=True) if ready else map(answered, parts):
+            forward[rows], backward[rows] = found.forward, found.backward
             if record is not None:
-                record.add(asked.take(pa.array(rows)), Judgements(forward[rows], backward[rows]))
+                record.add(asked.take(pa.array(rows)), found)
             advance(len(rows))
     return Judgements(forward, backward)
 

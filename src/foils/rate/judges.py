@@ -1,21 +1,24 @@
 """Who says which of two documents answers a query better.
 
 A judge gives a probability for each pair, NaN where it failed: a failure is a missing judgement, never a tie and never
-a vote. Another way of judging is another class with these four members.
+a vote. Another way of judging is another class with these four members. One whose answers depend on the question alone
+may have a fifth, `prepared`: it may then be asked on several machines.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 from scipy.special import expit
 
-from foils.encode import Encoder, VectorStore
-from foils.errors import InputError
+from foils.encode import Encoder, Vectors, VectorStore
+from foils.errors import FailureError, InputError
 from foils.rate.candidates import Candidates
 from foils.rate.pairs import Floats, Pairs, Rows
 
@@ -41,6 +44,15 @@ class Judge(Protocol):
         ...
 
 
+def prepared(judge: Judge, candidates: Candidates, pairs: Pairs) -> Judge | None:
+    """Return the judge ready to be asked about parts of these pairs, in any process; None where it cannot be.
+
+    By its own `prepared(candidates, pairs)`, which does what would be done together for all pairs.
+    """
+    ready: Judge | None = judge.prepared(candidates, pairs) if hasattr(judge, "prepared") else None
+    return ready
+
+
 class BiEncoderJudge:
     """P(i ≻ j) = σ((cos(q, d_i) − cos(q, d_j))/temperature), with an encoder's vectors.
 
@@ -59,18 +71,76 @@ class BiEncoderJudge:
             "bi-encoder", encoder.fingerprint, encoder.route("query"), encoder.route("document"), temperature
         )
 
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
+        """Embed every text of the pairs."""
+        if self._store is None:
+            return self
+        rows, queries = _asked_about(candidates, pairs)
+        texts = _CandidateTexts(candidates, rows)
+        return _Compared(
+            queries,
+            self._store.embed(self._encoder, [candidates.queries[row] for row in queries], "query"),
+            rows,
+            self._store.embed(self._encoder, texts, "document"),
+            self._temperature,
+            self.name,
+            self.fingerprint,
+        )
+
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of cosines, (m,)."""
-        return _by_scores(candidates, pairs, self._temperature, self._score)
+        if self._store is not None:
+            return self.prepared(candidates, pairs).judge(candidates, pairs)
+        return _by_scores(candidates, pairs, self._temperature, _by_texts(candidates, self._score))
 
     def _score(self, queries: Sequence[str], query: Rows, documents: Sequence[str]) -> Floats:
-        if self._store is None:
-            of_query = self._encoder.encode(queries, "query")
-            of_document = self._encoder.encode(documents, "document")
-        else:
-            of_query = self._store.embed(self._encoder, queries, "query").take(slice(None))
-            of_document = self._store.embed(self._encoder, documents, "document").take(slice(None))
+        of_query = self._encoder.encode(queries, "query")
+        of_document = self._encoder.encode(documents, "document")
         return np.asarray(np.einsum("nd,nd->n", of_query[query], of_document, dtype=np.float64))
+
+
+@dataclass
+class _Compared:
+    """A bi-encoder's judge that has its vectors: of the queries and candidates at these rows, ascending."""
+
+    queries: Rows
+    of_query: Vectors
+    rows: Rows
+    of_document: Vectors
+    temperature: float
+    name: str
+    fingerprint: str
+    antisymmetric: bool = True
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        """Return σ of the scaled difference of cosines, (m,)."""
+
+        def score(rows: Rows) -> Floats:
+            query = np.searchsorted(self.queries, candidates.query_of(rows))
+            of_document = self.of_document.take(np.searchsorted(self.rows, rows))
+            return np.asarray(np.einsum("nd,nd->n", self.of_query.take(query), of_document, dtype=np.float64))
+
+        return _by_scores(candidates, pairs, self.temperature, score)
+
+
+@dataclass(frozen=True)
+class _CandidateTexts:
+    """Texts of candidates, read in slices."""
+
+    candidates: Candidates
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return self.candidates.texts(self.rows[index])
+        return self.candidates.texts(self.rows[index : index + 1])[0]
 
 
 class CrossEncoderJudge:
@@ -97,10 +167,24 @@ class CrossEncoderJudge:
             weights.update(f"{key}{tuple(tensor.shape)}".encode())
             weights.update(tensor.detach().float().cpu().numpy().tobytes())
         self.fingerprint = _digest("cross-encoder", weights.hexdigest(), model.max_length, temperature)
+        self._source: tuple[str, int | None] | None = None  # `load_cross_encoder_judge` knows it
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send a judge that was loaded by name to other processes by that name: they load the same weights."""
+        if self._source is None:
+            return self.__dict__
+        return {"source": self._source, "temperature": self._temperature, "fingerprint": self.fingerprint}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(_loaded_again(**state).__dict__ if "source" in state else state)
+
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
+        """Return the judge itself: it is ready."""
+        return self
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of logits, (m,)."""
-        return _by_scores(candidates, pairs, self._temperature, self._score)
+        return _by_scores(candidates, pairs, self._temperature, _by_texts(candidates, self._score))
 
     def _score(self, queries: Sequence[str], query: Rows, documents: Sequence[str]) -> Floats:
         import torch
@@ -126,6 +210,11 @@ class EnsembleJudge:
         self.name = "+".join(judge.name for judge in judges)
         self.fingerprint = _digest("ensemble", *(judge.fingerprint for judge in judges))
         self.antisymmetric = all(judge.antisymmetric for judge in judges)
+
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge | None:
+        """Return the ensemble of the judges, prepared; None where one cannot be."""
+        ready = [each for judge in self.judges if (each := prepared(judge, candidates, pairs)) is not None]
+        return EnsembleJudge(ready) if len(ready) == len(self.judges) else None
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the mean of the answers, (m,)."""
@@ -154,21 +243,48 @@ def load_cross_encoder_judge(
             f"cannot load the cross-encoder {str(path)!r}: {said}; give a folder with safetensors weights, or a hub "
             "name that can be reached"
         ) from error
-    return CrossEncoderJudge(model, temperature=temperature, name=Path(str(path)).name)
+    judge = CrossEncoderJudge(model, temperature=temperature, name=Path(str(path)).name)
+    judge._source = str(Path(path).absolute()) if Path(path).is_dir() else str(path), max_length
+    return judge
+
+
+@lru_cache(maxsize=2)
+def _loaded_again(source: tuple[str, int | None], temperature: float, fingerprint: str) -> CrossEncoderJudge:
+    """Load a judge in another process; other weights than the sender's are a FailureError."""
+    judge = load_cross_encoder_judge(source[0], temperature=temperature, max_length=source[1])
+    if judge.fingerprint != fingerprint:
+        raise FailureError(f"the cross-encoder {source[0]} has other weights here than where it was sent from")
+    return judge
 
 
 class _Score(Protocol):
     def __call__(self, queries: Sequence[str], query: Rows, documents: Sequence[str], /) -> Floats: ...
 
 
-def _by_scores(candidates: Candidates, pairs: Pairs, temperature: float, score: _Score) -> Floats:
+def _asked_about(candidates: Candidates, pairs: Pairs) -> tuple[Rows, Rows]:
+    """Rows of the candidates that are in a pair, and of their queries, each once."""
+    candidates.check(pairs)
+    rows = np.unique(np.concatenate([pairs.first, pairs.second]))
+    return rows, np.unique(candidates.query_of(rows))
+
+
+def _by_texts(candidates: Candidates, score: _Score) -> Callable[[Rows], Floats]:
+    """From a function of texts to one of candidates' rows."""
+
+    def of_rows(rows: Rows) -> Floats:
+        asked, query = np.unique(candidates.query_of(rows), return_inverse=True)
+        return score([candidates.queries[row] for row in asked], query, candidates.texts(rows))
+
+    return of_rows
+
+
+def _by_scores(candidates: Candidates, pairs: Pairs, temperature: float, score: Callable[[Rows], Floats]) -> Floats:
     """Score every candidate that is in a pair once, and return σ of the pairs' differences over the temperature."""
     candidates.check(pairs)
     rows, place = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
     if not len(rows):
         return np.zeros(0)
-    asked, query = np.unique(candidates.query_of(rows), return_inverse=True)
-    scores = score([candidates.queries[row] for row in asked], query, candidates.texts(rows))
+    scores = score(rows)
     first, second = place[: len(pairs)], place[len(pairs) :]
     return np.asarray(expit((scores[first] - scores[second]) / temperature))
 

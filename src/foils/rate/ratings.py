@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from foils import progress
 from foils.errors import ConvergenceError, InputError
+from foils.parallel import map_shards
 from foils.rate.elo import BASE, checked_preference
 from foils.rate.links import LINKS, Link
-from foils.rate.newton import covariance, fit_block
+from foils.rate.newton import Fit, covariance, fit_block
 from foils.rate.pairs import Block, Floats, Pairs, Rows
 
 _CANDIDATES = 20_000
@@ -72,16 +73,21 @@ def estimate(
     rating, error, likelihood = np.full(total, np.nan), np.full(total, np.nan), np.zeros(queries)
     iterations, converged = np.zeros(queries, np.int64), np.ones(queries, bool)
 
+    def fitted(block: Block) -> tuple[Block, Fit]:
+        return block, fit_block(
+            block,
+            outcomes[block.pairs],
+            link,
+            precision=precision,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+        )
+
+    def variances(block: Block) -> tuple[Block, Floats]:
+        return block, np.diagonal(covariance(block, rating, link, precision=precision), axis1=1, axis2=2)
+
     with progress.task("rating", queries, "queries") as advance:
-        for block in judged.blocks(_CANDIDATES):
-            fit = fit_block(
-                block,
-                outcomes[block.pairs],
-                link,
-                precision=precision,
-                tolerance=tolerance,
-                max_iterations=max_iterations,
-            )
+        for block, fit in map_shards(fitted, judged.blocks(_CANDIDATES)):
             _put(rating, block, fit.ratings)
             likelihood[block.queries], iterations[block.queries] = fit.log_likelihood, fit.iterations
             converged[block.queries] = fit.converged
@@ -94,8 +100,7 @@ def estimate(
     rating -= _means(rating, component)[component]
     if standard_errors:
         with progress.task("standard errors", queries, "queries") as advance:
-            for block in judged.blocks(_CELLS, power=2):
-                variance = np.diagonal(covariance(block, rating, link, precision=precision), axis1=1, axis2=2)
+            for block, variance in map_shards(variances, judged.blocks(_CELLS, power=2)):
                 _put(error, block, np.sqrt(np.maximum(variance, 0.0)))
                 advance(len(block.queries))
         error[np.isnan(rating)] = np.nan
