@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foils.cli import options as opt
-from foils.cli.show import number, show_table
+from foils.cli.show import number, say, show_table
 from foils.errors import InputError
 
 if TYPE_CHECKING:
@@ -101,9 +101,12 @@ def rate(
     split: opt.Split = "train",
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions = opt.DEFAULTS,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write a page: gaps, errors, signal and risk.")
+    ] = None,
     json: opt.Json = None,
 ) -> None:
-    """Rate negatives: add elo, elo_se and gap = e_positive − e_d, in Elo points.
+    """Rate negatives: add elo, elo_se, gap = e_positive − e_d and gap_se, in Elo points.
 
     Each query's negatives and its positive are compared in pairs on a sparse random graph by a judge, and the ratings
     fitted to its answers. A stopped run continues where it was.
@@ -149,6 +152,11 @@ def rate(
     if json:
         facts = {key: _plain(value) for key, value in asdict(rated.report).items()}
         write_json(json, {"source": given.name, "settings": settings, "seed": seed, **facts})
+    if report:
+        from foils.report import write_ratings_report
+
+        write_ratings_report(report, loaded, rated.negatives, split=split, rating=rated.report, seed=seed)
+        say(f"report: {report}")
 
 
 def _judge(spec: str, judging: _Judging) -> Judge:

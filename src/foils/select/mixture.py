@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def mixture(rows: RatedRows, *, components: int = 3, rng: np.random.Generator | 
     at = (gap[:, None] >= fitted.thresholds).sum(axis=1)
     names = np.asarray(_NAMES[components], object)
     thresholds = dict(zip(_NAMES[components][1:], fitted.thresholds.tolist(), strict=True))
-    return select(rows, {FIRST: at == 0}, weight, names[at], thresholds)
+    return replace(select(rows, {FIRST: at == 0}, weight, names[at], thresholds), mixture=fitted)
 
 
 def _crossing(fitted: GapMixture, i: int) -> float:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.errors import InputError
+
+if TYPE_CHECKING:
+    from foils.select.mixture import GapMixture
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -91,6 +95,7 @@ class Selection:
         weight: (n,) in [0, 1], 0 where it is not kept.
         tier: (n,) how hard it is.
         thresholds: name -> Elo points, where the rule found or used any.
+        mixture: that the rule fitted, where it fitted one.
     """
 
     keep: Marks
@@ -98,6 +103,7 @@ class Selection:
     weight: Floats
     tier: Words
     thresholds: Mapping[str, float] = field(default_factory=dict)
+    mixture: GapMixture | None = None
 
 
 def select(
