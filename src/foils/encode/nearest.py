@@ -15,9 +15,10 @@ import numpy.typing as npt
 from foils.data.collection import Rows
 from foils.data.run import ranks_within
 from foils.encode.vectors import Vectors
-from foils.parallel import map_blocks
+from foils.parallel import map_blocks, map_shards
 
 BLOCK = 4_096  # documents of a block, and queries that go well with it: 64 MiB of products
+SPAN = 1 << 20  # documents of a shard, where there are more
 GROUP = 16  # queries that share a buffer for the vectors of their documents
 MANY = 256  # parts to join, and candidates too many: below it, sparing them is not worth the while
 
@@ -38,10 +39,24 @@ def top_inner_products(queries: Floats, documents: Vectors, depth: int, *, block
     Returns:
         Rows (n, depth), best first, ties by row, and inner products (n, depth), those of `rank_rows`.
     """
-    rows, scores = np.full((len(queries), depth), -1, np.int64), np.full((len(queries), depth), np.nan)
+    asked = np.ascontiguousarray(queries, np.float32)
+
+    def best(start: int) -> tuple[Rows, Scores]:
+        rows, scores = _best(asked, documents.select(np.arange(start, min(start + SPAN, len(documents)))), depth, block)
+        return np.where(rows >= 0, rows + start, -1), scores
+
+    if len(documents) <= SPAN:
+        return _best(asked, documents, depth, block)
+    parts = list(map_shards(best, range(0, len(documents), SPAN)))
+    rows, scores = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # NaN last; of equals the earlier row, as in each
+    return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
+
+
+def _best(asked: Products, documents: Vectors, depth: int, block: int) -> tuple[Rows, Scores]:
+    rows, scores = np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
     if not rows.size or not len(documents):
         return rows, scores
-    asked = np.ascontiguousarray(queries, np.float32)
     screen = _Screen(asked, documents, depth)
     for start, vectors in documents.blocks(block):
         screen.add(start, np.ascontiguousarray(vectors, np.float32))

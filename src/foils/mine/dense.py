@@ -24,6 +24,7 @@ class DenseRetriever:
     """
 
     name = column = "dense"
+    portable = True
     short = "the collection has no further document"
 
     def __init__(self, queries: Vectors, documents: Vectors) -> None:

@@ -23,6 +23,7 @@ class RandomRetriever:
     """
 
     name = "random"
+    portable = True
     short = "the collection has no further document"
 
     def __init__(self, collection: Collection, *, seed: int = 0) -> None:
