@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.errors import InputError
+from foils.errors import FormatError, InputError
 from foils.mine.llm_prompt import Asking, Prompt, parse, schema, validated
 
 A = ["one passage", 'two "quoted", with [brackets]']
@@ -135,3 +136,38 @@ def test_templates_of_ones_own(tmp_path):
         Prompt("only {number}")
     with pytest.raises(InputError, match="unknown slots topic"):
         Prompt("{number} {query} {positive} {topic}")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "[" * 100_000,
+        "[1," * 50_000,
+        '{"a":' * 30_000,
+        "<think>" * 30_000,
+        '{"negatives": ["' + '\\"' * 50_000,
+        '{"negatives": ["a"' + " " * 100_000,
+        '"a" ' * 50_000,
+    ],
+    ids=["brackets", "lists", "objects", "thoughts", "quotes", "blanks", "strings"],
+)
+def test_an_answer_that_repeats_itself_is_read_in_time_of_its_length(answer: str) -> None:
+    assert parse(answer) in ([], ["a"])  # scanning each bracket or quote to the end would take minutes
+
+
+def test_thoughts_are_left_out() -> None:
+    assert parse('<think>["x"]</think>["a"]<think>["y"]</think>') == ["a"]
+    assert parse('<think>["x"] <think> ["y"]</think>["a"]') == ["a"]
+    assert parse('<think>["x"]') == ["x"]
+
+
+def test_a_template_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "mine.txt"
+    path.write_bytes(b"{query}\n\xff")
+    with pytest.raises(FormatError, match=r"mine\.txt:2: not UTF-8"):
+        Prompt.read(path)
+    path.write_bytes(b"\xef\xbb\xbf{query} {positive} {number}")
+    assert Prompt.read(path).template == "{query} {positive} {number}"
+    path.write_text("{query}")
+    with pytest.raises(FormatError, match=r"mine\.txt: the template lacks \{positive\}"):
+        Prompt.read(path)

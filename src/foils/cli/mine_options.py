@@ -138,10 +138,10 @@ class WritingOptions:
 
     def asking(self, number: int, temperature: float, seed: int, most_tokens: int | None) -> Asking:
         """Return what is asked."""
-        from foils.data.store import existing_file
+        from foils.data.lines import whole_text
         from foils.mine.llm_prompt import Asking, Prompt
 
-        example = existing_file(self.example).read_text("utf-8").strip() if self.example else ""
+        example = whole_text(self.example).strip() if self.example else ""
         slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}
         prompt = Prompt.read(self.template, **slots) if self.template else Prompt(**slots)
         return Asking(prompt, number, self.asks, temperature, seed, most_tokens, self.shortest)

@@ -10,17 +10,21 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from foils.data.store import existing_file
+from foils.data.lines import whole_text
 from foils.data.tokens import alphanumeric
-from foils.errors import InputError
+from foils.errors import FormatError, InputError
 
 VERSION = "negatives-2"
 SLOTS = ("domain", "query", "positive", "number", "difficulty", "length", "example")
 NEEDED = ("query", "positive", "number")
+STARTS = 1000
+"""How many brackets of an answer are tried as the beginning of its JSON."""
 _SLOT = re.compile(r"\{([a-z_]+)\}")
+_QUOTED = re.compile(r'("(?:[^"\\]|\\.)*+"(?=\s*+[,\]]))|"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # never scanned twice
 
 
 @dataclass(frozen=True)
@@ -52,14 +56,23 @@ class Prompt:
     def __post_init__(self) -> None:
         found = set(_SLOT.findall(self.template))
         if unknown := sorted(found - set(SLOTS)):
-            raise InputError(f"the template has unknown slots {', '.join(unknown)}; known are {', '.join(SLOTS)}")
+            raise InputError(f"the template has unknown slots {', '.join(unknown)[:200]}; known are {', '.join(SLOTS)}")
         if missing := [slot for slot in NEEDED if slot not in found]:
             raise InputError(f"the template lacks {', '.join(f'{{{slot}}}' for slot in missing)}")
 
     @classmethod
     def read(cls, path: str | Path, **slots: str) -> Prompt:
-        """Read a template from a file; its name, less the ending, is the version."""
-        return cls(existing_file(path).read_text("utf-8"), Path(path).stem, **slots)
+        """Read a template from a file; its name, less the ending, is the version.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or what `Prompt` refuses.
+        """
+        text = whole_text(path)
+        try:
+            return cls(text, Path(path).stem, **slots)
+        except InputError as error:
+            raise FormatError(str(error), path) from error
 
     @property
     def digest(self) -> str:
@@ -134,9 +147,9 @@ def parse(content: str) -> list[str]:
     Accepted: the JSON asked for; a bare list; objects with one text each; JSON inside a fence or among words, or
     after a model's thoughts; JSON that is cut off, up to its last whole string; numbered or dashed lines.
     """
-    said = re.sub(r"<think>.*?</think>", "", content, flags=re.DOTALL).strip()
+    said = _without_thoughts(content).strip()
     decoder = json.JSONDecoder()
-    for start in (match.start() for match in re.finditer(r"[\[{]", said)):
+    for start in islice((match.start() for match in re.finditer(r"[\[{]", said)), STARTS):
         try:
             value, _ = decoder.raw_decode(said, start)
         except (ValueError, RecursionError):
@@ -144,10 +157,21 @@ def parse(content: str) -> list[str]:
         if found := _texts(value):
             return found
     if cut := re.search(r'"negatives"\s*:\s*\[|\[\s*(?=")', said):
-        strings = re.findall(r'"(?:[^"\\]|\\.)*"(?=\s*[,\]])', said[cut.end() :])
+        strings = [quoted.group(1) for quoted in _QUOTED.finditer(said, cut.end()) if quoted.group(1)]
         return [text.strip() for text in map(_decoded, strings) if text.strip()]
     lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in said.splitlines())
     return [line.group(1) for line in lines if line]
+
+
+def _without_thoughts(said: str) -> str:
+    kept = []
+    while True:
+        before, _, rest = said.partition("<think>")
+        _, closed, after = rest.partition("</think>")
+        if not closed:
+            return "".join([*kept, said])
+        kept.append(before)
+        said = after
 
 
 def _texts(value: Any) -> list[str]:
