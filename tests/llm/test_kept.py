@@ -103,6 +103,17 @@ def test_digests_tell_values_apart():
     assert digest("m", 1) == hashlib.blake2b(b"('m', 1)", digest_size=16).hexdigest()  # in any process
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 100_000, b'{"key": 1}', b'{"key": "a", "key": "b"}', b"\xff", b'{"key": "b"}\r{"key": "c"}', b"", b"{}"],
+)
+def test_a_line_that_is_no_record(tmp_path: Path, line: bytes):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'{"key": "a"}\n' + line + b"\n")
+    with pytest.raises(FormatError, match=r"log.jsonl:2: a damaged line"), RecordLog(path):
+        pass
+
+
 def test_a_damaged_log_is_named_with_its_line(tmp_path: Path):
     path = tmp_path / "log.jsonl"
     with RecordLog(path) as log:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
+from foils.data.lines import json_value
 from foils.data.store import lock_alone
 from foils.errors import FailureError, FormatError
 
@@ -70,12 +71,18 @@ class RecordLog:
     def _read(self, data: bytes) -> int:
         """Take over the whole lines; return where the last of them ends."""
         end = data.rfind(b"\n") + 1
-        for number, line in enumerate(data[:end].splitlines(), 1):
+        for number, line in enumerate(data[:end].split(b"\n")[:-1], 1):
             try:
-                record = json.loads(line)
-                self.records[record.pop("key")] = record
-            except (ValueError, KeyError, AttributeError, TypeError) as error:
+                record = json_value(line)
+                self.records[_text(record.pop("key"))] = record
+            except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
                 raise FormatError(
                     "a damaged line; remove it, and its record will be asked for again", self.path, number
                 ) from error
         return end
+
+
+def _text(key: object) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"a key that is {key!r}")
+    return key
