@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,51 @@ def test_a_damaged_shard_is_an_error_that_names_the_file(tmp_path: Path, encoder
     found = VectorStore(tmp_path).embed(encoder, TEXTS, "document")
     assert 0 < encoder.encoded - before <= 4
     np.testing.assert_array_equal(found.take(np.arange(40)), expected(TEXTS))
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1 :]
+
+
+def with_vector(value: float) -> Callable[[bytes], bytes]:
+    """The last number of the file in the place of another."""
+    return lambda data: data[:-4] + np.float32(value).tobytes()
+
+
+def unlike(array: np.ndarray) -> Callable[[bytes], bytes]:
+    def saved(_: bytes) -> bytes:
+        out = io.BytesIO()
+        np.save(out, array)
+        return out.getvalue()
+
+    return saved
+
+
+RECORD = np.dtype([("key", "<u8", (2,)), ("vector", "<f4", (32,))])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: flipped(data, len(data) % 144 + 144),  # a key: records of 144 bytes fill the end
+        lambda data: data + b"more",
+        lambda data: data[:20] + b"((((" + data[24:],
+        lambda data: b"PK\x03\x04" + data,
+        with_vector(float("nan")),
+        with_vector(float("inf")),
+        *(unlike(np.zeros(shape, RECORD)) for shape in [(), (0,), (1, 3), (2, 2, 2)]),
+        unlike(np.zeros(3)),
+    ],
+)
+def test_a_shard_with_other_contents_is_an_error_that_names_the_file(
+    tmp_path: Path, encoder: HashingEncoder, damage: Callable[[bytes], bytes]
+) -> None:
+    VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    path = shards(tmp_path)[3]
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(FormatError, match="remove the file") as caught:
+        VectorStore(tmp_path).embed(encoder, TEXTS, "document")
+    assert caught.value.path == path
 
 
 def test_a_shard_of_another_dimension_is_an_error(tmp_path: Path, encoder: HashingEncoder) -> None:

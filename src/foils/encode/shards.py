@@ -30,7 +30,7 @@ class ShardWriter:
     def __call__(self, shard: tuple[Keys, list[str]]) -> Path:
         """Return the file of the shard, from keys (n, 2) and texts (n,)."""
         keys, texts = shard
-        path = self.folder.absolute() / f"{hashlib.blake2b(keys.tobytes(), digest_size=16).hexdigest()}.npy"
+        path = self.folder.absolute() / _name_of(keys)
         if not path.is_file():
             records = np.empty(len(keys), record_type(self.encoder.dimension, self.storage))
             records["key"], records["vector"] = keys, self._encoded(texts)
@@ -61,7 +61,7 @@ class Shards:
         self._size = 0
         for path in sorted(folder.glob("*.npy")) if folder.is_dir() else []:
             self.open(path)
-            self.expect(np.array(self._files[-1]["key"]))
+            self.expect(_intact(self._files[-1], path))
 
     def find(self, keys: Keys) -> Rows:
         """Return the position of each key, (n, 2) -> (n,), −1 where it is missing."""
@@ -101,9 +101,29 @@ def record_type(dimension: int, storage: str) -> np.dtype[np.void]:
 
 
 def mapped(path: Path) -> npt.NDArray[np.void]:
-    """Map a shard into memory; one that is damaged is a FormatError."""
+    """Map a shard into memory.
+
+    Raises:
+        FormatError: it is not an array of (key, vector) records, or is cut off or longer than it says.
+    """
     try:
-        records: npt.NDArray[np.void] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        records = np.load(path, mmap_mode="r", allow_pickle=False)
+    except Exception as error:  # NumPy's parser of headers raises what the damage leads it to
         raise FormatError(f"damaged shard of vectors ({error}); remove the file", path) from error
+    if not isinstance(records, np.memmap) or records.ndim != 1 or records.dtype.names != ("key", "vector"):
+        raise FormatError("not a shard of vectors, a list of (key, vector); remove the file", path)
+    if path.stat().st_size != records.offset + records.nbytes:
+        raise FormatError("damaged shard of vectors (it goes on after its end); remove the file", path)
     return records
+
+
+def _intact(records: npt.NDArray[np.void], path: Path) -> Keys:
+    """The keys of a shard, once they have its name and its vectors are finite."""
+    keys: Keys = np.array(records["key"])
+    if path.name != _name_of(keys) or not np.isfinite(records["vector"].sum(dtype=np.float64)):
+        raise FormatError("damaged shard of vectors (its contents changed); remove the file", path)
+    return keys
+
+
+def _name_of(keys: Keys) -> str:
+    return f"{hashlib.blake2b(keys.tobytes(), digest_size=16).hexdigest()}.npy"
