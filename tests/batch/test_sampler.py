@@ -241,6 +241,7 @@ def test_annealed_alpha_rises_to_its_value():
         ("hobit-c", {}, "cache"),
         ("hobit", {"cache": EmbeddingCache(3)}, "cache"),
         ("ngame", {"teacher": (np.ones((1, 1)), np.ones((1, 1)))}, "teacher"),
+        ("hobit", {"positives": [("a", "b")], "avoid_known": False}, "leave one out"),
     ],
 )
 def test_planner_settings_out_of_range_are_refused(name, given, message):
@@ -360,6 +361,13 @@ def test_a_data_set_without_a_positive_column_is_refused():
     )
     with pytest.raises(InputError, match=r"got columns \['query'\]"):
         sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+
+
+def test_only_a_training_set_has_an_order_to_save(tmp_path):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
+    for use in (sampler.save, sampler.restore):
+        with pytest.raises(InputError, match="attach an encoder"):
+            use(tmp_path / "order.npz")
 
 
 def test_it_works_with_a_plain_data_loader():

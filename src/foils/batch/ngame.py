@@ -1,4 +1,14 @@
-"""NGAME: batches from balanced clusters of the current queries (Dahiya et al., WSDM 2023)."""
+"""NGAME: batches from balanced clusters of the current queries (Dahiya et al., WSDM 2023).
+
+Checked against the authors' code (Extreme-classification/ngame: `ClusteringIndex`, `indices_permutation`, the
+configuration for LF-AmazonTitles-131K): recursive balanced 2-means, clusters shuffled, joined and cut into batches.
+There the first epochs are random, clusters are made anew every 5 epochs, and their size starts at 1 and doubles at
+epochs 10, 20, 25, 50, 75, 100, 125, 150 and 200, up to a third of its batches of 1,600: a curriculum for hundreds of
+epochs. Here the clusters have one size for the whole training, by default a whole batch (HOBIT's comparison does not
+give its size); `warmup` and `refresh` of the planner are the random epochs and the interval. Theirs clusters
+documents that bring sampled labels, ours queries that bring their documents; ours also shuffles inside a cluster, and
+keeps rows that conflict apart on request.
+"""
 
 from __future__ import annotations
 

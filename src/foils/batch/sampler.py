@@ -14,28 +14,25 @@ module where it is used.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from transformers import TrainerCallback
 
-from foils.batch.b3 import community_batches, rank_communities
-from foils.batch.batches import Batches, Rows
-from foils.batch.conflicts import Conflicts, find_conflicts
+from foils.batch.batches import Batches
+from foils.batch.conflicts import Conflicts
+from foils.batch.encoding import Encode, Vectors, encoder_of, with_rows
+from foils.batch.epochs import EpochBuilder
 from foils.batch.hobit_c import EmbeddingCache
 from foils.batch.methods import method
-from foils.batch.processes import broadcast, rank_and_count, share_cache
-from foils.batch.random import random_order
-from foils.errors import FoilsError, InputError
+from foils.batch.processes import share_cache
+from foils.errors import InputError
 
-Vectors = NDArray[np.floating]
-Encode = Callable[[Sequence[str], str], Vectors]
+__all__ = ["SAVED", "BatchPlanner", "PlannedBatchSampler", "with_rows"]
 SAVED = "foils_batches.npz"
 
 
@@ -54,7 +51,8 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
 
     Raises:
-        InputError: an unknown method or setting, counts out of range, a cache without HOBIT-C or the reverse.
+        InputError: an unknown method or setting, counts out of range, a cache without HOBIT-C or the reverse, a
+            teacher without B3, positives with nothing to be kept apart.
     """
 
     def __init__(
@@ -80,6 +78,10 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
             raise InputError(f"anneal raises the setting alpha, which {name} does not have")
         if (cache is not None) != (self.method.vectors == "cached"):
             raise InputError(f"hobit-c, and only it, works from a cache; got {name} and cache={cache!r}")
+        if positives and not avoid_known:
+            raise InputError(
+                "positives say what to keep apart, and avoid_known=False keeps nothing apart; leave one out"
+            )
         if teacher is not None and self.method.vectors != "teacher":
             raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
         self.warmup, self.refresh, self.anneal = warmup, refresh, anneal
@@ -170,11 +172,7 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         self.dataset, self.planner = dataset, planner
         aside = {*(valid_label_columns or ()), "dataset_name"}
         self.columns = [name for name in dataset.column_names if name not in aside]
-        self._encode: Encode | None = None
-        self._planned: tuple[int, Batches] | None = None
-        self.conflicts: Conflicts | None = None
-        self._vectors: EmbeddingCache | None = None
-        self._communities: list[Rows] | None = None
+        self._builder: EpochBuilder | None = None
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         """Raise: the trainer calls what it is given, and this is an instance instead of `planner.sampler`."""
@@ -195,7 +193,12 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
     @property
     def attached(self) -> bool:
         """Whether this is a training set's sampler, which builds batches."""
-        return self._encode is not None
+        return self._builder is not None
+
+    @property
+    def conflicts(self) -> Conflicts | None:
+        """The known positives among the rows, where they are kept apart and an encoder is attached."""
+        return None if self._builder is None else self._builder.conflicts
 
     def attach(self, encode: Encode) -> None:
         """Make this the sampler of the training set: from now on it builds batches.
@@ -206,18 +209,7 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         Raises:
             InputError: the data set lacks a query and a positive column, or the cache is of another size.
         """
-        if len(self.columns) < 2:
-            raise InputError(f"batches are built from a query and a positive column; got columns {self.columns}")
-        cache = self.planner.cache
-        if cache is not None and cache.rows != len(self.dataset):
-            raise InputError(f"the cache is of {cache.rows} rows, the data set has {len(self.dataset)}")
-        self._encode = encode
-        if self.planner.avoid_known or self.planner.positives:
-            queries, documents = (self.dataset[:][name] for name in self.columns[:2])
-            own: list[Sequence[Hashable]] = [queries, documents]
-            if not self.planner.avoid_known:
-                own = [range(len(queries)), range(len(documents))]
-            self.conflicts = find_conflicts(*own, positives=self.planner.positives)
+        self._builder = EpochBuilder(self.dataset, self.columns, encode, self.planner, seed=self.seed)
 
     def batches(self) -> Batches:
         """Return this epoch's batches: built on first use, plain order where no model was handed over.
@@ -225,159 +217,30 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         Raises:
             InputError: the planner is not among the trainer's callbacks.
         """
-        if self._encode is None:
-            if not self.planner.registered:
-                raise InputError(
-                    "the batch sampler was given no model; pass the planner to the trainer too: callbacks=[planner]"
-                )
-            return Batches(np.arange(len(self.dataset)), self.batch_size)
-        if self._planned is None or self._planned[0] != self.epoch:
-            self._planned = (self.epoch, self._plan(self.epoch))
-        return self._planned[1]
+        if self._builder is not None:
+            return self._builder.batches(self.epoch, self.batch_size)
+        if not self.planner.registered:
+            raise InputError(
+                "the batch sampler was given no model; pass the planner to the trainer too: callbacks=[planner]"
+            )
+        return Batches(np.arange(len(self.dataset)), self.batch_size)
 
     def save(self, path: Path) -> None:
         """Write the epoch's order, and the vectors that later epochs depend on, to `path`."""
-        planned = self._planned or (self.epoch, self.batches())
-        arrays: dict[str, Any] = {"epoch": np.asarray(planned[0]), "order": planned[1].order}
-        if self._vectors is not None and self._vectors.filled.any():
-            arrays.update(self._vectors.state())
-        if self._communities is not None:
-            arrays["community_sizes"] = np.asarray([c.size for c in self._communities])
-            arrays["communities"] = np.concatenate(self._communities)
-        aside = path.with_suffix(".part.npz")
-        np.savez(aside, **arrays)
-        aside.replace(path)
+        self._attached().save(path, self.epoch, self.batch_size)
 
     def restore(self, path: Path) -> None:
         """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
 
         Raises:
-            InputError: there is no such file, or it is of another data set or batch size.
+            InputError: there is no such file, or it is of another data set.
         """
-        if not path.is_file():
-            raise InputError(
-                f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
-                "anew, or resume from a checkpoint that was saved with this planner in the same output_dir"
-            )
-        with np.load(path) as saved:
-            arrays = dict(saved)
-        if arrays["order"].size != len(self.dataset):
-            raise InputError(f"{path} orders {arrays['order'].size} rows, the data set has {len(self.dataset)}")
-        self._planned = (int(arrays["epoch"]), Batches(arrays["order"], self.batch_size))
-        if "filled" in arrays:
-            self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset))
-            self._vectors.restore(arrays)
-        if "communities" in arrays:
-            self._communities = np.split(arrays["communities"], np.cumsum(arrays["community_sizes"])[:-1])
+        self._attached().restore(path, self.batch_size)
 
-    def _plan(self, epoch: int) -> Batches:
-        rng = np.random.default_rng([self.seed, epoch])
-        begin = time.perf_counter()
-        rank, _ = rank_and_count()
-        options: dict[str, Any] = {"batch_size": self.batch_size, "rng": rng, "conflicts": self.conflicts}
-        warming = epoch < self.planner.warmup
-        kind = "none" if warming else self.planner.method.vectors
-        vectors = self._current_vectors(epoch, kind)
-        embedded = time.perf_counter()
-        if kind == "teacher" or (kind == "current" and self.planner.refresh == 1):
-            self._vectors = None  # not needed again
-        built: Batches | FoilsError | None = None
-        if rank == 0:
-            try:
-                built = self._build(epoch, kind, vectors, options)
-            except FoilsError as error:
-                built = error
-        result = broadcast(built)
-        if isinstance(result, FoilsError):
-            raise result
-        batches: Batches = result
-        self.planner.history.append(
-            {
-                "epoch": float(epoch),
-                "seconds_embedding": embedded - begin,
-                "seconds_building": time.perf_counter() - embedded,
-            }
-        )
-        return batches
-
-    def _build(self, epoch: int, kind: str, vectors: EmbeddingCache | None, options: dict[str, Any]) -> Batches:
-        if kind == "none":
-            return random_order(len(self.dataset), **options)
-        if kind == "teacher":
-            return community_batches(self._find_communities(vectors), **options)
-        if vectors is None:
-            raise InputError(f"{self.planner.name} needs vectors; attach an encoder")
-        settings = self.planner.settings_at(epoch)
-        return self.planner.method.build(vectors.queries, vectors.documents, **options, **settings)
-
-    def _find_communities(self, vectors: EmbeddingCache | None) -> list[Rows]:
-        if self._communities is None:
-            own = (vectors.queries, vectors.documents) if vectors is not None else None
-            queries, documents = self.planner.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
-            self._communities = rank_communities(queries, documents, **self.planner.settings)
-        return self._communities
-
-    def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
-        """Return the vectors that this epoch's batches are built from; embeds only what is due."""
-        if kind == "none" or (kind == "teacher" and (self.planner.teacher or self._communities)):
-            return None
-        if kind == "cached":
-            self._vectors = self.planner.cache
-        due = (epoch - self.planner.warmup) % self.planner.refresh == 0 and kind == "current"
-        if self._vectors is None or due:
-            self._vectors = EmbeddingCache(len(self.dataset))
-        share_cache(self._vectors)
-        missing = self._vectors.missing
-        if missing.size:
-            rank, count = rank_and_count()
-            self._embed(missing[rank::count])
-            share_cache(self._vectors)
-        return self._vectors
-
-    def _embed(self, rows: Rows, block: int = 16384) -> None:
-        if self._encode is None or self._vectors is None:
-            raise InputError("no encoder is attached")
-        for start in range(0, rows.size, block):
-            part = rows[start : start + block]
-            texts = self.dataset[part.tolist()]
-            sides = [np.asarray(self._encode(texts[name], name)) for name in self.columns[:2]]
-            self._vectors.update(part, *sides)
-
-
-def encoder_of(model: Any, args: Any, columns: Sequence[str]) -> Encode:
-    """Return how the trainer's model embeds a column: with the training's prompts, in evaluation mode.
-
-    `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen here.
-    """
-    prompts = getattr(args, "prompts", None)
-    routes = getattr(args, "router_mapping", None) or {}
-    size = getattr(args, "per_device_eval_batch_size", 32)
-
-    def encode(texts: Sequence[str], column: str) -> Vectors:
-        prompt = prompts.get(column) if isinstance(prompts, dict) else prompts
-        more = {"task": routes[column]} if column in routes else {}
-        training = model.training
-        try:
-            vectors: Vectors = model.encode(
-                list(texts), prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_numpy=True, **more
-            )
-        finally:
-            model.train(training)
-        return vectors
-
-    return encode
-
-
-def with_rows(dataset: Any) -> Any:
-    """Return the data set with a last column `label` that holds each row's number, as HOBIT-C's loss needs it.
-
-    Raises:
-        InputError: the data set has a label column already.
-    """
-    taken = sorted({"label", "labels", "score", "scores"} & set(dataset.column_names))
-    if taken:
-        raise InputError(f"row numbers travel as labels, but the data set already has {', '.join(taken)}")
-    return dataset.add_column("label", list(range(len(dataset))))
+    def _attached(self) -> EpochBuilder:
+        if self._builder is None:
+            raise InputError("only the sampler of a training set has an order of its own; attach an encoder")
+        return self._builder
 
 
 def _saved(args: Any, state: Any, k: int) -> Path:

@@ -1,4 +1,13 @@
-"""BatchSampler: random walks with restart on a proximity graph of the queries (Yang et al., KDD 2023)."""
+"""BatchSampler: random walks with restart on a proximity graph of the queries (Yang et al., KDD 2023).
+
+Checked against the authors' code (THUDM/BatchSampler: `build_graph`, `random_walk`, train.sh): M = 1,000 random
+candidates a row, its K = 100 nearest of them as edges, uniform steps, restart probability 0.2: the defaults here.
+There the restart probability then falls by 0.02 an epoch to 0.05, the first epoch is random, and the graph is built
+anew every 100 batches from the vectors of the passes in between; here the restart probability is a constant and the
+graph is of one epoch's vectors (`warmup` and `refresh` of the planner). Their set of rows already visited is emptied
+before each walk, so rows come twice in an epoch and others first in its last batches; here every row comes once.
+Candidates are drawn with replacement there, row by row; here without, and shared by the 256 rows of a random group.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +34,8 @@ def walks_batches(
 ) -> Batches:
     """Return batches visited by random walks with restart on a proximity graph of the queries (BatchSampler).
 
-    The published code may repeat a row within an epoch; here a walk passes through used rows but collects only
-    unused ones, and every row comes once. A walk without a new row for 10 · `batch_size` steps moves to another start.
+    A walk passes through used rows but collects only unused ones. After 10 · `batch_size` steps without a new row it
+    moves to another start.
 
     Args:
         queries: (N, d) current query vectors.

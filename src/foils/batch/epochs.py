@@ -1,0 +1,171 @@
+"""A training set's batches epoch by epoch: what they are built from, and what a checkpoint keeps of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foils.batch.b3 import community_batches, rank_communities
+from foils.batch.batches import Batches, Rows
+from foils.batch.conflicts import Conflicts, find_conflicts
+from foils.batch.encoding import Encode
+from foils.batch.hobit_c import EmbeddingCache
+from foils.batch.processes import broadcast, rank_and_count, share_cache
+from foils.batch.random import random_order
+from foils.errors import FoilsError, InputError
+
+if TYPE_CHECKING:
+    from foils.batch.sampler import BatchPlanner
+
+BLOCK = 16384
+"""Rows whose texts are embedded at once."""
+
+
+class EpochBuilder:
+    """Builds each epoch's batches once, from vectors that are as new as the method asks for.
+
+    Under several processes each embeds its share, the first builds, and all get the same batches.
+
+    Args:
+        dataset: a `datasets.Dataset`; `columns` of it, the query's first and the positive's second.
+        columns: their names.
+        encode: (texts, column) → (n, d) vectors by the current model.
+        planner: what to build, and when to embed anew.
+        seed: epoch e uses the generator of (seed, e).
+
+    Raises:
+        InputError: the data set lacks a query and a positive column, or the cache is of another size.
+    """
+
+    def __init__(
+        self, dataset: Any, columns: Sequence[str], encode: Encode, planner: BatchPlanner, *, seed: int
+    ) -> None:
+        if len(columns) < 2:
+            raise InputError(f"batches are built from a query and a positive column; got columns {list(columns)}")
+        if planner.cache is not None and planner.cache.rows != len(dataset):
+            raise InputError(f"the cache is of {planner.cache.rows} rows, the data set has {len(dataset)}")
+        self.dataset, self.columns, self.encode = dataset, columns[:2], encode
+        self.planner, self.seed = planner, seed
+        self.conflicts: Conflicts | None = None
+        if planner.avoid_known:
+            texts = (dataset[:][name] for name in self.columns)
+            self.conflicts = find_conflicts(*texts, positives=planner.positives)
+        self._planned: tuple[int, Batches] | None = None
+        self._vectors: EmbeddingCache | None = None
+        self._communities: list[Rows] | None = None
+
+    def batches(self, epoch: int, batch_size: int) -> Batches:
+        """Return the epoch's batches, built when first asked for."""
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = (epoch, self._plan(epoch, batch_size))
+        return self._planned[1]
+
+    def save(self, path: Path, epoch: int, batch_size: int) -> None:
+        """Write the running epoch's order, and the vectors that later epochs depend on, to `path`."""
+        planned = self._planned or (epoch, self.batches(epoch, batch_size))
+        arrays: dict[str, Any] = {"epoch": np.asarray(planned[0]), "order": planned[1].order}
+        if self._vectors is not None and self._vectors.filled.any():
+            arrays.update(self._vectors.state())
+        if self._communities is not None:
+            arrays["community_sizes"] = np.asarray([c.size for c in self._communities])
+            arrays["communities"] = np.concatenate(self._communities)
+        aside = path.with_suffix(".part.npz")
+        np.savez(aside, **arrays)
+        aside.replace(path)
+
+    def restore(self, path: Path, batch_size: int) -> None:
+        """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
+
+        Raises:
+            InputError: there is no such file, or it is of another data set.
+        """
+        if not path.is_file():
+            raise InputError(
+                f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
+                "anew, or resume from a checkpoint that was saved with this planner in the same output_dir"
+            )
+        with np.load(path) as saved:
+            arrays = dict(saved)
+        if arrays["order"].size != len(self.dataset):
+            raise InputError(f"{path} orders {arrays['order'].size} rows, the data set has {len(self.dataset)}")
+        self._planned = (int(arrays["epoch"]), Batches(arrays["order"], batch_size))
+        if "filled" in arrays:
+            self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset))
+            self._vectors.restore(arrays)
+        if "communities" in arrays:
+            self._communities = np.split(arrays["communities"], np.cumsum(arrays["community_sizes"])[:-1])
+
+    def _plan(self, epoch: int, batch_size: int) -> Batches:
+        begin = time.perf_counter()
+        kind = "none" if epoch < self.planner.warmup else self.planner.method.vectors
+        vectors = self._current_vectors(epoch, kind)
+        embedded = time.perf_counter()
+        if kind == "teacher" or (kind == "current" and self.planner.refresh == 1):
+            self._vectors = None  # not needed again
+        built: Batches | FoilsError | None = None
+        if rank_and_count()[0] == 0:
+            try:
+                built = self._build(epoch, kind, vectors, batch_size)
+            except FoilsError as error:
+                built = error
+        result = broadcast(built)
+        if isinstance(result, FoilsError):
+            raise result
+        batches: Batches = result
+        self.planner.history.append(
+            {
+                "epoch": float(epoch),
+                "seconds_embedding": embedded - begin,
+                "seconds_building": time.perf_counter() - embedded,
+            }
+        )
+        return batches
+
+    def _build(self, epoch: int, kind: str, vectors: EmbeddingCache | None, batch_size: int) -> Batches:
+        options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "rng": np.random.default_rng([self.seed, epoch]),
+            "conflicts": self.conflicts,
+        }
+        if kind == "none":
+            return random_order(len(self.dataset), **options)
+        if kind == "teacher":
+            return community_batches(self._find_communities(vectors), **options)
+        if vectors is None:
+            raise InputError(f"{self.planner.name} needs vectors; attach an encoder")
+        settings = self.planner.settings_at(epoch)
+        return self.planner.method.build(vectors.queries, vectors.documents, **options, **settings)
+
+    def _find_communities(self, vectors: EmbeddingCache | None) -> list[Rows]:
+        if self._communities is None:
+            own = (vectors.queries, vectors.documents) if vectors is not None else None
+            queries, documents = self.planner.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
+            self._communities = rank_communities(queries, documents, **self.planner.settings)
+        return self._communities
+
+    def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
+        """Return the vectors that this epoch's batches are built from; embeds only what is due."""
+        if kind == "none" or (kind == "teacher" and (self.planner.teacher or self._communities)):
+            return None
+        if kind == "cached":
+            self._vectors = self.planner.cache
+        due = (epoch - self.planner.warmup) % self.planner.refresh == 0 and kind == "current"
+        if self._vectors is None or due:
+            self._vectors = EmbeddingCache(len(self.dataset))
+        share_cache(self._vectors)
+        missing = self._vectors.missing
+        if missing.size:
+            rank, count = rank_and_count()
+            self._embed(self._vectors, missing[rank::count])
+            share_cache(self._vectors)
+        return self._vectors
+
+    def _embed(self, vectors: EmbeddingCache, rows: Rows) -> None:
+        for start in range(0, rows.size, BLOCK):
+            part = rows[start : start + BLOCK]
+            texts = self.dataset[part.tolist()]
+            vectors.update(part, *(np.asarray(self.encode(texts[name], name)) for name in self.columns))
