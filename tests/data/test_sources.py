@@ -222,6 +222,11 @@ def test_own_texts_have_one_id_each(small: Collection, write: Write) -> None:
         ({"query": "eggs of a queen bee", "negative": " "}, "a negative is empty or no text"),
         ({"query": "eggs of a queen bee", "negative": None}, "a negative is empty or no text"),
         ({"query": "eggs of a queen bee", "negative": ["y", {"text": "z"}]}, "a negative is empty or no text"),
+        ({"anchor": "eggs of a queen bee", "documents": ["y", "z"], "labels": [1]}, "expected query (or anchor)"),
+        ({"anchor": "eggs of a queen bee", "documents": "y", "labels": [0]}, "expected query (or anchor)"),
+        ({"anchor": "eggs of a queen bee", "document": "y", "label": "no"}, "expected query (or anchor)"),
+        ({"anchor": "eggs of a queen bee", "document": "y", "label": True}, "expected query (or anchor)"),
+        ({"anchor": "eggs of a queen bee", "label": 0}, "a negative is empty or no text"),
         ("[]", "expected a JSON object, found list"),
     ],
 )

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from foils import progress
 from foils.data import Collection
 from foils.encode import VectorStore
 from foils.encode import vectors as vectors_module
 from foils.errors import FailureError, InputError
 from foils.mine import BM25Retriever, RandomRetriever, mine
-from foils.mine.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer, load_cross_encoder
+from foils.mine.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mine.filters import Margin, PositiveScores
 from foils.mine.pairs import Pairs
 from foils.mine.pool import TableRetriever, UnionRetriever
+from tiny_models import tiny_cross_encoder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, small) -> Path:
-    """A BERT of two layers of width 16 over the letters and words of the small collection, saved."""
-    import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
-
-    place = tmp_path_factory.mktemp("tiny")
     texts = [*small.document_texts(range(10)), *small.query_texts(range(5))]
-    words = sorted({word for text in texts for word in text.lower().replace(".", "").replace(",", "").split()})
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "'", "s", *words]
-    (place / "vocab.txt").write_text("\n".join(dict.fromkeys(vocabulary)))
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(dict.fromkeys(vocabulary)), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=64, num_labels=1, initializer_range=0.5,
-    )  # fmt: skip
-    BertForSequenceClassification(config).save_pretrained(place)
-    BertTokenizerFast(vocab=str(place / "vocab.txt")).save_pretrained(place)
-    return place
+    return tiny_cross_encoder(tmp_path_factory.mktemp("tiny"), texts)
 
 
 @pytest.fixture
 def scorer(folder, tmp_path) -> CrossEncoderScorer:
-    return load_cross_encoder(folder, VectorStore(tmp_path / "scores"))
+    return CrossEncoderScorer.load(folder, VectorStore(tmp_path / "scores"))
 
 
 def counting(scorer: CrossEncoderScorer, monkeypatch, fail_at: int | None = None) -> list[int]:
@@ -125,6 +113,19 @@ def test_each_pair_is_scored_once(small, scorer, monkeypatch):
     assert sum(calls) == 3
 
 
+def test_progress_says_that_pairs_are_scored(small, scorer):
+    told = []
+
+    class Reporter:
+        def task(self, description, total, unit):
+            told.append((description, total, unit))
+            return nullcontext(lambda count: None)
+
+    with progress.reporting(Reporter()):
+        scorer.score(Pairs(small, np.array([0, 0]), np.array([1, 2]), np.zeros(2)))
+    assert told == [("scoring pairs", 2, "pairs")]
+
+
 def test_own_texts_are_scored_too(small, scorer):
     text = small.document_texts([4])[0]
     pairs = Pairs(small, np.array([0, 0]), np.array([4, -1]), np.zeros(2), [None, text])
@@ -136,13 +137,13 @@ def test_other_weights_have_other_scores(small, folder, tmp_path):
     import torch
 
     store = VectorStore(tmp_path)
-    one, two = load_cross_encoder(folder, store), load_cross_encoder(folder, store)
+    one, two = CrossEncoderScorer.load(folder, store), CrossEncoderScorer.load(folder, store)
     assert one.fingerprint == two.fingerprint
     with torch.no_grad():
         next(two._encoder._model.parameters()).add_(0.25)
     changed = CrossEncoderScorer(two._encoder._model, store)
     assert changed.fingerprint != one.fingerprint
-    assert load_cross_encoder(folder, store, max_length=8).fingerprint != one.fingerprint
+    assert CrossEncoderScorer.load(folder, store, max_length=8).fingerprint != one.fingerprint
     pairs = Pairs(small, np.array([0]), np.array([3]), np.zeros(1))
     assert one.score(pairs) != changed.score(pairs)
 
@@ -152,7 +153,7 @@ def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monke
     monkeypatch.setattr(vectors_module, "SHARD", 5)
 
     def mined(place: Path, out: Path, fail_at: int | None = None) -> int:
-        scorer = load_cross_encoder(folder, VectorStore(place))
+        scorer = CrossEncoderScorer.load(folder, VectorStore(place))
         calls = counting(scorer, monkeypatch, fail_at)
         retriever = CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=10)
         mine(small, retriever, split="train", top=3).negatives.write(out)
@@ -177,9 +178,9 @@ def test_margins_on_the_cross_encoders_own_scale(small, scorer):
 
 def test_refusals(small, folder, tmp_path, monkeypatch):
     store = VectorStore(tmp_path)
-    with pytest.raises(InputError, match="cannot load"):
-        load_cross_encoder(tmp_path / "none", store)
-    scorer = load_cross_encoder(folder, store)
+    with pytest.raises(InputError, match="no such folder"):
+        CrossEncoderScorer.load(tmp_path / "none", store)
+    scorer = CrossEncoderScorer.load(folder, store)
     with pytest.raises(InputError, match="at least 1"):
         CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=0)
     with pytest.raises(InputError, match="at least one"):

@@ -16,6 +16,7 @@ from foils.data.sources import read_source
 from foils.errors import InputError, UnknownNameError
 from foils.mine import BM25Retriever, RandomRetriever, mine
 from foils.mine.fuse import fuse
+from tiny_models import tiny_cross_encoder, tiny_encoder
 
 
 @pytest.fixture
@@ -73,6 +74,56 @@ def test_a_dataset_holds_references_not_texts(small, table):
     assert kept[0] == {"anchor": 0, "positive": 0, "negative": 1}
 
 
+LOSSES = {
+    "triplets": "MultipleNegativesRankingLoss",
+    "tuples": "MultipleNegativesRankingLoss",
+    "labelled-pairs": "ContrastiveLoss",
+}
+
+
+@pytest.mark.parametrize("form", LOSSES)
+def test_sentence_transformers_trains_an_encoder_on_a_dataset(small, table, tmp_path, form):
+    """Two steps of its own trainer, which reads the columns by their order."""
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer import losses
+
+    model = SentenceTransformer(str(tiny_encoder(tmp_path, small.document_texts(range(10)))), device="cpu")
+    before = model[0].embedding.weight.detach().clone()
+    dataset = as_dataset(table, small, form=form, split="train")
+    settings = SentenceTransformerTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
+    loss = getattr(losses, LOSSES[form])(model)
+    done = SentenceTransformerTrainer(model, settings, train_dataset=dataset, loss=loss).train()
+    assert done.training_loss > 0
+    words, changed = model.tokenizer.get_vocab(), (model[0].embedding.weight.detach() != before).any(dim=1)
+    assert changed[words["boat"]]
+    assert not changed[words["bees"]], "a word of no row"
+
+
+def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, table, tmp_path):
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.losses import ListNetLoss
+
+    from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder
+
+    model = load_cross_encoder(tiny_cross_encoder(tmp_path, small.document_texts(range(10))), device="cpu")
+    before = cross_encoder_digest(model)
+    dataset = as_dataset(table, small, form="labelled-lists", split="train")
+    settings = CrossEncoderTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
+    done = CrossEncoderTrainer(model, settings, train_dataset=dataset, loss=ListNetLoss(model)).train()
+    assert done.training_loss > 0
+    assert cross_encoder_digest(model) != before
+
+
+TWO_STEPS = {
+    "max_steps": 2, "per_device_train_batch_size": 2, "use_cpu": True, "report_to": [], "save_strategy": "no",
+    "disable_tqdm": True,
+}  # fmt: skip
+
+
 def test_short_tuples_are_left_out(small, table, tmp_path):
     shorter = table.reject(np.arange(6) == 3, "no")
     assert export(shorter, small, tmp_path / "a", form="tuples", split="train") == 2
@@ -106,13 +157,14 @@ def test_tevatron_comes_back(small, table, tmp_path):
     assert lines(path)[0]["positive_passages"][0]["title"] == "Sailing"
 
 
-@pytest.mark.parametrize("form", ["triplets", "tuples"])
-def test_tuples_come_back(small, table, tmp_path, form):
+@pytest.mark.parametrize("form", [*FORMS, "flagembedding"])
+def test_texts_come_back(small, table, tmp_path, form):
     path = tmp_path / "t.jsonl"
     export(table, small, path, form=form, split="train")
     back = read_source(str(path), small).negatives
     found = [(q, d if d.startswith("d") else None, t) for q, d, t in rows(back, "query_id", "doc_id", "text")]
     assert found == [("q1", "d2", None), ("q1", "d10", None), ("q2", "d5", None), ("q2", None, "Bread is bought.")]
+    assert back.table["rank"].to_pylist() == [0, 1, 0, 1]
 
 
 def test_flagembedding_by_hand_and_by_the_datasets_reader(small, table, tmp_path):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_cross_encoder import folder  # noqa: F401 (a fixture)
 
 from foils.cli.app import run
 from foils.data.negatives import Negatives
 from llm_server import Reply, serving
+from tiny_models import tiny_cross_encoder, tiny_encoder
 
 
 @pytest.fixture
@@ -100,7 +100,9 @@ def test_fusion(mined, tmp_path):
     assert "NAME=NUMBER" in mined("--with", "fuse", *sources, "--weight", "a", status=2)
 
 
-def test_cross_encoder(mined, folder, tmp_path):  # noqa: F811
+def test_cross_encoder(mined, small, tmp_path):
+    (folder := tmp_path / "model").mkdir()
+    tiny_cross_encoder(folder, small.document_texts(range(10)))
     vectors = ("--vectors", tmp_path / "v")
     found, _, facts = mined("--with", "cross-encoder", "--cross-encoder", folder, "--top", "2", *vectors)
     assert set(found.table["source"].to_pylist()) == {"cross-encoder"}
@@ -171,19 +173,7 @@ def test_refusals(mined):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory, small):
-    """A sentence-transformers model with a random vector for each word, saved."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
-    words = sorted({word for text in small.document_texts(range(10)) for word in text.lower().split()})
-    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
-    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
-    torch.manual_seed(1)
-    place = tmp_path_factory.mktemp("static")
-    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu").save(str(place))
-    return place
+    return tiny_encoder(tmp_path_factory.mktemp("static"), small.document_texts(range(10)))
 
 
 def test_ance_and_trisampler(mined, model, tmp_path):

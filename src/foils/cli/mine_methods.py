@@ -114,13 +114,13 @@ def cross_encoder(settings: Settings) -> CrossEncoderScorer:
     """Load the cross-encoder of the command line, its scores kept where vectors are."""
     from foils.data.store import cache_folder
     from foils.encode import VectorStore
-    from foils.mine.cross_encoder import load_cross_encoder
+    from foils.mine.cross_encoder import CrossEncoderScorer
 
     if settings.cross_encoder is None:
         raise InputError("a cross-encoder is needed; name it with --cross-encoder MODEL")
     store = VectorStore(settings.encoder.vectors or cache_folder() / "vectors")
     chosen = settings.encoder
-    return load_cross_encoder(settings.cross_encoder, store, max_length=chosen.max_length, device=chosen.device)
+    return CrossEncoderScorer.load(settings.cross_encoder, store, max_length=chosen.max_length, device=chosen.device)
 
 
 def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[PairScorer | None, dict[str, Any]]:

@@ -22,7 +22,8 @@ from foils.errors import FormatError, InputError
 
 FORMS = (
     "a source is a Parquet table of negatives; JSONL with query_id, query, positive_passages, negative_passages; "
-    "JSONL with query (or anchor), positive, negative or negative_1, negative_2, …; or a TREC run"
+    "JSONL with query (or anchor), positive (or pos), and negative, negative_1, negative_2, … or neg; JSONL with "
+    "anchor, document and label, or documents and labels; or a TREC run"
 )
 
 
@@ -243,10 +244,13 @@ def _read_tuples(path: Path, name: str, collection: Collection) -> Negatives:
     query_ids, doc_ids = _by_text(collection)
     for line, record in json_objects(path, complaints):
         query = text_field(record.get("query", record.get("anchor")))
-        columns = sorted((key for key in record if _NEGATIVE.match(key)), key=lambda key: (len(key), key))
-        texts = list(_texts(record[key] for key in columns))
-        if query is None or not columns:
-            complaints.add("expected query (or anchor), positive, and negative or negative_1, negative_2, …", line)
+        texts = _labelled_negatives(record) if {"label", "labels"} & record.keys() else _negative_columns(record)
+        if query is None or texts is None:
+            complaints.add(
+                "expected query (or anchor), positive, and negative or negative_1, negative_2, …; or query, documents "
+                "and as many labels, numbers of which 0 is a negative's",
+                line,
+            )
         elif _squeezed(query) not in query_ids:
             complaints.add(f"unknown query {query[:60]!r}: not a text of the collection {collection.name}", line)
         elif any(text is None or not text.strip() for text in texts):
@@ -258,6 +262,25 @@ def _read_tuples(path: Path, name: str, collection: Collection) -> Negatives:
                 rows.add(query_ids[_squeezed(query)], known or own, None if known else str(text), None)
     complaints.settle()
     return rows.negatives("tuples", path, collection)
+
+
+def _negative_columns(record: dict[str, Any]) -> list[str | None] | None:
+    """The texts of negative, negative_1, … or neg, in order; None without such a column."""
+    columns = sorted((key for key in record if _NEGATIVE.match(key)), key=lambda key: (len(key), key))
+    return list(_texts(record[key] for key in columns)) if columns else None
+
+
+def _labelled_negatives(record: dict[str, Any]) -> list[str | None] | None:
+    """The document, or those of the documents, whose label is 0; None where there is not a number for each."""
+    several = "labels" in record
+    documents = record.get("documents") if several else [record.get("document")]
+    labels = record["labels"] if several else [record["label"]]
+    if not isinstance(documents, list) or not isinstance(labels, list) or len(documents) != len(labels):
+        return None
+    numbers = [_number(label) for label in labels]
+    if None in numbers:
+        return None
+    return [text_field(text) for text, number in zip(documents, numbers, strict=True) if number == 0]
 
 
 def _texts(values: Iterator[Any]) -> Iterator[str | None]:

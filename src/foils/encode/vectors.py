@@ -146,13 +146,17 @@ class VectorStore:
         """Send a store to other processes by its folder."""
         return _store_at, (self.folder.absolute(), self.storage)
 
-    def embed(self, encoder: Encoder, texts: Texts, kind: Kind) -> Vectors:
+    def embed(
+        self, encoder: Encoder, texts: Texts, kind: Kind, *, task: str | None = None, unit: str = "texts"
+    ) -> Vectors:
         """Return the vectors of texts, encoding those, and only those, that the store does not hold yet.
 
         Args:
             encoder: what makes the vectors; its fingerprint decides where they are kept.
             texts: (n,) a list, or anything that gives its texts in slices.
             kind: "query" or "document", which decides prompt and route.
+            task: what the progress says; None: that texts of this kind are embedded.
+            unit: what the progress counts.
 
         Raises:
             InputError: an encoder that gives another number of vectors, or of another dimension, than it says.
@@ -180,7 +184,7 @@ class VectorStore:
 
         write = ShardWriter(encoder, kind, shards.folder, self.storage)
         try:
-            with progress.task(f"embedding {kind} texts", total=len(texts), unit="texts") as advance:
+            with progress.task(task or f"embedding {kind} texts", total=len(texts), unit=unit) as advance:
                 for path in map_shards(write, missing(), model=True):
                     advance(shards.open(path))
         except BaseException:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Collection, Rows
+from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.encoder import Kind, check_finite
 from foils.encode.vectors import VectorStore
 from foils.errors import InputError
@@ -45,10 +45,20 @@ class CrossEncoderScorer:
     def __init__(
         self, model: CrossEncoder, store: VectorStore, *, name: str = "cross-encoder", batch_size: int = 32
     ) -> None:
-        if model.num_labels != 1:
-            raise InputError(f"{name} has {model.num_labels} outputs; mining needs one score per pair of texts")
+        check_one_output(model, name)
         self._encoder = _PairEncoder(model, name, batch_size)
         self._store = store
+
+    @classmethod
+    def load(
+        cls, name: str | Path, store: VectorStore, *, max_length: int | None = None, device: str | None = None
+    ) -> CrossEncoderScorer:
+        """Load the model (safetensors weights) by folder or hub name.
+
+        Raises:
+            InputError: there is no such model, it cannot be loaded, or it has several outputs.
+        """
+        return cls(load_cross_encoder(name, max_length=max_length, device=device), store, name=Path(str(name)).name)
 
     @property
     def fingerprint(self) -> str:
@@ -65,7 +75,7 @@ class CrossEncoderScorer:
         Raises:
             FailureError: a score is NaN or infinite.
         """
-        found = self._store.embed(self._encoder, _PairTexts(pairs), "document")
+        found = self._store.embed(self._encoder, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
         return np.asarray(found.take(slice(None)), np.float64).reshape(len(pairs))
 
 
@@ -114,27 +124,6 @@ class CrossEncoderRetriever:
         return self._scorer.score(pairs)
 
 
-def load_cross_encoder(
-    path: str | Path, store: VectorStore, *, max_length: int | None = None, device: str | None = None
-) -> CrossEncoderScorer:
-    """Load a cross-encoder (safetensors weights) by local path or hub name.
-
-    Raises:
-        InputError: there is no such model, it cannot be loaded, or it has several outputs.
-    """
-    from sentence_transformers import CrossEncoder
-
-    try:
-        model = CrossEncoder(str(path), max_length=max_length, device=device, model_kwargs={"use_safetensors": True})
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"cannot load the cross-encoder {str(path)!r}: {said}; give a folder with safetensors weights, or a hub "
-            "name that can be reached"
-        ) from error
-    return CrossEncoderScorer(model, store, name=Path(str(path)).name)
-
-
 class _PairEncoder:
     """The cross-encoder as the store knows encoders: from a pair, written as one text, to a vector of one number."""
 
@@ -143,28 +132,14 @@ class _PairEncoder:
     def __init__(self, model: CrossEncoder, name: str, batch_size: int) -> None:
         self.name = name
         self._model, self._batch_size = model, batch_size
-        digest = hashlib.blake2b(digest_size=16)
-        for key, tensor in sorted(model.state_dict().items()):
-            digest.update(f"{key}{tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().float().cpu().numpy().tobytes())
-        tokenizer = getattr(model.tokenizer, "vocab", None) or {}
-        length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
-        digest.update(repr((length, sorted(tokenizer.items()))).encode())
-        self.fingerprint = f"cross-{digest.hexdigest()}"
+        self.fingerprint = f"cross-{cross_encoder_digest(model)}"
 
     def route(self, kind: Kind) -> str:
         return "pair"
 
     def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
-        import torch
-
-        logits = self._model.predict(
-            [_split(text) for text in texts],
-            batch_size=self._batch_size,
-            show_progress_bar=False,
-            activation_fn=torch.nn.Identity(),
-        )
-        return check_finite(np.asarray(logits, np.float32).reshape(-1, 1), texts, self.name)
+        found = logits(self._model, [_split(text) for text in texts], batch_size=self._batch_size)
+        return check_finite(found.reshape(-1, 1), texts, self.name)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""Cross-encoders: how they are loaded, told apart, and asked for logits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.encode.models import find_model
+from foils.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+
+def load_cross_encoder(name: str | Path, *, max_length: int | None = None, device: str | None = None) -> CrossEncoder:
+    """Load a sentence-transformers cross-encoder (safetensors weights) with one output, by folder or hub name.
+
+    Args:
+        name: a folder, or a hub's owner/name.
+        max_length: in tokens, of query and document together; None: the model's own.
+        device: as torch names it; None: the first that is there.
+
+    Raises:
+        InputError: there is no such model, it cannot be loaded, or it has several outputs.
+    """
+    from sentence_transformers import CrossEncoder
+
+    place = str(find_model(name))
+    try:
+        model = CrossEncoder(place, max_length=max_length, device=device, model_kwargs={"use_safetensors": True})
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"cannot load the cross-encoder {str(name)!r}: {said}; give a folder with safetensors weights, or a hub "
+            "name that can be reached"
+        ) from error
+    check_one_output(model, Path(place).name)
+    return model
+
+
+def check_one_output(model: CrossEncoder, name: str) -> None:
+    """Refuse a cross-encoder that does not give one number for a pair of texts.
+
+    Raises:
+        InputError: it has several outputs.
+    """
+    if model.num_labels != 1:
+        raise InputError(f"the cross-encoder {name} has {model.num_labels} outputs; expected one score per pair")
+
+
+def cross_encoder_digest(model: CrossEncoder) -> str:
+    """Return a digest of everything that decides a logit: weights, tokenizer, maximum length."""
+    digest = hashlib.blake2b(digest_size=16)
+    for key, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{key}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().float().cpu().numpy().tobytes())
+    tokenizer = getattr(model.tokenizer, "vocab", None) or {}
+    length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
+    digest.update(repr((length, sorted(tokenizer.items()))).encode())
+    return digest.hexdigest()
+
+
+def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32) -> npt.NDArray[np.float32]:
+    """Return (n,) the model's numbers for (query, document) pairs, before any activation; NaN stays NaN."""
+    import torch
+
+    found = model.predict(
+        list(pairs), batch_size=batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
+    )
+    return np.asarray(found, np.float32).reshape(len(pairs))

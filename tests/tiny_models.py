@@ -1,0 +1,39 @@
+"""Models of a few thousand random weights, saved where tests may load them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def tiny_cross_encoder(place: Path, texts: Sequence[str], *, outputs: int = 1) -> Path:
+    """Save a BERT of two layers of width 16, over the words of texts, that gives so many numbers for a pair."""
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    words = sorted({word for text in texts for word in text.lower().replace(".", "").replace(",", "").split()})
+    vocabulary = list(dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", ",", "'", "s", *words]))
+    (place / "vocab.txt").write_text("\n".join(vocabulary))
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
+        max_position_embeddings=64, num_labels=outputs, initializer_range=0.5,
+    )  # fmt: skip
+    BertForSequenceClassification(config).save_pretrained(place)
+    BertTokenizerFast(vocab=str(place / "vocab.txt")).save_pretrained(place)
+    return place
+
+
+def tiny_encoder(place: Path, texts: Sequence[str]) -> Path:
+    """Save a sentence-transformers model with a random vector of 16 numbers for each word of texts."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    words = sorted({word for text in texts for word in text.lower().split()})
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(["[UNK]", *words])}, unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = normalizers.Lowercase(), pre_tokenizers.WhitespaceSplit()
+    torch.manual_seed(1)
+    SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu").save(str(place))
+    return place
