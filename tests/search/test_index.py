@@ -1,5 +1,6 @@
 """The first stage: exact, in blocks, with ties by position; faiss indexes, saved and loaded."""
 
+import faiss
 import numpy as np
 import pytest
 
@@ -75,10 +76,27 @@ def test_a_saved_index_answers_as_before(kind, tmp_path):
 
 def test_a_file_that_is_no_index_is_named(tmp_path):
     (tmp_path / "x").write_bytes(b"not an index")
-    with pytest.raises(FormatError, match="faiss"):
+    with pytest.raises(FormatError, match="not written by foils"):
         FaissIndex.load(tmp_path / "x")
     with pytest.raises(InputError, match="no such file"):
         FaissIndex.load(tmp_path / "y")
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
+def test_a_damaged_index_never_reaches_faiss(kind, tmp_path):
+    path = tmp_path / "index.faiss"
+    FaissIndex.build(Vectors.of(unit(400)), kind, lists=4).save(path)
+    whole = path.read_bytes()
+    for at in (4, 40, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(FormatError, match=r"index\.faiss: damaged"):
+            FaissIndex.load(path)
+    path.write_bytes(whole[:-1])
+    with pytest.raises(FormatError, match=r"index\.faiss: damaged"):
+        FaissIndex.load(path)
+    faiss.write_index(faiss.IndexFlatIP(4), str(path))
+    with pytest.raises(FormatError, match=r"index\.faiss: damaged, or not written by foils"):
+        FaissIndex.load(path)
 
 
 @pytest.mark.parametrize("make", [ExactIndex, FaissIndex.build])

@@ -1,11 +1,13 @@
 """`foils evaluate` and `foils search` from the command line, with a tiny real model."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from foils.cli.app import run as foils
+from llm_server import Reply, serving
 
 WORDS = [f"w{i}" for i in range(40)]
 
@@ -176,22 +178,88 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
     assert answered != eclipse
 
 
-@pytest.mark.parametrize("experiment", ["filters", "shares", "depths", "moons"])
+@pytest.mark.parametrize("experiment", ["filters", "shares", "depths", "moons", "all"])
 def test_experiments_print_and_write(folder, models, command, tmp_path, experiment):
-    plot = ["--plot", tmp_path / "plot.html"] if experiment == "shares" else []
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(f'{{"query_id": "q{i}", "answer": "w{i} w{i + 2}"}}\n' for i in range(14)))
     status, said = command(
-        "search", folder, "--model", models / "one", "--experiment", experiment, "--top", 40, "--reading",
-        "few-irrelevant", "--moon-pool", 30, "--json", tmp_path / "e.json", *plot,
+        "search", folder, "--model", models / "one", "--experiment", experiment, "--top", 40, "--reading", "spread",
+        "--answers", answers, "--moon-pool", 30, "--json", tmp_path / "e.json", "--report", tmp_path / "page.html",
     )  # fmt: skip
     assert status == 0, said.err
-    result = json.loads((tmp_path / "e.json").read_text())
+    result, page = json.loads((tmp_path / "e.json").read_text()), (tmp_path / "page.html").read_text()
     assert result["experiment"] == experiment
-    assert "oracle" in said.out
-    if experiment == "filters":
-        assert [s["name"] for s in result["systems"]][:2] == ["baseline", "PRF RDIME"]
-        assert {c["b"] for c in result["comparisons"]} == {"baseline"}
-    if plot:
-        assert "plotly" in plot[1].read_text()
+    assert ("honest" in said.out) == (experiment != "moons")
+    ran = {
+        "filters": bool(result["systems"]), "shares": bool(result["shares"]),
+        "depths": bool(result["depths"]["systems"]), "moons": bool(result["moons"]),
+    }  # fmt: skip
+    assert ran == {name: experiment in (name, "all") for name in ran}
+    headings = {"filters": "Filters", "shares": "Share of", "depths": "Length of", "moons": "Moons"}
+    assert {name: f"<h2>{heading}" in page for name, heading in headings.items()} == ran
+    filters = ["PRF DIME", "LLM DIME", "PRF Eclipse", "LLM Eclipse"]
+    if ran["filters"]:
+        names = [s["name"] for s in result["systems"]]
+        assert names == ["baseline", "PRF RDIME", "LLM RDIME", *(name for name in filters for _ in range(2))]
+        tested = {(c["a"], c["kind"], c["measure"]) for c in result["comparisons"] if c["a"] in names}
+        assert len(tested) == 2 * 10, "all but the baseline, by two measures"
+    if ran["shares"]:
+        assert [*result["shares"]["AP"]] == filters
+        halves = [c for c in result["comparisons"] if c["a"].endswith(", half")]
+        assert len(halves) == 4 * 2 * 2, "filters × kinds × measures"
+        oracle, honest = (result["shares"]["AP"]["PRF Eclipse"][kind] for kind in ("oracle", "honest"))
+        assert [*oracle] == [f"{tenth / 10:g}" for tenth in range(1, 11)]
+        assert all(oracle[share] >= honest[share] for share in oracle)
+        assert oracle["1"] == honest["1"] == result["baseline"]["AP"]
+    if ran["depths"]:
+        assert [*result["depths"]["oracle_by_share"]["AP"]] == ["k=50", "k=300", "k=1000", "k=all"]
+    if ran["moons"]:
+        assert {pool: len(of) for pool, of in result["moons"].items()} == {
+            "bottom 30": 5, "bottom 100": 5, "bottom 150": 5, "exact": 1
+        }  # fmt: skip
+
+
+def test_a_language_model_answers(folder, models, command, tmp_path):
+    """Its answers are the sun; a query that it does not answer keeps every dimension, and the reason is said."""
+
+    def answer(number, asked):
+        return Reply(status=422, body=b"{}") if "no answer" in asked["messages"][0]["content"] else Reply("w1 w2 w7")
+
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    queries = (broken / "queries.jsonl").read_text().splitlines()
+    queries[3] = json.dumps({"_id": "q3", "text": "no answer"})
+    (broken / "queries.jsonl").write_text("\n".join(queries) + "\n")
+    (tmp_path / "own.txt").write_text("Answer, please: {query}")
+    with serving(answer) as server:
+
+        def search(*more):
+            status, said = command(
+                "search", broken, "--model", models / "one", "--dimensions", "dime", "--share", 0.5, "--run",
+                tmp_path / "r", "--json", tmp_path / "s.json", "--llm-model", "m", "--base-url", server.url,
+                "--price", "1,2", *more,
+            )  # fmt: skip
+            assert status == 0, said.err
+            return json.loads((tmp_path / "s.json").read_text()), (tmp_path / "r").read_text(), said.err
+
+        facts, run, said = search()
+        assert facts["short"] == ["q3"]
+        assert (facts["answers"]["answered"], facts["answers"]["failed"]) == (13, {"status 422": 1})
+        assert facts["answers"]["cost"] == pytest.approx((13 * 7 + 2 * 13 * 3) / 1e6)
+        assert "no answer for 1 queries" in said
+        assert len(server.seen) == 14
+        assert server.seen[0]["max_tokens"] == 256
+        again, same, _ = search()
+        assert (again["short"], same, len(server.seen)) == (["q3"], run, 15), "only what failed is asked for again"
+        _, _, _ = search("--answer-prompt", tmp_path / "own.txt", "--most-tokens", 9, "--llm-temperature", 0.5)
+        asked = server.seen[-1]
+        assert asked["messages"][0]["content"].startswith("Answer, please: ")
+        assert (asked["max_tokens"], asked["temperature"]) == (9, 0.5)
+        before = len(server.seen)
+        search("--tune", "dev")
+        texts = [json.loads(query)["text"] for query in queries]
+        said = {asked["messages"][0]["content"].split("Query: ")[1].split("\n")[0] for asked in server.seen[before:]}
+        assert said == (set(texts[14:]) - set(texts[:14])) | {"no answer"}, "the other split's queries, and what failed"
 
 
 @pytest.mark.parametrize(
@@ -203,7 +271,10 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
         (["--run", "r", "--index", "tree"], "hnsw"),
         (["--run", "r", "--index-file", "x"], "--index"),
         (["--run", "r", "--answers", "ANSWERS"], "query_id"),
-        (["--experiment", "all"], "filters"),
+        (["--experiment", "every"], "filters"),
+        (["--run", "r", "--report", "x"], "--experiment"),
+        (["--run", "r", "--answers", "ANSWERS", "--llm-model", "m"], "one of them"),
+        (["--run", "r", "--llm-model", "m", "--price", "cheap"], "two numbers"),
     ],
 )
 def test_bad_usage_of_search_says_what_is_expected(folder, models, command, tmp_path, more, said):

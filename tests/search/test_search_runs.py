@@ -12,15 +12,16 @@ from foils.search import (
     DimensionSettings,
     FaissIndex,
     Grid,
-    by_depth,
     by_moon,
     by_share,
     compare_filters,
+    depth_values,
     dime_grid,
     embed_collection,
     evaluate_grid,
     feedback_lists,
     grid_values,
+    honest_and_oracle,
     mask_values,
     prepare,
     query_masks,
@@ -215,12 +216,20 @@ def test_curves_over_the_share_hold_each_share_s_best(bench):
     for share, system in curve.items():
         columns = [c for c, s in enumerate(found.settings) if s.share == share]
         assert system.means["AP"] == pytest.approx(found.values["AP"][:, columns].mean(axis=0).max(), rel=1e-6)
+    honest = by_share(found, "AP", rng=np.random.default_rng(0), folds=4)
+    assert {system.kind for system in honest.values()} == {"honest"}
+    assert {len(system.settings["AP"]) for system in honest.values()} == {4}
+    for share, system in honest.items():
+        assert system.means["AP"] <= curve[share].means["AP"]
+        assert {setting.share for setting in system.settings["AP"]} == {share}
+    assert honest[0.3].means != by_share(found, "AP", rng=np.random.default_rng(1), folds=4)[0.3].means
     baseline = mask_values(bench, np.ones((18, 24), bool))
     np.testing.assert_array_equal(curve[1.0].per_query["AP"], baseline["AP"], "or tests would find a difference")
 
 
 def test_depths_are_compared(bench):
-    systems = by_depth(bench, GRID, rng=np.random.default_rng(0), depths=(10, 60, None))
+    values = depth_values(bench, GRID, rng=np.random.default_rng(0), depths=(10, 60, None))
+    systems = honest_and_oracle(values, rng=np.random.default_rng(0))
     assert [s.name for s in systems] == ["k=10"] * 2 + ["k=60"] * 2 + ["k=all"] * 2
     whole = evaluate_grid(
         bench.embedded.queries, bench.embedded.documents, bench.retrieved, bench.relevant, GRID, feedback=bench.lists

@@ -1,5 +1,6 @@
 """Search with the dimensions of a query that are worth keeping."""
 
+from foils.search.answers import AnswerAsking, AnswerPrompt, Answers, ask_answers
 from foils.search.dimensions import (
     check_depths,
     dime_importance,
@@ -17,18 +18,18 @@ from foils.search.experiments import (
     MEASURES,
     Bench,
     System,
-    by_depth,
     by_moon,
     by_share,
     choose_settings,
     compare_filters,
+    depth_values,
     grid_values,
+    honest_and_oracle,
     mask_values,
     prepare,
 )
 from foils.search.index import ExactIndex, FaissIndex, Index
 from foils.search.passes import DimensionSettings, Found, query_masks, rank_lists, search_vectors
-from foils.search.plots import share_figure
 from foils.search.pyterrier import pyterrier_transformer
 from foils.search.ranks import Relevant, measure_ranks
 from foils.search.runs import (
@@ -53,6 +54,9 @@ from foils.search.tune import (
 
 __all__ = [
     "MEASURES",
+    "AnswerAsking",
+    "AnswerPrompt",
+    "Answers",
     "Bench",
     "DimensionSettings",
     "Embedded",
@@ -69,13 +73,14 @@ __all__ = [
     "TextSearcher",
     "Tuned",
     "as_encoder",
-    "by_depth",
+    "ask_answers",
     "by_moon",
     "by_share",
     "check_depths",
     "choose_settings",
     "compare_filters",
     "cross_validate",
+    "depth_values",
     "dime_grid",
     "dime_importance",
     "dimension_order",
@@ -84,6 +89,7 @@ __all__ = [
     "evaluate_grid",
     "feedback_lists",
     "grid_values",
+    "honest_and_oracle",
     "keep_share",
     "kept_count",
     "mask_values",
@@ -101,6 +107,5 @@ __all__ = [
     "relevant_of",
     "search_collection",
     "search_vectors",
-    "share_figure",
     "sun",
 ]

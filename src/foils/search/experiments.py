@@ -134,45 +134,75 @@ def compare_filters(
             found = (tuned or {}).get(name) or grid_values(
                 bench, grid, measures=measures, depth=depth, answers=answers, rng=rng
             )
-            systems += _honest_and_oracle(name, found, measures, folds, deal)
+            systems += _both(name, found, measures, folds, deal)
     return systems
 
 
-def by_share(found: GridValues, measure: str) -> dict[float, System]:
-    """Return, for each retained share of a grid, its best settings on these queries (oracle): the published curves.
+def by_share(
+    found: GridValues, measure: str, *, rng: np.random.Generator | None = None, folds: int = 5
+) -> dict[float, System]:
+    """Return, for each retained share of a grid, the best of its other settings: the published curves.
+
+    Args:
+        found: of `grid_values`.
+        measure: to choose by.
+        rng: deals queries to folds, the same deal for every share, to choose by cross-validation (honest); None:
+            choose on these very queries (oracle), as published.
+        folds: of the cross-validation.
 
     Source: Eclipse, Figures 2 and 3; at share 0.5 its Table 2.
     """
-    shares = sorted({setting.share for setting in found.settings})
+    deal = None if rng is None else int(rng.integers(2**32))
     curve = {}
-    for share in shares:
+    for share in sorted({setting.share for setting in found.settings}):
         columns = np.flatnonzero([setting.share == share for setting in found.settings])
         values = {name: of[:, columns] for name, of in found.values.items()}
         part = GridValues([found.settings[c] for c in columns], values, found.short[:, columns], len(columns))
-        best = oracle(part, measure)
-        curve[share] = System(f"share {share:g}", "oracle", best.per_query, {measure: best.settings}, share)
+        if deal is None:
+            best = oracle(part, measure)
+        else:
+            best = cross_validate(part, measure, rng=np.random.default_rng(deal), folds=folds)
+        curve[share] = System(f"share {share:g}", best.kind, best.per_query, {measure: best.settings}, share)
     return curve
 
 
-def by_depth(
+def depth_values(
     bench: Bench,
     grid: Grid,
     *,
     rng: np.random.Generator,
     measures: Sequence[str] = MEASURES,
     depths: Sequence[int | None] = DEPTHS,
-    folds: int = 5,
-) -> list[System]:
-    """Compare lengths of the feedback list, honest and oracle; None is the whole list of the bench.
+) -> dict[str, GridValues]:
+    """Evaluate a grid for several lengths of the feedback list; None is the whole list of the bench.
 
     Source: Eclipse, Figures 2 and 3.
     """
+    return {
+        f"k={depth or 'all'}": grid_values(
+            bench, grid, measures=measures, depth=depth, answers=bench.embedded.answers, rng=rng
+        )
+        for depth in depths
+    }
+
+
+def honest_and_oracle(
+    found: Mapping[str, GridValues],
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    folds: int = 5,
+) -> list[System]:
+    """Return two systems for each named grid: chosen by cross-validation, and chosen on these queries.
+
+    Args:
+        found: name → values, of `grid_values` or `depth_values`.
+        rng: deals queries to folds, the same deal for all.
+        measures: each with the settings that are best by it.
+        folds: of the cross-validation.
+    """
     deal = int(rng.integers(2**32))
-    systems = []
-    for depth in depths:
-        found = grid_values(bench, grid, measures=measures, depth=depth, answers=bench.embedded.answers, rng=rng)
-        systems += _honest_and_oracle(f"k={depth or 'all'}", found, measures, folds, deal)
-    return systems
+    return [system for name, values in found.items() for system in _both(name, values, measures, folds, deal)]
 
 
 def by_moon(
@@ -274,7 +304,7 @@ def mask_values(bench: Bench, masks: Mask, measures: Sequence[str] = MEASURES) -
     return values
 
 
-def _honest_and_oracle(name: str, found: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
+def _both(name: str, found: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
     both: dict[Kind, dict[str, Tuned]] = {
         "honest": {
             measure: cross_validate(found, measure, rng=np.random.default_rng(deal), folds=folds)

@@ -6,6 +6,7 @@ any other, so every index here serves both passes.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -43,16 +44,17 @@ class ExactIndex:
 
     Attributes:
         documents: N vectors of dimension d.
-        block: documents at a time; changes memory and speed, and not one bit of the result.
+        block: documents at a time; changes memory and speed, and not one bit of the result. None: what the memory
+            budget allows.
         query_block: queries at a time, likewise.
     """
 
     documents: Vectors
-    block: int = BLOCK
+    block: int | None = None
     query_block: int = BLOCK
 
     def __post_init__(self) -> None:
-        if not len(self.documents) or self.block < 1 or self.query_block < 1:
+        if not len(self.documents) or min(self.query_block, 1 if self.block is None else self.block) < 1:
             raise InputError(
                 f"expected documents and blocks of at least 1; found {len(self.documents)} documents, "
                 f"block={self.block}, query_block={self.query_block}"
@@ -154,20 +156,24 @@ class FaissIndex:
         Raises:
             MissingExtraError: faiss is not installed.
             InputError: no such file.
-            FormatError: not a faiss index.
+            FormatError: not an index that `save` wrote, or a damaged one.
         """
         faiss = require("faiss", "faiss")
-        existing_file(path)
+        if not _is_whole(existing_file(path)):  # faiss itself crashes on some damage
+            raise FormatError("damaged, or not written by foils; build it again", path)
         try:
             return cls(faiss.read_index(str(path)))
         except RuntimeError as error:
             raise FormatError("not a readable faiss index; build it again", path) from error
 
     def save(self, path: str | Path) -> None:
-        """Write the index, with its search-time settings, whole."""
+        """Write the index, with its search-time settings, whole; a digest at the end, which faiss reads past."""
         faiss = require("faiss", "faiss")
         with write_whole(path) as aside:
             faiss.write_index(self.index, str(aside))
+            digest = _digest(aside, aside.stat().st_size)
+            with aside.open("ab") as out:
+                out.write(_END + digest)
 
     def __len__(self) -> int:
         """Return how many documents the index holds."""
@@ -190,3 +196,26 @@ def _checked(queries: npt.NDArray[np.floating], k: int, dimension: int) -> Score
             f"expected finite queries of shape (n, {dimension}) and k of at least 1; found {queries.shape}, k={k}"
         )
     return np.ascontiguousarray(queries, np.float32)
+
+
+_END = b"foils-index-1\n"
+
+
+def _digest(path: Path, size: int) -> bytes:
+    """BLAKE2b of the first bytes of a file."""
+    hasher = hashlib.blake2b(digest_size=32)
+    with path.open("rb") as opened:
+        while size > 0 and (part := opened.read(min(size, 1 << 22))):
+            hasher.update(part)
+            size -= len(part)
+    return hasher.digest()
+
+
+def _is_whole(path: Path) -> bool:
+    """Tell whether the file ends with the digest of what comes before."""
+    size = path.stat().st_size - len(_END) - 32
+    if size < 0:
+        return False
+    with path.open("rb") as opened:
+        opened.seek(size)
+        return opened.read() == _END + _digest(path, size)

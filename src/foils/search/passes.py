@@ -99,7 +99,7 @@ class Found:
         positions: n arrays of document positions, best first.
         scores: n arrays of float32 inner products with the masked queries.
         masks: (n, d) which dimensions each query kept.
-        short: (n,) queries whose feedback was too short for the settings; they kept every dimension.
+        short: (n,) queries with too short a feedback for the settings, or without an answer; they kept every dimension.
     """
 
     positions: list[Rows]
@@ -117,7 +117,7 @@ def query_masks(
     answers: npt.NDArray[np.floating] | None = None,
     rng: np.random.Generator | None = None,
 ) -> tuple[Mask, npt.NDArray[np.bool_]]:
-    """Return the mask of each query, and which queries had too little feedback and so keep every dimension.
+    """Return the mask of each query, and which queries keep every dimension for want of feedback or of an answer.
 
     Args:
         queries: (n, d).
@@ -125,7 +125,7 @@ def query_masks(
         feedback: n lists of document positions, best first; they may differ in length.
         settings: method and depths. A list serves where 0 < k⁻ < k and 0 < k⁺ < k − k⁻ (dime: 0 < k⁺ ≤ k; with
             answers: 0 < k⁻ < k), k its length.
-        answers: (n, d) vectors of an answer text per query, in place of the sun.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
         rng: source of the draws of a random moon.
 
     Raises:
@@ -141,6 +141,8 @@ def query_masks(
     if settings.keeps_all:
         return masks, short
     short[:] = [not serves(len(found), settings, answered=answers is not None) for found in feedback]
+    if answers is not None:
+        short |= np.isnan(answers).any(axis=1)
     ready = np.flatnonzero(~short)
     for start in range(0, len(ready), QUERIES):
         rows = ready[start : start + QUERIES]
@@ -179,7 +181,7 @@ def search_vectors(
         k: how many documents to return.
         feedback_depth: length of the feedback list; None: k.
         feedback: lists of another system, best first, in place of the first pass' own; cut to `feedback_depth`.
-        answers: (n, d) vectors of an answer text per query, in place of the sun.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
         second_pass: `index` ranks all documents again, `retrieved` only the k of the first pass.
         rng: source of the draws of a random moon.
 

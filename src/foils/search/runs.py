@@ -28,7 +28,7 @@ class Embedded:
         query_rows: (n,) the queries that the split judges, in the order of its judgements.
         queries: (n, d) float32.
         documents: vectors of all documents, by position.
-        answers: (n, d) vectors of an answer text per query, where there are some.
+        answers: (n, d) vectors of an answer text per query, where there are some; NaN for a query without.
     """
 
     collection: Collection
@@ -52,7 +52,7 @@ class Searched:
     Attributes:
         run: the rankings.
         found: positions, scores and masks.
-        short: ids of the queries whose feedback was too short, so that they kept every dimension.
+        short: ids of the queries that kept every dimension, for want of feedback or of an answer.
         kept: mean share of dimensions kept, in (0, 1].
     """
 
@@ -68,7 +68,7 @@ def embed_collection(
     store: VectorStore,
     *,
     split: str,
-    answers: Mapping[str, str] | None = None,
+    answers: Mapping[str, str | None] | None = None,
 ) -> Embedded:
     """Embed the documents of a collection, the queries of a split, and an answer text per query where given.
 
@@ -79,7 +79,8 @@ def embed_collection(
         encoder: makes the vectors that the store does not hold.
         store: keeps them.
         split: whose judged queries.
-        answers: query id → answer text, one for each query of the split; others are ignored.
+        answers: query id → answer text, for each query of the split; others are ignored. None: there is no answer, and
+            the query keeps every dimension.
 
     Raises:
         UnknownNameError: an unknown split.
@@ -96,7 +97,11 @@ def embed_collection(
                 "give a text for every query"
             )
         texts = [answers[query] for query in ids.to_pylist()]
-        answered = _float32(store.embed(encoder, texts, "document").take(slice(None)))
+        known = np.flatnonzero([text is not None for text in texts])
+        answered = np.full((len(texts), encoder.dimension), np.nan, np.float32)
+        answered[known] = store.embed(encoder, [text for text in texts if text is not None], "document").take(
+            slice(None)
+        )
     queries = store.embed(encoder, collection.query_texts(rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(collection), "document")
     return Embedded(collection, split, rows, _float32(queries), documents, answered)

@@ -26,8 +26,8 @@ from foils.search.grid_ranks import grid_ranks
 from foils.search.passes import DimensionSettings, serves
 from foils.search.ranks import UNREACHED, Relevant, measure_ranks
 
-Reading = Literal["few-irrelevant", "few-relevant", "both"]
-READINGS = ("few-irrelevant", "few-relevant", "both")
+Reading = Literal["few-irrelevant", "few-relevant", "both", "spread"]
+READINGS = ("few-irrelevant", "few-relevant", "both", "spread")
 TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 
 
@@ -90,7 +90,8 @@ def published_grid(reading: Reading = "both", *, moon_pool: int | None = None) -
 
     Args:
         reading: which of the two is in 2..6, for the paper's sentence can be read both ways: `few-irrelevant` (k⁻),
-            `few-relevant` (k⁺), 65,000 settings each; or `both` together (105,000, their overlap once).
+            `few-relevant` (k⁺), 65,000 settings each; `both` together (105,000, their overlap once); or `spread`, 2,280
+            of both: k⁺ in 2, 5, 9, 14, k⁻ in 2, 4, 6, and α or β at 1, which covers every β/α down to 0.1.
         moon_pool: draw the moons at random from so many of the last documents (Table 3).
 
     Raises:
@@ -100,6 +101,10 @@ def published_grid(reading: Reading = "both", *, moon_pool: int | None = None) -
     """
     if reading not in READINGS:
         raise UnknownNameError("reading of the published grid", reading, READINGS)
+    if reading == "spread":
+        spread = [(plus, minus) for plus in (2, 5, 9, 14) for minus in (2, 4, 6)]
+        ratios = [(alpha, beta) for alpha in TENTHS for beta in TENTHS if 1.0 in (alpha, beta)]
+        return Grid("eclipse", tuple(spread), tuple(ratios), TENTHS, moon_pool)
     few, many = range(2, 7), range(2, 15)
     depths = [(plus, minus) for plus in many for minus in few] if reading != "few-relevant" else []
     if reading != "few-irrelevant":
@@ -120,7 +125,7 @@ class GridValues:
     Attributes:
         settings: c settings.
         values: measure → (n, c).
-        short: (n, c) where a query's list was too short for a setting, so that it kept every dimension.
+        short: (n, c) where a query's list was too short for a setting, or had no answer: it kept every dimension.
         size: how many settings the grid named.
     """
 
@@ -173,7 +178,7 @@ def evaluate_grid(
         measures: names that `measure_ranks` knows.
         depth: length of the feedback; None: the whole list.
         feedback: n lists of another system to take sun and moon from; None: `lists`.
-        answers: (n, d) vectors of an answer text per query, in place of the sun.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
         rng: source of the draws of random moons; one draw for each query and k⁻.
 
     Returns:
@@ -260,7 +265,8 @@ def _query_ranks(
     """Ranks of the relevant documents, (settings, m), and which depths (len(depths),) the feedback cannot serve."""
     d, shares = len(query), grid.shares
     probes = [DimensionSettings(grid.method, *depths, moon_pool=grid.moon_pool) for depths in grid.depths]
-    unserved = np.array([not serves(len(feedback), probe, answered=answer is not None) for probe in probes])
+    silent = answer is not None and bool(np.isnan(answer).any())
+    unserved = np.array([silent or not serves(len(feedback), probe, answered=answer is not None) for probe in probes])
     orders = _orders(query, documents, feedback, grid, ~unserved, answer=answer, rng=rng)
     cuts = np.array(sorted({kept_count(d, share) for share in shares} | {d}))
     ordered = np.sort(candidates)

@@ -1,0 +1,210 @@
+"""foils search --experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from foils.cli.show import number, show_table
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from foils.evaluate import Comparison
+    from foils.report.search import Findings
+    from foils.search import Bench, DimensionSettings, Embedded, Grid, GridValues, System
+
+EXPERIMENTS = ("filters", "shares", "depths", "moons", "all")
+SUNS = ("PRF", "LLM")
+NOTE = "oracle: settings chosen on these very queries; honest: on other folds. p: one-sided, Holm."
+
+
+def run_experiments(
+    name: str,
+    embedded: Embedded,
+    settings: DimensionSettings,
+    grid: Grid,
+    *,
+    encoder: str,
+    measures: Sequence[str],
+    top: int,
+    folds: int,
+    rng: np.random.Generator,
+) -> Findings:
+    """Run one experiment, or all, and test what there is to test against all dimensions."""
+    import numpy as np
+
+    from foils.report.search import Findings
+    from foils.search import System, mask_values, prepare
+
+    wanted = EXPERIMENTS[:-1] if name == "all" else (name,)
+    bench = prepare(embedded, k=top, depth=len(embedded.documents) if "depths" in wanted else None)
+    values = mask_values(bench, np.ones(bench.embedded.queries.shape, bool), measures)
+    found = Findings(
+        embedded.collection.name,
+        embedded.split,
+        encoder,
+        len(bench.lists),
+        measures,
+        System("baseline", "fixed", values, kept=1.0),
+    )
+    grids = _values(bench, grid, measures, top, rng) if {"filters", "shares"} & set(wanted) else {}
+    if "filters" in wanted:
+        found = _filters(found, bench, grid, grids, top, folds, rng)
+    if "shares" in wanted:
+        found = _shares(found, grids, folds, rng)
+    if "depths" in wanted:
+        found = _depths(found, bench, grid, folds, rng)
+    if "moons" in wanted:
+        from foils.search import by_moon
+
+        found = replace(found, moons=by_moon(bench, settings, rng=rng, measures=measures, depth=top))
+    return found
+
+
+def _values(
+    bench: Bench, grid: Grid, measures: Sequence[str], top: int, rng: np.random.Generator
+) -> dict[str, GridValues]:
+    """Values of DIME's grid and of Eclipse's, with feedback for the sun and, where there are some, with answers."""
+    from foils.search import dime_grid, grid_values
+
+    answers = {"PRF": None, "LLM": bench.embedded.answers}
+    return {
+        f"{sun} {label}": grid_values(bench, of, measures=measures, depth=top, answers=answers[sun], rng=rng)
+        for label, of in (("DIME", dime_grid()), ("Eclipse", grid))
+        for sun in SUNS
+        if sun == "PRF" or answers[sun] is not None
+    }
+
+
+def _filters(
+    found: Findings,
+    bench: Bench,
+    grid: Grid,
+    grids: Mapping[str, GridValues],
+    top: int,
+    folds: int,
+    rng: np.random.Generator,
+) -> Findings:
+    from foils.search import compare_filters, dime_grid
+
+    by_label = {"DIME": dime_grid(), "Eclipse": grid}
+    systems = compare_filters(bench, by_label, rng=rng, measures=found.measures, folds=folds, depth=top, tuned=grids)
+    return replace(found, filters=systems, comparisons={**found.comparisons, **_tests(found, systems[1:], rng)})
+
+
+def _shares(found: Findings, grids: Mapping[str, GridValues], folds: int, rng: np.random.Generator) -> Findings:
+    import numpy as np
+
+    from foils.search import System, by_share
+
+    deal = int(rng.integers(2**32))
+    shares = {
+        measure: {
+            name: {
+                "oracle": by_share(values, measure),
+                "honest": by_share(values, measure, rng=np.random.default_rng(deal), folds=folds),
+            }
+            for name, values in grids.items()
+        }
+        for measure in found.measures
+    }
+    halves = [
+        System(f"{name}, half", kind, {m: shares[m][name][kind][0.5].per_query[m] for m in found.measures})
+        for kind in ("honest", "oracle")
+        for name in grids
+    ]
+    return replace(found, shares=shares, comparisons={**found.comparisons, **_tests(found, halves, rng)})
+
+
+def _depths(found: Findings, bench: Bench, grid: Grid, folds: int, rng: np.random.Generator) -> Findings:
+    from foils.search import by_share, depth_values, honest_and_oracle
+
+    values = depth_values(bench, grid, rng=rng, measures=found.measures)
+    systems = honest_and_oracle(values, rng=rng, measures=found.measures, folds=folds)
+    shares = {m: {name: by_share(of, m) for name, of in values.items()} for m in found.measures}
+    tests = _tests(found, systems, rng)
+    return replace(found, depths=systems, depth_shares=shares, comparisons={**found.comparisons, **tests})
+
+
+def _tests(
+    found: Findings, systems: Sequence[System], rng: np.random.Generator
+) -> dict[tuple[str, str, str], Comparison]:
+    """Tests against all dimensions as published; Holm's correction within a kind, fixed systems with honest ones."""
+    from foils.evaluate import compare_systems
+
+    tests: dict[tuple[str, str, str], Comparison] = {}
+    for kinds in (("fixed", "honest"), ("oracle",)):
+        of = {system.name: system for system in systems if system.kind in kinds}
+        if of:
+            values = {"baseline": found.baseline.per_query, **{name: s.per_query for name, s in of.items()}}
+            for test in compare_systems(values, rng=rng, against=["baseline"], alternative="greater"):
+                tests[test.a, of[test.a].kind, test.measure] = test
+    return tests
+
+
+def show_findings(found: Findings) -> None:
+    """Print the tables."""
+    from foils.report.search import titled
+
+    where = f"of {found.collection} ({found.split})"
+    for title, systems in (("Filters", found.filters), ("Length of the feedback list", found.depths)):
+        if systems:
+            rows = [(titled(system), *(_cell(found, system, m) for m in found.measures)) for system in systems]
+            show_table(f"{title} {where}", ["system", *found.measures], rows, caption=NOTE)
+    for measure, filters in found.shares.items():
+        curves = {f"{name} ({kind})": curve for name, kinds in filters.items() for kind, curve in kinds.items()}
+        rows = [
+            (f"{share:g}", *(f"{curve[share].means[measure]:.4f}" for curve in curves.values()))
+            for share in next(iter(curves.values()))
+        ]
+        level = f"all dimensions: {found.baseline.means[measure]:.4f}"
+        show_table(f"{measure} by share of dimensions kept, {where}", ["share", *curves], rows, caption=level)
+    if found.moons:
+        rows = [
+            (pool, str(len(of)), *(_spread([system.means[m] for system in of]) for m in found.measures))
+            for pool, of in found.moons.items()
+        ]
+        show_table(f"Moons {where}", ["moon", "runs", *found.measures], rows, caption="mean ± deviation over runs")
+
+
+def plain_findings(found: Findings) -> dict[str, Any]:
+    """Return everything as JSON has it."""
+    curve = {
+        measure: {name: {kind: _means(of, measure) for kind, of in kinds.items()} for name, kinds in filters.items()}
+        for measure, filters in found.shares.items()
+    }
+    depths = {m: {name: _means(of, m) for name, of in curves.items()} for m, curves in found.depth_shares.items()}
+    return {
+        "queries": found.queries,
+        "systems": [_plain(system) for system in found.filters],
+        "shares": curve,
+        "depths": {"systems": [_plain(system) for system in found.depths], "oracle_by_share": depths},
+        "moons": {pool: [_plain(system) for system in of] for pool, of in found.moons.items()},
+        "baseline": found.baseline.means,
+        "comparisons": [{"kind": kind, **vars(test)} for (_, kind, _), test in found.comparisons.items()],
+    }
+
+
+def _means(curve: Mapping[float, System], measure: str) -> dict[str, float]:
+    return {f"{share:g}": system.means[measure] for share, system in curve.items()}
+
+
+def _plain(system: System) -> dict[str, Any]:
+    settings = {measure: [vars(one) for one in of] for measure, of in system.settings.items()}
+    values = {measure: of.tolist() for measure, of in system.per_query.items()}
+    facts = {"name": system.name, "kind": system.kind, "means": system.means, "kept": system.kept}
+    return {**facts, "settings": settings, "per_query": values}
+
+
+def _cell(found: Findings, system: System, measure: str) -> str:
+    test = found.comparisons.get((system.name, system.kind, measure))
+    return f"{system.means[measure]:.4f}" + (f" (p {number(test.p_holm)})" if test is not None else "")
+
+
+def _spread(values: list[float]) -> str:
+    import numpy as np
+
+    deviation = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
+    return f"{np.mean(values):.4f}{deviation}"

@@ -1,0 +1,277 @@
+"""The report of the experiments on a query's dimensions: which filter helps, how much is kept, from how deep a list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foils.data.store import write_text
+from foils.evaluate import Comparison, bootstrap_interval
+from foils.report.analyses import PALETTE
+from foils.report.page import Figure, Section, Table, label, render_page
+from foils.search import System
+
+Curves = Mapping[str, Mapping[float, System]]  # name -> share -> system
+DASHES = {"oracle": "solid", "honest": "dash"}
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the experiments gave; what was not run is empty.
+
+    Attributes:
+        collection: its name.
+        split: whose queries.
+        encoder: its name.
+        queries: how many.
+        measures: in the order to show.
+        baseline: all dimensions.
+        filters: the systems compared, the baseline first.
+        shares: measure -> filter -> kind (`oracle`, `honest`) -> share -> system.
+        depths: the systems compared, two a depth.
+        depth_shares: measure -> depth -> share -> system (oracle).
+        moons: pool -> one system a run.
+        comparisons: (name, kind, measure) -> test against the baseline.
+    """
+
+    collection: str
+    split: str
+    encoder: str
+    queries: int
+    measures: Sequence[str]
+    baseline: System
+    filters: Sequence[System] = ()
+    shares: Mapping[str, Mapping[str, Curves]] = field(default_factory=dict)
+    depths: Sequence[System] = ()
+    depth_shares: Mapping[str, Curves] = field(default_factory=dict)
+    moons: Mapping[str, Sequence[System]] = field(default_factory=dict)
+    comparisons: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
+
+
+def write_search_report(path: str | Path, found: Findings) -> None:
+    """Write the report as one HTML page, whole.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    write_text(path, search_report(found))
+
+
+def search_report(found: Findings) -> str:
+    """Return the report as HTML."""
+    sections = []
+    if found.filters:
+        sections.append(_system_section("Filters", found.filters, found, _FILTERS))
+    if found.shares:
+        sections.append(_share_section(found))
+    if found.depths:
+        sections.append(_depth_section(found))
+    if found.moons:
+        sections.append(_moon_section(found))
+    return render_page(
+        "Search with the query's useful dimensions",
+        subtitle=f"{found.collection}, split {found.split}: {found.queries:,} queries · encoder {found.encoder}",
+        verdict=_verdict(found),
+        sections=[*sections, Section("How to read this", (), _READING, folded=True)],
+    )
+
+
+def _verdict(found: Findings) -> str:
+    said = []
+    fair = [system for system in found.filters if system.kind != "oracle" and system is not found.filters[0]]
+    for measure in found.measures if fair else ():
+        best = max(fair, key=lambda system: system.means[measure])
+        test = found.comparisons.get((best.name, best.kind, measure))
+        sure = test is not None and test.p_holm < SIGNIFICANT
+        gain = best.means[measure] - found.baseline.means[measure]
+        if gain <= 0:
+            said.append(f"{measure}: no filter beats keeping all dimensions ({found.baseline.means[measure]:.4f}).")
+        else:
+            said.append(
+                f"{measure}: {titled(best)} is best, {best.means[measure]:.4f} against "
+                f"{found.baseline.means[measure]:.4f} with all dimensions; the gain is "
+                f"{'significant' if sure else 'not significant'}"
+                + (f" (p {test.p_holm:.3f} after Holm's correction)." if test is not None else ".")
+            )
+    return " ".join(said) or "Experiments on the dimensions that a query keeps."
+
+
+def titled(system: System) -> str:
+    """Return a system's name with its kind, where settings were chosen."""
+    return system.name if system.kind == "fixed" else f"{system.name} ({system.kind})"
+
+
+def _system_section(title: str, systems: Sequence[System], found: Findings, prose: Sequence[str]) -> Section:
+    dots = [_dots(systems, measure, found) for measure in found.measures]
+    return Section(title, [*dots, _system_table(systems, found)], prose)
+
+
+def _dots(systems: Sequence[System], measure: str, found: Findings) -> Figure:
+    """Means with 95 % bootstrap intervals over queries, one row a system, the baseline as a line."""
+    groups: dict[str, list[System]] = {}
+    for system in systems:
+        groups.setdefault(system.kind, []).append(system)
+    data = []
+    for index, (kind, of) in enumerate(groups.items()):
+        intervals = [bootstrap_interval(s.per_query[measure], rng=np.random.default_rng(0)) for s in of]
+        means = [system.means[measure] for system in of]
+        above = [high - mean for mean, (_, high) in zip(means, intervals, strict=True)]
+        below = [mean - low for mean, (low, _) in zip(means, intervals, strict=True)]
+        data.append({
+            "type": "scatter", "mode": "markers", "name": kind, "x": means, "y": [label(titled(s)) for s in of],
+            "error_x": {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1},
+            "marker": {"size": 9, "color": PALETTE[index]},
+        })  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": label(measure)}},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category",
+                  "categoryorder": "array", "categoryarray": [label(titled(s)) for s in systems]},
+        "shapes": [_level(found.baseline.means[measure], "x")],
+    }  # fmt: skip
+    caption = f"{measure}: mean and 95 % interval over queries; dotted: all dimensions."
+    return Figure(data, layout, caption, height=110 + 28 * len(systems))
+
+
+def _system_table(systems: Sequence[System], found: Findings) -> Table:
+    rows, marked = [], set()
+    for index, system in enumerate(systems):
+        cells = [titled(system), "–" if system.kept is None else f"{100 * system.kept:.0f} %"]
+        for measure in found.measures:
+            test = found.comparisons.get((system.name, system.kind, measure))
+            cells += [f"{system.means[measure]:.4f}", *_tested(test)]
+            if test is not None and test.p_holm < SIGNIFICANT:
+                marked.add(index)
+        rows.append(cells)
+    heads = [head for measure in found.measures for head in (measure, "gain", "p", "p (Holm)", "test")]
+    return Table(["system", "kept", *heads], rows, _CAPTION, frozenset(marked))
+
+
+def _tested(test: Comparison | None) -> list[str]:
+    if test is None:
+        return ["–"] * 4
+    return [f"{test.difference:+.4f}", f"{test.p:.4f}", f"{test.p_holm:.4f}", test.test]
+
+
+def _share_section(found: Findings) -> Section:
+    blocks: list[Figure | Table] = []
+    for measure, filters in found.shares.items():
+        data = []
+        for index, (name, kinds) in enumerate(filters.items()):
+            for kind, curve in kinds.items():
+                data.append(_curve(f"{name} ({kind})", curve, measure, PALETTE[index % len(PALETTE)], DASHES[kind]))
+        blocks.append(_share_figure(data, measure, found, f"{measure} by the share of dimensions kept."))
+    halves = [
+        curve[share]
+        for filters in found.shares.values()
+        for kinds in filters.values()
+        for curve in kinds.values()
+        for share in curve
+        if share == 0.5
+    ]
+    if halves:
+        blocks.append(_half_table(found))
+    return Section("Share of dimensions kept", blocks, _SHARES)
+
+
+def _half_table(found: Findings) -> Table:
+    rows = []
+    for measure, filters in found.shares.items():
+        for name, kinds in filters.items():
+            for kind, curve in kinds.items():
+                if 0.5 in curve:
+                    test = found.comparisons.get((f"{name}, half", kind, measure))
+                    rows.append([measure, f"{name} ({kind})", f"{curve[0.5].means[measure]:.4f}", *_tested(test)])
+    return Table(["measure", "filter", "mean", "gain", "p", "p (Holm)", "test"], rows, "Half of the dimensions kept.")
+
+
+def _depth_section(found: Findings) -> Section:
+    blocks: list[Figure | Table] = []
+    for measure, curves in found.depth_shares.items():
+        data = [
+            _curve(name, curve, measure, PALETTE[index % len(PALETTE)], "solid")
+            for index, (name, curve) in enumerate(curves.items())
+        ]
+        caption = f"{measure} by the share of dimensions kept, for each length of the feedback list (oracle)."
+        blocks.append(_share_figure(data, measure, found, caption))
+    blocks.append(_system_table(found.depths, found))
+    return Section("Length of the feedback list", blocks, _DEPTHS)
+
+
+def _moon_section(found: Findings) -> Section:
+    blocks: list[Figure | Table] = []
+    rows = []
+    for measure in found.measures:
+        means = {pool: [system.means[measure] for system in of] for pool, of in found.moons.items()}
+        data = [{
+            "type": "scatter", "mode": "markers", "name": label(measure), "x": [label(pool) for pool in means],
+            "y": [float(np.mean(of)) for of in means.values()], "marker": {"size": 9, "color": PALETTE[0]},
+            "error_y": {"type": "data", "array": [_deviation(of) for of in means.values()], "thickness": 1},
+        }]  # fmt: skip
+        layout = {
+            "xaxis": {"type": "category"},
+            "yaxis": {"title": {"text": label(measure)}},
+            "shapes": [_level(found.baseline.means[measure], "y")],
+        }
+        caption = f"{measure}: mean and standard deviation over draws; dotted: all dimensions."
+        blocks.append(Figure(data, layout, caption, height=280))
+        rows += [
+            [measure, pool, str(len(of)), f"{np.mean(of):.4f}", f"{_deviation(of):.4f}"] for pool, of in means.items()
+        ]
+    blocks.append(Table(["measure", "moon", "runs", "mean", "deviation"], rows, "Deviation over runs, n − 1."))
+    return Section("Moons drawn at random", blocks, _MOONS)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def _curve(name: str, curve: Mapping[float, System], measure: str, colour: str, dash: str) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "lines+markers", "name": label(name), "x": list(curve),
+        "y": [system.means[measure] for system in curve.values()], "line": {"color": colour, "dash": dash},
+    }  # fmt: skip
+
+
+def _share_figure(data: list[dict[str, Any]], measure: str, found: Findings, caption: str) -> Figure:
+    layout = {
+        "xaxis": {"title": {"text": "share of dimensions kept"}},
+        "yaxis": {"title": {"text": label(measure)}},
+        "shapes": [_level(found.baseline.means[measure], "y")],
+    }
+    return Figure(data, layout, caption + " Dotted: all dimensions.")
+
+
+def _level(value: float, axis: str) -> dict[str, Any]:
+    other = "y" if axis == "x" else "x"
+    ends = {f"{axis}0": value, f"{axis}1": value, f"{other}ref": "paper", f"{other}0": 0, f"{other}1": 1}
+    return {"type": "line", "layer": "below", "line": {"dash": "dot", "width": 1, "color": "#8a8f94"}, **ends}
+
+
+_CAPTION = (
+    "Gain over all dimensions. p: Shapiro–Wilk on the paired differences, then the one-sided paired t-test or "
+    "Wilcoxon's; Holm over the comparisons of a measure, honest and oracle ones apart. Marked: below 0.05."
+)
+_FILTERS = (
+    "PRF: the sun is made of the best documents of the first search. LLM: it is the vector of an answer text. "
+    "RDIME has nothing to tune. DIME and Eclipse have, and come twice.",
+)
+_SHARES = (
+    "At each share the other settings are chosen: on these very queries (oracle), or on other folds (honest). "
+    "At share 1 nothing is left out.",
+)
+_DEPTHS = ("The moon comes from the end of the feedback list, so its length matters to Eclipse alone.",)
+_MOONS = (
+    "The moon's documents, drawn at random from the bottom of the feedback list instead of being its very last; "
+    "one fixed setting.",
+)
+_READING = (
+    "honest: settings chosen by cross-validation over queries, and measured on the queries held out.",
+    "oracle: settings chosen on the queries they are measured on, as published. Where the grid contains share 1, the "
+    "oracle can never fall below the baseline, however useless the method.",
+    "Documents are ranked again within those that the first search retrieved.",
+)
