@@ -79,8 +79,14 @@ def test_an_empty_table() -> None:
         ({"source": ["a", None, "b"]}, "1 rows have no source"),
         ({"rank": [0, None, 1]}, "1 rows have no rank"),
         ({"keep": [True, None, True], "reason": [None, None, None]}, "1 rows have no keep"),
-        ({"score": [1.0, float("inf"), 0.0]}, "1 scores are infinite; a missing score is NaN"),
-        ({"score": [-float("inf"), float("inf"), 0.0]}, "2 scores are infinite"),
+        ({"score": [1.0, float("inf"), 0.0]}, "1 values of score are infinite; a missing one is NaN"),
+        ({"score": [-float("inf"), float("inf"), 0.0]}, "2 values of score are infinite"),
+        ({"gap": [0.0, float("inf"), 1.0]}, "1 values of gap are infinite"),
+        ({"weight": [0.0, -0.5, 1.0]}, "negative weights"),
+        ({"query_id": [1.0, 2.0, 3.0]}, "column query_id is double, expected string"),
+        ({"doc_id": [True, False, True]}, "column doc_id is bool, expected string"),
+        ({"score": ["1", "2", "3"], "rank": ["0", "1", "2"]}, "rank is string, expected int32; column score is string"),
+        ({"keep": [1, 1, 0], "reason": [None, None, "x"]}, "column keep is int64, expected bool"),
         ({"rank": [0, -1, 0]}, "negative ranks; ranks begin at 0"),
         (
             {"query_id": ["q", "q", "q"], "doc_id": ["d", "e", "d"]},
@@ -95,6 +101,14 @@ def test_an_empty_table() -> None:
 def test_what_is_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         negatives(**change)
+
+
+def test_other_types_that_say_the_same() -> None:
+    ids = pa.array(["1", "07", "7"]).dictionary_encode()
+    made = negatives(query_id=[1, 1, 2], doc_id=ids, rank=[0.0, 1.0, 0.0], score=np.array([1, 2, 3], "f2"))
+    assert made.table["query_id"].to_pylist() == ["1", "1", "2"]
+    assert made.table["doc_id"].to_pylist() == ["1", "07", "7"]
+    assert (made.table["rank"].to_pylist(), made.table["score"].to_pylist()) == ([0, 1, 0], [1.0, 2.0, 3.0])
 
 
 def test_a_column_twice_is_refused() -> None:

@@ -160,3 +160,36 @@ def test_the_interval_of_the_bias_covers_it_where_queries_differ():
         low, high = Judgements(0.5 + bias, 0.5 + bias).position_bias_interval(query)
         inside.append(low <= 0.05 <= high)
     assert 0.90 < np.mean(inside) < 0.97
+
+
+def answers(path, **columns):
+    whole = {"query_id": ["q"], "first": ["a"], "second": ["b"], "preference": [0.5], **columns}
+    pq.write_table(pa.table({name: values for name, values in whole.items() if values is not None}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"preference": ["x"]}, "column preference is string, expected double"),
+        ({"query_id": [1.0]}, "column query_id is double, expected string"),
+        ({"first": [None]}, "1 rows have no first"),
+        ({"preference": [float("inf")]}, r"1 values of forward are outside \[0, 1\]"),
+        ({"preference": None}, "no column forward, backward"),
+        (
+            {"query_id": ["q", "q"], "first": ["a", "a"], "second": ["b", "b"], "preference": [0.1, 0.9]},
+            "1 pairs are judged more than once",
+        ),
+    ],
+)
+def test_answers_that_are_none(tmp_path, columns, message):
+    path = answers(tmp_path / "a.parquet", **columns)
+    with pytest.raises(FormatError, match=rf"a\.parquet: {message}"):
+        RecordedJudge(path)
+
+
+@pytest.mark.parametrize("said", ["[" * 100_000, "{", "\x00", '{"judge": "x", "judge": "x"}', "null", "1" * 5000])
+def test_a_key_that_is_damaged_or_another(tmp_path, said):
+    (tmp_path / "judgements.json").write_text(said)
+    with pytest.raises(FormatError, match=r"judgements\.json"):
+        JudgementRecord(tmp_path, {"judge": "x"})

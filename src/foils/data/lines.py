@@ -94,6 +94,22 @@ def whole_text(path: str | Path) -> str:
     return text
 
 
+def whole_json(path: str | Path) -> Any:
+    """Return what a JSON file says.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is not JSON, not UTF-8, has a key twice, or is nested too deep.
+    """
+    try:
+        return json_value(whole_text(path))
+    except FormatError:
+        raise
+    except (ValueError, RecursionError) as error:
+        said = str(error).partition("\n")[0][:LONGEST_MESSAGE]
+        raise FormatError(f"malformed JSON ({said}); make it again", path, getattr(error, "lineno", None)) from error
+
+
 def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
     """Yield (1-based number, text without its end) for each line that is not blank.
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
+from foils.data.columns import with_types
 from foils.data.store import Provenance, read_table, write_table
 from foils.errors import FormatError, InputError
 
@@ -55,7 +56,7 @@ class Negatives:
 
     Raises:
         InputError: a column is missing, repeated or of another type, an id, source or rank is null, a rank is
-            negative, a score infinite, a pair repeats, or a rejected row has no reason.
+            negative, a number infinite, a weight below 0, a pair repeats, or a rejected row has no reason.
     """
 
     table: pa.Table
@@ -171,21 +172,10 @@ def negatives_table(
 
 
 def _checked(table: pa.Table) -> pa.Table:
-    if repeated := [name for name, count in Counter(table.column_names).items() if count > 1]:
-        raise InputError(f"column {', '.join(repeated)} is there more than once; a column has one name")
     missing = [name for name in REQUIRED.names if name not in table.column_names]
     if missing:
         raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
-    expected = {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN}
-    for name in table.column_names:
-        if name in expected and table.schema.field(name).type != expected[name]:
-            try:
-                cast = table[name].cast(expected[name])
-            except pa.ArrowException as error:
-                raise InputError(
-                    f"column {name} is {table.schema.field(name).type}, expected {expected[name]}"
-                ) from error
-            table = table.set_column(table.column_names.index(name), name, cast)
+    table = with_types(table, {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN})
     if table["score"].null_count:
         table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
     _check_values(table)
@@ -196,9 +186,12 @@ def _check_values(table: pa.Table) -> None:
     for name in ("query_id", "doc_id", "source", "rank", "keep"):
         if name in table.column_names and table[name].null_count:
             raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
-    scores = np.asarray(table["score"].to_numpy())
-    if np.isinf(scores).any():
-        raise InputError(f"{int(np.isinf(scores).sum())} scores are infinite; a missing score is NaN")
+    numbers = ["score", *(name for name, kind in KNOWN.items() if kind == pa.float64() and name in table.column_names)]
+    for name in numbers:
+        if infinite := int(np.isinf(table[name].to_numpy()).sum()):
+            raise InputError(f"{infinite} values of {name} are infinite; a missing one is NaN")
+    if "weight" in numbers and (table["weight"].to_numpy() < 0).any():
+        raise InputError("negative weights; a row that does not count has weight 0")
     if len(table) and pc.min(table["rank"]).as_py() < 0:
         raise InputError("negative ranks; ranks begin at 0")
     pairs = table.group_by(["query_id", "doc_id"], use_threads=False).aggregate([([], "count_all")])

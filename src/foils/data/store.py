@@ -104,6 +104,33 @@ def write_whole_folder(path: str | Path, *, mark: str) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
 
 
+@contextmanager
+def fill_folder(path: str | Path) -> Iterator[Path]:
+    """Give a new folder to fill aside; on success its files take their places in `path`, each whole.
+
+    What `path` holds beside them stays. Files of inner folders come first, so that those of the folder itself, which
+    speak of the others, come last.
+
+    Raises:
+        InputError: the folder cannot be made.
+        FailureError: a file cannot be written (full disk, no permission).
+    """
+    path = Path(path).resolve()
+    aside = _place_aside(path)
+    try:
+        with _held(aside, folder=True):
+            yield aside
+            files = [each for each in aside.rglob("*") if each.is_file()]
+            for file in sorted(files, key=lambda each: (-len(each.parts), each)):
+                place = path / file.relative_to(aside)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(place)
+    except OSError as error:
+        raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file whole, as UTF-8."""
     with write_whole(path) as aside:
@@ -117,7 +144,7 @@ def write_json(path: str | Path, value: object) -> None:
 
 def write_table(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
     """Write an Arrow table as Parquet (zstd) with its provenance in the metadata, whole."""
-    recorded = json.dumps(provenance, sort_keys=True, ensure_ascii=False)
+    recorded = json.dumps(provenance, sort_keys=True)
     labelled = table.replace_schema_metadata({_KEY: recorded.encode()})
     with write_whole(path) as aside:
         pq.write_table(labelled, aside, compression="zstd")
@@ -135,7 +162,7 @@ def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
         table = pq.ParquetFile(path).read()
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise FormatError(f"not a readable Parquet file ({_first_line(error)}); make it again", path) from error
     if not isinstance(provenance, dict):
         raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
@@ -169,7 +196,9 @@ def existing_file(path: str | Path) -> Path:
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}; check the path") from error
     if not found:
-        what = "is a folder, not a file" if path.is_dir() else "no such file"
+        what = "no such file"
+        if path.is_dir() or path.exists():
+            what = "is a folder, not a file" if path.is_dir() else "is a pipe or a device, not a file"
         raise InputError(f"{path}: {what}; check the path")
     return path
 

@@ -164,7 +164,7 @@ def parse(content: str) -> list[str]:
 
 
 def _without_thoughts(said: str) -> str:
-    kept = []
+    kept: list[str] = []
     while True:
         before, _, rest = said.partition("<think>")
         _, closed, after = rest.partition("</think>")

@@ -7,7 +7,6 @@ again asks only what is not yet known. A judgement that failed is not written, s
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ import pyarrow.compute as pc
 from scipy.special import ndtri
 
 from foils import progress
+from foils.data.columns import with_types
+from foils.data.lines import whole_json
 from foils.data.store import file_digest, read_table, write_json, write_table
 from foils.errors import FailureError, FormatError, InputError
 from foils.parallel import map_shards
@@ -101,17 +102,17 @@ class JudgementRecord:
             parts, and a folder with another key is refused.
 
     Raises:
-        InputError: the folder holds answers made with another key.
-        FormatError: a part that cannot be read.
+        FormatError: the folder holds answers made with another key, or a part that cannot be read.
     """
 
     def __init__(self, folder: str | Path, key: Mapping[str, str]) -> None:
         self.folder, self.key = Path(folder), dict(key)
         written = self.folder / _KEY
-        if written.is_file() and (other := json.loads(written.read_text(encoding="utf-8"))) != self.key:
-            raise InputError(
-                f"{folder} holds judgements made with {other}, these are {self.key}; an answer stands for one "
-                "judge and one collection: choose another folder"
+        if written.is_file() and (other := whole_json(written)) != self.key:
+            raise FormatError(
+                f"the folder holds judgements made with {str(other)[:500]}, these are {self.key}; an answer stands for "
+                "one judge and one collection: choose another folder",
+                written,
             )
         self._parts = [read_answers(path) for path in _parts(self.folder)]
 
@@ -241,6 +242,10 @@ def read_answers(path: Path) -> pa.Table:
         FormatError: a column is missing, or a probability is outside [0, 1].
     """
     table, _ = read_table(path)
+    try:
+        table = with_types(table, {**dict(zip(SCHEMA.names, SCHEMA.types, strict=True)), "preference": pa.float64()})
+    except InputError as error:
+        raise FormatError(str(error), path) from error
     if "preference" in table.column_names and "forward" not in table.column_names:
         straight = table["preference"]
         table = table.append_column("forward", straight).append_column("backward", pc.subtract(1.0, straight))
@@ -249,7 +254,13 @@ def read_answers(path: Path) -> pa.Table:
             f"no column {', '.join(missing)}; expected query_id, first, second, and forward and backward or preference",
             path,
         )
-    table = table.select(SCHEMA.names).cast(SCHEMA)
+    table = table.select(SCHEMA.names)
+    for name in ("query_id", "first", "second"):
+        if table[name].null_count:
+            raise FormatError(f"{table[name].null_count} rows have no {name}; every row needs one", path)
+    pairs = table.group_by(["query_id", "first", "second"], use_threads=False).aggregate([([], "count_all")])
+    if repeated := len(table) - len(pairs):
+        raise FormatError(f"{repeated} pairs are judged more than once; give each its one answer, their mean say", path)
     for name in ("forward", "backward"):
         values = np.asarray(table[name].to_numpy(), np.float64)
         if (wrong := (values < 0) | (values > 1)).any():
