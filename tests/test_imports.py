@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mine", "score", "rate", "select", "batch", "train", "search", "evaluate")
 LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("errors", "progress"),
-    ("agreement", "data", "parallel"),
+    ("agreement", "data", "memory", "parallel"),
     ("encode", "llm"),
     STAGES,
     ("report",),  # shows what stages found: reads their results, and no stage knows it

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from foils import memory
 from foils.data.collection import Rows
 from foils.data.run import ranks_within
 from foils.encode.vectors import Vectors
@@ -27,19 +28,24 @@ Products = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
 
 
-def top_inner_products(queries: Floats, documents: Vectors, depth: int, *, block: int = BLOCK) -> tuple[Rows, Scores]:
+def top_inner_products(
+    queries: Floats, documents: Vectors, depth: int, *, block: int | None = None
+) -> tuple[Rows, Scores]:
     """Return the documents with the largest inner products, exactly.
 
     Args:
         queries: (n, d), read in float32, finite.
         documents: (m, d), read in float32, finite.
         depth: how many; rows beyond m are −1, with NaN.
-        block: documents multiplied at once; changes speed and memory, and not one bit of the result.
+        block: documents multiplied at once; changes speed and memory, and not one bit of the result. None: what the
+            memory budget allows, at most `BLOCK`.
 
     Returns:
         Rows (n, depth), best first, ties by row, and inner products (n, depth), those of `rank_rows`.
     """
     asked = np.ascontiguousarray(queries, np.float32)
+    if block is None:  # products, a mask and a partition of them; vectors as stored and in float32
+        block = memory.rows_at_once(9 * len(asked) + 8 * asked.shape[1], most=BLOCK)
 
     def best(start: int) -> tuple[Rows, Scores]:
         rows, scores = _best(asked, documents.select(np.arange(start, min(start + SPAN, len(documents)))), depth, block)

@@ -9,12 +9,13 @@ import numpy as np
 import Stemmer
 from scipy import sparse
 
-from foils import progress
+from foils import memory, progress
 from foils.data.collection import Collection, Rows
 from foils.errors import InputError
 from foils.mine.pairs import Pairs, Scores
 
-QUERIES = 256  # scored at once
+QUERIES = 256  # scored at once, at most
+ENTRY = 16  # bytes of a score and its document, while the product is made
 
 
 class BM25Retriever:
@@ -59,8 +60,9 @@ class BM25Retriever:
         """Return (n, depth) document rows and BM25 scores; −1 and NaN after the last document that shares a term."""
         rows = np.full((len(query_rows), depth), -1, np.int64)
         scores = np.full((len(query_rows), depth), np.nan)
-        for start in range(0, len(query_rows), QUERIES):
-            ranked = self._product(query_rows[start : start + QUERIES])
+        queries = self._at_once()
+        for start in range(0, len(query_rows), queries):
+            ranked = self._product(query_rows[start : start + queries])
             for at in range(ranked.shape[0]):
                 part = slice(ranked.indptr[at], ranked.indptr[at + 1])
                 found, values = _best(ranked.indices[part], ranked.data[part], depth)
@@ -77,11 +79,16 @@ class BM25Retriever:
             raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
         rows, index = np.unique(pairs.query_rows, return_inverse=True)
         found = np.zeros(len(pairs))
-        for start in range(0, len(rows), QUERIES):
-            ranked = self._product(rows[start : start + QUERIES])
-            here = np.flatnonzero((index >= start) & (index < start + QUERIES))
+        queries = self._at_once()
+        for start in range(0, len(rows), queries):
+            ranked = self._product(rows[start : start + queries])
+            here = np.flatnonzero((index >= start) & (index < start + queries))
             found[here] = ranked[index[here] - start, pairs.doc_rows[here]]
         return found
+
+    def _at_once(self) -> int:
+        """How many queries to score at once: a common term may rank every document for each of them."""
+        return memory.rows_at_once(ENTRY * self._scores.shape[1], most=QUERIES)
 
     def _document_ids(self, documents: int, advance: progress.Advance) -> Iterator[list[list[int]]]:
         for start in range(0, documents, 10_000):

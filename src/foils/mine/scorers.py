@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from foils import memory
 from foils.data.collection import Rows
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import Vectors, VectorStore
 from foils.mine.pairs import Pairs, Scores
 
-BLOCK = 4_096  # pairs at once
+BLOCK = 4_096  # pairs at once, at most
 
 
 class EncoderScorer:
@@ -35,9 +36,9 @@ class EncoderScorer:
 
 def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_rows: Rows) -> Scores:
     """Return the inner product of each (query row, document row), (n,)."""
-    found = np.empty(len(query_rows))
-    for start in range(0, len(found), BLOCK):
-        part = slice(start, start + BLOCK)
+    found, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=BLOCK)
+    for start in range(0, len(found), size):
+        part = slice(start, start + size)
         found[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
     return found
 

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from foils import memory
 from foils.data.collection import Collection, Rows
 from foils.encode.vectors import Vectors
 from foils.errors import InputError
 from foils.mine.pairs import Marks, Pairs, Scores
 
-BLOCK = 16_384  # pairs at once
+BLOCK = 16_384  # pairs at once, at most
 
 
 class TriSampler:
@@ -74,10 +75,11 @@ class TriSampler:
         first = self._first[pairs.query_rows]
         if (first < 0).any() or (pairs.doc_rows < 0).any():
             raise InputError("TriSampler needs queries with a positive, and candidates that are in the collection")
+        size = memory.rows_at_once(36 * self._queries.dimension, most=BLOCK)  # three vectors, in float32 and 64
         parts = [
             self._block(pairs.query_rows[part], first[part], pairs.doc_rows[part])
-            for start in range(0, len(pairs), BLOCK)
-            for part in [slice(start, start + BLOCK)]
+            for start in range(0, len(pairs), size)
+            for part in [slice(start, start + size)]
         ]
         stacked = np.concatenate(parts, axis=1) if parts else np.zeros((3, 0))
         return stacked[0], stacked[1], stacked[2]

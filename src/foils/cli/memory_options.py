@@ -1,0 +1,39 @@
+"""The option `--memory` of every verb whose work goes block by block."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from foils import memory as budget
+
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        "--memory",
+        metavar="SIZE",
+        help="What a block of work may take beside the data, as 500MB or 4GiB. Changes memory and speed alone. "
+        "[default: 1GiB]",
+    ),
+]
+VERBS = ("mine", "evaluate", "search", "study", "demo")  # others' blocks are small, whatever the data
+
+
+def takes_memory(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the option `--memory`; those whose blocks are small anyhow stay as they are."""
+    if command.__name__ not in VERBS:
+        return command
+    signature = inspect.signature(command)
+    option = inspect.Parameter("memory", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Memory)
+
+    def within(*, memory: str | None = None, **given: Any) -> None:
+        with budget.limited(budget.DEFAULT if memory is None else budget.parsed_size(memory)):
+            command(**given)
+
+    within.__name__, within.__doc__ = command.__name__, command.__doc__
+    within.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    within.__annotations__ = command.__annotations__ | {"memory": Memory}
+    return within

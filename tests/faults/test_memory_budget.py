@@ -1,0 +1,141 @@
+"""The memory budget: what it says decides how large blocks are, and nothing of what comes out."""
+
+from __future__ import annotations
+
+import inspect
+import tracemalloc
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from foils import memory
+from foils.cli.memory_options import VERBS, takes_memory
+from foils.data import Collection
+from foils.encode import Vectors
+from foils.encode.nearest import top_inner_products
+from foils.errors import InputError
+from foils.mine import BM25Retriever
+from foils.mine.pairs import Pairs
+from foils.mine.scorers import paired_products
+from foils.mine.trisampler import TriSampler
+from foils.search import ExactIndex
+
+SMALL = 2**20
+
+
+def peak(work: Callable[[], Any]) -> tuple[Any, int]:
+    """What the work gives, and the most memory that NumPy and Python held for it."""
+    tracemalloc.start()
+    try:
+        found = work()
+        return found, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def unit(count: int, dimension: int, seed: int) -> np.ndarray:
+    vectors = np.random.default_rng(seed).standard_normal((count, dimension), dtype=np.float32)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@cache
+def many_documents() -> Collection:
+    """2,000 documents that all share a word, and 200 queries with that word."""
+    documents = {f"d{i}": f"boat word{i % 7} word{i % 11}" for i in range(2_000)}
+    queries = {f"q{i}": f"boat word{i % 5}" for i in range(200)}
+    return Collection.from_dicts("many", documents, queries, {"train": {"q0": {"d0": 1}}})
+
+
+def nearest() -> Any:
+    return top_inner_products(unit(400, 16, 1), Vectors.of(unit(20_000, 16, 2)), 5)
+
+
+def exact_index() -> Any:
+    return ExactIndex(Vectors.of(unit(20_000, 16, 2))).search(unit(400, 16, 1), 5)
+
+
+def bm25() -> Any:
+    return _index().search(np.arange(200), 5)
+
+
+def bm25_pairs() -> Any:
+    rows = np.arange(200)
+    return _index().score(Pairs(many_documents(), rows, rows, np.full(200, np.nan)))
+
+
+def trisampler() -> Any:
+    vectors = Vectors.of(unit(2_000, 256, 3))
+    region = TriSampler(many_documents(), vectors, vectors)
+    rows = np.zeros(4_000, np.int64)
+    return region.log_weights(Pairs(many_documents(), rows, np.arange(4_000) % 2_000, np.full(4_000, np.nan)))
+
+
+def paired() -> Any:
+    vectors, rows = Vectors.of(unit(2_000, 512, 3)), np.arange(4_000) % 2_000
+    return paired_products(vectors, rows, vectors, rows[::-1])
+
+
+@cache
+def _index() -> BM25Retriever:
+    return BM25Retriever(many_documents())
+
+
+@pytest.mark.parametrize("work", [nearest, exact_index, bm25, bm25_pairs, trisampler, paired])
+def test_a_smaller_budget_takes_less_and_gives_the_same(work: Callable[[], Any]) -> None:
+    work()  # what is made once is made now
+    whole, much = peak(work)
+    with memory.limited(SMALL):
+        limited, little = peak(work)
+    assert little < 0.6 * much
+    for one, other in zip(np.atleast_1d(whole), np.atleast_1d(limited), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+def test_the_budget_holds_inside_its_context_alone() -> None:
+    assert memory.budget() == memory.DEFAULT
+    with memory.limited(2**21):
+        assert memory.budget() == 2**21
+        assert memory.rows_at_once(2**20, most=100) == 2
+        assert memory.rows_at_once(2**30, most=100) == 1
+        assert memory.rows_at_once(1, most=100) == 100
+        assert memory.rows_at_once(0, most=100) == 100
+    assert memory.budget() == memory.DEFAULT
+    with pytest.raises(InputError, match="at least 1 MiB"), memory.limited(1000):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1048576", 2**20), ("2GiB", 2**31), ("500MB", 500_000_000), (" 1.5 kib ", 1536), ("3 g", None), ("", None),
+     ("-1GiB", None), ("GiB", None)],
+)  # fmt: skip
+def test_sizes(text: str, size: int | None) -> None:
+    if size is None:
+        with pytest.raises(InputError, match="expected a number with a unit, as in 2GiB"):
+            memory.parsed_size(text)
+    else:
+        assert memory.parsed_size(text) == size
+
+
+def test_the_option_is_on_the_verbs_with_blocks_and_sets_the_budget() -> None:
+    seen = []
+
+    def mine(*, top: int = 1) -> None:
+        seen.append((top, memory.budget()))
+
+    def rate() -> None: ...
+
+    wrapped = takes_memory(mine)
+    assert list(inspect.signature(wrapped).parameters) == ["top", "memory"]
+    wrapped(top=3, memory="2MiB")
+    wrapped()
+    assert seen == [(3, 2**21), (1, memory.DEFAULT)]
+    with pytest.raises(InputError, match="'lots' is not a size"):
+        wrapped(memory="lots")
+    assert takes_memory(rate) is rate
+    for verb in VERBS:
+        assert (Path(memory.__file__).parent / "cli" / f"{verb}.py").is_file()
