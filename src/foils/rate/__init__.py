@@ -3,11 +3,13 @@
 from foils.rate.adaptive import ESTIMATORS, informative_pairs, rate_adaptively
 from foils.rate.bradley_terry import bradley_terry
 from foils.rate.candidates import Candidates
+from foils.rate.distil import Distilled, distil
 from foils.rate.elo import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score, online_elo
 from foils.rate.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
 from foils.rate.judgements import JudgementRecord, Judgements, RecordedJudge, ask
 from foils.rate.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
 from foils.rate.pairs import Pairs
+from foils.rate.pairwise import PairwiseJudge, load_pairwise_judge
 from foils.rate.ratings import Ratings, lead_errors
 from foils.rate.stage import Rated, RatingReport, rate_negatives
 from foils.rate.thurstone import thurstone, thurstone_ascent
@@ -21,11 +23,13 @@ __all__ = [
     "BiEncoderJudge",
     "Candidates",
     "CrossEncoderJudge",
+    "Distilled",
     "EnsembleJudge",
     "Judge",
     "JudgementRecord",
     "Judgements",
     "Pairs",
+    "PairwiseJudge",
     "Rated",
     "RatingReport",
     "Ratings",
@@ -35,10 +39,12 @@ __all__ = [
     "ask",
     "bradley_terry",
     "diameter",
+    "distil",
     "expected_score",
     "informative_pairs",
     "lead_errors",
     "load_cross_encoder_judge",
+    "load_pairwise_judge",
     "online_elo",
     "rate_adaptively",
     "rate_negatives",

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
+from foils.encode.cross_encoders import check_one_output, load_cross_encoder, logits
 from foils.errors import FailureError, InputError
 from foils.rate.candidates import Candidates
 from foils.rate.pairs import Floats, Pairs, Rows
@@ -156,17 +157,15 @@ class CrossEncoderJudge:
     antisymmetric = True
 
     def __init__(self, model: CrossEncoder, *, temperature: float = 1.0, batch_size: int = 32, name: str = "") -> None:
-        if model.num_labels != 1:
-            raise InputError(
-                f"the cross-encoder has {model.num_labels} outputs; a judge needs one score per pair of texts"
-            )
+        check_one_output(model, name or "the cross-encoder")
         self._model, self._temperature, self._batch_size = model, _positive(temperature), batch_size
         self.name = name or "cross-encoder"
         weights = hashlib.blake2b(digest_size=16)
         for key, tensor in sorted(model.state_dict().items()):
             weights.update(f"{key}{tuple(tensor.shape)}".encode())
             weights.update(tensor.detach().float().cpu().numpy().tobytes())
-        self.fingerprint = _digest("cross-encoder", weights.hexdigest(), model.max_length, temperature)
+        length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
+        self.fingerprint = _digest("cross-encoder", weights.hexdigest(), length, temperature)
         self._source: tuple[str, int | None] | None = None  # `load_cross_encoder_judge` knows it
 
     def __getstate__(self) -> dict[str, Any]:
@@ -187,13 +186,8 @@ class CrossEncoderJudge:
         return _by_scores(candidates, pairs, self._temperature, _by_texts(candidates, self._score))
 
     def _score(self, queries: Sequence[str], query: Rows, documents: Sequence[str]) -> Floats:
-        import torch
-
         texts = [(queries[row], document) for row, document in zip(query, documents, strict=True)]
-        found = self._model.predict(
-            texts, batch_size=self._batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
-        )
-        scores = np.asarray(found, np.float64).reshape(len(texts))
+        scores = logits(self._model, texts, batch_size=self._batch_size).astype(np.float64)
         return np.where(np.isfinite(scores), scores, np.nan)
 
 
@@ -233,16 +227,7 @@ def load_cross_encoder_judge(
     Raises:
         InputError: there is no such model, it cannot be loaded, or it has several outputs.
     """
-    from sentence_transformers import CrossEncoder
-
-    try:
-        model = CrossEncoder(str(path), max_length=max_length, model_kwargs={"use_safetensors": True})
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"cannot load the cross-encoder {str(path)!r}: {said}; give a folder with safetensors weights, or a hub "
-            "name that can be reached"
-        ) from error
+    model = load_cross_encoder(path, max_length=max_length)
     judge = CrossEncoderJudge(model, temperature=temperature, name=Path(str(path)).name)
     judge._source = str(Path(path).absolute()) if Path(path).is_dir() else str(path), max_length
     return judge
