@@ -50,7 +50,7 @@ def check_one_output(model: CrossEncoder, name: str) -> None:
         InputError: it has several outputs.
     """
     if model.num_labels != 1:
-        raise InputError(f"the cross-encoder {name} has {model.num_labels} outputs; expected one score per pair")
+        raise InputError(f"{name} has {model.num_labels} outputs; expected a cross-encoder with one score per pair")
 
 
 def cross_encoder_digest(model: CrossEncoder) -> str:
