@@ -25,6 +25,10 @@ from types import ModuleType
 class FoilsError(Exception):
     """Root of every error that foils raises on purpose."""
 
+    def __str__(self) -> str:
+        """Return the message; what is no valid Unicode in it is written as an escape, so that any log can hold it."""
+        return super().__str__().encode("utf-8", "backslashreplace").decode()
+
 
 class FoilsWarning(UserWarning):
     """Something the caller should know; the result still stands."""
