@@ -180,7 +180,7 @@ def _draw(spec: str, positives: Any) -> Draw | None:
     if name != "simans":
         return None if name == "top" else Uniform()
     try:
-        a, b = map(float, numbers.split(",")) if numbers else (1.0, 0.0)
+        a, b = map(float, numbers.split(",")) if numbers else (SimANS.a, SimANS.b)
     except ValueError as error:
         raise InputError(f"--draw {spec}: expected simans:A,B, as in simans:100,-0.1") from error
     return SimANS(positives(), a=a, b=b)

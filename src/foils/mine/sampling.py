@@ -25,19 +25,23 @@ class SimANS:
 
     Args:
         positives: scores s(q, d⁺), on the candidates' scale.
-        a: sharpness, at least 0, per squared unit of the score; 0 is uniform. The default suits inner products of a
-            few units; cosines, which differ by less, want 100 and more.
+        a: sharpness, at least 0, per squared unit of the score; 0 is uniform. The default is the authors' (for inner
+            products, which differ by several units); cosines, which differ by less, want 100 and more.
         b: which distance from the positive is likeliest; negative: below it.
         against: the `minimum`, `mean` or `maximum` of the query's positives.
 
     Raises:
         InputError: a negative `a`, values that are not finite, or candidates without scores.
 
-    Source: SimANS (Zhou et al. 2022), eq. for p_i in section 3.
+    Source: SimANS (Zhou et al. 2022), p_i ∝ exp(−a (s(q, d_i) − s(q, d̃⁺) − b)²), as also in the authors' code, whose
+    defaults are a = 0.5, b = 0. Two differences of that code are not taken over: it adds b (its b = 1 for Natural
+    Questions is −1 here, below the positive), and for MS MARCO passages it has exp(−3 |s − s⁺|). There the positive is
+    one (the first, or a random one), and the pool has 100 ranks; here `against` and `--ranks` say it. Both draw without
+    repetition, this one in a single step.
     """
 
     positives: PositiveScores
-    a: float = 1.0
+    a: float = 0.5
     b: float = 0.0
     against: str = "mean"
 

@@ -7,9 +7,11 @@ With cosines s, and unit vectors: a candidate d⁻ lies in the region where
 and is drawn with log p(d⁻) = −(s(q, d⁻) − s(q, d⁺))²/4 + log max(0, s(d⁺, d⁻) − s(q, d⁻)), up to a constant: the
 negative is to be nearer to the positive than to the query. d⁺ is the query's first labelled positive.
 
-Source: Yang et al., TriSampler (AAAI 2024, arXiv 2402.11855), of which the angle, its bound of 60° and the two
-distributions are; that the two are multiplied in one draw, and the bound c on the closeness to the positive
-(HOBIT section 5.1: "neither trivial nor too close to the positive"), are ours.
+Source: Yang et al., TriSampler (AAAI 2024, arXiv 2402.11855). Checked against a published digest of the paper: the
+angle θ and its bound of 60°; p ∝ exp(−(s⁻ − s⁺)²/4) over the first K; p ∝ ReLU(s(d⁺, d⁻) − s(q, d⁻)). Not found
+there, and ours: that the two are multiplied in one draw; K, 10 times the number of negatives (`--ranks`); cosines, on
+which the first factor is nearly flat, in the place of the model's own scores; the bound c on the closeness to the
+positive (HOBIT section 5.1: "neither trivial nor too close to the positive").
 """
 
 from __future__ import annotations
