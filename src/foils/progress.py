@@ -44,3 +44,8 @@ def reporting(reporter: Reporter) -> Iterator[None]:
         yield
     finally:
         _reporter.reset(token)
+
+
+def quiet() -> AbstractContextManager[None]:
+    """Report nothing of what happens inside the context: a part of a task that reports for itself."""
+    return reporting(_Silent())

@@ -190,3 +190,11 @@ def parsed_setting(text: str) -> tuple[str, Any]:
         raise InputError(
             f"--set {text}: {value!r} is not a number, true, false or a list as in [100, 200, 400, 600]"
         ) from error
+
+
+def parsed_loosely(text: str) -> tuple[str, Any]:
+    """Read NAME=VALUE, where a value that is no JSON is a word (mixing=gradnorm)."""
+    name, equals, value = text.partition("=")
+    if equals and value.replace("-", "").isalpha() and value not in ("true", "false"):
+        return name, value
+    return parsed_setting(text)

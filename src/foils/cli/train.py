@@ -200,18 +200,10 @@ def _settings(
         base = replace(base, loss_settings={})
     if base.patience is not None and dev is None and "patience" not in chosen:
         chosen["patience"] = None  # a recipe's: nothing to be patient about without dev
-    own = {**base.loss_settings, **dict(_parsed_loosely(text) for text in setting)}
+    own = {**base.loss_settings, **dict(opt.parsed_loosely(text) for text in setting)}
     settings = replace(base, **{**chosen, "loss_settings": own})
     usual = "lists" if reranker else RECIPE_FORM.get(recipe or "", "triplets" if source else "pairs")
     return settings, batches or RECIPE_BATCHES.get(recipe or "", "random"), form or usual
-
-
-def _parsed_loosely(text: str) -> tuple[str, Any]:
-    """NAME=VALUE, where a value that is no JSON is a word (mixing=gradnorm)."""
-    name, equals, value = text.partition("=")
-    if equals and value.replace("-", "").isalpha() and value not in ("true", "false"):
-        return name, value
-    return opt.parsed_setting(text)
 
 
 def _train_reranker(
@@ -230,7 +222,7 @@ def _train_reranker(
 
     reranker_loss(settings.loss, settings.loss_settings)
     try:
-        model = CrossEncoder(str(find_model(name)), device=device, num_labels=1)
+        model = CrossEncoder(str(find_model(name)), device=device, num_labels=1, model_kwargs={"use_safetensors": True})
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         said = str(error).strip().partition("\n")[0]
         raise InputError(f"cannot load {name!r} as a cross-encoder: {said}; give a transformer's folder") from error
@@ -251,6 +243,8 @@ def _finish(
     from foils.train.card import save_model, training_facts
 
     save_model(trained, output, made=made, counts=counts, scores=scores)
+    if json:
+        write_json(json, training_facts(trained, made=made, counts=counts, scores=scores))
     shutil.rmtree(output / "checkpoints", ignore_errors=True)
     losses = [entry for entry in trained.history if "loss" in entry]
     every = max(1, len(losses) // 8)
@@ -259,5 +253,3 @@ def _finish(
     notes.append(f"{trained.steps:,} steps in {trained.seconds:,.1f} s, {trained.precision}")
     notes += [f"{name}: {value:.4f}" for name, value in scores.items()]
     show_table(f"Training → {output}", ["step", "epoch", "loss"], rows, caption="\n".join(notes))
-    if json:
-        write_json(json, training_facts(trained, made=made, counts=counts, scores=scores))

@@ -23,6 +23,7 @@ from foils.errors import InputError
 from foils.mine.filters import with_positives
 from foils.mine.look_alikes import EQUAL, NEAR, LookAlikes
 from foils.mine.pairs import Draw, Marks, Pairs, PairScorer, Rule, Scores
+from foils.parallel import map_shards
 
 BEFORE = "ranked before the window"
 NOT_DRAWN = "not drawn"
@@ -33,6 +34,9 @@ DEPTH = 10  # times `top`: where the window ends when rules reject and no end is
 
 class Retriever(Protocol):
     """Ranks documents of a collection for queries of it.
+
+    One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking depends on its
+    query alone, and nothing is embedded or kept on the way.
 
     Attributes:
         name: of the source.
@@ -64,6 +68,7 @@ class Mined:
         negatives: the table; rows that a rule rejected are in it, with the reason.
         queries: number of queries of the split.
         positives_left_out: labelled positives that the ranking held above its last negative.
+        recaptured: of them, those within the window of ranks: what it would return as negatives, were they not known.
         rejected: reason -> number of rows.
         short: reason -> number of queries with fewer than `top` negatives.
     """
@@ -71,6 +76,7 @@ class Mined:
     negatives: Negatives
     queries: int
     positives_left_out: int
+    recaptured: int
     rejected: dict[str, int]
     short: dict[str, int]
 
@@ -96,7 +102,8 @@ def mine(
     document whose text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a
     Jaccard similarity of `near_duplicate` or more to a positive's, stays in the table with `keep = false` and does
     not count towards `top`; so do those that a rule rejects, and those before the window of ranks. A list ends with
-    its last negative, or with the window.
+    its last negative, or with the window. The table's provenance says under `recapture` how many labelled positives
+    the window held, of how many, beside how many negatives kept: what an estimate of false negatives needs.
 
     Args:
         collection: documents, queries, judgements.
@@ -122,11 +129,17 @@ def mine(
     wanted = _Wanted.checked(top, ranks, bool(rules), fill, draw, seed)
     positives = collection.positives(split)
     judge = _Judge(collection, LookAlikes(collection, near_duplicate), rules, scorer)
-    found = _Found()
+
+    def ranked(block: Rows) -> _Found:
+        part = _Found()
+        _search(retriever, block, wanted, judge, part)
+        return part
+
+    found, blocks = _Found(), np.split(positives.query_rows, range(QUERIES, len(positives), QUERIES))
     with progress.task(f"mining with {retriever.name}", total=len(positives), unit="queries") as advance:
-        for start in range(0, len(positives), QUERIES):
-            block = positives.query_rows[start : start + QUERIES]
-            _search(retriever, block, wanted, judge, found)
+        portable = scorer is None and getattr(retriever, "portable", False)
+        for block, part in zip(blocks, map_shards(ranked, blocks) if portable else map(ranked, blocks), strict=True):
+            found.add(part)
             advance(len(block))
     rows = np.concatenate(found.candidates)
     table = negatives_table(
@@ -136,6 +149,7 @@ def mine(
         ranks_within(rows["query"]),
         rows["score"],
     )
+    recapture = {"returned": found.recaptured, "labelled": len(positives.doc_rows)}
     negatives = Negatives(table, made or {})
     for code, reason in enumerate(judge.reasons, 1):
         if code <= 2 or (rows["reason"] == code).any():
@@ -143,7 +157,9 @@ def mine(
     if scorer is not None:
         negatives = negatives.with_columns({scorer.column: rows["scale"]})
     negatives = with_positives(negatives, judge.pairs(rows), rules)
-    return Mined(negatives, len(positives), found.positives, negatives.rejected(), dict(found.short))
+    recapture["kept"] = int(negatives.keep.sum())
+    negatives = Negatives(negatives.table, {**negatives.provenance, "recapture": recapture})
+    return Mined(negatives, len(positives), found.positives, found.recaptured, negatives.rejected(), dict(found.short))
 
 
 _CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
@@ -188,8 +204,15 @@ class _Found:
 
     def __init__(self) -> None:
         self.candidates: list[npt.NDArray[np.void]] = []
-        self.positives = 0
+        self.positives = self.recaptured = 0
         self.short: Counter[str] = Counter()
+
+    def add(self, part: _Found) -> None:
+        """Take in what was found for the next queries."""
+        self.candidates += part.candidates
+        self.positives += part.positives
+        self.recaptured += part.recaptured
+        self.short += part.short
 
 
 def _search(retriever: Retriever, query_rows: Rows, wanted: _Wanted, judge: _Judge, found: _Found) -> None:
@@ -215,6 +238,7 @@ def _search(retriever: Retriever, query_rows: Rows, wanted: _Wanted, judge: _Jud
             usable = _drawn(judge, candidates, valid & inside, wanted, wanted.draw, final)
         done.append(candidates[listed & valid])
         found.positives += int((positive & listed).sum())
+        found.recaptured += int((positive & listed & (rank >= wanted.first)).sum())
         lacking = final & (usable.sum(axis=1) < wanted.top)
         whole = "the collection has no further document"
         for which, why in (

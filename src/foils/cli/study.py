@@ -1,0 +1,143 @@
+"""foils study: does a score predict the training?"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foils.cli import options as opt
+from foils.cli.show import number, say, show_table
+
+if TYPE_CHECKING:
+    from foils.study.analysis import StudyAnalysis
+
+COMMANDS = "commands.txt"
+RESULTS = "results.json"
+PAGE = "report.html"
+
+
+def study(
+    collection: opt.CollectionName,
+    source: opt.SourceNames,
+    *,
+    model: Annotated[
+        list[str],
+        typer.Option("--model", metavar="MODEL", help="What to train, as for foils train; several times."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="The study; calls add to it.")],
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each source.")] = 3,
+    queries: Annotated[int | None, typer.Option(min=1, help="Training queries of a seed. Default: all.")] = None,
+    per_query: Annotated[int, typer.Option(min=1, help="Negatives of a query, the first by rank.")] = 10,
+    hybrids: Annotated[int, typer.Option(min=1, help="Also unite up to so many sources; 1: none.")] = 1,
+    measures: Annotated[str, typer.Option(help="ir_measures' names; predictors are compared with the first.")] = (
+        "nDCG@10,RR@10,R@100"
+    ),
+    split: opt.Split = "train",
+    test_split: Annotated[str, typer.Option("--test", metavar="SPLIT", help="Split to measure on.")] = "test",
+    temperature: Annotated[float, typer.Option(help="τ of the scores and of the loss.")] = 0.05,
+    batches: Annotated[str, typer.Option(help="How batches are filled, as for foils train.")] = "random",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the training, as in --set epochs=2, batch_size, learning_rate, loss; several times.",
+        ),
+    ] = None,
+    probe: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Train this cheap model on each source too, as a predictor: static:NAME."),
+    ] = None,
+    unlabelled: Annotated[
+        float | None,
+        typer.Option(help="Relevant documents without a label for each labelled one. Default: estimated."),
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option(help="Also measure the model untrained, and trained on in-batch negatives alone.")
+    ] = True,
+    device: Annotated[str | None, typer.Option(help="As torch names it. Default: the first that is there.")] = None,
+    vectors: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where vectors are kept.")] = None,
+    json: opt.Json = None,
+) -> None:
+    """Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.
+
+    Every call adds a collection, sources, models or seeds to the study in the folder; what is there is not done
+    again, and a study that was stopped goes on where it was. The folder gets results.json and report.html.
+
+    Example: foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 -o study/
+    """
+    from foils.data import load_collection
+    from foils.data.sources import read_sources
+    from foils.data.store import cache_folder, write_json
+    from foils.encode import VectorStore
+    from foils.study import StudySettings, analyse, read_cells, run_study, write_study_report
+
+    settings = StudySettings(
+        split=split,
+        test_split=test_split,
+        measures=tuple(name.strip() for name in measures.split(",") if name.strip()),
+        seeds=seeds,
+        queries=queries,
+        per_query=per_query,
+        hybrids=hybrids,
+        baselines=baselines,
+        temperature=temperature,
+        batches=batches,
+        training=dict(opt.parsed_loosely(text) for text in setting or []),
+        probe=probe,
+        unlabelled=unlabelled,
+    )
+    loaded = load_collection(collection)
+    sources = {found.name: found.negatives for found in read_sources(source, loaded)}
+    store = VectorStore(vectors or cache_folder() / "vectors")
+    _remember(output / COMMANDS)
+    run_study(output, loaded, sources, model, store, settings, device=device)
+    analysis = analyse(read_cells(output))
+    show_study(analysis)
+    write_json(output / RESULTS, analysis.to_json())
+    if json:
+        write_json(json, analysis.to_json())
+    write_study_report(output / PAGE, analysis, commands_of(output))
+    say(f"report: {output / PAGE}")
+
+
+def show_study(analysis: StudyAnalysis) -> None:
+    """Print the results of each cell, then the predictors."""
+    for cell in analysis.cells:
+        rows = [
+            (each.source, number(each.mean, 4), f"{each.low:.4f}–{each.high:.4f}", f"{len(each.seeds)}")
+            for each in analysis.outcomes[cell.name]
+        ]
+        show_table(cell.name, ["trained on", analysis.measure, "95 % interval", "seeds"], rows)
+    ranked: list[tuple[Any, ...]] = [
+        (
+            each.predictor,
+            f"{each.kendall:+.2f}",
+            f"{each.low:+.2f} – {each.high:+.2f}",
+            f"{each.worst:+.2f}",
+            number(each.regret, 4),
+            f"{each.missing or ''}",
+        )
+        for each in analysis.leaderboard
+    ]
+    columns = ["predictor", "mean τ", "95 % interval", "worst cell", "regret", "cells without it"]
+    show_table(f"Which predictor orders the sources as {analysis.measure} does", columns, ranked)
+
+
+def commands_of(study: Path) -> list[str]:
+    """Return the commands that made a study, oldest first."""
+    path = study / COMMANDS
+    return path.read_text("utf-8").splitlines() if path.is_file() else []
+
+
+def _remember(path: Path) -> None:
+    from foils.data.store import write_text
+
+    command = shlex.join(["foils", *sys.argv[1:]])
+    known = commands_of(path.parent)
+    if command not in known:
+        write_text(path, "\n".join([*known, command]) + "\n")

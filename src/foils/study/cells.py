@@ -1,0 +1,137 @@
+"""A study on disk: cells (a collection and a model), each with its sources' scores and its trainings.
+
+    study/cells/COLLECTION--MODEL--DIGEST/cell.json              what it is
+                                         /scores.json            predictors of each source
+                                         /trained/SOURCE--N.json  what training N on a source gave
+
+Every file appears whole. A training that is there is not repeated; one that was killed goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.store import write_json
+from foils.errors import FormatError, InputError
+
+UNTRAINED, IN_BATCH = "untrained", "in-batch negatives"
+BASELINES = (UNTRAINED, IN_BATCH)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One collection and one model of a study, as they lie on disk.
+
+    Attributes:
+        folder: of the cell.
+        facts: collection, model, settings, and what was asked for, as in cell.json.
+        predictors: source → predictor → value; a predictor that could not be had is missing.
+        outcomes: source (or baseline) → measure → (seeds, queries) values.
+        seconds: source → mean seconds of a training.
+    """
+
+    folder: Path
+    facts: Mapping[str, Any]
+    predictors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    outcomes: Mapping[str, Mapping[str, npt.NDArray[np.float64]]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Collection and model."""
+        return f"{self.facts['collection']['name']} · {self.facts['model']['name']}"
+
+    @property
+    def sources(self) -> list[str]:
+        """Sources with both predictors and outcomes, in the order they were given."""
+        return [name for name in self.facts["sources"] if name in self.predictors and name in self.outcomes]
+
+    def means(self, measure: str) -> dict[str, npt.NDArray[np.float64]]:
+        """Return source or baseline → (seeds,) means over queries."""
+        return {name: values[measure].mean(axis=1) for name, values in self.outcomes.items() if measure in values}
+
+
+def cell_folder(study: Path, collection: Mapping[str, str], model: Mapping[str, Any], settings: object) -> Path:
+    """Return where a cell lies; the same collection, weights and settings always lie in the same place."""
+    key = json.dumps([collection["digest"], model["fingerprint"], settings], sort_keys=True)
+    digest = hashlib.blake2b(key.encode(), digest_size=5).hexdigest()
+    return study / "cells" / f"{slug(collection['name'])}--{slug(str(model['name']))}--{digest}"
+
+
+def trained_file(folder: Path, source: str, digest: str, seed: int) -> Path:
+    """Return where the result of a training lies."""
+    return folder / "trained" / f"{slug(source)}--{digest}--{seed}.json"
+
+
+def write_cell(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write cell.json; sources and seeds that were there already stay."""
+    path = folder / "cell.json"
+    known = read_json(path) if path.is_file() else {"sources": {}}
+    merged = {**facts, "sources": {**known["sources"], **facts["sources"]}}
+    if merged != known:
+        write_json(path, merged)
+    return merged
+
+
+def read_cells(study: Path) -> list[Cell]:
+    """Read every cell of a study, in the order of their names.
+
+    Raises:
+        InputError: there is no study.
+        FormatError: a file of it is damaged.
+    """
+    folders = sorted(path.parent for path in study.glob("cells/*/cell.json"))
+    if not folders:
+        raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
+    return [_read(folder) for folder in folders]
+
+
+def _read(folder: Path) -> Cell:
+    facts = read_json(folder / "cell.json")
+    scores = folder / "scores.json"
+    predictors = read_json(scores)["sources"] if scores.is_file() else {}
+    outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
+    seconds: dict[str, float] = {}
+    for name, digest in [*facts["sources"].items(), *((each, "") for each in BASELINES)]:
+        found = list(_results(folder, name, digest))
+        if found:
+            measures = found[0]["per_query"]
+            outcomes[name] = {
+                measure: np.array([result["per_query"][measure] for result in found]) for measure in measures
+            }
+            seconds[name] = float(np.mean([result["seconds"] for result in found]))
+    return Cell(folder, facts, predictors, outcomes, seconds)
+
+
+def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]:
+    seed = 0
+    while (path := trained_file(folder, source, digest, seed)).is_file():
+        yield read_json(path)
+        seed += 1
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of a study.
+
+    Raises:
+        FormatError: it is damaged.
+    """
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise FormatError(f"not readable ({error}); remove it, and it will be made again", path) from error
+
+
+def slug(text: str) -> str:
+    """Return text as a part of a file's name: letters, digits, dot, dash; what is lost is made up for by a digest."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:60] or "x"
+    return plain if plain == text else f"{plain}-{hashlib.blake2b(text.encode(), digest_size=3).hexdigest()}"
