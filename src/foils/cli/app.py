@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import typer
 
+from foils.cli.scale_options import takes_ray, with_address
 from foils.cli.show import Progress, say
 from foils.errors import FailureError, FoilsError, InputError
 from foils.progress import reporting
@@ -45,7 +46,7 @@ def application() -> typer.Typer:
             if error.name == f"foils.cli.{verb}":
                 continue
             raise
-        app.command(verb, no_args_is_help=verb != "demo")(getattr(module, verb))
+        app.command(verb, no_args_is_help=verb != "demo")(takes_ray(getattr(module, verb)))
     return app
 
 
@@ -59,7 +60,7 @@ def run(arguments: list[str]) -> int:
     """Run the program with these arguments and return its exit status; messages go to stderr."""
     try:
         with Progress() as progress, reporting(progress):
-            status = application()(arguments, prog_name="foils", standalone_mode=False)
+            status = application()(with_address(arguments), prog_name="foils", standalone_mode=False)
         if status == EXIT_INTERRUPTED:
             raise typer.Abort
         return status if isinstance(status, int) else 0

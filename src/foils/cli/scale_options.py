@@ -1,0 +1,54 @@
+"""The option `--ray` of every verb that embeds texts, and how it spreads the verb's work."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Spread the work over Ray: over this machine's processors, or with HOST:PORT (or auto) over the cluster "
+        "whose head that is. The result has the same bytes.",
+        rich_help_panel="Encoder",
+    ),
+]
+_ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d{1,5}")
+
+
+def with_address(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `--ray local` where `--ray` stands alone: what follows it is no address."""
+    found: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        found.append(argument)
+        if argument == "--ray" and not _ADDRESS.fullmatch(following):
+            found.append("local")
+    return found
+
+
+def takes_ray(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb that has the encoder options the option `--ray`; another verb stays as it is."""
+    signature = inspect.signature(command)
+    if "encode_batch" not in signature.parameters:
+        return command
+    option = inspect.Parameter("ray", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Ray)
+
+    def spread(*, ray: str | None = None, **given: Any) -> None:
+        if ray is None:
+            command(**given)
+            return
+        from foils.scale import on_ray
+
+        with on_ray(ray):
+            command(**given)
+
+    spread.__name__, spread.__doc__ = command.__name__, command.__doc__
+    spread.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
+    spread.__annotations__ = command.__annotations__ | {"ray": Ray}
+    return spread

@@ -1,0 +1,147 @@
+"""The work of each verb on a small collection, as bytes; and an executor that does shards as other processes would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pyarrow as pa
+
+from fakes import HashingEncoder
+from foils.data import Collection, Negatives
+from foils.encode import DocumentTexts, VectorStore
+from foils.mine import DenseRetriever, RandomRetriever, mine
+from foils.parallel import executing
+from foils.rate import BiEncoderJudge, JudgementRecord, rate_negatives
+from foils.score import ScoreSettings, compose, measure, prepare, score_sources
+from foils.score.gates import gated
+
+QUERIES, DOCUMENTS = 160, 240
+WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
+
+
+def world(seed: int = 0) -> Collection:
+    """Random words; each query has one positive."""
+    rng = np.random.default_rng(seed)
+    documents = {f"d{i}": " ".join(rng.choice(WORDS, rng.integers(3, 30))) for i in range(DOCUMENTS)}
+    queries = {f"q{i}": " ".join(rng.choice(WORDS, rng.integers(2, 6))) for i in range(QUERIES)}
+    qrels = {"train": {key: {f"d{(7 * i) % DOCUMENTS}": 1} for i, key in enumerate(queries)}}
+    return Collection.from_dicts("world", documents, queries, qrels)
+
+
+def cut_small(patch: Any) -> None:
+    """Cut the work in many small shards."""
+    patch.setattr("foils.encode.vectors.SHARD", 16)
+    patch.setattr("foils.encode.vectors.SLICE", 64)
+    patch.setattr("foils.encode.nearest.SPAN", 100)
+    patch.setattr("foils.mine.candidates.QUERIES", 32)
+    patch.setattr("foils.parallel.TOGETHER", 3)
+    patch.setattr("foils.rate.ratings._CANDIDATES", 300)
+
+
+def embedded(folder: Path, encoder: Any = None) -> dict[str, bytes]:
+    """What embedding leaves: every shard, and the vectors in order."""
+    collection, encoder = world(), encoder or HashingEncoder()
+    found = VectorStore(folder / "vectors").embed(encoder, DocumentTexts(collection), "document")
+    return files(folder) | {"vectors": found.take(slice(None)).tobytes()}
+
+
+def mined(folder: Path) -> dict[str, bytes]:
+    """Dense negatives, those of one block of queries among them."""
+    collection, retriever = dense(folder)
+    few = Collection("few", collection.documents, collection.queries, {"train": collection.qrels["train"][:20]}, "few")
+    return {
+        "all": table(mine(collection, retriever, split="train", top=5).negatives),
+        "few": table(mine(few, retriever, split="train", top=5).negatives),
+    }
+
+
+def scored(folder: Path) -> dict[str, bytes]:
+    """The scores of two sources, their hybrid and the control."""
+    collection, retriever = dense(folder)
+    sources = {
+        "dense": mine(collection, retriever, split="train", top=9).negatives,
+        "random": mine(collection, RandomRetriever(collection), split="train", top=9).negatives,
+    }
+    settings = ScoreSettings(replicates=20, regularization=0.1)
+    scores = score_sources(collection, sources, HashingEncoder(), VectorStore(folder / "vectors"), settings)
+    replicates = b"".join(scores.replicates.scores[name].tobytes() for name in sorted(scores.replicates.scores))
+    return {"json": json.dumps(scores.to_json()).encode(), "replicates": replicates}
+
+
+def composed(folder: Path) -> dict[str, bytes]:
+    """The choice of three negatives a query, in small blocks."""
+    collection, retriever = dense(folder)
+    source = {"dense": mine(collection, retriever, split="train", top=9).negatives}
+    measured = measure(
+        prepare(collection, source, control=False), HashingEncoder(), VectorStore(folder / "vectors"), 0.05
+    )
+    chosen = compose(measured.geometry, gated(measured.similarities, 0.05), count=3, block=64)
+    return {"order": chosen.order.tobytes(), "gain": chosen.gain.tobytes()}
+
+
+def rated(folder: Path) -> dict[str, bytes]:
+    """Ratings, and the record of the judgements."""
+    collection, retriever = dense(folder)
+    negatives = mine(collection, retriever, split="train", top=5).negatives
+    judge = BiEncoderJudge(HashingEncoder(), store=VectorStore(folder / "vectors"))
+    record = JudgementRecord(folder / "judgements", {"judge": "hashing"})
+    found = rate_negatives(collection, negatives, judge, split="train", degree=4, record=record, block=64)
+    return files(folder) | {"rated": table(found.negatives)}
+
+
+WORK: dict[str, Callable[[Path], dict[str, bytes]]] = {
+    "embed": embedded,
+    "mine": mined,
+    "score": scored,
+    "compose": composed,
+    "rate": rated,
+}
+
+
+def dense(folder: Path) -> tuple[Collection, DenseRetriever]:
+    collection, encoder, store = world(), HashingEncoder(), VectorStore(folder / "vectors")
+    queries = store.embed(encoder, collection.query_texts(np.arange(QUERIES)), "query")
+    return collection, DenseRetriever(queries, store.embed(encoder, DocumentTexts(collection), "document"))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Every file under the folder."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def table(negatives: Negatives) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, negatives.table.schema) as out:
+        out.write_table(negatives.table.combine_chunks())
+    return sink.getvalue().to_pybytes()
+
+
+class Elsewhere:
+    """Does shards as other processes would: on copies of work and item, the later ones first, and each one twice.
+
+    Attributes:
+        maps: how many shards each map had.
+    """
+
+    def __init__(self) -> None:
+        self.maps: list[int] = []
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any], *, model: bool = False) -> Iterator[Any]:
+        sent, source = cloudpickle.dumps(work), iter(items)
+        self.maps.append(0)
+        at = len(self.maps) - 1
+        while group := list(islice(source, 5)):
+            self.maps[at] += len(group)
+            with executing(None):
+                twice = [[copied(cloudpickle.loads(sent)(copied(item))) for _ in range(2)] for item in reversed(group)]
+            yield from (second for _, second in reversed(twice))
+
+
+def copied(value: Any) -> Any:
+    return cloudpickle.loads(cloudpickle.dumps(value))

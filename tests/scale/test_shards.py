@@ -1,0 +1,192 @@
+"""Where shards are done changes nothing: everything goes to other processes and back, in any order, even twice."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scale_world import WORK, Elsewhere, cut_small, dense, world
+
+from fakes import HashingEncoder
+from foils.data import Collection, load_collection
+from foils.encode import DocumentTexts, Vectors, VectorStore, vectors
+from foils.encode.nearest import top_inner_products
+from foils.errors import FormatError
+from foils.parallel import executing, map_blocks, map_shards, spread_blocks
+
+
+def squared(value: int) -> int:
+    return value * value
+
+
+def test_without_an_executor_shards_are_done_here_one_after_the_other():
+    seen: list[int] = []
+
+    def work(value: int) -> int:
+        seen.append(value)
+        return squared(value)
+
+    found = map_shards(work, iter(range(4)))
+    assert next(found) == 0
+    assert seen == [0]  # the second is not begun before it is asked for
+    assert list(found) == [1, 4, 9]
+    assert list(map_shards(work, [])) == []
+
+
+def test_an_executor_gets_the_shards_and_their_results_come_in_order():
+    elsewhere = Elsewhere()
+    with executing(elsewhere):
+        assert list(map_shards(squared, range(12))) == [value**2 for value in range(12)]
+        assert list(map_shards(squared, [])) == []
+    assert elsewhere.maps == [12]
+    assert list(map_shards(squared, range(3))) == [0, 1, 4]
+    assert elsewhere.maps == [12]
+
+
+def test_a_single_shard_is_done_here_unless_it_runs_a_model():
+    elsewhere = Elsewhere()
+    with executing(elsewhere):
+        assert list(map_shards(squared, [3])) == [9]
+        assert elsewhere.maps == []
+        assert list(map_shards(squared, [3], model=True)) == [9]
+    assert elsewhere.maps == [1]
+
+
+def test_blocks_go_in_groups(monkeypatch):
+    monkeypatch.setattr("foils.parallel.TOGETHER", 4)
+    elsewhere = Elsewhere()
+    with executing(elsewhere):
+        assert list(spread_blocks(squared, range(10))) == list(map_blocks(squared, range(10)))
+        assert list(spread_blocks(squared, range(4))) == [0, 1, 4, 9]  # one group: not worth sending
+    assert elsewhere.maps == [3]
+
+
+@pytest.mark.parametrize("verb", WORK)
+def test_other_processes_give_the_same_bytes(verb, tmp_path, monkeypatch):
+    cut_small(monkeypatch)
+    here, elsewhere = WORK[verb](tmp_path / "here"), Elsewhere()
+    with executing(elsewhere):
+        there = WORK[verb](tmp_path / "there")
+    assert there.keys() == here.keys()
+    assert [name for name in here if here[name] != there[name]] == []
+    assert sum(shards > 1 for shards in elsewhere.maps) >= (1 if verb == "embed" else 3)
+
+
+def test_a_text_of_two_slices_is_encoded_in_the_first_alone(tmp_path, monkeypatch):
+    cut_small(monkeypatch)
+    texts = [f"text {i % 90}" for i in range(200)]
+    encoder = HashingEncoder()
+    here = VectorStore(tmp_path / "here").embed(encoder, texts, "document")
+    assert encoder.encoded == 90
+    with executing(Elsewhere()):
+        there = VectorStore(tmp_path / "there").embed(HashingEncoder(), texts, "document")
+    np.testing.assert_array_equal(here.take(slice(None)), there.take(slice(None)))
+    assert sorted(path.name for path in (tmp_path / "here").rglob("*.npy")) == sorted(
+        path.name for path in (tmp_path / "there").rglob("*.npy")
+    )
+
+
+def test_shards_grow_where_there_are_many_texts(tmp_path, monkeypatch):
+    assert vectors.shard_size(10) == vectors.shard_size(4_000_000) == 1_024
+    assert vectors.shard_size(8_841_823) == 2_159
+    assert vectors.shard_size(10**8) == 16_384
+    monkeypatch.setattr(vectors, "SHARD", 2)
+    monkeypatch.setattr(vectors, "FILES", 5)
+    VectorStore(tmp_path).embed(HashingEncoder(), [f"text {i}" for i in range(40)], "document")
+    assert len(list(tmp_path.rglob("*.npy"))) == 5
+
+
+def test_documents_are_searched_in_shards(monkeypatch):
+    rng = np.random.default_rng(0)
+    documents = rng.standard_normal((230, 8)).astype(np.float32)
+    documents[150] = documents[3]  # a tie across shards
+    queries = np.concatenate([documents[3:4], rng.standard_normal((6, 8)).astype(np.float32)])
+    whole = top_inner_products(queries, Vectors.of(documents), 12)
+    monkeypatch.setattr("foils.encode.nearest.SPAN", 50)
+    elsewhere = Elsewhere()
+    with executing(elsewhere):
+        parts = top_inner_products(queries, Vectors.of(documents), 12)
+        deep = top_inner_products(queries, Vectors.of(documents), 240)
+    assert elsewhere.maps == [5, 5]
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one, other)
+    at = parts[0][0].tolist()
+    assert at.index(3) + 1 == at.index(150)
+    assert (deep[0][:, 230:] == -1).all()
+    assert np.isnan(deep[1][:, 230:]).all()
+    assert (np.sort(deep[0][:, :230], axis=1) == np.arange(230)).all()
+
+
+def test_mapped_vectors_are_sent_by_their_path(tmp_path):
+    store = VectorStore(tmp_path)
+    found = store.embed(HashingEncoder(256), [f"text {i}" for i in range(500)], "document").select([7, 3, 499])
+    sent = pickle.dumps(found)
+    assert len(sent) < 2_000 < found.chunks[0].nbytes
+    np.testing.assert_array_equal(pickle.loads(sent).take(slice(None)), found.take(slice(None)))
+    in_memory = Vectors.of(np.arange(6.0).reshape(3, 2))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(in_memory)).take([2]), [[4, 5]])
+    for path in tmp_path.rglob("*.npy"):
+        path.write_bytes(b"no shard")
+    vectors._mapped_once.cache_clear()
+    with pytest.raises(FormatError, match="damaged"):
+        pickle.loads(sent)
+
+
+def test_a_store_is_sent_by_its_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = VectorStore("vectors", storage="float16")
+    store.embed(HashingEncoder(), ["a text"], "query")
+    again = pickle.loads(pickle.dumps(store))
+    assert (again.folder, again.storage) == (tmp_path / "vectors", "float16")
+    assert again.missing(HashingEncoder(), ["a text"], "query") == 0
+
+
+def test_a_stored_collection_is_sent_by_its_folder(beir_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    stored = load_collection(str(beir_folder()))
+    fewer = Collection(stored.name, stored.documents, stored.queries, {"test": stored.qrels["test"]}, "", stored.folder)
+    again = pickle.loads(pickle.dumps(fewer))
+    assert again.documents.equals(stored.documents)
+    assert again.splits == ["test"]
+    assert len(pickle.dumps(stored)) < 20_000
+    assert pickle.loads(pickle.dumps(world())).documents.equals(world().documents)
+
+
+def test_a_failed_embedding_leaves_the_store_usable(tmp_path, monkeypatch):
+    cut_small(monkeypatch)
+    broken, texts = HashingEncoder(), [f"text {i}" for i in range(50)]
+    encode = broken.encode
+
+    def fail(some, kind):
+        if broken.encoded >= 32:
+            raise RuntimeError("out of order")
+        return encode(some, kind)
+
+    monkeypatch.setattr(broken, "encode", fail)
+    store = VectorStore(tmp_path)
+    with pytest.raises(RuntimeError, match="out of order"):
+        store.embed(broken, texts, "document")
+    assert store.missing(HashingEncoder(), texts, "document") == 18
+    found = store.embed(HashingEncoder(), texts, "document")
+    np.testing.assert_array_equal(found.take([49]), HashingEncoder().encode(["text 49"], "document"))
+
+
+def test_what_is_not_portable_stays_here(tmp_path, monkeypatch):
+    from foils.mine import mine
+
+    cut_small(monkeypatch)
+    collection, retriever = dense(tmp_path)
+    portable = mine(collection, retriever, split="train", top=3)
+    monkeypatch.setattr(type(retriever), "portable", False)
+    monkeypatch.setattr("foils.encode.nearest.SPAN", 10**6)
+    elsewhere = Elsewhere()
+    with executing(elsewhere):
+        here = mine(collection, retriever, split="train", top=3)
+    assert elsewhere.maps == []
+    assert here.negatives.table.equals(portable.negatives.table)
+
+
+def test_texts_of_documents_are_read_alike(tmp_path):
+    texts = DocumentTexts(world(), np.array([5, 2]))
+    assert pickle.loads(pickle.dumps(texts))[0:2] == texts[0:2]
