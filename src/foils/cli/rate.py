@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foils.cli import options as opt
+from foils.cli.groups import takes
+from foils.cli.judges import (
+    DistilOptions,
+    Judging,
+    QuestionOptions,
+    language_models,
+    made_judge,
+    show_distilled,
+    usage_rows,
+)
+from foils.cli.llm_options import LLMOptions
 from foils.cli.show import number, say, show_table
-from foils.errors import InputError
 
 if TYPE_CHECKING:
     from foils.data import Collection
@@ -20,48 +29,10 @@ if TYPE_CHECKING:
     from foils.rate import Judge, JudgementRecord, Rated, RatingReport
 
 
-@dataclass(frozen=True)
-class _Judging:
-    """What the judges need of the command line."""
-
-    collection: Collection
-    temperature: float | None
-    encoder: opt.EncoderOptions
-
-
-def _bi_encoder(where: str, judging: _Judging) -> Judge:
-    from foils.rate import BiEncoderJudge
-
-    chosen = replace(judging.encoder, encoder=where) if where else judging.encoder
-    encoder, store = chosen.open(judging.collection)
-    return BiEncoderJudge(encoder, temperature=judging.temperature or 0.05, store=store)
-
-
-def _cross_encoder(where: str, judging: _Judging) -> Judge:
-    from foils.rate import load_cross_encoder_judge
-
-    if not where:
-        raise InputError("--judge cross-encoder needs its model: cross-encoder:MODEL")
-    temperature, length = judging.temperature or 1.0, judging.encoder.max_length
-    return load_cross_encoder_judge(where, temperature=temperature, max_length=length)
-
-
-def _recorded(where: str, judging: _Judging) -> Judge:
-    from foils.rate import RecordedJudge
-
-    if not where:
-        raise InputError("--judge recorded needs its file or folder: recorded:PATH")
-    return RecordedJudge(where)
-
-
-JUDGES: dict[str, Callable[[str, _Judging], Judge]] = {
-    "bi-encoder": _bi_encoder,
-    "cross-encoder": _cross_encoder,
-    "recorded": _recorded,
-}
-
-
 @opt.takes_encoder
+@takes(LLMOptions, "llm")
+@takes(QuestionOptions, "question")
+@takes(DistilOptions, "distilling")
 def rate(
     collection: opt.CollectionName,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Negatives: [NAME=]PATH.", show_default=False)],
@@ -70,8 +41,8 @@ def rate(
         list[str] | None,
         typer.Option(
             metavar="JUDGE",
-            help="bi-encoder[:MODEL], cross-encoder:MODEL, or recorded:PATH; a bare MODEL is a bi-encoder. Several "
-            "of them: their mean. [default: bi-encoder, with --encoder]",
+            help="bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL], or recorded:PATH; a bare "
+            "MODEL is a bi-encoder. Several of them: their mean. [default: bi-encoder, with --encoder]",
         ),
     ] = None,
     positives: Annotated[
@@ -100,6 +71,9 @@ def rate(
     ] = None,
     split: opt.Split = "train",
     seed: opt.Seed = 0,
+    llm: LLMOptions = LLMOptions(),
+    question: QuestionOptions = QuestionOptions(),
+    distilling: DistilOptions = DistilOptions(),
     encoding: opt.EncoderOptions = opt.DEFAULTS,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page: gaps, errors, signal and risk.")
@@ -120,17 +94,20 @@ def rate(
 
     loaded = load_collection(collection)
     given = read_source(source, loaded)
-    judging = _Judging(loaded, temperature, encoding)
-    judges = [_judge(spec, judging) for spec in judge or ["bi-encoder"]]
+    distilling.check()
+    judging = Judging(loaded, temperature, encoding, llm, question)
+    judges = [made_judge(spec, judging) for spec in judge or ["bi-encoder"]]
     asked = judges[0] if len(judges) == 1 else EnsembleJudge(judges)
     record = (
         None if any(spec.startswith("recorded") for spec in judge or []) else _record(judgements, asked, loaded, given)
     )
-    settings = {
+    models = language_models(judges)
+    settings: dict[str, object] = {
         "split": split, "positives": positives, "judge": asked.name, "degree": degree,
         "rounds": rounds, "model": model, "prior_sd": prior_sd,
         "validate": validate,
     }  # fmt: skip
+    settings |= {"language_models": [each.describe() for each in models]} if models else {}
     inputs = {"collection": loaded.digest, "source": given.digest, "judge": asked.fingerprint}
     rated = rate_negatives(
         loaded,
@@ -148,20 +125,21 @@ def rate(
         made=provenance("rate", settings, inputs=inputs, seed=seed, before=given.negatives.provenance),
     )
     rated.negatives.write(output)
-    _show(rated, f"{given.name} rated by {asked.name} ({model}) → {output}")
+    _show(rated, f"{given.name} rated by {asked.name} ({model}) → {output}", usage_rows(models, llm))
+    more: dict[str, object] = {each.name: llm.usage_facts(each.asked.usage) for each in models}
+    more = {"language_models": more} if more else {}
+    if distilling.distil is not None:
+        found = distilling.train(distilling.distil, rated, seed, encoding.device)
+        shown = show_distilled(found, distilling.distil)
+        more["distilled"] = {key: _plain(value) for key, value in shown.items()}
     if json:
         facts = {key: _plain(value) for key, value in asdict(rated.report).items()}
-        write_json(json, {"source": given.name, "settings": settings, "seed": seed, **facts})
+        write_json(json, {"source": given.name, "settings": settings, "seed": seed, **facts, **more})
     if report:
         from foils.report import write_ratings_report
 
         write_ratings_report(report, loaded, rated.negatives, split=split, rating=rated.report, seed=seed)
         say(f"report: {report}")
-
-
-def _judge(spec: str, judging: _Judging) -> Judge:
-    kind, _, where = spec.partition(":")
-    return JUDGES[kind](where, judging) if kind in JUDGES else _bi_encoder(spec, judging)
 
 
 def _record(folder: Path | None, judge: Judge, collection: Collection, given: NamedSource) -> JudgementRecord:
@@ -175,7 +153,7 @@ def _record(folder: Path | None, judge: Judge, collection: Collection, given: Na
     return JudgementRecord(place, key)
 
 
-def _show(rated: Rated, title: str) -> None:
+def _show(rated: Rated, title: str, used: list[tuple[str, str]]) -> None:
     import numpy as np
 
     report, gap = rated.report, rated.negatives.table["gap"].to_numpy()
@@ -192,6 +170,7 @@ def _show(rated: Rated, title: str) -> None:
         ("diameter, largest", number(report.diameter, 0)),
         ("standard error, median, Elo", number(report.standard_error, 0)),
         ("gap, percentiles 10 25 50 75 90, Elo", "  ".join(number(value, 0) for value in quartiles)),
+        *used,
     ]
     show_table(title, ["", "value"], rows)
 

@@ -8,6 +8,8 @@ from foils.rate.elo import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBI
 from foils.rate.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
 from foils.rate.judgements import JudgementRecord, Judgements, RecordedJudge, ask
 from foils.rate.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
+from foils.rate.llm_judge import LLMJudge
+from foils.rate.llm_prompt import PairAsking, PairPrompt
 from foils.rate.pairs import Pairs
 from foils.rate.pairwise import PairwiseJudge, load_pairwise_judge
 from foils.rate.ratings import Ratings, lead_errors
@@ -28,6 +30,9 @@ __all__ = [
     "Judge",
     "JudgementRecord",
     "Judgements",
+    "LLMJudge",
+    "PairAsking",
+    "PairPrompt",
     "Pairs",
     "PairwiseJudge",
     "Rated",

@@ -1,0 +1,195 @@
+"""The judges of foils rate: their names, their options, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from foils.cli import options as opt
+from foils.cli.llm_options import LLMOptions
+from foils.cli.show import number, say, show_table
+from foils.errors import InputError
+
+if TYPE_CHECKING:
+    from foils.data import Collection
+    from foils.rate import Distilled, Judge, Rated
+    from foils.rate.llm_judge import LLMJudge
+
+
+def _llm(name: str, text: str, **more: Any) -> Any:
+    return typer.Option(name, help=text, rich_help_panel="Language model", **more)
+
+
+def _distil(name: str, text: str, **more: Any) -> Any:
+    return typer.Option(name, help=text, rich_help_panel="Distillation", **more)
+
+
+@dataclass(frozen=True)
+class QuestionOptions:
+    """What a language model is asked about a pair."""
+
+    question: Annotated[
+        Path | None, _llm("--question", "A prompt of your own, with {query}, {first}, {second}.", metavar="FILE")
+    ] = None
+    answer: Annotated[str, _llm("--answer", "Its form: preference (a number) or choice (A, B or tie).")] = "preference"
+    domain: Annotated[str, _llm("--domain", "The field of the collection, told to the model.")] = "general"
+    asks: Annotated[int, _llm("--asks", "How often a question is asked until its answer can be read.", min=1)] = 2
+    longest: Annotated[int, _llm("--longest", "Characters of a document that are shown.", min=1)] = 6000
+
+
+@dataclass(frozen=True)
+class DistilOptions:
+    """Training a small judge on the answers."""
+
+    distil: Annotated[
+        Path | None,
+        _distil("--distil", "Train a pairwise judge on the answers, for --judge pairwise:FOLDER.", metavar="FOLDER"),
+    ] = None
+    distil_from: Annotated[
+        str, _distil("--distil-from", "The transformer to begin with: a folder or hub name.", metavar="MODEL")
+    ] = opt.DEFAULT_ENCODER
+    distil_epochs: Annotated[int, _distil("--distil-epochs", "Passes over the answers.", min=1)] = 1
+    distil_rate: Annotated[float, _distil("--distil-learning-rate", "The peak of it.")] = 5e-5
+    distil_length: Annotated[int, _distil("--distil-length", "Tokens of query and both documents.", min=16)] = 256
+
+    def check(self) -> None:
+        """Raise an InputError where the folder is taken, before anything is asked."""
+        from foils.rate.pairwise import check_free
+
+        if self.distil is not None:
+            check_free(self.distil)
+
+    def train(self, folder: Path, rated: Rated, seed: int, device: str | None) -> Distilled:
+        """Train the judge on everything that was asked, and save it in the folder."""
+        from foils.encode.models import find_model
+        from foils.rate import distil
+
+        found = distil(
+            find_model(self.distil_from),
+            rated.candidates,
+            rated.pairs,
+            rated.preference,
+            epochs=self.distil_epochs,
+            learning_rate=self.distil_rate,
+            max_length=self.distil_length,
+            seed=seed,
+            device=device,
+            name=folder.name,
+        )
+        found.judge.save(folder)
+        return found
+
+
+@dataclass(frozen=True)
+class Judging:
+    """What the judges need of the command line."""
+
+    collection: Collection
+    temperature: float | None
+    encoder: opt.EncoderOptions
+    llm: LLMOptions
+    question: QuestionOptions
+
+
+def _bi_encoder(where: str, judging: Judging) -> Judge:
+    from foils.rate import BiEncoderJudge
+
+    chosen = replace(judging.encoder, encoder=where) if where else judging.encoder
+    encoder, store = chosen.open(judging.collection)
+    return BiEncoderJudge(encoder, temperature=judging.temperature or 0.05, store=store)
+
+
+def _cross_encoder(where: str, judging: Judging) -> Judge:
+    from foils.rate import load_cross_encoder_judge
+
+    if not where:
+        raise InputError("--judge cross-encoder needs its model: cross-encoder:MODEL")
+    temperature, length = judging.temperature or 1.0, judging.encoder.max_length
+    return load_cross_encoder_judge(where, temperature=temperature, max_length=length)
+
+
+def _pairwise(where: str, judging: Judging) -> Judge:
+    from foils.rate import load_pairwise_judge
+
+    if not where:
+        raise InputError("--judge pairwise needs its folder: pairwise:FOLDER, made by --distil FOLDER")
+    return load_pairwise_judge(where, temperature=judging.temperature or 1.0, device=judging.encoder.device)
+
+
+def _language_model(where: str, judging: Judging) -> Judge:
+    from foils.rate import LLMJudge, PairAsking, PairPrompt
+
+    llm, asked = judging.llm, judging.question
+    if not (where or llm.llm_model):
+        raise InputError("--judge llm needs the model's name on the server: llm:MODEL, or --llm-model")
+    own = PairPrompt.read(asked.question, domain=asked.domain) if asked.question else PairPrompt(domain=asked.domain)
+    asking = PairAsking(
+        own,
+        answer=asked.answer,
+        temperature=llm.llm_temperature,
+        most_tokens=llm.most_tokens,
+        asks=asked.asks,
+        longest=asked.longest,
+    )
+    client = replace(llm, llm_model=where or llm.llm_model).client()
+    return LLMJudge(client, llm.folder(judging.collection) / "judge", asking)
+
+
+def _recorded(where: str, judging: Judging) -> Judge:
+    from foils.rate import RecordedJudge
+
+    if not where:
+        raise InputError("--judge recorded needs its file or folder: recorded:PATH")
+    return RecordedJudge(where)
+
+
+JUDGES: dict[str, Callable[[str, Judging], Judge]] = {
+    "bi-encoder": _bi_encoder,
+    "cross-encoder": _cross_encoder,
+    "pairwise": _pairwise,
+    "llm": _language_model,
+    "recorded": _recorded,
+}
+
+
+def made_judge(spec: str, judging: Judging) -> Judge:
+    """Return the judge that a --judge names."""
+    kind, _, where = spec.partition(":")
+    return JUDGES[kind](where, judging) if kind in JUDGES else _bi_encoder(spec, judging)
+
+
+def language_models(judges: list[Judge]) -> list[LLMJudge]:
+    """Return those that are language models."""
+    from foils.rate import LLMJudge
+
+    return [judge for judge in judges if isinstance(judge, LLMJudge)]
+
+
+def usage_rows(judges: list[LLMJudge], llm: LLMOptions) -> list[tuple[str, str]]:
+    """Return what the language models used and where they failed, for a table."""
+    rows = []
+    for judge in judges:
+        used = [*llm.usage_rows(judge.asked.usage)]
+        used += [(f"failed: {why}", f"{count:,}") for why, count in judge.asked.failures.most_common()]
+        rows += [(f"{judge.name}: {what}", value) for what, value in used]
+    return rows
+
+
+def show_distilled(found: Distilled, folder: Path) -> dict[str, Any]:
+    """Print how a distilled judge does, and return it for JSON."""
+    rows = [
+        ("judgements trained on", f"{found.trained:,}"),
+        ("judgements held out", f"{found.held_out:,}"),
+        ("loss on them", number(found.loss)),
+        ("the least it can be", number(found.least_loss)),
+        ("prefers what its teachers do", number(found.agreement)),
+        ("effect of the order, before averaging", number(found.order_effect)),
+    ]
+    show_table(f"distilled → {folder}", ["", "value"], rows)
+    say(f"use it: foils rate … --judge pairwise:{folder}")
+    names = ("trained", "held_out", "loss", "least_loss", "agreement", "order_effect")
+    return {name: getattr(found, name) for name in names}
