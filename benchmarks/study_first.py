@@ -66,7 +66,7 @@ def mined(collection: Collection, encoding: EncoderSettings) -> dict[str, Negati
         for first, end in WINDOWS:
             found[f"{retriever.name} {first}-{end}"] = window(retriever, first, end)
     for a, b in (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("dense 0-10", "dense 100-110")):
-        both = fuse({a: found[a], b: found[b]}, method="interleave", top=10)
+        both = fuse({name: Negatives(found[name].kept()) for name in (a, b)}, method="interleave", top=10)
         recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in (a, b)])
         found[f"{a} & {b}"] = Negatives(both.table, {**both.provenance, "recapture": vars(recapture)})
     return found

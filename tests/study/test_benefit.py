@@ -113,3 +113,15 @@ def test_no_bound_without_recapture():
     world = measured([0.8, 0.8], [0.3, 0.3], [0, 1])
     assert np.isnan(estimate_unlabelled(world, {"a": None}))
     assert np.isnan(estimate_unlabelled(world, {"a": Recapture(0, 2, 2)}))
+
+
+def test_the_densest_source_decides():
+    # the second source's window is so deep that what it takes of the relevant resembles no labelled positive
+    rng = np.random.default_rng(3)
+    world = measured(rng.normal(0.8, 0.05, 500), np.zeros(10_000), np.repeat(np.arange(500), 20))
+    world.records.names = ("deep", "top")
+    world.records.members = np.tile([1] * 10 + [2] * 10, 500)
+    top = np.where(rng.random(5_000) < 0.3, rng.normal(0.8, 0.05, 5_000), 0.3)
+    world.similarities.s_n[world.records.members == 2] = top
+    found = estimate_unlabelled(world, {"deep": Recapture(10, 500, 5_000), "top": Recapture(400, 500, 5_000)})
+    assert found * 400 / 5_000 == pytest.approx(0.3, abs=0.05)

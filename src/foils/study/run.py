@@ -90,7 +90,8 @@ def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> 
     found = {name: _cut(negatives, settings.per_query) for name, negatives in sources.items()}
     for parts in range(2, settings.hybrids + 1):
         for names in combinations(sources, parts):
-            joined = fuse({name: found[name] for name in names}, method="interleave", top=settings.per_query)
+            lists = {name: Negatives(found[name].kept()) for name in names}  # what one rejects, another may take
+            joined = fuse(lists, method="interleave", top=settings.per_query)
             recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in names])
             made = {**joined.provenance, **({"recapture": vars(recapture)} if recapture else {})}
             found[" & ".join(names)] = Negatives(joined.table, made)
