@@ -10,19 +10,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from foils.data.lines import whole_text
 from foils.data.tokens import alphanumeric
 from foils.errors import FormatError, InputError
+from foils.llm.answers import json_values, without_thoughts
 
 VERSION = "negatives-2"
 SLOTS = ("domain", "query", "positive", "number", "difficulty", "length", "example")
 NEEDED = ("query", "positive", "number")
-STARTS = 1000
-"""How many brackets of an answer are tried as the beginning of its JSON."""
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*+"(?=\s*+[,\]]))|"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # never scanned twice
 
@@ -147,13 +145,8 @@ def parse(content: str) -> list[str]:
     Accepted: the JSON asked for; a bare list; objects with one text each; JSON inside a fence or among words, or
     after a model's thoughts; JSON that is cut off, up to its last whole string; numbered or dashed lines.
     """
-    said = _without_thoughts(content).strip()
-    decoder = json.JSONDecoder()
-    for start in islice((match.start() for match in re.finditer(r"[\[{]", said)), STARTS):
-        try:
-            value, _ = decoder.raw_decode(said, start)
-        except (ValueError, RecursionError):
-            continue
+    said = without_thoughts(content).strip()
+    for value in json_values(said):
         if found := _texts(value):
             return found
     if cut := re.search(r'"negatives"\s*:\s*\[|\[\s*(?=")', said):
@@ -161,17 +154,6 @@ def parse(content: str) -> list[str]:
         return [text.strip() for text in map(_decoded, strings) if text.strip()]
     lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in said.splitlines())
     return [line.group(1) for line in lines if line]
-
-
-def _without_thoughts(said: str) -> str:
-    kept: list[str] = []
-    while True:
-        before, _, rest = said.partition("<think>")
-        _, closed, after = rest.partition("</think>")
-        if not closed:
-            return "".join([*kept, said])
-        kept.append(before)
-        said = after
 
 
 def _texts(value: Any) -> list[str]:

@@ -15,8 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from foils.data.store import existing_file
-from foils.errors import InputError
+from foils.data.lines import whole_text
+from foils.errors import FormatError, InputError
 from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
 
 VERSION = "answer-1"
@@ -49,8 +49,17 @@ class AnswerPrompt:
 
     @classmethod
     def read(cls, path: str | Path) -> AnswerPrompt:
-        """Read a template from a file; its name, less the ending, is the version."""
-        return cls(existing_file(path).read_text("utf-8"), Path(path).stem)
+        """Read a template from a file; its name, less the ending, is the version.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or a template without the slot, or with another.
+        """
+        text = whole_text(path)
+        try:
+            return cls(text, Path(path).stem)
+        except InputError as error:
+            raise FormatError(str(error), path) from error
 
     def text(self, query: str) -> str:
         """Return the prompt for a query."""
