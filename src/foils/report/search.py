@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from foils.data.store import write_text
-from foils.evaluate import Comparison, bootstrap_interval
+from foils.evaluate import Comparison
 from foils.report.analyses import PALETTE
 from foils.report.page import Figure, Section, Table, label, render_page
 from foils.search import System
@@ -18,6 +18,7 @@ from foils.search import System
 Curves = Mapping[str, Mapping[float, System]]  # name -> share -> system
 DASHES = {"oracle": "solid", "honest": "dash"}
 SIGNIFICANT = 0.05
+GREY = "#8a8f94"
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,13 @@ def _verdict(found: Findings) -> str:
                 f"{measure}: {titled(best)} is best, {best.means[measure]:.4f} against "
                 f"{found.baseline.means[measure]:.4f} with all dimensions; the gain is "
                 f"{'significant' if sure else 'not significant'}"
-                + (f" (p {test.p_holm:.3f} after Holm's correction)." if test is not None else ".")
+                + (f" ({_p(test.p_holm)} after Holm's correction)." if test is not None else ".")
             )
     return " ".join(said) or "Experiments on the dimensions that a query keeps."
+
+
+def _p(value: float) -> str:
+    return f"p {value:.3f}" if value >= 0.001 else "p < 0.001"
 
 
 def titled(system: System) -> str:
@@ -112,29 +117,29 @@ def _system_section(title: str, systems: Sequence[System], found: Findings, pros
 
 
 def _dots(systems: Sequence[System], measure: str, found: Findings) -> Figure:
-    """Means with 95 % bootstrap intervals over queries, one row a system, the baseline as a line."""
-    groups: dict[str, list[System]] = {}
-    for system in systems:
-        groups.setdefault(system.kind, []).append(system)
+    """Gains over the baseline with 95 % bootstrap intervals of the paired differences, one row a system."""
+    tested = [(system, found.comparisons.get((system.name, system.kind, measure))) for system in systems]
+    rows = [(system, test) for system, test in tested if test is not None]
     data = []
-    for index, (kind, of) in enumerate(groups.items()):
-        intervals = [bootstrap_interval(s.per_query[measure], rng=np.random.default_rng(0)) for s in of]
-        means = [system.means[measure] for system in of]
-        above = [high - mean for mean, (_, high) in zip(means, intervals, strict=True)]
-        below = [mean - low for mean, (low, _) in zip(means, intervals, strict=True)]
+    for index, kind in enumerate(dict.fromkeys(system.kind for system, _ in rows)):
+        tests = {titled(system): test for system, test in rows if system.kind == kind}
+        above = [test.high - test.difference for test in tests.values()]
+        below = [test.difference - test.low for test in tests.values()]
         data.append({
-            "type": "scatter", "mode": "markers", "name": kind, "x": means, "y": [label(titled(s)) for s in of],
+            "type": "scatter", "mode": "markers", "name": kind, "y": [label(name) for name in tests],
+            "x": [test.difference for test in tests.values()], "marker": {"size": 9, "color": PALETTE[index]},
             "error_x": {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1},
-            "marker": {"size": 9, "color": PALETTE[index]},
         })  # fmt: skip
     layout = {
-        "xaxis": {"title": {"text": label(measure)}},
+        "xaxis": {"title": {"text": f"gain in {label(measure)}"}},
         "yaxis": {"autorange": "reversed", "automargin": True, "type": "category",
-                  "categoryorder": "array", "categoryarray": [label(titled(s)) for s in systems]},
-        "shapes": [_level(found.baseline.means[measure], "x")],
+                  "categoryorder": "array", "categoryarray": [label(titled(system)) for system, _ in rows]},
+        "shapes": [_level(0.0, "x")],
     }  # fmt: skip
-    caption = f"{measure}: mean and 95 % interval over queries; dotted: all dimensions."
-    return Figure(data, layout, caption, height=110 + 28 * len(systems))
+    caption = (
+        f"{measure}: mean gain over all dimensions ({found.baseline.means[measure]:.4f}), with 95 % intervals of it."
+    )
+    return Figure(data, layout, caption, height=110 + 28 * len(rows))
 
 
 def _system_table(systems: Sequence[System], found: Findings) -> Table:
@@ -165,16 +170,7 @@ def _share_section(found: Findings) -> Section:
             for kind, curve in kinds.items():
                 data.append(_curve(f"{name} ({kind})", curve, measure, PALETTE[index % len(PALETTE)], DASHES[kind]))
         blocks.append(_share_figure(data, measure, found, f"{measure} by the share of dimensions kept."))
-    halves = [
-        curve[share]
-        for filters in found.shares.values()
-        for kinds in filters.values()
-        for curve in kinds.values()
-        for share in curve
-        if share == 0.5
-    ]
-    if halves:
-        blocks.append(_half_table(found))
+    blocks.append(_half_table(found))
     return Section("Share of dimensions kept", blocks, _SHARES)
 
 
@@ -211,16 +207,16 @@ def _moon_section(found: Findings) -> Section:
             "type": "scatter", "mode": "markers", "name": label(measure), "x": [label(pool) for pool in means],
             "y": [float(np.mean(of)) for of in means.values()], "marker": {"size": 9, "color": PALETTE[0]},
             "error_y": {"type": "data", "array": [_deviation(of) for of in means.values()], "thickness": 1},
+        }, {
+            "type": "scatter", "mode": "lines", "name": "all dimensions", "x": [label(pool) for pool in means],
+            "y": [found.baseline.means[measure]] * len(means), "line": {"dash": "dot", "width": 1, "color": GREY},
         }]  # fmt: skip
-        layout = {
-            "xaxis": {"type": "category"},
-            "yaxis": {"title": {"text": label(measure)}},
-            "shapes": [_level(found.baseline.means[measure], "y")],
-        }
+        layout = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": label(measure)}}}
         caption = f"{measure}: mean and standard deviation over draws; dotted: all dimensions."
         blocks.append(Figure(data, layout, caption, height=280))
         rows += [
-            [measure, pool, str(len(of)), f"{np.mean(of):.4f}", f"{_deviation(of):.4f}"] for pool, of in means.items()
+            [measure, pool, str(len(of)), f"{np.mean(of):.4f}", f"{_deviation(of):.4f}" if len(of) > 1 else "–"]
+            for pool, of in means.items()
         ]
     blocks.append(Table(["measure", "moon", "runs", "mean", "deviation"], rows, "Deviation over runs, n − 1."))
     return Section("Moons drawn at random", blocks, _MOONS)
@@ -249,7 +245,7 @@ def _share_figure(data: list[dict[str, Any]], measure: str, found: Findings, cap
 def _level(value: float, axis: str) -> dict[str, Any]:
     other = "y" if axis == "x" else "x"
     ends = {f"{axis}0": value, f"{axis}1": value, f"{other}ref": "paper", f"{other}0": 0, f"{other}1": 1}
-    return {"type": "line", "layer": "below", "line": {"dash": "dot", "width": 1, "color": "#8a8f94"}, **ends}
+    return {"type": "line", "layer": "below", "line": {"dash": "dot", "width": 1, "color": GREY}, **ends}
 
 
 _CAPTION = (
