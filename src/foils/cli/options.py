@@ -186,7 +186,7 @@ def parsed_setting(text: str) -> tuple[str, Any]:
         raise InputError(f"--set {text}: expected NAME=VALUE, as in --set margin=0.1")
     try:
         return name, jsonlib.loads(value)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"--set {text}: {value!r} is not a number, true, false or a list as in [100, 200, 400, 600]"
         ) from error
