@@ -1,0 +1,458 @@
+"""Every form of file that is read: valid examples of it, and what must hold whatever a file says.
+
+A check writes the bytes as a file, reads them, and returns what came of it. It raises `BrokenPromiseError` where a file
+was refused without its name, or read with a record less than it holds; other errors than ours it lets pass.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foils.data import Collection, Negatives, Run, load_collection
+from foils.data.sources import read_source
+from foils.errors import FoilsError, FormatError, InputError
+
+LONGEST_MESSAGE = 20_000
+DOCUMENTS = {
+    "d1": ("Sailing", "A boat turns through the wind."),
+    "d2": ("", "The keel keeps a boat upright."),
+    "7": ("Bread", "Sourdough rises by wild yeast."),
+    "07": ("", "Flour, water and salt are all it needs."),
+    "é \u200f": ("Bees", "Honey bees dance; \u202etheir wings hum\u202c."),
+}
+QUERIES = {"q1": "how does a boat tack", "1": "what makes bread rise", "ü": "how do bees talk"}
+TREC = "q1 Q0 d2 1 2.5 bm25\nq1 Q0 7 2 -1e3 bm25\n1 Q0 d1 1 0 bm25\n"
+
+
+class BrokenPromiseError(AssertionError):
+    """A reader did what none may."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a file: refused with so many complaints (0: it was read), of so many records given."""
+
+    records: int
+    complaints: int
+
+
+@dataclass(frozen=True)
+class Format:
+    """A form of file.
+
+    Attributes:
+        name: what to call it.
+        examples: valid files, gzipped ones among them where the form allows it.
+        read: reads the file at a path; returns how many records it took over, None where they cannot be counted.
+        given: counts the records of a file that was read, by other means than the reader's.
+        lines: whether a complaint must name a line.
+        file: what the file is called.
+    """
+
+    name: str
+    examples: Callable[[], list[bytes]]
+    read: Callable[[Path], int | None]
+    given: Callable[[bytes], int | None] = lambda _: None
+    lines: bool = False
+    file: str = "input"
+
+    def check(self, data: bytes, folder: Path) -> Outcome:
+        """Write, read, and see that one of the two things happened that may."""
+        path = folder / self.file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        try:
+            taken = self.read(path)
+        except FoilsError as error:
+            return Outcome(0, self._complaints(error, path))
+        given = self.given(data)
+        if taken is not None and given is not None and taken != given:
+            raise BrokenPromiseError(f"{self.name}: {given} records given, {taken} read, nothing said")
+        return Outcome(taken or 0, 0)
+
+    def _complaints(self, error: FoilsError, path: Path) -> int:
+        said = str(error)
+        if not isinstance(error, InputError) or path.name not in said:
+            raise BrokenPromiseError(f"{self.name}: a complaint without the file's name: {said[:500]}") from error
+        if len(said) > LONGEST_MESSAGE:
+            raise BrokenPromiseError(f"{self.name}: a complaint of {len(said)} characters: {said[:500]}") from error
+        if self.lines and getattr(error, "line", None) is None and not _of_the_whole(said):
+            raise BrokenPromiseError(f"{self.name}: a complaint without a line: {said[:500]}") from error
+        said.encode()  # what a terminal or a log can hold
+        head, _, more = said.rpartition("\n(and ")
+        return head.count("\n") + 1 + int(more.split()[0]) if more.endswith(" more)") else 1 + said.count("\n")
+
+
+def _of_the_whole(said: str) -> bool:
+    return any(
+        words in said
+        for words in ("no documents in it", "no queries in it", "the file is empty", "not a readable Parquet")
+    )
+
+
+@cache
+def collection() -> Collection:
+    """The collection that sources are read with."""
+    return Collection.from_dicts("fuzzed", DOCUMENTS, QUERIES, {"train": {"q1": {"d1": 1}, "1": {"7": 2}}})
+
+
+def unpacked(data: bytes) -> bytes:
+    """Return the bytes of a file that was read, unpacked where it is gzip."""
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+def records(data: bytes) -> list[str]:
+    """Return the lines of a file that are not blank."""
+    lines = unpacked(data).decode("utf-8-sig").split("\n")
+    return [line for line in lines if line.strip()]
+
+
+def jsonl(*rows: Any) -> bytes:
+    """Return rows as JSON lines."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
+
+
+def packed(*files: bytes) -> list[bytes]:
+    """Return the files, and each gzipped."""
+    return [*files, *(gzip.compress(file, mtime=0) for file in files)]
+
+
+# BEIR folders
+
+_CORPUS = jsonl(*({"_id": key, "title": title, "text": text} for key, (title, text) in DOCUMENTS.items()))
+_QUERIES = jsonl(*({"_id": key, "text": text} for key, text in QUERIES.items()))
+_QRELS = b"query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\n1\t7\t2\n"
+
+
+def _beir(part: str) -> Callable[[Path], int]:
+    """Read a folder of which one file is given, and the others are good."""
+
+    def read(path: Path) -> int:
+        folder = path.parents[1] if part == "qrels" else path.parent
+        (folder / "qrels").mkdir(exist_ok=True)
+        good = {"corpus.jsonl": _CORPUS, "queries.jsonl": _QUERIES, "qrels/test.tsv": b"query-id\tcorpus-id\tscore\n"}
+        for name, data in good.items():
+            if folder / name != path:
+                (folder / name).write_bytes(data)
+        read = load_collection(folder)
+        if part == "qrels":
+            return len(read.judgements("test"))
+        texts = read.document_texts(range(len(read.documents))), read.query_texts(range(len(read.queries)))
+        if not all(text.strip() for listed in texts for text in listed):
+            raise BrokenPromiseError("an empty text was taken")
+        return len(texts[part == "queries"])
+
+    return read
+
+
+def _judged(data: bytes) -> int:
+    lines = records(data)
+    first = unpacked(data).decode("utf-8-sig").partition("\n")[0].rstrip("\r").split("\t")
+    return len(lines) - (len(first) == 3 and first[-1].strip() == "score")
+
+
+# Sources
+
+
+def _source(path: Path) -> Negatives:
+    negatives = read_source(str(path), collection()).negatives
+    if not len(negatives):
+        return negatives
+    negatives.rows_in(collection())
+    return negatives
+
+
+def _counted(path: Path) -> int:
+    """Rows of the table, and what was left out with a count."""
+    negatives = _source(path)
+    left = negatives.provenance["settings"]
+    return len(negatives) + left.get("repeated", 0) + left.get("positives", 0)
+
+
+def _passages(data: bytes) -> int | None:
+    rows = [json.loads(line) for line in records(data)]
+    if rows and not any("negative_passages" in row for row in rows):
+        return None
+    return sum(len(row["negative_passages"]) for row in rows)
+
+
+def _negative_texts(data: bytes) -> int | None:
+    count = 0
+    for row in map(json.loads, records(data)):
+        if "negative_passages" in row:
+            return None
+        for key, value in row.items():
+            if key in ("negative", "neg") or (key.startswith("negative_") and key[9:].isdecimal()):
+                count += len(value) if isinstance(value, list) else 1
+    return count
+
+
+_TEVATRON = jsonl(
+    {
+        "query_id": "q1",
+        "query": QUERIES["q1"],
+        "positive_passages": [{"docid": "d1", "title": "Sailing", "text": DOCUMENTS["d1"][1]}],
+        "negative_passages": [
+            {"docid": "d2", "title": "", "text": DOCUMENTS["d2"][1], "score": 3.5},
+            {"docid": "new", "title": "New", "text": "A text of its own."},
+        ],
+    },
+    {"query_id": 1, "query": QUERIES["1"], "positive_passages": [], "negative_passages": [{"docid": "07"}]},
+)
+_TUPLES = jsonl(
+    {"query": QUERIES["q1"], "positive": DOCUMENTS["d1"][1], "negative": DOCUMENTS["d2"][1]},
+    {"anchor": QUERIES["1"], "positive": "x", "negative_1": "A text of its own.", "negative_2": "Another."},
+    {"query": QUERIES["ü"], "pos": ["x"], "neg": [DOCUMENTS["7"][1], "A text of its own."]},
+)
+
+
+def _run(path: Path) -> int:
+    run = Run.read(path)
+    if not np.isfinite(run.table["score"].to_numpy()).all():
+        raise BrokenPromiseError("a score that is not finite was taken")
+    return len(run.table)
+
+
+# Parquet
+
+
+def parquet(table: pa.Table, provenance: bytes = b'{"stage": "mine"}') -> bytes:
+    """Return a table as the bytes of a Parquet file."""
+    sink = io.BytesIO()
+    pq.write_table(table.replace_schema_metadata({b"foils": provenance}), sink, compression="zstd")
+    return sink.getvalue()
+
+
+NEGATIVES: dict[str, list[Any]] = {
+    "query_id": ["q1", "q1", "1"],
+    "doc_id": ["d2", "own", "d1"],
+    "source": ["bm25", "llm", "bm25"],
+    "rank": [0, 1, 0],
+    "score": [2.5, float("nan"), 1.0],
+    "text": [None, "A text of its own.", None],
+    "keep": [True, False, True],
+    "reason": [None, "near the positive", None],
+    "cosine": [0.5, 0.25, None],
+    "weight": [1.0, 0.0, 0.5],
+}
+ANSWERS: dict[str, list[Any]] = {
+    "query_id": ["q1", "1"],
+    "first": ["d1", "7"],
+    "second": ["d2", "d1"],
+    "forward": [0.75, 0.5],
+    "backward": [0.25, None],
+}
+
+
+def _parquet_rows(data: bytes) -> int:
+    return int(pq.ParquetFile(io.BytesIO(data)).metadata.num_rows)
+
+
+def _negatives(path: Path) -> int:
+    negatives = _source(path)
+    for name in ("score", "cosine", "elo", "elo_se", "gap", "weight"):
+        if name in negatives.table.column_names and np.isinf(negatives.table[name].to_numpy()).any():
+            raise BrokenPromiseError(f"an infinite {name} was taken")
+    return len(negatives)
+
+
+def _answers(path: Path) -> int:
+    from foils.rate.judgements import read_answers
+
+    table = read_answers(path)
+    for name in ("forward", "backward"):
+        values = np.asarray(table[name].to_numpy(), float)
+        if ((values < 0) | (values > 1)).any():
+            raise BrokenPromiseError("a probability outside [0, 1] was taken")
+    return len(table)
+
+
+# What language models say, and are asked
+
+
+def _log(path: Path) -> int:
+    from foils.llm.log import RecordLog
+
+    with RecordLog(path) as log:
+        return len(log.records)
+
+
+def _logged(data: bytes) -> int:
+    whole = data[: data.rfind(b"\n") + 1]
+    return len({json.loads(line)["key"] for line in whole.split(b"\n") if line.strip()})
+
+
+def _answer(path: Path) -> int:
+    from foils.mine.llm_prompt import parse, validated
+
+    said = path.read_bytes().decode("utf-8", "surrogateescape")
+    texts = parse(said)
+    kept, away = validated(texts, query="how does a boat tack", positives=["A boat turns."], taken=["x"], number=3)
+    if len(kept) + sum(away.values()) != len(texts):
+        raise BrokenPromiseError("texts of an answer are neither kept nor counted")
+    "".join(kept).encode()
+    return len(texts)
+
+
+def _prompt(path: Path) -> int:
+    from foils.mine.llm_prompt import Prompt
+
+    Prompt.read(path).text("query {positive}", "positive \\1", 3, ["taken"]).encode()
+    return 1
+
+
+def _settings(path: Path) -> int:
+    from foils.cli.options import parsed_setting
+
+    text = path.read_bytes().decode("utf-8", "surrogateescape")
+    try:
+        parsed_setting(text)
+    except InputError as error:
+        raise FormatError(str(error)[:2000].encode(errors="replace").decode(), path) from error
+    return 1
+
+
+def _search_answers(path: Path) -> int:
+    from foils.cli.search import read_answers
+
+    return len(read_answers(path))
+
+
+# Arrays
+
+
+def shard_keys() -> Any:
+    """Return the keys of the valid shard, after which its file is called."""
+    return np.arange(6, dtype="<u8").reshape(3, 2)
+
+
+def _shard_name() -> str:
+    return f"{hashlib.blake2b(shard_keys().tobytes(), digest_size=16).hexdigest()}.npy"
+
+
+def shard(records: Any = None) -> bytes:
+    """Return a shard of vectors as the bytes of its file."""
+    kind = np.dtype([("key", "<u8", (2,)), ("vector", "<f4", (4,))])
+    if records is None:
+        records = np.zeros(3, kind)
+        records["key"] = shard_keys()
+        records["vector"] = 0.5
+    sink = io.BytesIO()
+    np.save(sink, records, allow_pickle=False)
+    return sink.getvalue()
+
+
+def _shard(path: Path) -> int:
+    from foils.encode.vectors import VectorStore
+
+    class FourNumbers:
+        name, dimension, fingerprint = "four", 4, "f"
+
+        def route(self, kind: str) -> str:
+            return kind
+
+        def encode(self, texts: Any, kind: str) -> Any:
+            return np.full((len(texts), 4), 0.5, np.float32)
+
+    store = VectorStore(path.parents[1])
+    vectors = store.embed(FourNumbers(), ["a", "b"], "query").take(slice(None))  # type: ignore[arg-type]
+    for made in path.parent.glob("*.npy"):
+        if made != path:
+            made.unlink()
+    if vectors.shape != (2, 4):
+        raise BrokenPromiseError(f"vectors of shape {vectors.shape}")
+    return 2
+
+
+def checkpoint() -> bytes:
+    """Return what a batch sampler saves."""
+    sink = io.BytesIO()
+    np.savez(sink, epoch=np.asarray(1), order=np.arange(5))
+    return sink.getvalue()
+
+
+def _index_examples() -> list[bytes]:
+    from tempfile import TemporaryDirectory
+
+    from foils.encode import Vectors
+    from foils.search.index import FaissIndex
+
+    vectors = Vectors.of(np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+    found = []
+    with TemporaryDirectory() as folder:
+        for kind in ("flat", "hnsw", "ivf"):
+            path = Path(folder) / kind
+            FaissIndex.build(vectors, kind, links=4, lists=2 if kind == "ivf" else None).save(path)
+            found.append(path.read_bytes())
+    return found
+
+
+def _index(path: Path) -> int:
+    from foils.search.index import FaissIndex
+
+    index = FaissIndex.load(path)
+    index.search(np.ones((1, 4), np.float32), 3)
+    return len(index)
+
+
+def _record_key(path: Path) -> int:
+    from foils.rate.judgements import JudgementRecord
+
+    JudgementRecord(path.parent, {"judge": "x", "collection": "y"})
+    return 1
+
+
+FORMATS: dict[str, Format] = {
+    found.name: found
+    for found in (
+        Format("beir-corpus", lambda: packed(_CORPUS), _beir("corpus"), lambda data: len(records(data)), True,
+               "beir/corpus.jsonl"),
+        Format("beir-queries", lambda: packed(_QUERIES), _beir("queries"), lambda data: len(records(data)), True,
+               "beir/queries.jsonl"),
+        Format("beir-qrels", lambda: packed(_QRELS), _beir("qrels"), _judged, True, "beir/qrels/test.tsv"),
+        Format("tevatron", lambda: packed(_TEVATRON), _counted, _passages, True, "tevatron.jsonl"),
+        Format("tuples", lambda: packed(_TUPLES), _counted, _negative_texts, True, "tuples.jsonl"),
+        Format("trec-source", lambda: packed(TREC.encode()), _counted, lambda data: len(records(data)), True, "a.trec"),
+        Format("trec-run", lambda: packed(TREC.encode()), _run, lambda data: len(records(data)), True, "b.trec"),
+        Format("answers", lambda: packed(jsonl({"query_id": "q1", "answer": "x"}, {"query_id": 1, "answer": "y"})),
+               _search_answers, lambda data: len(records(data)), True, "answers.jsonl"),
+        Format("negatives-parquet", lambda: [parquet(pa.table(NEGATIVES))], _negatives, _parquet_rows,
+               file="a.parquet"),
+        Format("judgements-parquet", lambda: [parquet(pa.table(ANSWERS))], _answers, _parquet_rows, file="b.parquet"),
+        Format("judgements-key", lambda: [b'{"judge": "x", "collection": "y"}'], _record_key,
+               file="record/judgements.json"),
+        Format("llm-log", lambda: [jsonl({"key": "a", "texts": ["x"]}, {"key": "b", "n": 1}, {"key": "a"})], _log,
+               _logged, True, "log.jsonl"),
+        Format("llm-answer", lambda: [
+            b'{"negatives": ["one text", "another \\"text\\""]}', b"<think>[1]</think>\n```json\n[\"a\", \"b\"]\n```",
+            b'1. first\n2) second\n- third', b'[{"text": "a"}, {"text": "b', b'{"negatives": ["cut off", "he'],
+               _answer, file="answer.txt"),
+        Format("prompt", lambda: [b"For {query} and {positive} write {number} in {domain}.{example}"], _prompt,
+               file="prompt.txt"),
+        Format("setting", lambda: [b"margin=0.1", b"sizes=[100, 200]", b"warm=true"], _settings, file="setting"),
+        Format("vector-shard", lambda: [shard()], _shard, file=f"store/f-float32/{_shard_name()}"),
+        Format("faiss-index", _index_examples, _index, file="index.faiss"),
+    )
+}  # fmt: skip
+
+
+def damaged_gzip(data: bytes) -> Iterator[bytes]:
+    """Yield a gzip file cut off, with a wrong sum, and with something after its end."""
+    whole = gzip.compress(data, mtime=0)
+    yield from (whole[:size] for size in (3, 12, len(whole) // 2, len(whole) - 1))
+    yield whole[:-8] + bytes(8)
+    yield whole + b"after its end"
+    yield whole[:-8] + zlib.crc32(data).to_bytes(4, "little") + (len(data) + 1).to_bytes(4, "little")
