@@ -187,3 +187,15 @@ def test_a_static_embedding_from_a_word_table(tmp_path):
         load_trainable(f"static:{tmp_path}")
     with pytest.raises(InputError, match="no such folder"):
         load_trainable("/no/such/model")
+
+
+def test_negatives_are_mined_anew_while_it_trains(world, capsys):
+    folder, call = world
+    assert call("--refresh", "1", "--epochs", "2", "--per-query", "3", source=None) == 0
+    found = result(folder)
+    assert found["provenance"]["settings"]["refresh"] == 1
+    assert found["provenance"]["settings"]["form"] == "triplets"
+    assert found["counts"]["rows"] == 60
+    assert call("--refresh", "1", "--form", "pairs", output="other") == 2
+    assert call("--refresh", "1", "--reranker", output="other") == 2
+    assert "--refresh" in capsys.readouterr().err

@@ -61,6 +61,16 @@ def train(
     curriculum: Annotated[
         bool, typer.Option("--curriculum", help="Let harder negatives in by epoch, by their rating gaps (Table 3).")
     ] = False,
+    refresh: Annotated[
+        int | None,
+        typer.Option(
+            "--refresh",
+            min=1,
+            metavar="EPOCHS",
+            help="Mine negatives anew with the model as it is, every so many epochs (ANCE). Without a source, it "
+            "begins with negatives of the untrained model.",
+        ),
+    ] = None,
     form: Annotated[
         str | None, typer.Option(help="triplets, lists or pairs. Default: triplets; pairs without a source.")
     ] = None,
@@ -102,7 +112,7 @@ def train(
     from foils.data.sources import read_source
     from foils.data.store import provenance, write_json
     from foils.study.measuring import encoder_score, reranker_score
-    from foils.study.training import train_encoder, ways_of_batching
+    from foils.study.training import ance_refresh, train_encoder, ways_of_batching
     from foils.train.data import training_set
     from foils.train.models import load_trainable
 
@@ -120,12 +130,24 @@ def train(
         "checkpoint_steps": checkpoint_steps,
         "trackers": tuple(tracker) if tracker else None,
     }
-    settings, batches, form = _settings(recipe, given, setting or [], reranker, batches, form, source, dev_split)
+    drawn_from = source or ("the model" if refresh else None)
+    settings, batches, form = _settings(recipe, given, setting or [], reranker, batches, form, drawn_from, dev_split)
     loaded = load_collection(collection)
     known = read_source(source, loaded) if source else None
+    negatives = known.negatives if known else None
+    renewed = None
+    if refresh is not None:
+        if reranker or form == "pairs":
+            raise InputError("--refresh mines negatives for a bi-encoder; it goes with triplets or lists")
+        per_query = per_query or 10
+        renewed = ance_refresh(
+            loaded, every=refresh, split=split, top=per_query, form=form, max_positives=max_positives
+        )
+        if negatives is None:
+            negatives = renewed.mine(load_trainable(model, device=device))
     data = training_set(
         loaded,
-        known.negatives if known else None,
+        negatives,
         split=split,
         form=form,  # type: ignore[arg-type]  # checked by training_set
         per_query=per_query,
@@ -140,6 +162,7 @@ def train(
         "form": form,
         "split": split,
         "curriculum": curriculum,
+        "refresh": refresh,
         **{name: value for name, value in asdict(settings).items() if name not in ("seed", "trackers")},
     }
     inputs = {"collection": loaded.digest, **({known.name: known.digest} if known else {})}
@@ -171,6 +194,7 @@ def train(
             batch_settings=dict(opt.parsed_setting(text) for text in batch_setting or []),
             curriculum=curriculum,
             score=score,
+            refresh=renewed,
             resume=resume,
         )
     scores = {f"{MEASURE} on {dev_split} before": before} if before is not None else {}

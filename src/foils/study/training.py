@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from foils.data import Collection, Negatives
+from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from foils.train.data import TrainingSet
+    from foils.train.refresh import Refresh
     from foils.train.settings import TrainSettings
     from foils.train.trainer import Trained
 
@@ -34,6 +38,7 @@ def train_encoder(
     batch_settings: Mapping[str, Any] | None = None,
     curriculum: bool = False,
     score: Callable[[Any], float] | None = None,
+    refresh: Refresh | None = None,
     resume: bool = False,
 ) -> Trained:
     """Train a bi-encoder with any way of filling batches.
@@ -47,6 +52,7 @@ def train_encoder(
         batch_settings: of that way.
         curriculum: let harder negatives in by epoch, by their rating gaps (ANMI Table 3); needs a loss with weights.
         score: model → score on dev, higher is better.
+        refresh: makes negatives anew while the model trains, as `ance_refresh` does.
         resume: go on from the last checkpoint in the folder.
 
     Raises:
@@ -79,5 +85,50 @@ def train_encoder(
         callbacks=[planner] if planner else [],
         wrap_loss=(lambda loss: CachingLoss(loss, model=model, cache=cache)) if cache is not None else None,
         score=score,
+        refresh=refresh,
         resume=resume,
     )
+
+
+def ance_refresh(
+    collection: Collection,
+    *,
+    every: int,
+    split: str,
+    top: int,
+    form: str = "triplets",
+    max_positives: int = 1,
+    ranks: tuple[int, int | None] = (0, None),
+) -> Refresh:
+    """Return how to mine negatives anew with the model that trains, every so many epochs (ANCE).
+
+    Args:
+        collection: whose documents are embedded and searched at each refresh.
+        every: epochs between refreshes.
+        split: whose queries.
+        top: negatives of a query.
+        form: of the training set: triplets or lists.
+        max_positives: labelled positives of a query.
+        ranks: window that negatives are taken from.
+    """
+    from foils.mine.ance import refresh
+    from foils.train.data import training_set
+    from foils.train.refresh import Refresh
+
+    def mine(model: Any) -> Negatives:
+        encoder = SentenceEncoder(model, EncoderSettings(), name="checkpoint")
+        with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
+            store = VectorStore(folder)
+            return refresh(collection, encoder, store, split=split, top=top, ranks=ranks).negatives
+
+    def assemble(negatives: Negatives) -> TrainingSet:
+        return training_set(
+            collection,
+            negatives,
+            split=split,
+            form=form,  # type: ignore[arg-type]  # checked by training_set
+            per_query=top,
+            max_positives=max_positives,
+        )
+
+    return Refresh(every, mine, assemble)

@@ -13,6 +13,7 @@ from transformers import TrainerCallback
 
 from foils.train.catalogue import make_loss
 from foils.train.data import TrainingSet
+from foils.train.refresh import NegativesRefresh, Refresh, live
 from foils.train.settings import TrainSettings
 from foils.train.trainer import Trained, arguments, fit
 
@@ -34,6 +35,7 @@ def train_bi_encoder(
     wrap_loss: Callable[[Any], Any] | None = None,
     score: Callable[[Any], float] | None = None,
     prompts: Mapping[str, str] | None = None,
+    refresh: Refresh | None = None,
     resume: bool = False,
 ) -> Trained:
     """Train a model on a data set; checkpoints go to `output`.
@@ -50,12 +52,13 @@ def train_bi_encoder(
         wrap_loss: puts another loss around it, as HOBIT-C's.
         score: model → score on dev, higher is better: chooses the model and stops the training early.
         prompts: "query" and "document": put before texts; None: the model's own prompts of these names.
+        refresh: makes negatives anew with the model as it is; None: they stay.
         resume: go on where an earlier call with the same arguments stopped.
 
     Raises:
         InputError: settings that do not fit the data, or `output` holds checkpoints and is not to be resumed.
         UnknownNameError: no such loss, or setting of it.
-        FailureError: the loss is no finite number.
+        FailureError: the loss is no finite number, or mining anew gave other rows.
     """
     settings = settings or TrainSettings()
     static = has_static_embedding_input(model)
@@ -65,6 +68,9 @@ def train_bi_encoder(
         None if static or settings.mini_batch_size is None else min(settings.mini_batch_size, settings.batch_size)
     )
     loss = make_loss(settings.loss, model, data, mini_batch_size=mini_batch, settings=settings.loss_settings)
+    if refresh is not None:
+        data, texts = live(data)
+        callbacks = [*callbacks, NegativesRefresh(refresh, texts, loss)]
     own = {name: text for name, text in (prompts or prompts_of(model)).items() if text}
     kinds = {name: "query" if name == "anchor" else "document" for name in data.dataset.column_names if name != "label"}
     args = arguments(

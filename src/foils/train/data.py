@@ -68,12 +68,14 @@ class TrainingSet:
         facts: what is known about the rows.
         rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
         counts: what was used and what was left out, and why.
+        lookup: of the texts of its rows.
     """
 
     dataset: Dataset
     facts: PairFacts
     rows: Rows
     counts: dict[str, int]
+    lookup: TextLookup
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -193,7 +195,8 @@ def _assemble(collection: Collection, rows: Rows, table: _Table, counts: dict[st
     datasets = require("datasets", "train")
     columns = {name: pa.array(rows[:, i]) for i, name in enumerate(names)}
     dataset = datasets.Dataset(pa.table({**columns, "label": pa.array(np.arange(len(rows)))}))
-    return TrainingSet(dataset.with_transform(lookup), _facts(collection, rows, table, lookup), rows, counts)
+    facts = _facts(collection, rows, table, lookup)
+    return TrainingSet(dataset.with_transform(lookup), facts, rows, counts, lookup)
 
 
 def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup) -> PairFacts:
