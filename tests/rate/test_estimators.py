@@ -11,6 +11,7 @@ from foils.errors import ConvergenceError, InputError
 from foils.rate import Pairs, all_pairs, bradley_terry, lead_errors, regular_pairs, thurstone, thurstone_ascent
 from foils.rate import ratings as ratings_module
 from foils.rate.links import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, mills
+from foils.rate.newton import covariance, variances
 
 ESTIMATORS = {"thurstone": thurstone, "bradley-terry": bradley_terry}
 LOG_CURVE = {"thurstone": log_ndtr, "bradley-terry": log_expit}
@@ -183,6 +184,17 @@ def information_matrix(pairs, rating, model):
         found[[i, j], [i, j]] += c
         found[[i, j], [j, i]] -= c
     return found
+
+
+@each_model
+@pytest.mark.parametrize("far", [0.0, 60.0], ids=["near", "flat"])
+def test_variances_are_the_covariances_diagonal_also_where_no_curvature_is_left(model, far):
+    pairs, _, truth = planted([7, 5], model)
+    truth = truth + far * (np.arange(12) % 2)
+    for block in pairs.blocks(1000, power=2):
+        whole = covariance(block, truth, LINKS[model], precision=0.01)
+        found = variances(block, truth, LINKS[model], precision=0.01)
+        np.testing.assert_allclose(found, np.diagonal(whole, axis1=1, axis2=2), rtol=1e-9)
 
 
 @each_model

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.linalg import lapack
 from threadpoolctl import threadpool_limits
 
 from foils.rate.links import Link, Terms
@@ -176,6 +177,28 @@ def covariance(block: Block, ratings: Floats, link: Link, *, precision: float) -
         link: the model.
         precision: 1/s² of the Gaussian prior.
     """
+    matrix, centre = _centred_information(block, ratings, link, precision)
+    with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for each other
+        return np.asarray(np.linalg.inv(matrix) - centre / (1 + precision))
+
+
+def variances(block: Block, ratings: Floats, link: Link, *, precision: float) -> Floats:
+    """Return (B, n) the diagonal of `covariance`, in half the time: with M = RᵀR, (M⁻¹)_ii = Σ_k (R⁻¹)_ik²."""
+    matrix, centre = _centred_information(block, ratings, link, precision)
+    found = np.empty(matrix.shape[:2])
+    with threadpool_limits(1, user_api="blas"):
+        for query, information in enumerate(matrix):
+            factor, failed = lapack.dpotrf(information.T, clean=1)
+            inverse, singular = lapack.dtrtri(factor) if not failed else (factor, 1)
+            if singular:  # no curvature left in some direction, beyond rounding
+                found[query] = np.diagonal(np.linalg.inv(information))
+            else:
+                found[query] = np.einsum("ik,ik->i", inverse, inverse)
+    return np.asarray(found - np.diagonal(centre, axis1=1, axis2=2) / (1 + precision))
+
+
+def _centred_information(block: Block, ratings: Floats, link: Link, precision: float) -> tuple[Floats, Floats]:
+    """(B, n, n) I + Σ_c 1_c 1_cᵀ/m_c, positive definite, and the second part alone."""
     count, n = len(block.queries), block.n
     weight = np.nan_to_num(link.information(ratings[block.at[block.first]] - ratings[block.at[block.second]]))
     query, first, second = block.first // max(n, 1), block.first % max(n, 1), block.second % max(n, 1)
@@ -189,5 +212,4 @@ def covariance(block: Block, ratings: Floats, link: Link, *, precision: float) -
     matrix = centre - adjacency
     diagonal = np.arange(n)
     matrix[:, diagonal, diagonal] += adjacency.sum(axis=2) + precision
-    with threadpool_limits(1, user_api="blas"):  # many small matrices: threads would wait for each other
-        return np.asarray(np.linalg.inv(matrix) - centre / (1 + precision))
+    return matrix, centre

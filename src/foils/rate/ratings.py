@@ -12,7 +12,7 @@ from foils.errors import ConvergenceError, InputError
 from foils.parallel import map_shards
 from foils.rate.elo import BASE, checked_preference
 from foils.rate.links import LINKS, Link
-from foils.rate.newton import Fit, covariance, fit_block
+from foils.rate.newton import Fit, covariance, fit_block, variances
 from foils.rate.pairs import Block, Floats, Pairs, Rows
 
 _CANDIDATES = 20_000
@@ -83,8 +83,8 @@ def estimate(
             max_iterations=max_iterations,
         )
 
-    def variances(block: Block) -> tuple[Block, Floats]:
-        return block, np.diagonal(covariance(block, rating, link, precision=precision), axis1=1, axis2=2)
+    def uncertain(block: Block) -> tuple[Block, Floats]:
+        return block, variances(block, rating, link, precision=precision)
 
     with progress.task("rating", queries, "queries") as advance:
         for block, fit in map_shards(fitted, judged.blocks(_CANDIDATES)):
@@ -100,7 +100,7 @@ def estimate(
     rating -= _means(rating, component)[component]
     if standard_errors:
         with progress.task("standard errors", queries, "queries") as advance:
-            for block, variance in map_shards(variances, judged.blocks(_CELLS, power=2)):
+            for block, variance in map_shards(uncertain, judged.blocks(_CELLS, power=2)):
                 _put(error, block, np.sqrt(np.maximum(variance, 0.0)))
                 advance(len(block.queries))
         error[np.isnan(rating)] = np.nan
