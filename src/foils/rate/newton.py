@@ -183,17 +183,17 @@ def covariance(block: Block, ratings: Floats, link: Link, *, precision: float) -
 
 
 def variances(block: Block, ratings: Floats, link: Link, *, precision: float) -> Floats:
-    """Return (B, n) the diagonal of `covariance`, in half the time: with M = RᵀR, (M⁻¹)_ii = Σ_k (R⁻¹)_ik²."""
+    """Return (B, n) the diagonal of `covariance`, in half the time: with M = RᵀR, (M⁻¹)_ii = Σ_k (R⁻¹)_ik².
+
+    inf for a query whose information is singular beyond rounding: in some direction nothing is known.
+    """
     matrix, centre = _centred_information(block, ratings, link, precision)
     found = np.empty(matrix.shape[:2])
     with threadpool_limits(1, user_api="blas"):
         for query, information in enumerate(matrix):
             factor, failed = lapack.dpotrf(information.T, clean=1)
             inverse, singular = lapack.dtrtri(factor) if not failed else (factor, 1)
-            if singular:  # no curvature left in some direction, beyond rounding
-                found[query] = np.diagonal(np.linalg.inv(information))
-            else:
-                found[query] = np.einsum("ik,ik->i", inverse, inverse)
+            found[query] = np.inf if singular else np.einsum("ik,ik->i", inverse, inverse)
     return np.asarray(found - np.diagonal(centre, axis1=1, axis2=2) / (1 + precision))
 
 
