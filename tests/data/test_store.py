@@ -23,6 +23,7 @@ from foils.data.store import (
     cache_folder,
     existing_file,
     file_digest,
+    fill_folder,
     provenance,
     read_table,
     write_json,
@@ -129,6 +130,33 @@ def test_a_folder_appears_whole(tmp_path: Path) -> None:
     ):
         (aside / "done").write_text("x" * 5_000)
     assert names(tmp_path) == ["a"]
+
+
+def test_the_files_of_a_folder_take_their_places_when_all_are_there(tmp_path: Path) -> None:
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "old").write_text("old")
+    (path / "config").write_text("old")
+    with fill_folder(path) as aside:
+        (aside / "inner").mkdir()
+        for name in ("config", "inner/weights"):
+            (aside / name).write_text("new")
+        assert (path / "config").read_text() == "old"
+        assert names(path) == ["config", "old"]
+    assert {each.name: each.read_text() for each in path.rglob("*") if each.is_file()} == {
+        "old": "old", "config": "new", "weights": "new",
+    }  # fmt: skip
+
+    def fill() -> None:
+        with fill_folder(path) as aside:
+            (aside / "a").write_text("a")
+            (aside / "config").write_text("x" * 5_000)
+
+    with full_disk(), pytest.raises(FailureError, match=r"cannot write .*model: File too large"):
+        fill()
+    assert (path / "config").read_text() == "new"
+    assert names(path) == ["config", "inner", "old"]
+    assert names(tmp_path) == ["model"]
 
 
 @pytest.mark.parametrize("write", [lambda p: write_text(p, "x" * 5_000), lambda p: write_table(p, big_table(), {})])

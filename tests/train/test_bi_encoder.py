@@ -6,15 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from train_models import bert_model, made_up, static_model, table
 from transformers import TrainerCallback
 
 from foils.batch.sampler import BatchPlanner
 from foils.errors import FailureError, InputError, UnknownNameError
 from foils.train.bi_encoder import BATCHES, train_bi_encoder
+from foils.train.callbacks import WHOLE, last_whole_checkpoint
 from foils.train.catalogue import LOSSES, make_loss
 from foils.train.data import training_set
 from foils.train.settings import RECIPES, TrainSettings
+from train_models import bert_model, made_up, static_model, table
 
 BASE = TrainSettings(batch_size=16, epochs=2, learning_rate=0.05, max_length=32, precision="float32")
 
@@ -173,6 +174,31 @@ def test_a_killed_training_resumes_exactly(loss, settings, batches, bert, data, 
     assert torch.equal(weights(resumed.model), weights(whole.model))
     assert [e["loss"] for e in resumed.history] == [e["loss"] for e in whole.history]
     assert resumed.seconds > 0
+
+
+@pytest.mark.parametrize("torn", ["optimizer.pt", "model.safetensors", "trainer_state.json", WHOLE])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_checkpoint_that_a_kill_cut_short_is_passed_over(torn, gone, data, tmp_path):
+    how = replace(BASE, checkpoint_steps=3, epochs=3, keep_checkpoints=3)
+
+    def run(folder, *more, resume=False):
+        return train_bi_encoder(
+            static_model(), data, tmp_path / folder, settings=how, callbacks=list(more), resume=resume
+        )
+
+    whole = run("whole")
+    with pytest.raises(KilledError):
+        run("broken", Kill(8))
+    assert last_whole_checkpoint(tmp_path / "broken").name == "checkpoint-6"
+    (path,) = (tmp_path / "broken" / "checkpoint-6").rglob(torn)
+    if gone:
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+    assert last_whole_checkpoint(tmp_path / "broken").name == "checkpoint-3"
+    resumed = run("broken", resume=True)
+    assert torch.equal(weights(resumed.model), weights(whole.model))
+    assert [e["loss"] for e in resumed.history] == [e["loss"] for e in whole.history]
 
 
 def test_old_checkpoints_are_not_trained_over(data, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +12,12 @@ import torch
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
+from foils.data.store import write_json
 from foils.errors import FailureError, InputError
 from foils.progress import Advance
 
 LOSS_STATE = "foils_loss.safetensors"
+WHOLE = "foils_checkpoint.json"
 DEV = "dev"
 
 
@@ -68,6 +71,36 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         own = self.own_state()
         if own and state.is_world_process_zero:
             save_file(own, Path(args.output_dir) / f"checkpoint-{state.global_step}" / LOSS_STATE)
+
+
+class MarkWhole(TrainerCallback):  # type: ignore[misc]
+    """Writes, after all that others write, which files a checkpoint has: so that one cut short is known."""
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """List the files of the checkpoint, with their sizes."""
+        if state.is_world_process_zero:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            write_json(folder / WHOLE, _sizes(folder))
+
+
+def last_whole_checkpoint(folder: Path) -> Path | None:
+    """Return the newest checkpoint that has all its files; None without any."""
+    found = []
+    for path in folder.glob("checkpoint-*"):
+        mark, step = path / WHOLE, path.name.removeprefix("checkpoint-")
+        if not step.isdecimal():
+            continue
+        try:
+            listed = json.loads(mark.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            listed = None
+        if listed is not None and listed.items() <= _sizes(path).items():
+            found.append((int(step), path))
+    return max(found)[1] if found else None
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 class Watch(TrainerCallback):  # type: ignore[misc]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foils.data.store import Provenance, write_json, write_text
+from foils.data.store import Provenance, fill_folder, write_json, write_text
 from foils.train.trainer import Trained
 
 TRAINING = "foils_training.json"
@@ -16,7 +16,7 @@ TRAINING = "foils_training.json"
 def save_model(
     trained: Trained, folder: str | Path, *, made: Provenance, counts: Mapping[str, int], scores: Mapping[str, float]
 ) -> None:
-    """Write a model, its card, and `foils_training.json` with the settings and the losses over time.
+    """Write a model, its card, and `foils_training.json` with the settings and the losses over time; each file whole.
 
     Args:
         trained: the model and its history.
@@ -25,12 +25,12 @@ def save_model(
         counts: what was used and left out.
         scores: name → value, as nDCG@10 on dev before and after.
     """
-    folder = Path(folder)
-    trained.model.save_pretrained(str(folder))
-    card = folder / "README.md"
-    written = card.read_text(encoding="utf-8") if card.is_file() else ""
-    write_text(card, written.rstrip() + "\n\n" + section(trained, made=made, counts=counts, scores=scores))
-    write_json(folder / TRAINING, training_facts(trained, made=made, counts=counts, scores=scores))
+    with fill_folder(folder) as aside:
+        trained.model.save_pretrained(str(aside))
+        card = aside / "README.md"
+        written = card.read_text(encoding="utf-8") if card.is_file() else ""
+        write_text(card, written.rstrip() + "\n\n" + section(trained, made=made, counts=counts, scores=scores))
+        write_json(aside / TRAINING, training_facts(trained, made=made, counts=counts, scores=scores))
 
 
 def training_facts(

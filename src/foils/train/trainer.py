@@ -11,11 +11,10 @@ from typing import Any
 
 import torch
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
 
 from foils import progress
 from foils.errors import InputError
-from foils.train.callbacks import DEV, DevEvaluator, LossState, Watch
+from foils.train.callbacks import DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
 from foils.train.settings import TrainSettings
 
 
@@ -122,11 +121,12 @@ def fit(
     `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
     """
     start = time.perf_counter()
-    last = get_last_checkpoint(args.output_dir) if Path(args.output_dir).is_dir() else None
-    if last and not resume:
+    output = Path(args.output_dir)
+    if not resume and any(output.glob("checkpoint-*")):
         raise InputError(
             f"{args.output_dir} holds checkpoints of another training; resume it, or choose another folder"
         )
+    last = last_whole_checkpoint(output) if resume else None
     total = math.ceil(len(dataset) / settings.batch_size) * settings.epochs
     with progress.task("training", total=total, unit="batches") as advance:
         own: list[Any] = [LossState(loss if inner is None else inner), Watch(advance), *callbacks]
@@ -138,10 +138,10 @@ def fit(
             train_dataset=dataset,
             loss=loss,
             evaluator=None if score is None else DevEvaluator(score),
-            callbacks=own,
+            callbacks=[*own, MarkWhole()],
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=last)
+        trainer.train(resume_from_checkpoint=None if last is None else str(last))
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
     best = trainer.state.best_metric
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
