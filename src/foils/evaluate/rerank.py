@@ -35,7 +35,13 @@ def load_reranker(
     from torch import nn
 
     try:
-        model = CrossEncoder(str(name), device=device, max_length=max_length, trust_remote_code=trust_remote_code)
+        model = CrossEncoder(
+            str(name),
+            device=device,
+            max_length=max_length,
+            trust_remote_code=trust_remote_code,
+            model_kwargs={"use_safetensors": True},
+        )
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         said = str(error).strip().partition("\n")[0]
         raise InputError(f"cannot load the reranker {str(name)!r}: {said}; give a cross-encoder's folder") from error

@@ -1,0 +1,193 @@
+"""What data and models may not do: run code, unpickle, write outside their folder, reach the network."""
+
+from __future__ import annotations
+
+import ast
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fakes import HashingEncoder
+from foils.data import Collection, Negatives, Run
+from foils.data.export import FILES, export
+from foils.encode import VectorStore, load_encoder
+from foils.encode.cross_encoders import load_cross_encoder
+from foils.errors import FormatError, InputError
+from foils.evaluate.rerank import load_reranker
+from foils.search import FaissIndex
+from foils.train.models import load_trainable
+from train_models import bert_model, cross_encoder
+
+SOURCES = Path(__file__).parents[2] / "src" / "foils"
+
+
+class Bomb:
+    """Unpickling it writes a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path(self.path),)
+
+
+@pytest.fixture
+def bomb(tmp_path: Path) -> tuple[bytes, Path]:
+    """A pickle, and the file that is there once it has been loaded."""
+    mark = tmp_path / "exploded"
+    data = pickle.dumps(Bomb(mark))
+    pickle.loads(data)
+    assert mark.exists(), "it would be seen"
+    mark.unlink()
+    return data, mark
+
+
+LOADERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "encoder": ("bert", load_encoder),
+    "trainable": ("bert", lambda path: load_trainable(str(path))),
+    "static": ("bert", lambda path: load_trainable(f"static:{path}")),
+    "cross-encoder": ("cross", load_cross_encoder),
+    "reranker": ("cross", load_reranker),
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_weights_that_are_pickled_are_not_loaded(name: str, tmp_path: Path, bomb: tuple[bytes, Path]) -> None:
+    kind, load = LOADERS[name]
+    place = tmp_path / "model"
+    if kind == "bert":
+        bert_model(tmp_path / "parts").save_pretrained(str(place))
+    else:
+        cross_encoder(tmp_path / "parts").save_pretrained(str(place))
+    load(place)  # it is a good model
+    (weights,) = place.rglob("*.safetensors")
+    weights.unlink()
+    weights.with_name("pytorch_model.bin").write_bytes(bomb[0])
+    with pytest.raises(InputError, match=r"(?i)cannot load|expected model\.safetensors"):
+        load(place)
+    assert not bomb[1].exists()
+
+
+@pytest.mark.parametrize("name", ["encoder", "trainable"])
+def test_code_of_a_model_is_not_run_unless_asked_for(name: str, tmp_path: Path) -> None:
+    place, mark = tmp_path / "model", tmp_path / "ran"
+    bert_model(tmp_path / "parts").save_pretrained(str(place))
+    (place / "own.py").write_text(f"from pathlib import Path\nPath({str(mark)!r}).touch()\nclass Own: ...\n")
+    config = json.loads((place / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "own.Own", "AutoModel": "own.Own"}
+    config["model_type"] = "of its own"
+    (place / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError):
+        LOADERS[name][1](place)
+    assert not mark.exists()
+
+
+def test_a_shard_of_vectors_is_not_unpickled(tmp_path: Path, bomb: tuple[bytes, Path]) -> None:
+    encoder, store = HashingEncoder(), tmp_path / "store"
+    VectorStore(store).embed(encoder, ["a", "b"], "document")
+    (shard,) = store.rglob("*.npy")
+    np.save(shard, np.array([Bomb(bomb[1])], object), allow_pickle=True)
+    with pytest.raises(FormatError, match=r"remove the file"):
+        VectorStore(store).embed(encoder, ["a", "b"], "document")
+    assert not bomb[1].exists()
+
+
+@pytest.mark.parametrize("read", [Negatives.read, Run.read, FaissIndex.load])
+def test_files_that_are_pickles_are_refused(
+    read: Callable[[Path], object], tmp_path: Path, bomb: tuple[bytes, Path]
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bomb[0])
+    with pytest.raises(InputError):
+        read(path)
+    assert not bomb[1].exists()
+
+
+def test_no_module_unpickles() -> None:
+    names = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
+    found = []
+    for path in SOURCES.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            where = f"{path.relative_to(SOURCES)}:{getattr(node, 'lineno', 0)}"
+            if isinstance(node, ast.Import) and names & {alias.name.partition(".")[0] for alias in node.names}:
+                found.append(where)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in names:
+                found.append(where)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                called = f"{getattr(node.func.value, 'id', '')}.{node.func.attr}"
+                allows = any(
+                    each.arg == "allow_pickle" and getattr(each.value, "value", True) is not False
+                    for each in node.keywords
+                )
+                if called == "torch.load" or allows:
+                    found.append(where)
+    assert not found
+
+
+STRANGE = ["../../out", "/etc/passwd", "..", "a/b", "con\\x", "a\nb", "q%2F..", "<script>"]
+
+
+@pytest.mark.parametrize("form", list(FILES))
+def test_ids_are_no_paths(form: str, tmp_path: Path) -> None:
+    """Whatever ids say, an export writes its file, and its file alone."""
+    documents = {name: f"text {i} about boats" for i, name in enumerate([*STRANGE, "d"])}
+    collection = Collection.from_dicts("../../c", documents, {n: f"query {n}" for n in STRANGE}, {
+        "train": {name: {"d": 1} for name in STRANGE},
+    })  # fmt: skip
+    rows = [
+        {"query_id": q, "doc_id": d, "source": "../s", "rank": i, "score": float(-i)}
+        for q in STRANGE
+        for i, d in enumerate(STRANGE[:2])
+    ]
+    inside = tmp_path / "a" / "b" / "c"
+    inside.mkdir(parents=True)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    told = pytest.raises(InputError, match="white space") if form == "trec" else nullcontext()  # TREC cannot hold them
+    with told:
+        export(Negatives(pa.Table.from_pylist(rows)), collection, inside / "out", form=form, split="train")
+    after = {path for path in tmp_path.rglob("*") if path.is_file()} - before
+    assert after <= {inside / "out"}
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
+
+
+def test_judgements_of_a_folder_cannot_name_files_outside_the_cache(beir_folder: Callable[..., Path]) -> None:
+    """A split is a file's name: it cannot hold a path; what a link in the folder points to is read, not written."""
+    from foils.data import load_collection
+
+    folder = beir_folder()
+    shutil.copy(folder / "qrels" / "train.tsv", folder / "qrels" / "..%2Fevil.tsv")
+    assert "..%2Fevil" in load_collection(folder).splits
+    assert not list(folder.rglob("*.arrow"))
+    assert not list(folder.parent.rglob("*evil.arrow"))
+
+
+def test_nothing_is_downloaded_when_offline(tmp_path: Path, beir_folder: Callable[..., Path]) -> None:
+    """Names of models and data sets that are not here end in an error, and no address is looked up."""
+    program = f"""
+import socket, sys
+def refused(*arguments, **_):
+    print("ASKED", arguments, flush=True)
+    raise OSError("no network in this test")
+socket.socket.connect = refused
+socket.getaddrinfo = refused
+from foils.cli.app import run
+here, folder = {str(tmp_path / "out")!r}, {str(beir_folder())!r}
+print(run(["mine", "hf:someone/something", "-o", here + "/x"]))
+print(run(["train", folder, "--model", "someone/something", "-o", here + "/m"]))
+print(run(["evaluate", folder, "--model", "someone/something", "--split", "train"]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert "ASKED" not in done.stdout, done.stdout
+    assert done.stdout.split() == ["2", "2", "2"], done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
