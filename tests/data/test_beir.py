@@ -64,7 +64,7 @@ def test_forms_of_lines(tmp_path: Path) -> None:
     )
     (tmp_path / "corpus.jsonl").write_bytes(b"\xef\xbb\xbf" + first + b"\r\n\r\n" + second)
     (tmp_path / "queries.jsonl").write_bytes(b'{"_id": "q", "text": "a"}\r\n')
-    (tmp_path / "qrels" / "test.tsv").write_bytes(b"q\t7\t2\r\nq\te\t -1 \r\n")  # no header
+    (tmp_path / "qrels" / "test.tsv").write_bytes(b"q\t7\t2\x1c\r\nq\te\t -1 \r\n")  # no header
     collection = load_collection(tmp_path)
     assert collection.document_texts([0, 1]) == ["integer id, no title", "t"]
     assert collection.judgements("test")["relevance"].to_pylist() == [2, -1]

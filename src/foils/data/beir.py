@@ -96,4 +96,5 @@ def _qrels_source(path: Path) -> Source:
 
 
 def _integer(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,10}", text.strip()) else None
+    written = text.strip()
+    return int(written) if re.fullmatch(r"[+-]?[0-9]{1,10}", written) else None

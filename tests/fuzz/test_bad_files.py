@@ -1,0 +1,168 @@
+"""What is wrong with files in life: their coding, their size, their ids, their ends."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from foils.data import Collection, Run, load_collection
+from foils.data.sources import read_source
+from foils.errors import FormatError
+
+Write = Callable[..., Path]
+
+KINDS = {
+    "combining": "e\u0301a\u0308",
+    "composed": "\u00e9\u00e4",
+    "right to left": "\u05d0\u05d1 \u202e abc \u202c",
+    "zero width": "a\u200bb\u200c\u200d\ufeffc",
+    "beyond the plane": "\U0001f41d\U000e0061",
+    "noncharacter": "\uffff\ufdd0",
+    "private": "\ue000",
+    "NUL and controls": "a\x00b\x07\x1b[31m",
+    "line ends of others": "a\u2028b\u2029c\x85d\x0bd\x0c",
+    "tab and newline": "a\tb\nc\rd",
+    "quotes": "\"'`<script>&",
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Write:
+    """Return a function that writes a BEIR folder; parts that are not given are small and good."""
+
+    def write(corpus: bytes = b"", queries: bytes = b"", qrels: bytes = b"") -> Path:
+        (tmp_path / "qrels").mkdir(exist_ok=True)
+        (tmp_path / "corpus.jsonl").write_bytes(corpus or b'{"_id": "d", "text": "x"}\n')
+        (tmp_path / "queries.jsonl").write_bytes(queries or b'{"_id": "q", "text": "x"}\n')
+        (tmp_path / "qrels" / "test.tsv").write_bytes(qrels or b"query-id\tcorpus-id\tscore\n")
+        return tmp_path
+
+    return write
+
+
+def line(**record: object) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+
+
+# Unicode
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_text_of_every_kind_comes_back_as_it_was(folder: Write, kind: str) -> None:
+    text = KINDS[kind]
+    collection = load_collection(folder(line(_id=text, title=text, text=text), line(_id=text, text=text)))
+    assert collection.documents.to_pylist() == [{"doc_id": text, "title": text, "text": text}]
+    assert collection.query_rows([text]).tolist() == [0]
+
+
+def test_ids_that_look_alike_are_several(folder: Write) -> None:
+    ids = ["1", "01", "1.0", " 1", "1 ", "\uff11", "\u0661", "1\u200b", "I", "l", *KINDS.values()]
+    collection = load_collection(folder(b"".join(line(_id=each, text="x") for each in ids)))
+    assert collection.document_rows(ids).tolist() == list(range(len(ids)))
+
+
+def test_integer_and_string_are_one_id(folder: Write) -> None:
+    with pytest.raises(FormatError, match=r"corpus\.jsonl:2: duplicate id '1' \(first on line 1\)"):
+        load_collection(folder(b'{"_id": 1, "text": "x"}\n{"_id": "1", "text": "y"}\n'))
+    for odd in ("1.0", "true", "null", "1e3", "NaN"):
+        with pytest.raises(FormatError, match=r"corpus\.jsonl:1: expected"):
+            load_collection(folder(f'{{"_id": {odd}, "text": "x"}}'.encode()))
+
+
+def test_surrogates_are_named_by_line_and_the_message_can_be_written(folder: Write) -> None:
+    with pytest.raises(FormatError, match=r"corpus\.jsonl:2: expected .* valid Unicode") as caught:
+        load_collection(folder(b'{"_id": "\\ud83d\\udc1d", "text": "a pair"}\n{"_id": "\\ud83d", "text": "half"}\n'))
+    str(caught.value).encode()
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_marks_and_line_ends_change_nothing(folder: Write, mark: bytes, end: bytes) -> None:
+    corpus, queries = mark + line(_id="d", text="x"), mark + line(_id="q", text="x")
+    qrels = mark + b"query-id\tcorpus-id\tscore\nq\td\t1\n"
+    collection = load_collection(folder(*(part.replace(b"\n", end) for part in (corpus, queries, qrels))))
+    assert collection.judgements("test").to_pylist() == [{"query_id": "q", "doc_id": "d", "relevance": 1}]
+
+
+def test_lone_carriage_returns_end_no_line(folder: Write) -> None:
+    two = line(_id="a", text="x") + line(_id="b", text="y")
+    with pytest.raises(FormatError, match=r"corpus\.jsonl:1: malformed JSON \(Extra data"):
+        load_collection(folder(two.replace(b"\n", b"\r")))
+    with pytest.raises(FormatError, match=r"test\.tsv:1: expected query-id"):
+        load_collection(folder(qrels=b"query-id\tcorpus-id\tscore\rq\td\t1\r"))
+
+
+# Size
+
+
+def test_long_lines(folder: Write) -> None:
+    long = "word " * 2_000_000
+    collection = load_collection(folder(line(_id="d", text=long), line(_id="q" * 1_000_000, text=long)))
+    assert collection.document_texts([0]) == [long.strip()]
+    with pytest.raises(FormatError, match=r"corpus\.jsonl:1: malformed JSON") as caught:
+        load_collection(folder(line(_id="d", text=long)[:-3]))
+    assert len(str(caught.value)) < 1000
+    with pytest.raises(FormatError, match=r"corpus\.jsonl:2: duplicate id 'dd") as caught:
+        load_collection(folder(2 * line(_id="d" * 10_000_000, text="x")))
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_small_file_that_unpacks_to_gigabytes(small: Collection, tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.jsonl"
+    bomb.write_bytes(gzip.compress(bytes(1 << 24)) * 512)  # 8 GiB in one line
+    tracemalloc.start()
+    try:
+        for read in (lambda: read_source(str(bomb), small), lambda: Run.read(bomb)):
+            with pytest.raises(FormatError, match=r"bomb\.jsonl:1: a line of more than 64 MiB"):
+                read()
+        assert tracemalloc.get_traced_memory()[1] < 1 << 28
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_small_file_that_unpacks_to_many_lines_is_read_in_a_stream(tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.trec"
+    bomb.write_bytes(gzip.compress((b" " * 1023 + b"\n") * 1024) * 64 + gzip.compress(b"q Q0 d 1 2 x\n"))
+    tracemalloc.start()
+    try:
+        assert len(Run.read(bomb).table) == 1  # after 64 MiB
+        assert tracemalloc.get_traced_memory()[1] < 1 << 22
+    finally:
+        tracemalloc.stop()
+
+
+def test_numbers_without_end(folder: Write, small: Collection, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"corpus\.jsonl:1: malformed JSON \(Exceeds the limit"):
+        load_collection(folder(b'{"_id": ' + b"1" * 5000 + b', "text": "x"}'))
+    with pytest.raises(FormatError, match=r"test\.tsv:1: expected"):
+        load_collection(folder(qrels=b"q\td\t" + b"1" * 5000))
+    source = tmp_path / "a.jsonl"
+    for score in (b"1" + b"0" * 400, b"Infinity", b"-Infinity", b"1e999"):
+        passage = b'{"docid": "d2", "score": ' + score + b"}"
+        source.write_bytes(b'{"query_id": "q1", "negative_passages": [' + passage + b"]}")
+        with pytest.raises(FormatError, match=r"a\.jsonl:1: the score .* of 'd2' is not a finite number"):
+            read_source(str(source), small)
+
+
+# Files that are none
+
+
+@pytest.mark.parametrize("part", ["corpus", "queries", "qrels"])
+def test_an_empty_file(folder: Write, part: str) -> None:
+    for empty in (b"\n", b"\xef\xbb\xbf\n", gzip.compress(b""), b" \t\r\n\n"):
+        place = folder(**{part: empty})
+        if part == "qrels":
+            assert load_collection(place).judgements("test").num_rows == 0
+        else:
+            with pytest.raises(FormatError, match=rf"{part}\.jsonl: no (documents|queries) in it"):
+                load_collection(place)
