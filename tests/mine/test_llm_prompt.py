@@ -75,18 +75,15 @@ def test_what_is_turned_away():
 
 
 def test_pieces_of_the_positive_and_of_the_prompt_are_turned_away():
-    given = {"query": "the query", "positives": ["A long positive, with seven words indeed", "Another"], "taken": []}
+    given = {"query": "of a query", "positives": ["A long positive, with seven words indeed", "Another"], "taken": []}
     said = Prompt(example="Say: a worked example").text("", "", 3)
     texts = ["LONG positive: with", "ong positive", "A worked example", "read like a passage", "passage", "with seven"]
+    texts += ["A query", "query"]
     kept, away = validated(texts, **given, number=9, said=said)
-    assert kept == ["ong positive", "passage"], "neither part of a word nor a single word of the prompt"
-    assert away == {"is a part of a positive": 2, "repeats the prompt": 2}
-    assert validated(texts, **given, number=9)[0] == [
-        "ong positive",
-        "A worked example",
-        "read like a passage",
-        "passage",
-    ]
+    assert kept == ["ong positive", "passage", "query"], "neither part of a word nor a single word of prompt or query"
+    assert away == {"is a part of a positive": 2, "repeats the prompt": 2, "is a part of the query": 1}
+    unsaid = validated(texts, **given, number=9)[0]
+    assert unsaid == ["ong positive", "A worked example", "read like a passage", "passage", "query"]
 
 
 def test_texts_much_shorter_than_every_positive_are_turned_away():

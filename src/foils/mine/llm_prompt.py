@@ -189,9 +189,9 @@ def validated(
     """Return the first `number` usable texts, and how many were turned away, by reason.
 
     All comparisons are of case-folded letters and digits. The reasons, of which the first that holds counts: a text is
-    empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; repeats a piece of the
-    prompt, two words or more; is in another script than the positives; has fewer words than a share of the shortest
-    positive; is one more than was asked for.
+    empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; is a part of the
+    query, or of the prompt, of two words or more; is in another script than the positives; has fewer words than a share
+    of the shortest positive; is one more than was asked for.
 
     Args:
         texts: of an answer.
@@ -206,7 +206,7 @@ def validated(
     of_positives = [_key(text) for text in positives]
     seen.update(dict.fromkeys(of_positives, "equals a positive") | {_key(query): "equals the query"})
     script, least = _script(" ".join(positives)), shortest * min(map(len, of_positives), default=0)
-    whole, prompt = [_spaced(words) for words in of_positives], _spaced(_key(said))
+    whole, asked, prompt = [_spaced(words) for words in of_positives], _spaced(_key(query)), _spaced(_key(said))
     kept: list[str] = []
     away: Counter[str] = Counter()
     for text in texts:
@@ -217,6 +217,8 @@ def validated(
             away[seen[words]] += 1
         elif any(_spaced(words) in positive for positive in whole):
             away["is a part of a positive"] += 1
+        elif len(words) > 1 and _spaced(words) in asked:
+            away["is a part of the query"] += 1
         elif len(words) > 1 and _spaced(words) in prompt:
             away["repeats the prompt"] += 1
         elif script and _script(text) not in (script, None):
