@@ -39,7 +39,8 @@ def arguments(folder, *more):
 
 def test_it_writes_the_plan_and_says_how_good_it_is(folder, capsys):
     plan, facts = folder / "plan.parquet", folder / "facts.json"
-    more = ["--batch-size", "16", "--epochs", "2", "--set", "seeds=4", "-o", str(plan), "--json", str(facts)]
+    more = ["--batch-size", "16", "--epochs", "2", "--set", "seeds=4", "--set", "seed_order=isolated-first"]
+    more += ["-o", str(plan), "--json", str(facts)]
     assert run(arguments(folder, *more)) == 0
     assert pq.read_table(plan).num_rows == 120
     shown = capsys.readouterr().out
@@ -47,7 +48,7 @@ def test_it_writes_the_plan_and_says_how_good_it_is(folder, capsys):
     assert "60 pairs in 4 batches of 16" in shown
     written = json.loads(facts.read_text())
     assert written["with"] == "hobit"
-    assert written["settings"] == {"seeds": 4}
+    assert written["settings"] == {"seeds": 4, "seed_order": "isolated-first"}
     assert len(written["epochs"]) == 2
     assert len(written["epochs"][0]["hardness_gain_by_batch"]) == 4
 

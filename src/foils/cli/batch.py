@@ -50,7 +50,7 @@ def batch(
     from foils.data.sources import read_source
     from foils.data.store import write_json
 
-    settings = dict(opt.parsed_setting(text) for text in setting or [])
+    settings = dict(opt.parsed_loosely(text) for text in setting or [])
     loaded = load_collection(collection)
     given = read_source(source, loaded) if source else None
     planned = plan_collection(
