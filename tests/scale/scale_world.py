@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
-from foils.encode import DocumentTexts, VectorStore
+from foils.encode import DocumentTexts, Kind, VectorStore
 from foils.mine import DenseRetriever, RandomRetriever, mine
 from foils.parallel import executing
 from foils.rate import BiEncoderJudge, JudgementRecord, rate_negatives
@@ -145,3 +146,21 @@ class Elsewhere:
 
 def copied(value: Any) -> Any:
     return cloudpickle.loads(cloudpickle.dumps(value))
+
+
+class WatchedEncoder(HashingEncoder):
+    """Takes its time, and leaves a note of each call: on which machine it began, and that it ended."""
+
+    def __init__(self, notes: Path, seconds: float) -> None:
+        super().__init__()
+        self.notes, self.seconds = notes, seconds
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
+        import ray
+
+        name = f"{time.time_ns()}-{ray.get_runtime_context().get_node_id()}"
+        (self.notes / f"{name}.begun").write_text(texts[0])
+        time.sleep(self.seconds)
+        found = super().encode(texts, kind)
+        (self.notes / f"{name}.ended").write_text(texts[0])
+        return found

@@ -1,0 +1,147 @@
+"""On a cluster of three nodes, one of which dies in the middle of the work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scale_world import DOCUMENTS, WORK, WatchedEncoder, cut_small, embedded, files
+
+from foils.errors import FailureError, InputError, MissingExtraError
+from foils.parallel import executing, map_shards
+from foils.progress import reporting
+from foils.scale import RayExecutor, on_ray
+
+
+class Killer:
+    """Listens to the progress; after the first shard it kills a node, other than the head, that is at another one."""
+
+    def __init__(self, cluster: Any, notes: Path) -> None:
+        self.cluster, self.notes = cluster, notes
+        self.killed: str | None = None
+        self.progress: list[int] = []
+
+    @contextmanager
+    def task(self, description: str, total: int | None, unit: str) -> Iterator[Any]:
+        def advance(count: int) -> None:
+            if description.startswith("embedding") and count:
+                self.progress.append(count)
+                if self.killed is None:
+                    self.kill()
+
+        yield advance
+
+    def kill(self) -> None:
+        for _ in range(600):
+            for node in self.cluster.list_all_nodes()[1:]:
+                if under_way(self.notes, node.node_id):
+                    self.cluster.remove_node(node, allow_graceful=False)
+                    self.killed = node.node_id
+                    return
+            time.sleep(0.05)
+        raise AssertionError("no node was at work")
+
+
+def under_way(notes: Path, node: str) -> list[Path]:
+    """Shards that a node began and did not end."""
+    return [path for path in notes.glob(f"*-{node}.begun") if not path.with_suffix(".ended").exists()]
+
+
+@pytest.mark.slow
+def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, tmp_path, monkeypatch):
+    cut_small(monkeypatch)
+    here = embedded(tmp_path / "here")
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    killer = Killer(cluster, notes)
+    with on_ray(cluster.address), reporting(killer):
+        there = embedded(tmp_path / "there", WatchedEncoder(notes, 0.4))
+    lost = under_way(notes, killer.killed)
+    assert killer.killed is not None
+    assert len(lost) == 1
+    shards = len(here) - 1  # beside the vectors in order
+    begun, ended = (sorted(notes.glob(f"*.{kind}")) for kind in ("begun", "ended"))
+    assert len(ended) == shards
+    assert len(begun) == shards + 1  # one shard was done again
+    assert lost[0].read_text() in {path.read_text() for path in ended}
+    nodes = {path.stem.partition("-")[2] for path in ended}
+    assert len(nodes) >= 2
+    assert sum(killer.progress) == DOCUMENTS
+    assert len(killer.progress) == shards
+    assert {name for name in there if not name.endswith(".part")} == here.keys()
+    assert all(there[name] == here[name] for name in here)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_any_number_of_nodes_gives_the_bytes_of_one_process(nodes, cluster, tmp_path, monkeypatch):
+    cut_small(monkeypatch)
+    for node in cluster.list_all_nodes()[nodes:]:
+        cluster.remove_node(node)
+    for verb, work in WORK.items():
+        here = work(tmp_path / "here" / verb)
+        with on_ray(cluster.address):
+            assert work(tmp_path / "there" / verb) == here, verb
+
+
+@pytest.mark.slow
+def test_errors_of_the_work_arrive_as_they_were_raised(cluster, tmp_path):
+    def refuse(value: int) -> int:
+        if value == 3:
+            raise InputError("3 is too much; give 2")
+        return value
+
+    def fail(value: int) -> int:
+        return 1 // (value - 2)
+
+    with on_ray(cluster.address):
+        with pytest.raises(InputError, match="give 2"):
+            list(map_shards(refuse, range(9)))
+        with pytest.raises(ZeroDivisionError):
+            list(map_shards(fail, range(9)))
+
+
+@pytest.mark.slow
+def test_a_shard_that_kills_every_worker_fails_in_the_end(cluster, monkeypatch):
+    def die(value: int) -> int:
+        import os
+
+        if value == 2:
+            os._exit(1)
+        return value
+
+    with (
+        on_ray(cluster.address),
+        executing(RayExecutor(retries=1)),
+        pytest.raises(FailureError, match="2 times on Ray"),
+    ):
+        list(map_shards(die, range(4)))
+
+
+@pytest.mark.slow
+def test_a_task_larger_than_every_machine_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr("foils.scale.workers", lambda: 5)
+    with pytest.raises(InputError, match="set OMP_NUM_THREADS=1"), on_ray(cluster.address):
+        pass
+
+
+def test_an_address_without_a_cluster_is_refused():
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match=r"no Ray cluster can be reached at 127\.0\.0\.1:9"), on_ray("127.0.0.1:9"):
+        pass
+
+
+def test_without_ray_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(MissingExtraError, match=r"foils\[ray\]"), on_ray():
+        pass
+
+
+def test_files_are_seen(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "b").write_bytes(b"c")
+    assert files(tmp_path) == {"a/b": b"c"}

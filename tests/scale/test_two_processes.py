@@ -1,0 +1,62 @@
+"""foils train in two processes of torch.distributed (gloo), as torchrun starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from foils.data import Collection
+from train_models import made_up, static_model, table
+
+ROWS, BATCH, EPOCHS = 80, 8, 2
+
+
+def write_beir(collection: Collection, folder: Path) -> None:
+    """Write a collection in BEIR's form."""
+    (folder / "qrels").mkdir(parents=True)
+    for name, identifier in (("corpus", "doc_id"), ("queries", "query_id")):
+        rows = (collection.documents if name == "corpus" else collection.queries).to_pylist()
+        lines = [json.dumps({"_id": row[identifier], "title": "", "text": row["text"]}) for row in rows]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    for split, judged in collection.qrels.items():
+        lines = [f"{row['query_id']}\t{row['doc_id']}\t{row['relevance']}" for row in judged.to_pylist()]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
+
+
+@pytest.mark.slow
+def test_two_processes_share_the_steps_and_write_one_model(tmp_path):
+    collection = made_up()
+    write_beir(collection, tmp_path / "world")
+    table(collection).write(tmp_path / "negatives.parquet")
+    static_model().save_pretrained(str(tmp_path / "before"))
+    verb = ["train", "world", "negatives.parquet", "--model", "before", "--batch-size", str(BATCH)]
+    verb += ["--epochs", str(EPOCHS), "--learning-rate", "0.05"]
+    alone = [sys.executable, "-c", "from foils.cli import main; main()"]
+    (tmp_path / "foils_program.py").write_text("from foils.cli import main\n\nmain()\n")
+    both = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "foils_program.py"]
+    own = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "FOILS_CACHE": str(tmp_path / "cache")}
+    for name, program in (("one", alone), ("two", both)):
+        done = subprocess.run(
+            [*program, *verb, "-o", name, "--json", f"{name}.json"],
+            cwd=tmp_path, env=os.environ | own | {"HF_HUB_OFFLINE": "1"}, capture_output=True, text=True, timeout=600,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-3_000:]
+    one, two = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two"))
+    assert one["steps"] == EPOCHS * ROWS // BATCH
+    assert two["steps"] == one["steps"] // 2
+    losses = [entry["loss"] for entry in two["history"] if "loss" in entry]
+    assert losses[-1] < losses[0]
+    weights = {name: read(tmp_path / name) for name in ("before", "one", "two")}
+    assert (weights["two"] != weights["before"]).any()
+    assert (weights["two"] != weights["one"]).any()
+    assert not list((tmp_path / "two").rglob("*.part"))
+
+
+def read(folder: Path):
+    return next(iter(load_file(next(folder.rglob("model.safetensors"))).values()))
