@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html import escape, unescape
 
@@ -224,3 +226,19 @@ def test_select_writes_the_page_and_training_files(tmp_path, beir_folder):
     assert run(base) == 2, "no texts without the collection"
     assert run([*base[:4], "--export", f"nonsense={triplets}", "--collection", str(folder)]) == 2
     assert not page.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
+    found = select_negatives(rated(ATTACK), by="mixture")
+    page = tmp_path / "page.html"
+    write_ratings_report(
+        page, collection(ATTACK), found.negatives, split="train", rating=RATING, selection=found.selection
+    )
+    quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]  # fmt: skip
+    command = ["chromium", "--headless", "--no-sandbox", *quiet, f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
+    shown = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=240, check=True).stdout
+    assert "<title>How hard the negatives are</title>" in shown
+    assert shown.count('class="main-svg"') >= 5, "the figures were drawn"
