@@ -216,8 +216,28 @@ def write(collection: Collection, options: argparse.Namespace, pairs: int, untra
     }
     tail = "" if options.model == "static" else f"_{options.model}"
     (RESULTS / f"batch_effect_{collection.name}{tail}.json").write_text(json.dumps(result, indent=1) + "\n")
-    for c in comparisons:
-        print(f"{c.a} − {c.b} {c.measure}: {c.difference:+.4f} [{c.low:+.4f}, {c.high:+.4f}] p {c.p_holm:.3g}")
+    print(table(result))
+
+
+def table(result: dict) -> str:
+    """The result as a Markdown table: means over seeds, differences to random batches with intervals, Holm's p."""
+    lines = [
+        f"| {result['collection']}, {result['model']}, {result['seeds']} seeds | "
+        + " | ".join(f"{m} | against random | p (Holm)" for m in MEASURES)
+        + " |",
+        "|---|" + "---:|---:|---:|" * len(MEASURES),
+    ]
+    against = {(c["a"], c["measure"]): c for c in result["comparisons"]}
+    for name, means in result["over_seeds"].items():
+        cells = [name]
+        for m in MEASURES:
+            c = against.get((name, m))
+            cells.append(f"{means[m]['mean']:.4f}")
+            cells += (
+                [f"{c['difference']:+.4f} [{c['low']:+.4f}, {c['high']:+.4f}]", f"{c['p_holm']:.2g}"] if c else ["", ""]
+            )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
