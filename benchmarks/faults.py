@@ -201,7 +201,7 @@ class Trials:
 
     def __init__(self, verb: Verb, world: World, folder: Path) -> None:
         self.verb, self.world, self.folder = verb, world, folder
-        place = fresh(folder / "undisturbed")
+        place = fresh(folder / "trial")  # where the others run: some results name their files
         start = time.monotonic()
         status = run(verb, world, place)
         spent = time.monotonic() - start

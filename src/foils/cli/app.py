@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import typer
 
+from foils.cli.memory_options import takes_memory
 from foils.cli.scale_options import takes_ray, with_address
 from foils.cli.show import Progress, say
 from foils.errors import FailureError, FoilsError, InputError
@@ -46,7 +47,7 @@ def application() -> typer.Typer:
             if error.name == f"foils.cli.{verb}":
                 continue
             raise
-        app.command(verb, no_args_is_help=verb != "demo")(takes_ray(getattr(module, verb)))
+        app.command(verb, no_args_is_help=verb != "demo")(takes_memory(takes_ray(getattr(module, verb))))
     return app
 
 
