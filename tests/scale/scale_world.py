@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -149,7 +150,7 @@ def copied(value: Any) -> Any:
 
 
 class WatchedEncoder(HashingEncoder):
-    """Takes its time, and leaves a note of each call: on which machine it began, and that it ended."""
+    """Takes its time, and leaves notes of each call: on which machine and in which process it began, that it ended."""
 
     def __init__(self, notes: Path, seconds: float) -> None:
         super().__init__()
@@ -159,7 +160,7 @@ class WatchedEncoder(HashingEncoder):
         import ray
 
         name = f"{time.time_ns()}-{ray.get_runtime_context().get_node_id()}"
-        (self.notes / f"{name}.begun").write_text(texts[0])
+        (self.notes / f"{name}.begun").write_text(str(os.getpid()))
         time.sleep(self.seconds)
         found = super().encode(texts, kind)
         (self.notes / f"{name}.ended").write_text(texts[0])

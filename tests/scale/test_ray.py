@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +40,8 @@ class Killer:
     def kill(self) -> None:
         for _ in range(600):
             for node in self.cluster.list_all_nodes()[1:]:
-                if under_way(self.notes, node.node_id):
+                for note in under_way(self.notes, node.node_id):
+                    os.kill(int(note.read_text()), signal.SIGKILL)  # a machine that dies takes its workers along
                     self.cluster.remove_node(node, allow_graceful=False)
                     self.killed = node.node_id
                     return
@@ -59,7 +62,7 @@ def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, t
     notes.mkdir()
     killer = Killer(cluster, notes)
     with on_ray(cluster.address), reporting(killer):
-        there = embedded(tmp_path / "there", WatchedEncoder(notes, 0.4))
+        there = embedded(tmp_path / "there", WatchedEncoder(notes, 1.0))
     lost = under_way(notes, killer.killed)
     assert killer.killed is not None
     assert len(lost) == 1
@@ -67,7 +70,6 @@ def test_a_node_killed_in_the_middle_costs_its_shard_and_nothing_else(cluster, t
     begun, ended = (sorted(notes.glob(f"*.{kind}")) for kind in ("begun", "ended"))
     assert len(ended) == shards
     assert len(begun) == shards + 1  # one shard was done again
-    assert lost[0].read_text() in {path.read_text() for path in ended}
     nodes = {path.stem.partition("-")[2] for path in ended}
     assert len(nodes) >= 2
     assert sum(killer.progress) == DOCUMENTS
