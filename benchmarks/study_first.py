@@ -114,6 +114,7 @@ def main() -> None:
         per_query=given.per_query,
         training=STATIC if given.model.startswith("static:") else TRANSFORMER,
         probe=given.probe,
+        estimate_with="all-MiniLM-L6-v2",
     )
     run_study(given.study, collection, sources, [given.model], VectorStore(cache_folder() / "vectors"), settings)
 

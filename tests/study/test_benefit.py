@@ -8,7 +8,6 @@ import torch
 
 from foils.mine import BM25Retriever, RandomRetriever, mine
 from foils.study.benefit import Recapture, false_probabilities, net_pull
-from foils.study.unlabelled import estimate_unlabelled
 
 
 def measured(s_p, s_n, record):
@@ -96,32 +95,3 @@ def test_known_rates_at_the_ends():
     assert false_probabilities(world, np.ones(2, bool), 0.0).tolist() == [0, 0]
     assert false_probabilities(world, np.ones(2, bool), 1.0).tolist() == [1, 1]
     assert np.isnan(false_probabilities(world, np.ones(2, bool), float("nan"))).all()
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.1, 0.4])
-def test_the_bound_on_unlabelled_holds_and_is_close_where_the_two_kinds_are_apart(rate):
-    rng = np.random.default_rng(2)
-    s_p = rng.normal(0.8, 0.05, 2_000)
-    false = rng.random(20_000) < rate
-    s_n = np.where(false, rng.normal(0.8, 0.05, 20_000), rng.normal(0.3, 0.05, 20_000))
-    world = measured(s_p, s_n, np.repeat(np.arange(2_000), 10))
-    bound = estimate_unlabelled(world, {"a": Recapture(1_000, 2_000, 20_000)}) * 1_000 / 20_000
-    assert rate <= bound <= rate + 0.05
-
-
-def test_no_bound_without_recapture():
-    world = measured([0.8, 0.8], [0.3, 0.3], [0, 1])
-    assert np.isnan(estimate_unlabelled(world, {"a": None}))
-    assert np.isnan(estimate_unlabelled(world, {"a": Recapture(0, 2, 2)}))
-
-
-def test_the_densest_source_decides():
-    # the second source's window is so deep that what it takes of the relevant resembles no labelled positive
-    rng = np.random.default_rng(3)
-    world = measured(rng.normal(0.8, 0.05, 500), np.zeros(10_000), np.repeat(np.arange(500), 20))
-    world.records.names = ("deep", "top")
-    world.records.members = np.tile([1] * 10 + [2] * 10, 500)
-    top = np.where(rng.random(5_000) < 0.3, rng.normal(0.8, 0.05, 5_000), 0.3)
-    world.similarities.s_n[world.records.members == 2] = top
-    found = estimate_unlabelled(world, {"deep": Recapture(10, 500, 5_000), "top": Recapture(400, 500, 5_000)})
-    assert found * 400 / 5_000 == pytest.approx(0.3, abs=0.05)

@@ -95,6 +95,18 @@ def test_predictors_are_those_of_the_scores(world):
     assert "benefit_loss" not in cell.predictors["made"]  # nobody knows what its way of mining recaptures
 
 
+def test_another_encoder_may_estimate_what_is_unlabelled(world, tmp_path):
+    collection, sources, model, store, study = world
+    static_model(seed=9).save_pretrained(str(tmp_path / "other"))
+    found = []
+    for name in (None, str(tmp_path / "other")):
+        settings = StudySettings(seeds=1, training=QUICK, baselines=False, estimate_with=name)
+        run_study(study / str(name is None), collection, sources, [model], store, settings)
+        (cell,) = read_cells(study / str(name is None))
+        found.append(json.loads((cell.folder / "scores.json").read_text())["unlabelled"])
+    assert found[0] != found[1]
+
+
 def test_a_probe_measures_queries_that_it_was_not_trained_on(world):
     collection, sources, model, store, study = world
     trained_on, held_out = split_queries(collection, "train")

@@ -56,6 +56,10 @@ def study(
         float | None,
         typer.Option(help="Relevant documents without a label for each labelled one. Default: estimated."),
     ] = None,
+    estimate_with: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A better encoder to estimate that with. Default: the model, untrained."),
+    ] = None,
     baselines: Annotated[
         bool, typer.Option(help="Also measure the model untrained, and trained on in-batch negatives alone.")
     ] = True,
@@ -90,6 +94,7 @@ def study(
         training=dict(opt.parsed_loosely(text) for text in setting or []),
         probe=probe,
         unlabelled=unlabelled,
+        estimate_with=estimate_with,
     )
     loaded = load_collection(collection)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}

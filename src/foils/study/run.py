@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from foils import progress
 from foils.data import Collection, Negatives
 from foils.data.store import write_json
-from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
+from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.errors import InputError
 from foils.mine.fuse import fuse
 from foils.score import ScoreSettings, score_sources
@@ -175,14 +175,20 @@ class _Cell:
     def score(self, store: VectorStore) -> None:
         """Write the predictors of every source, unless they are there."""
         path, settings = self.folder / "scores.json", self.settings
-        asked = {"sources": dict(self.digests), "unlabelled": settings.unlabelled, "probe": settings.probe}
+        names = ("unlabelled", "estimate_with", "probe")
+        asked = {"sources": dict(self.digests), **{name: getattr(settings, name) for name in names}}
         if path.is_file() and read_json(path)["of"] == asked:
             return
         scoring = ScoreSettings(split=settings.split, hybrids=1, temperature=settings.temperature, replicates=0)
         scores = score_sources(self.collection, self.sources, self.encoder, store, scoring)
         recaptures = {name: Recapture.of(negatives.provenance) for name, negatives in self.sources.items()}
-        estimate = estimate_unlabelled(scores.measured, recaptures)
-        unlabelled = settings.unlabelled if settings.unlabelled is not None else estimate
+        unlabelled = settings.unlabelled
+        if unlabelled is None:
+            better = scores
+            if settings.estimate_with is not None:
+                encoder = load_encoder(settings.estimate_with, self.encoder.settings)
+                better = score_sources(self.collection, self.sources, encoder, store, scoring)
+            unlabelled = estimate_unlabelled(better.measured, recaptures)
         found = predict(scores, recaptures, unlabelled)
         if settings.probe:
             for name, value in self._probe().items():

@@ -28,6 +28,7 @@ class StudySettings:
         probe: name of a cheap model to train on each source as one more predictor; None: no probe.
         probe_rows: rows that a probe is trained on at most.
         unlabelled: relevant documents without a label for each labelled one, where that is known; None: estimated.
+        estimate_with: name of a better encoder to estimate it with; None: the model itself, before training.
     """
 
     split: str = "train"
@@ -44,6 +45,7 @@ class StudySettings:
     probe: str | None = None
     probe_rows: int = 20_000
     unlabelled: float | None = None
+    estimate_with: str | None = None
 
     def __post_init__(self) -> None:
         least = {"seeds": 1, "queries": 1, "per_query": 1, "hybrids": 1, "probe_rows": 1}

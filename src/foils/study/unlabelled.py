@@ -1,4 +1,4 @@
-"""How many relevant documents have no label: an upper bound from how similar negatives and positives are."""
+"""How many relevant documents have no label: from how much a source's negatives resemble labelled positives."""
 
 from __future__ import annotations
 
@@ -7,29 +7,39 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from foils.data.collection import Rows
+from foils.score.gates import Float64s
+from foils.score.measure import pair_similarities
 from foils.score.prepared import Measured
 from foils.study.benefit import Recapture
 
 TAILS = np.linspace(0.02, 0.5, 25)
 CONFIDENCE = 0.95
+NEAREST = 3
+RECORDS = 5_000
 
 
 def estimate_unlabelled(measured: Measured, recaptures: Mapping[str, Recapture | None]) -> float:
-    """Return an upper bound on o, unlabelled relevant documents per labelled one, from the densest source.
+    """Return an estimate of o, unlabelled relevant documents for each labelled one.
 
-    A source's negatives are a mixture of true and false ones. In the source that returns the most labelled positives
-    for each negative, false ones are at least as similar to the query as labelled positives are: it took them because
-    they are. So at least the share φ·P(s_p > t) of its negatives lies above any t, and φ ≤ P(s_n > t)/P(s_p > t). The
-    smallest such bound is taken over the t that 2–50 % of the positives exceed (Garg et al., NeurIPS 2021, choose the
-    best bin alike), P(s_n > t) at the upper end of its 95 % Clopper–Pearson interval; then o ≤ φ·kept/returned.
-    True negatives that look like positives raise it, so it is a bound and no estimate without bias.
+    It looks at the source that returns the most labelled positives for each negative. Its negatives are a mixture of
+    true and false ones, φ of them false; the false ones are taken to resemble positives as much as those labelled
+    positives do that would be in the source's lists. Then the share φ·P(x_p > t) at least lies above any t, x a
+    measure of resemblance, and φ ≤ P(x_n > t)/P(x_p > t). The smallest of these bounds over the t that 2–50 % of the
+    positives exceed (after Garg et al., NeurIPS 2021), P(x_n > t) at the upper end of its 95 % Clopper–Pearson
+    interval, is the estimate of φ, and o = φ·kept/returned.
+
+    Where most queries have several labelled positives, x is the mean cosine to the three nearest of them, one left
+    out for a negative as it is for a positive (itself); else the cosine to the query, which tells less: there the
+    estimate is the higher, the worse the encoder. On banking77 with 0 to 98 % of the positives hidden the first form
+    found 0.01–0.02 for a true φ of 0, and 0.58–0.76 for 0.81–0.83.
 
     Args:
         measured: similarities of all triplets.
         recaptures: source → what its way of mining returns of the labelled positives.
 
     Returns:
-        The bound, or NaN where no source says what it recaptures, or none recaptures anything.
+        The estimate, or NaN where no source says what it recaptures, or none recaptures anything.
     """
     from scipy.stats import beta
 
@@ -38,9 +48,50 @@ def estimate_unlabelled(measured: Measured, recaptures: Mapping[str, Recapture |
     if not known:
         return math.nan
     densest = max(known, key=lambda name: known[name].returned / known[name].kept)
-    member = (records.members >> records.names.index(densest)) & 1 == 1
-    s_n = np.sort(measured.similarities.s_n[member])
-    above = len(s_n) - np.searchsorted(s_n, np.quantile(measured.s_p, 1 - TAILS), side="right")
-    highest = np.where(above < len(s_n), beta.ppf(CONFIDENCE, above + 1, np.maximum(len(s_n) - above, 1)), 1.0)
+    positives, negatives = _resemblance(measured, np.flatnonzero((records.members >> records.names.index(densest)) & 1))
+    if not len(positives) or not len(negatives):
+        return math.nan
+    above = len(negatives) - np.searchsorted(np.sort(negatives), np.quantile(positives, 1 - TAILS), side="right")
+    highest = np.where(
+        above < len(negatives), beta.ppf(CONFIDENCE, above + 1, np.maximum(len(negatives) - above, 1)), 1.0
+    )
     rate = min(1.0, float((highest / TAILS).min()))
     return rate * known[densest].kept / known[densest].returned
+
+
+def _resemblance(measured: Measured, triplets: Rows) -> tuple[Float64s, Float64s]:
+    """X of the labelled positives that would be in a source's lists, and of its negatives."""
+    records, s_n = measured.records, measured.similarities.s_n
+    lowest = np.full(len(measured.s_p), np.inf)
+    np.minimum.at(lowest, records.record[triplets], s_n[triplets])
+    geometry = measured.geometry
+    asked = pair_similarities(geometry.queries, records.positive_record, geometry.documents, records.all_positives)
+    inside = asked >= lowest[records.positive_record]
+    counts = np.bincount(records.positive_record, minlength=len(measured.s_p))
+    if (counts > 1).mean() <= 0.5:
+        return asked[inside], s_n[triplets]
+    return _nearness(measured, triplets, inside)
+
+
+def _nearness(
+    measured: Measured, triplets: Rows, inside: np.ndarray[tuple[int], np.dtype[np.bool_]]
+) -> tuple[Float64s, Float64s]:
+    """Mean cosine to the nearest labelled positives but one, of records that have several; 5,000 records at most."""
+    records, documents = measured.records, measured.geometry.documents
+    rng = np.random.default_rng(13)
+    order = np.argsort(records.positive_record, kind="stable")
+    edges = np.searchsorted(records.positive_record[order], np.arange(len(measured.s_p) + 1))
+    begin = np.searchsorted(records.record[triplets], np.arange(len(measured.s_p) + 1))
+    several = np.flatnonzero((np.diff(edges) > 1) & (np.diff(begin) > 0))
+    positives, negatives = [], []
+    for record in np.sort(rng.permutation(several)[:RECORDS]):
+        own = order[edges[record] : edges[record + 1]]
+        vectors = documents.take(records.all_positives[own])
+        nearest = min(NEAREST, len(own) - 1)
+        among = vectors @ vectors.T
+        np.fill_diagonal(among, -np.inf)
+        positives.append(np.sort(among, axis=1)[inside[own], -nearest:].mean(axis=1))
+        others = vectors[rng.permutation(len(own))[1:]]
+        found = documents.take(records.document[triplets[begin[record] : begin[record + 1]]]) @ others.T
+        negatives.append(np.sort(found, axis=1)[:, -nearest:].mean(axis=1))
+    return np.concatenate(positives).astype(np.float64), np.concatenate(negatives).astype(np.float64)
