@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -26,7 +26,11 @@ def takes_memory(command: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the option `--memory`; those whose blocks are small anyhow stay as they are."""
     if command.__name__ not in VERBS:
         return command
-    signature = inspect.signature(command)
+    hints = get_type_hints(command, include_extras=True)  # of the verb's own module, where they are written as text
+    own = [
+        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in inspect.signature(command).parameters.items()
+    ]
     option = inspect.Parameter("memory", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Memory)
 
     def within(*, memory: str | None = None, **given: Any) -> None:
@@ -34,6 +38,6 @@ def takes_memory(command: Callable[..., None]) -> Callable[..., None]:
             command(**given)
 
     within.__name__, within.__doc__ = command.__name__, command.__doc__
-    within.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
-    within.__annotations__ = command.__annotations__ | {"memory": Memory}
+    within.__signature__ = inspect.Signature([*own, option])  # type: ignore[attr-defined]
+    within.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, option)}
     return within
