@@ -137,6 +137,19 @@ def add(total: dict[str, Any], found: dict[str, Any]) -> None:
             total[key] = total.get(key, 0) + value
 
 
+def table(result: dict[str, Any]) -> str:
+    """Return the saved counts as a table of Markdown."""
+    rows = ["| form | files | read | refused | complaints | slowest file | crashes |", "|---|" + "---:|" * 6]
+    for name, form in [*result["formats"].items(), ("**all**", result["total"])]:
+        counts = (f"{form[key]:,}" for key in ("executions", "read", "refused", "complaints"))
+        slowest = (
+            max(each["slowest"] for each in result["formats"].values()) if "slowest" not in form else form["slowest"]
+        )
+        crashes = form["crashes"] if isinstance(form["crashes"], int) else len(form["crashes"])
+        rows.append(f"| {name} | {' | '.join(counts)} | {slowest:.2f} s | {crashes} |")
+    return "\n".join(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
@@ -145,7 +158,7 @@ def main() -> None:
     parser.add_argument(
         "--seconds", type=float, default=30, help="of each form in a round; a third where it has no lines"
     )
-    parser.add_argument("--formats", nargs="*", help="only these")
+    parser.add_argument("--formats", nargs="*", help="only these, anew; the saved counts of the others stay")
     parser.add_argument("--folder", type=Path, help="for files and crashes; one in memory is quicker")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -156,10 +169,13 @@ def main() -> None:
     from fuzz_formats import FORMATS
 
     folder = given.folder or Path(tempfile.mkdtemp(prefix="foils-fuzz-"))
-    formats: dict[str, Any] = {name: {} for name in given.formats or FORMATS}
+    chosen = given.formats or list(FORMATS)
+    formats: dict[str, Any] = json.loads(RESULT.read_text())["formats"] if given.formats and RESULT.is_file() else {}
+    formats.update({name: {} for name in chosen})  # the counts of the others stay
     number = 0
-    while sum(form.get("complaints", 0) for form in formats.values()) < given.until:
-        for name, total in formats.items():
+    while not number or sum(form.get("complaints", 0) for form in formats.values()) < given.until:
+        for name in chosen:
+            total = formats[name]
             seconds = given.seconds if FORMATS[name].lines else given.seconds / 3  # few complaints to a file
             add(total, run(name, folder / name, seconds, given.seed + number))
             numbers = {
