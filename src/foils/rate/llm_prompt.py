@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,9 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from foils.data.store import existing_file
-from foils.errors import InputError, UnknownNameError
+from foils.data.lines import whole_text
+from foils.errors import FormatError, InputError, UnknownNameError
 from foils.llm import digest
+from foils.llm.answers import json_values, without_thoughts
 
 VERSION = "pairwise-1"
 SLOTS = ("domain", "query", "first", "second", "answer")
@@ -91,8 +91,17 @@ class PairPrompt:
 
     @classmethod
     def read(cls, path: str | Path, *, domain: str = "general") -> PairPrompt:
-        """Read a template from a file; its name, less the ending, is the version."""
-        return cls(existing_file(path).read_text("utf-8"), Path(path).stem, domain)
+        """Read a template from a file; its name, less the ending, is the version.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or a template without a needed slot, or with an unknown one.
+        """
+        text = whole_text(path)
+        try:
+            return cls(text, Path(path).stem, domain)
+        except InputError as error:
+            raise FormatError(str(error), path) from error
 
     def text(self, query: str, first: str, second: str, answer: str) -> str:
         """Return the prompt for a pair; what stands in its texts is never taken for a slot."""
@@ -155,13 +164,8 @@ def parse_answer(content: str, answer: str) -> float | None:
     Accepted: the JSON asked for, bare, in a fence, among words, or after a model's thoughts; of several such objects
     the last that can be read. Nothing is guessed from words.
     """
-    said = re.sub(r"<think>.*?</think>", "", content, flags=re.DOTALL)
-    decoder, found = json.JSONDecoder(), None
-    for start in (match.start() for match in re.finditer(r"\{", said)):
-        try:
-            value, _ = decoder.raw_decode(said, start)
-        except (ValueError, RecursionError):
-            continue
+    found = None
+    for value in json_values(without_thoughts(content)):
         if isinstance(value, dict) and answer in value:
             found = ANSWERS[answer].read(value[answer])
     return found
