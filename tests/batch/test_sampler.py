@@ -26,7 +26,7 @@ from foils.batch.caching import CachingLoss  # noqa: E402
 from foils.batch.hobit_c import EmbeddingCache  # noqa: E402
 from foils.batch.mixed_sampler import MixedBatchSampler  # noqa: E402
 from foils.batch.sampler import SAVED, BatchPlanner, PlannedBatchSampler, with_rows  # noqa: E402
-from foils.errors import InputError  # noqa: E402
+from foils.errors import FormatError, InputError  # noqa: E402
 
 SMALL = {
     "hobit": {"seeds": 2, "candidates": 16},
@@ -368,6 +368,25 @@ def test_only_a_training_set_has_an_order_to_save(tmp_path):
     for use in (sampler.save, sampler.restore):
         with pytest.raises(InputError, match="attach an encoder"):
             use(tmp_path / "order.npz")
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:60], lambda data: b"x", lambda data: data[:30] + b"(((" + data[33:]]
+)
+def test_a_damaged_order_is_named(tmp_path, damage):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    path = tmp_path / "order.npz"
+    sampler.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with pytest.raises(FormatError, match=r"order\.npz: damaged order of batches"):
+        sampler.restore(path)
+    np.savez(path, epoch=0, order=np.zeros(90, np.int64))
+    with pytest.raises(FormatError, match=r"order\.npz: an order in which rows are missing"):
+        sampler.restore(path)
+    path.write_bytes(whole)
+    sampler.restore(path)
 
 
 def test_it_works_with_a_plain_data_loader():

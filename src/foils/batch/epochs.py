@@ -16,7 +16,7 @@ from foils.batch.encoding import Encode
 from foils.batch.hobit_c import EmbeddingCache
 from foils.batch.processes import broadcast, rank_and_count, share_cache
 from foils.batch.random import random_order
-from foils.errors import FoilsError, InputError
+from foils.errors import FoilsError, FormatError, InputError
 
 if TYPE_CHECKING:
     from foils.batch.sampler import BatchPlanner
@@ -82,17 +82,25 @@ class EpochBuilder:
 
         Raises:
             InputError: there is no such file, or it is of another data set.
+            FormatError: it is damaged.
         """
         if not path.is_file():
             raise InputError(
                 f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
                 "anew, or resume from a checkpoint that was saved with this planner in the same output_dir"
             )
-        with np.load(path) as saved:
-            arrays = dict(saved)
-        if arrays["order"].size != len(self.dataset):
-            raise InputError(f"{path} orders {arrays['order'].size} rows, the data set has {len(self.dataset)}")
-        self._planned = (int(arrays["epoch"]), Batches(arrays["order"], batch_size))
+        try:
+            with np.load(path, allow_pickle=False) as saved:
+                arrays = dict(saved)
+            epoch, order = int(arrays["epoch"]), arrays["order"]
+            whole = bool((np.bincount(order, minlength=order.size) == 1).all())
+        except Exception as error:  # NumPy's and zip's readers raise what the damage leads them to
+            raise FormatError(f"damaged order of batches ({error}); resume from another checkpoint", path) from error
+        if order.size != len(self.dataset):
+            raise InputError(f"{path} orders {order.size} rows, the data set has {len(self.dataset)}")
+        if not whole:
+            raise FormatError("an order in which rows are missing; resume from another checkpoint", path)
+        self._planned = (epoch, Batches(order, batch_size))
         if "filled" in arrays:
             self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset))
             self._vectors.restore(arrays)
