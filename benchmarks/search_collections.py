@@ -1,13 +1,15 @@
 """DIME, Eclipse and RDIME on collections, honest and oracle, tested for significance.
 
     python benchmarks/search_collections.py COLLECTION... [--reading both] [--max-length 256] [--experiments]
-        [--json benchmarks/results/search_collections.json]
+        [--answers FILE] [--json benchmarks/results/search_collections.json]
 
 For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME
 (nothing to tune) and the published grids of DIME and Eclipse, tuned by cross-validation (honest) and on the queries
 themselves (oracle). Differences from the baseline are tested as published: Shapiro–Wilk, one-sided paired t or
 Wilcoxon, Holm over the comparisons of a measure, honest ones and oracle ones apart. `--experiments` adds depth of the
-feedback, share and random moons; `--reading few` takes a spread of the published grid (2,280 settings).
+feedback, share and random moons; `--reading spread` takes a spread of the published grid (2,280 settings). With
+`--answers` (JSONL of query_id and answer, as search_answers.py writes) the filters whose sun is an answer come too, and
+the result is kept apart, over the queries with an answer alone.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,27 +28,20 @@ from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encod
 from foils.evaluate import bootstrap_interval, compare_systems, evaluate_runs
 from foils.search import (
     DimensionSettings,
-    Grid,
-    by_depth,
     by_moon,
     by_share,
     compare_filters,
+    depth_values,
     dime_grid,
     embed_collection,
     grid_values,
+    honest_and_oracle,
     prepare,
     published_grid,
     search_collection,
 )
 
 MEASURES = ("nDCG@10", "AP")
-
-
-def few_settings(grid: Grid) -> Grid:
-    """A spread of the published grid, for experiments that evaluate it many times."""
-    depths = tuple((plus, minus) for plus, minus in grid.depths if plus in (2, 5, 9, 14) and minus in (2, 4, 6))
-    weights = tuple((alpha, beta) for alpha, beta in grid.weights if alpha == 1.0 or beta == 1.0)
-    return Grid(grid.method, depths, weights, grid.shares)
 
 
 def family(named, kinds: tuple[str, ...]):
@@ -57,7 +52,7 @@ def family(named, kinds: tuple[str, ...]):
 
 
 def filters(bench, reading: str) -> tuple[dict[str, object], object]:
-    grid = few_settings(published_grid()) if reading == "few" else published_grid(reading)
+    grid = published_grid(reading)
     start = time.perf_counter()
     values = grid_values(bench, grid, measures=MEASURES)
     seconds = time.perf_counter() - start
@@ -80,10 +75,9 @@ def filters(bench, reading: str) -> tuple[dict[str, object], object]:
 
 def experiments(bench, values) -> dict[str, object]:
     curves = {m: {share: s.means[m] for share, s in by_share(values, m).items()} for m in MEASURES}
-    few = few_settings(published_grid())
-    depths = [
-        {"depth": s.name, "kind": s.kind, "means": s.means} for s in by_depth(bench, few, rng=np.random.default_rng(0))
-    ]
+    few, rng = published_grid("spread"), np.random.default_rng(0)
+    systems = honest_and_oracle(depth_values(bench, few, rng=rng), rng=rng)
+    depths = [{"depth": s.name, "kind": s.kind, "means": s.means} for s in systems]
     fixed = DimensionSettings("eclipse", 5, 5, 1.0, 0.5, 0.8)
     moons = {
         name: {m: [float(np.mean([s.means[m] for s in of])), float(np.std([s.means[m] for s in of]))] for m in MEASURES}
@@ -96,11 +90,19 @@ def experiments(bench, values) -> dict[str, object]:
     }
 
 
-def one(path: str, split: str, encoder, store, reading: str, further: bool) -> dict[str, object]:
-    collection = load_collection(path)
-    embedded = embed_collection(collection, encoder, store, split=split)
+def one(path: str, split: str, encoder, store, reading: str, further: bool, answers: Path | None) -> dict[str, object]:
+    collection, texts = load_collection(path), None
+    if answers is not None:
+        asked = collection.judgements(split)["query_id"].to_pylist()
+        said = {row["query_id"]: row["answer"] for row in map(json.loads, answers.read_text("utf-8").splitlines())}
+        texts = {query: said.get(query) for query in asked}
+    embedded = embed_collection(collection, encoder, store, split=split, answers=texts)
     run = search_collection(embedded, DimensionSettings("none"), name="all dimensions").run
     as_it_comes = evaluate_runs(collection, [run], split=split, rng=np.random.default_rng(0)).systems[0].means
+    if embedded.answers is not None:
+        having = ~np.isnan(embedded.answers).any(axis=1)
+        parts = {name: getattr(embedded, name)[having] for name in ("query_rows", "queries", "answers")}
+        embedded = replace(embedded, **parts)
     bench = prepare(embedded, k=1000, depth=len(collection.documents) if further else None)
     result, values = filters(bench, reading)
     result = {
@@ -112,6 +114,8 @@ def one(path: str, split: str, encoder, store, reading: str, further: bool) -> d
         "as_it_comes": as_it_comes,
         **result,
     }
+    if texts is not None:
+        result["answers"] = {"queries": len(texts), "answered": sum(text is not None for text in texts.values())}
     if further:
         result["experiments"] = experiments(bench, values)
     return result
@@ -125,6 +129,7 @@ def main() -> None:
     parser.add_argument("--max-length", type=int, default=256)
     parser.add_argument("--reading", default="both")
     parser.add_argument("--experiments", action="store_true")
+    parser.add_argument("--answers", type=Path)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search_collections.json")
     arguments = parser.parse_args()
     encoder = load_encoder(arguments.model, EncoderSettings(max_length=arguments.max_length))
@@ -132,8 +137,8 @@ def main() -> None:
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     done = json.loads(arguments.json.read_text(encoding="utf-8")) if arguments.json.is_file() else {}
     for path in arguments.collections:
-        result = one(path, arguments.split, encoder, store, arguments.reading, arguments.experiments)
-        done[str(result["collection"])] = result
+        result = one(path, arguments.split, encoder, store, arguments.reading, arguments.experiments, arguments.answers)
+        done[f"{result['collection']}{', answers' if arguments.answers else ''}"] = result
         arguments.json.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(result["collection"], json.dumps(result["as_it_comes"]), json.dumps(result["grid"]))
         for row in result["systems"]:

@@ -1,4 +1,4 @@
-"""Write the tables of README.md and docs/benchmarks.md from benchmarks/results/*.json.
+"""Write the tables of README.md, docs/benchmarks.md, docs/mining.md and docs/search.md from benchmarks/results/*.json.
 
 python benchmarks/tables.py
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+
+import mine_tables
+import search_tables
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -117,6 +120,13 @@ def put(path: Path, marker: str, text: str) -> None:
 
 def main() -> None:
     put(ROOT / "README.md", "scifact", ranking(load("rank_sources")["scifact"]))
+    page, measured = ROOT / "docs" / "search.md", load("search_collections")
+    put(page, "collections", search_tables.collections(measured))
+    put(page, "answers", search_tables.answers(measured["cranfield, answers"]))
+    put(page, "second pass", search_tables.second_pass(load("search")))
+    page = ROOT / "docs" / "mining.md"
+    put(page, "peer", mine_tables.mining(load("mine")))
+    put(page, "llm", mine_tables.llm(load("llm_negatives")["pydocs"]))
     page = ROOT / "docs" / "benchmarks.md"
     for marker, text in (("rankings", rankings()), ("speed", speed()), ("audit", audit())):
         put(page, marker, text)

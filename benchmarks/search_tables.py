@@ -1,0 +1,67 @@
+"""Tables of docs/search.md, from search_collections.json and search.json; tables.py writes them there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MEASURES = ("nDCG@10", "AP")
+COLLECTIONS = ("scifact", "cranfield", "squad-sent")
+
+
+def named(name: str) -> str:
+    return "all dimensions" if name == "baseline" else name.removeprefix("PRF ")
+
+
+def cell(row: dict[str, Any], measure: str) -> str:
+    test = row["against_baseline"].get(measure)
+    return f"{row['means'][measure]:.4f}" + (f" ({test['p_holm']:.3f})" if test else "")
+
+
+def collections(found: dict[str, Any]) -> str:
+    """Every system on every collection, with p after Holm's correction, and what the numbers rest on."""
+    having = [name for name in COLLECTIONS if name in found]
+    heads = [f"{name} {measure}" for name in having for measure in MEASURES]
+    rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    systems = {name: {row["name"]: row for row in found[name]["systems"]} for name in having}
+    for system in systems[having[0]]:
+        cells = [cell(systems[name][system], measure) for name in having for measure in MEASURES]
+        rows.append(f"| {named(system)} | {' | '.join(cells)} |")
+    return (
+        "\n".join(rows)
+        + "\n\nIn brackets: p after Holm's correction. "
+        + " ".join(map(facts, (found[n] for n in having)))
+    )
+
+
+def facts(of: dict[str, Any]) -> str:
+    rdime = next(row for row in of["systems"] if row["name"] == "PRF RDIME")
+    return (
+        f"{of['collection']}: {of['queries']:,} queries, texts cut after {of['encoder']['max_length']} tokens, "
+        f"{of['grid']['settings']:,} settings of Eclipse; RDIME keeps {100 * rdime['kept']:.0f} % of the dimensions."
+    )
+
+
+def answers(of: dict[str, Any]) -> str:
+    """The filters of one collection whose sun is an answer, beside those whose sun is feedback."""
+    rows = ["| | nDCG@10 | AP |", "|---|---|---|"]
+    for row in of["systems"]:
+        name = "all dimensions" if row["name"] == "baseline" else row["name"]
+        rows.append(f"| {name} | {' | '.join(cell(row, measure) for measure in MEASURES)} |")
+    given = of["answers"]
+    return (
+        "\n".join(rows)
+        + f"\n\n{facts(of)} The {given['answered']} queries of {given['queries']} that were answered when the run was stopped."
+    )
+
+
+def second_pass(found: dict[str, Any]) -> str:
+    """What the second pass adds to an exact search, and what that search costs beside a plain one."""
+    rows = [
+        "| documents | + ranking the retrieved again | + searching again | exact search ÷ plain |",
+        "|---:|---:|---:|---:|",
+    ]
+    for row in found["second_pass"]:
+        added = [row[f"added_{name}"]["processor"] for name in ("retrieved", "index")]
+        plain = row["exact_against_plain"]["processor"]
+        rows.append(f"| {row['documents']:,} | {100 * added[0]:.0f} % | {100 * added[1]:.0f} % | {plain:.2f} |")
+    return "\n".join(rows)
