@@ -48,10 +48,8 @@ def answers(of: dict[str, Any]) -> str:
         name = "all dimensions" if row["name"] == "baseline" else row["name"]
         rows.append(f"| {name} | {' | '.join(cell(row, measure) for measure in MEASURES)} |")
     given = of["answers"]
-    return (
-        "\n".join(rows)
-        + f"\n\n{facts(of)} The {given['answered']} queries of {given['queries']} that were answered when the run was stopped."
-    )
+    answered = f"Of {given['queries']} queries those {given['answered']} that were answered when the model was stopped."
+    return "\n".join(rows) + f"\n\n{facts(of)} {answered}"
 
 
 def second_pass(found: dict[str, Any]) -> str:
