@@ -88,7 +88,7 @@ class Place:
         return {
             str(path.relative_to(self.out)): digest(path)
             for path in paths
-            if "checkpoints" not in path.parts and not path.name.endswith(".part")
+            if "checkpoints" not in path.parts and not any(part.endswith(".part") for part in path.parts)
         }
 
     def left_aside(self) -> list[str]:
