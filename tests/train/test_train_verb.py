@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
-from train_models import bert_model, cross_encoder, made_up, static_model, table
 
 from foils.cli.app import run
 from foils.data import Run
+from train_models import bert_model, cross_encoder, made_up, static_model, table
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_same_seed_same_weights_and_the_model_is_usable(world):
         for name in "abc"
     ]
     assert np.array_equal(vectors[0], vectors[1])
-    for file in ("a/foils_training.json", "a/0_StaticEmbedding/model.safetensors"):
+    for file in ("a/foils_training.json", "a/README.md", "a/0_StaticEmbedding/model.safetensors"):
         other = file.replace("a/", "b/", 1)
         assert not (folder / file).exists() or (folder / file).read_bytes() == (folder / other).read_bytes()
     assert (folder / "a.json").read_bytes() == (folder / "b.json").read_bytes()

@@ -25,12 +25,25 @@ def save_model(
         counts: what was used and left out.
         scores: name → value, as nDCG@10 on dev before and after.
     """
+    _without_clock(trained)
     with fill_folder(folder) as aside:
         trained.model.save_pretrained(str(aside))
         card = aside / "README.md"
         written = card.read_text(encoding="utf-8") if card.is_file() else ""
         write_text(card, written.rstrip() + "\n\n" + section(trained, made=made, counts=counts, scores=scores))
         write_json(aside / TRAINING, training_facts(trained, made=made, counts=counts, scores=scores))
+
+
+def _without_clock(trained: Trained) -> None:
+    """Let the library's own card show the whole history, resumed or not, and say nothing of the time it took."""
+    data = getattr(trained.model, "model_card_data", None)
+    if hasattr(data, "_training_start_time"):
+        data._training_start_time, data.evaluation_duration = None, 0.0
+        data.training_logs = [
+            {"Epoch": entry["epoch"], "Step": int(entry["step"]), "Training Loss": entry["loss"]}
+            for entry in trained.history
+            if "loss" in entry
+        ]
 
 
 def training_facts(
