@@ -1,0 +1,140 @@
+"""A full disk and a place that cannot be written: a clear error for every verb's outputs, and nothing damaged."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fakes import HashingEncoder
+from foils.cli.app import run
+from foils.data import Run
+
+OLD = "what was there before"
+
+
+@contextmanager
+def full_disk(after: int = 200) -> Iterator[None]:
+    """No file grows past so many bytes: the system itself refuses, as it does on a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (after, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.fixture
+def world(tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A collection that is in the cache with its vectors, and tables to begin with."""
+    monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: HashingEncoder())
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    folder = beir_folder("made")
+    for name in ("bm25", "dense"):
+        assert run(["mine", str(folder), "--with", name, "-o", str(tmp_path / f"{name}.parquet")]) == 0
+    assert run(["rate", str(folder), str(tmp_path / "dense.parquet"), "-o", str(tmp_path / "rated.parquet")]) == 0
+    ranked = [(query, document, -at) for query in ("q4", "q5") for at, document in enumerate(("d1", "d2", "d8"))]
+    Run.ranked(*map(list, zip(*ranked, strict=True)), name="made").write(tmp_path / "made.trec")
+    return tmp_path
+
+
+# Each verb's outputs: @ is the world's folder, = the place of the outputs.
+OUTPUTS: dict[str, list[str]] = {
+    "mine": ["mine", "@/made", "--with", "bm25", "-o", "=/out"],
+    "mine json": ["mine", "@/made", "--with", "random", "-o", "/dev/null", "--json", "=/out"],
+    "mine dense": ["mine", "@/made", "--with", "dense", "-o", "=/out"],
+    "mine export": ["mine", "@/made", "-o", "/dev/null", "--export", "triplets==/out"],
+    "fuse": ["mine", "@/made", "--with", "fuse", "--source", "@/bm25.parquet", "--source", "@/dense.parquet", "-o",
+             "=/out"],
+    "score json": ["score", "@/made", "@/bm25.parquet", "--json", "=/out"],
+    "score report": ["score", "@/made", "@/bm25.parquet", "--report", "=/out"],
+    "rate": ["rate", "@/made", "@/bm25.parquet", "--judgements", "@/judged", "-o", "=/out"],
+    "select": ["select", "@/rated.parquet", "--by", "percentile", "-o", "=/out"],
+    "batch": ["batch", "@/made", "--with", "random", "--batch-size", "2", "-o", "=/out"],
+    "evaluate": ["evaluate", "@/made", "--run", "@/made.trec", "--json", "=/out"],
+    "search": ["search", "@/made", "--model", "m", "--dimensions", "rdime", "--run", "=/out"],
+}  # fmt: skip
+
+
+def arguments(name: str, world: Path, place: Path) -> list[str]:
+    """The arguments of a verb; its output is `place`."""
+    return [word.replace("@/", f"{world}/").replace("=/out", str(place)) for word in OUTPUTS[name]]
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def check_said(said: str, status: int, expected: str) -> None:
+    assert f"foils: {'failed' if status == 1 else 'error'}: cannot " in said
+    assert expected in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_full_disk(name: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Exit status 1, and the file of before is as it was; the second time, with room, the verb succeeds."""
+    place = world / "outputs" / "out"
+    place.parent.mkdir()
+    assert run(arguments(name, world, place)) == 0  # whatever it caches is there now
+    place.write_text(OLD)
+    before = files(world)
+    capsys.readouterr()
+    with full_disk():
+        status = run(arguments(name, world, place))
+    check_said(capsys.readouterr().err, status, "File too large")
+    assert status == 1
+    assert files(world) == before
+    assert run(arguments(name, world, place)) == 0
+    assert place.read_bytes() != OLD.encode()
+
+
+@pytest.mark.parametrize("name", ["mine dense", "rate"])
+def test_a_full_disk_where_work_is_kept(
+    name: str, world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache, the vectors, the judgements: what is not whole is not there, and the next run makes it."""
+    monkeypatch.setenv("FOILS_CACHE", str(world / "another"))
+    place = world / "out"
+    with full_disk():
+        status = run(arguments(name, world, place))
+    check_said(capsys.readouterr().err, status, "File too large")
+    assert status == 1
+    assert not place.exists()
+    assert not any(path.is_file() for folder in ("another", "judged") for path in (world / folder).rglob("*"))
+    assert run(arguments(name, world, place)) == 0
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_place_that_cannot_be_written(name: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that is a file: so it holds for whoever may write anywhere, too."""
+    (world / "file").write_text(OLD)
+    before = files(world / "made")
+    capsys.readouterr()
+    status = run(arguments(name, world, world / "file" / "out"))
+    check_said(capsys.readouterr().err, status, "Not a directory")
+    assert status == 2
+    assert (world / "file").read_text() == OLD
+    assert files(world / "made") == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_folder_that_is_read_only(name: str, world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = world / "outputs"
+    place.mkdir()
+    place.chmod(0o555)
+    try:
+        status = run(arguments(name, world, place / "out"))
+    finally:
+        place.chmod(0o755)
+    check_said(capsys.readouterr().err, status, "Permission denied")
+    assert status == 1
+    assert not list(place.iterdir())
