@@ -137,3 +137,18 @@ def test_every_method_orders_the_same_pairs(one, two, three):
 def test_the_same_list_twice_stays_as_it_is(one):
     for method in ("union", "interleave", "rrf", "weighted"):
         assert listed(fuse({"a": source("a", {"q": one}), "b": source("b", {"q": one})}, method=method)) == one
+
+
+def test_what_lies_before_a_window_is_no_verdict(small):
+    from foils.mine import RandomRetriever, mine
+
+    retriever = RandomRetriever(small, seed=1)
+    first, second = (mine(small, retriever, split="train", top=2, ranks=ranks).negatives for ranks in ((0, 2), (2, 4)))
+    assert (~second.keep).any()
+    found = fuse({"first": first, "second": second}, method="interleave")
+
+    def pairs(negatives: Negatives) -> set[tuple[str, str]]:
+        kept = negatives.kept()
+        return set(zip(kept["query_id"].to_pylist(), kept["doc_id"].to_pylist(), strict=True))
+
+    assert pairs(found) == pairs(first) | pairs(second)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -59,8 +60,12 @@ def train(
         typer.Option("--set-batches", metavar="NAME=VALUE", help="A setting of the way of batching; several times."),
     ] = None,
     curriculum: Annotated[
-        bool, typer.Option("--curriculum", help="Let harder negatives in by epoch, by their rating gaps (Table 3).")
-    ] = False,
+        str | None,
+        typer.Option(
+            help="By rating gaps. fixed: let harder negatives in by epoch (Table 3). progress: batches of one tier, "
+            "drawn by what the model learns from them."
+        ),
+    ] = None,
     refresh: Annotated[
         int | None,
         typer.Option(
@@ -112,7 +117,7 @@ def train(
     from foils.data.sources import read_source
     from foils.data.store import provenance, write_json
     from foils.study.measuring import encoder_score, reranker_score
-    from foils.study.training import ance_refresh, train_encoder, ways_of_batching
+    from foils.study.training import ance_refresh, outside_danger, train_encoder, ways_of_batching
     from foils.train.data import training_set
     from foils.train.models import load_trainable
 
@@ -153,6 +158,8 @@ def train(
         per_query=per_query,
         max_positives=max_positives,
     )
+    if curriculum == "progress":
+        data = outside_danger(data)
     settings = replace(settings, seed=seed)
     told = {
         "model": model,
@@ -263,9 +270,11 @@ def _finish(
     json: Path | None,
     write_json: Callable[[Path, object], None],
 ) -> None:
-    """Write the model and show what there is to say; the checkpoints are done with."""
+    """Write the model and show what there is to say, in one process of several; the checkpoints are done with."""
     from foils.train.card import save_model, training_facts
 
+    if int(os.environ.get("RANK", "0")):
+        return  # under torchrun the first process writes
     save_model(trained, output, made=made, counts=counts, scores=scores)
     if json:
         write_json(json, training_facts(trained, made=made, counts=counts, scores=scores))

@@ -16,6 +16,7 @@ from foils.data.negatives import REQUIRED, Negatives
 from foils.data.run import ranks_within
 from foils.data.store import provenance
 from foils.errors import InputError, UnknownNameError
+from foils.mine.candidates import BEFORE, NOT_DRAWN
 
 Scores = npt.NDArray[np.float64]
 MISSING = np.iinfo(np.int32).max  # the rank of a pair in a source that does not have it
@@ -145,7 +146,8 @@ def fuse(
 
     Rows of a query are ordered by the fused score, ties by their best rank in any source, then by the order of the
     sources. `rank_NAME` and `score_NAME` hold each contributor's, null where it does not have the row. A row that any
-    source rejected is rejected, with the first source's reason.
+    source rejected is rejected, with the first source's reason; what a source merely passed over, since it lies before
+    its window of ranks or was not drawn, is not a row of it.
 
     Args:
         sources: name -> negatives, at least two.
@@ -230,7 +232,10 @@ def _check_texts(rows: pa.Table, same: Rows) -> None:
 
 
 def _labelled(negatives: Negatives, order: int) -> pa.Table:
+    """A source's rows; those that it merely passed over (outside its window, not drawn) are not its own."""
     table = negatives.table
+    if "reason" in table.column_names:
+        table = table.filter(pc.invert(pc.is_in(table["reason"], value_set=pa.array([BEFORE, NOT_DRAWN]))))
     columns = {name: table[name] for name in ("query_id", "doc_id", "rank", "score")}
     for name, kind in (("text", pa.large_string()), ("reason", pa.string())):
         columns[name] = table[name] if name in table.column_names else pa.nulls(len(table), kind)
