@@ -122,6 +122,8 @@ def _leaderboard_table(analysis: StudyAnalysis) -> Table:
 
 def _cells_table(analysis: StudyAnalysis) -> Table:
     names = [cell.name for cell in analysis.cells]
+    models = {cell.facts["model"]["name"] for cell in analysis.cells}
+    heads = [cell.facts["collection"]["name"] if len(models) == 1 else cell.name for cell in analysis.cells]
     rows = [
         ("(the result itself, ceiling)", *(_tau(analysis.ceiling[name]) for name in names)),
         *(
@@ -129,7 +131,7 @@ def _cells_table(analysis: StudyAnalysis) -> Table:
             for each in analysis.leaderboard
         ),
     ]
-    return Table(["τ of", *names], rows, "Kendall's τ of each predictor in each cell.", frozenset([0]))
+    return Table(["τ of", *heads], rows, "Kendall's τ of each predictor in each cell.", frozenset([0]))
 
 
 def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:

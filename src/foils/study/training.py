@@ -5,8 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from foils.data import Collection, Negatives
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
@@ -16,9 +20,13 @@ if TYPE_CHECKING:
     from foils.train.data import TrainingSet
     from foils.train.refresh import Refresh
     from foils.train.settings import TrainSettings
+    from foils.train.tiers import TierCurriculum
     from foils.train.trainer import Trained
 
 NO_DUPLICATES = "no-duplicates"
+CURRICULA = ("fixed", "progress")
+DANGER = "negatives in the danger zone, left out"
+UNRATED = "negatives without a rating gap, left out"
 
 
 def ways_of_batching() -> list[str]:
@@ -36,7 +44,7 @@ def train_encoder(
     settings: TrainSettings,
     batches: str = "random",
     batch_settings: Mapping[str, Any] | None = None,
-    curriculum: bool = False,
+    curriculum: str | None = None,
     score: Callable[[Any], float] | None = None,
     refresh: Refresh | None = None,
     resume: bool = False,
@@ -50,7 +58,9 @@ def train_encoder(
         settings: how to train.
         batches: one of `ways_of_batching`.
         batch_settings: of that way.
-        curriculum: let harder negatives in by epoch, by their rating gaps (ANMI Table 3); needs a loss with weights.
+        curriculum: None; or `fixed`: harder negatives are let in by epoch, by their rating gaps (ANMI Table 3), which
+            needs a loss with weights; or `progress`: batches of one tier each, drawn by what the model learns from them
+            (Graves et al. 2017), of triplets as `outside_danger` gives them.
         score: model → score on dev, higher is better.
         refresh: makes negatives anew while the model trains, as `ance_refresh` does.
         resume: go on from the last checkpoint in the folder.
@@ -69,25 +79,75 @@ def train_encoder(
         raise UnknownNameError("way of batching", batches, ways_of_batching())
     if batches == NO_DUPLICATES and batch_settings:
         raise InputError(f"{NO_DUPLICATES} has no settings; settings of batches go with the others")
-    if curriculum:
+    if curriculum is not None and curriculum not in CURRICULA:
+        raise UnknownNameError("curriculum", curriculum, CURRICULA)
+    if curriculum == "fixed":
         if settings.loss == "mnrl":
             raise InputError("a curriculum weighs negatives by epoch, which mnrl cannot; take the loss weighted")
         own = {**settings.loss_settings, "least_gap": lambda epoch: stage_of(epoch)[0]}
         settings = replace(settings, loss_settings=own)
+    fit = partial(
+        train_bi_encoder, model, data, checkpoints, settings=settings, score=score, refresh=refresh, resume=resume
+    )
+    if curriculum == "progress":
+        if batches != "random" or refresh is not None:
+            raise InputError(
+                "a curriculum by progress makes its own batches of negatives whose ratings are known; leave out "
+                f"{'the refresh' if refresh else f'batches {batches}'}"
+            )
+        led = _by_progress(data)
+        return fit(sampler=led.sampler, callbacks=[led], wrap_loss=led.measured)
     cache = EmbeddingCache(len(data)) if batches == "hobit-c" else None
     planner = None if batches == NO_DUPLICATES else BatchPlanner(batches, dict(batch_settings or {}), cache=cache)
-    return train_bi_encoder(
-        model,
-        data,
-        checkpoints,
-        settings=settings,
+    return fit(
         sampler=planner.sampler if planner else BATCHES[NO_DUPLICATES],
         callbacks=[planner] if planner else [],
         wrap_loss=(lambda loss: CachingLoss(loss, model=model, cache=cache)) if cache is not None else None,
-        score=score,
-        refresh=refresh,
-        resume=resume,
     )
+
+
+def outside_danger(data: TrainingSet) -> TrainingSet:
+    """Return the triplets whose negative has a rating gap that is not in the danger zone, below 100 (ANMI Table 2).
+
+    Raises:
+        InputError: no triplets, no negative with a rating gap, or none outside the danger zone.
+    """
+    from foils.select.rules import BOUNDS
+
+    gaps = _gaps(data)
+    if np.isnan(gaps).any():
+        data = data.without(np.isnan(gaps), reason=UNRATED)
+    return data.without(gaps[np.isfinite(gaps)] < BOUNDS[0], reason=DANGER)
+
+
+def _gaps(data: TrainingSet) -> NDArray[np.float64]:
+    """Return (N,) the rating gap of each triplet's negative, NaN where it has none."""
+    if data.rows.shape[1] != 3:
+        raise InputError(f"a curriculum by progress goes by a row's one negative; these have {data.rows.shape[1] - 2}")
+    gaps: NDArray[np.float64] = data.facts.own_gaps()[:, 0]
+    if np.isnan(gaps).all():
+        raise InputError("a curriculum by progress goes by gaps of ratings, and there are none; rate the negatives")
+    return gaps
+
+
+def _by_progress(data: TrainingSet) -> TierCurriculum:
+    """Return the curriculum over the tiers that have rows."""
+    from foils.select.curriculum import LearningProgress
+    from foils.select.rules import TIERS, tier_of
+    from foils.train.tiers import TierCurriculum
+
+    gaps = _gaps(data)
+    if np.isnan(gaps).any():
+        raise InputError(f"{int(np.isnan(gaps).sum())} rows have no rating gap; leave them out with outside_danger")
+    tier = tier_of(gaps)
+    there, numbers = np.unique(tier, return_inverse=True)
+    names = [TIERS[i] for i in there]
+    if TIERS[0] in names or len(names) < 2:
+        raise InputError(
+            f"a curriculum by progress needs two tiers or more among {', '.join(TIERS[1:])}, and nothing in the danger "
+            f"zone; these rows are of {', '.join(names)}"
+        )
+    return TierCurriculum(numbers.astype(np.int64), LearningProgress(len(names)), names=names)
 
 
 def ance_refresh(

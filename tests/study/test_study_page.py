@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from foils.study import analyse
+from foils.study.cells import IN_BATCH, Cell
+from foils.study.page import study_report
+
+ATTACK = "</script><script>document.title='owned'</script>"
+
+
+def cell(name, model="m"):
+    rng = np.random.default_rng(0)
+    sources = [f"s{i} {ATTACK}" for i in range(4)]
+    outcomes = {each: {"nDCG@10": rng.uniform(0, 1, (2, 20))} for each in [*sources, IN_BATCH]}
+    predictors = {each: {"eci_sem": float(i), "rho": -float(i)} for i, each in enumerate(sources)}
+    facts = {
+        "collection": {"name": name, "digest": "x" * 20}, "model": {"name": model, "fingerprint": "y" * 20},
+        "settings": {"measures": ["nDCG@10"]}, "sources": dict.fromkeys(sources, ""),
+    }  # fmt: skip
+    return Cell(Path(), facts, predictors, outcomes, {})
+
+
+def test_the_page_says_who_led_and_escapes_what_users_named():
+    analysis = analyse([cell(f"a {ATTACK}"), cell("b")])
+    page = study_report(analysis, [f"foils study {ATTACK}"])
+    assert analysis.leaderboard[0].predictor in page
+    assert "ECI_sem" in page
+    assert "in-batch negatives" in page
+    assert page.count("<script") == page.count("</script>")
+    rest = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    assert ATTACK not in rest
+    assert "document.title" in rest  # told, as text
+    assert "Commands that repeat it" in page
+
+
+def test_cells_of_several_models_are_told_apart():
+    page = study_report(analyse([cell("a", "first"), cell("a", "second")]))
+    assert page.count("a · first") > 1
+    assert page.count("a · second") > 1
