@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import version
 
@@ -47,8 +49,15 @@ def application() -> typer.Typer:
             if error.name == f"foils.cli.{verb}":
                 continue
             raise
-        app.command(verb, no_args_is_help=verb != "demo")(takes_memory(takes_ray(getattr(module, verb))))
+        function = getattr(module, verb)
+        text = _paragraphs(function)
+        app.command(verb, help=text, no_args_is_help=verb != "demo")(takes_memory(takes_ray(function)))
     return app
+
+
+def _paragraphs(function: Callable[..., object]) -> str:
+    """A verb's docstring, each paragraph on one line, so that it is wrapped where the terminal ends."""
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(function) or "").split("\n\n"))
 
 
 def main() -> None:

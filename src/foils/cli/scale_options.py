@@ -25,7 +25,7 @@ _ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d{1,5}")
 def with_address(arguments: Sequence[str]) -> list[str]:
     """Return the arguments with `--ray local` where `--ray` stands alone: what follows it is no address."""
     found: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
         found.append(argument)
         if argument == "--ray" and not _ADDRESS.fullmatch(following):
             found.append("local")
