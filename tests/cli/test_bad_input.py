@@ -145,7 +145,7 @@ TABLES: list[tuple[str, pa.Table, list[str]]] = [
     ("unknown query", table({"query_id": "q99"}), ["1 query_ids are not in the collection", "'q99'"]),
     ("repeated pair", table({}, {"rank": 1}), ["occur more than once", "'q1', 'd2'"]),
     ("type", table({"rank": "first"}), ["column rank is string, expected int32"]),
-    ("infinite score", table({"score": float("inf")}), ["scores are infinite"]),
+    ("infinite score", table({"score": float("inf")}), ["of score are infinite"]),
     ("negative rank", table({"rank": -1}), ["negative ranks"]),
     ("no rows", table({}).slice(0, 0), ["no negative left", "s ("]),
     ("positives alone", table({"doc_id": "d1"}, {"doc_id": "d3"}), ["no negative left", "2 equal to a positive"]),
