@@ -103,7 +103,8 @@ def test_every_way_of_batching(batches, world):
     [
         ["--loss", "hybrid", "--set", "mixing=gradnorm"],
         ["--loss", "debiased", "--set", "prior=0.2"],
-        ["--loss", "weighted", "--curriculum"],
+        ["--loss", "weighted", "--curriculum", "fixed"],
+        ["--curriculum", "progress"],
         ["--form", "lists", "--loss", "weighted"],
         ["--form", "pairs"],
         ["--per-query", "2"],
@@ -162,7 +163,10 @@ def test_a_reranker(world):
         (["--dev-run", "x.trec"], "reranker"),
         (["--reranker", "--batches", "hobit"], "in-batch"),
         (["--reranker", "--dev", "dev"], "--dev-run"),
-        (["--curriculum"], "weighted"),
+        (["--curriculum", "fixed"], "weighted"),
+        (["--curriculum", "progres"], "Did you mean 'progress'"),
+        (["--curriculum", "progress", "--batches", "hobit"], "own batches"),
+        (["--curriculum", "progress", "--form", "pairs"], "one negative"),
         (["--form", "lists", "--warmup", "2"], "warmup"),
     ],
 )

@@ -19,6 +19,7 @@ from foils.progress import Advance
 LOSS_STATE = "foils_loss.safetensors"
 WHOLE = "foils_checkpoint.json"
 DEV = "dev"
+CHANCE = "chance of "
 
 
 class LossState(TrainerCallback):  # type: ignore[misc]

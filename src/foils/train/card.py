@@ -37,7 +37,7 @@ def save_model(
 def _without_clock(trained: Trained) -> None:
     """Let the library's own card show the whole history, resumed or not, and say nothing of the time it took."""
     data = getattr(trained.model, "model_card_data", None)
-    if hasattr(data, "_training_start_time"):
+    if data is not None and hasattr(data, "_training_start_time"):
         data._training_start_time, data.evaluation_duration = None, 0.0
         data.training_logs = [
             {"Epoch": entry["epoch"], "Step": int(entry["step"]), "Training Loss": entry["loss"]}

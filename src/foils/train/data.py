@@ -6,7 +6,7 @@ The data set holds row numbers; texts are looked up when a batch is read, so tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -79,6 +79,27 @@ class TrainingSet:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def without(self, left_out: NDArray[np.bool_], *, reason: str) -> TrainingSet:
+        """Return the set without some rows, which are counted under the reason and numbered anew.
+
+        Args:
+            left_out: (N,) True for rows to leave out.
+            reason: for the counts.
+
+        Raises:
+            InputError: no row is left.
+        """
+        kept = np.flatnonzero(~left_out)
+        if not len(kept):
+            raise InputError(f"nothing to train on: all {len(self)} rows are left out ({reason})")
+        facts, rows = self.facts, self.rows[kept]
+        facts = replace(
+            facts, queries=facts.queries[kept], documents=facts.documents[kept], ratings=facts.ratings[kept]
+        )
+        counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
+        names = [name for name in self.dataset.column_names if name != "label"]
+        return TrainingSet(_dataset(names, rows, self.lookup), facts, rows, counts, self.lookup)
 
 
 def training_set(
@@ -192,11 +213,15 @@ class _Table:
 def _assemble(collection: Collection, rows: Rows, table: _Table, counts: dict[str, int], pattern: str) -> TrainingSet:
     names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
     lookup = TextLookup(collection, table.extra, frozenset(names[1:]))
+    facts = _facts(collection, rows, table, lookup)
+    return TrainingSet(_dataset(names, rows, lookup), facts, rows, counts, lookup)
+
+
+def _dataset(names: Sequence[str], rows: Rows, lookup: TextLookup) -> Dataset:
     datasets = require("datasets", "train")
     columns = {name: pa.array(rows[:, i]) for i, name in enumerate(names)}
     dataset = datasets.Dataset(pa.table({**columns, "label": pa.array(np.arange(len(rows)))}))
-    facts = _facts(collection, rows, table, lookup)
-    return TrainingSet(dataset.with_transform(lookup), facts, rows, counts, lookup)
+    return dataset.with_transform(lookup)
 
 
 def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup) -> PairFacts:

@@ -141,16 +141,26 @@ class PairFacts:
 
     def own_log_weights(self) -> Floats:
         """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""
-        width = int(max(self.documents.max(initial=0), self.known_document.max(initial=0))) + 1
-        known = self.known_query * width + self.known_document
-        asked = self.queries[:, None] * width + self.documents
-        at = np.minimum(np.searchsorted(known, asked), max(len(known) - 1, 0))
-        found = np.zeros(self.documents.shape)
-        if len(known):
-            found = np.where(known[at] == asked, self.known_log_weight[at], 0.0)
+        found = self._own(self.known_log_weight, 0.0)
         found[self.documents == ABSENT] = -np.inf
         found[:, 0] = 0.0
         return found
+
+    def own_gaps(self) -> Floats:
+        """Return (N, k) rating gap of each row's own negatives; NaN where there is none, or the negative is absent."""
+        found = self._own(self.known_gap, np.nan)[:, 1:]
+        found[self.documents[:, 1:] == ABSENT] = np.nan
+        return found
+
+    def _own(self, values: Floats, missing: float) -> Floats:
+        """Return (N, 1 + k) the known pairs' values at each row's own documents."""
+        if not len(values):
+            return np.full(self.documents.shape, missing)
+        width = int(max(self.documents.max(initial=0), self.known_document.max(initial=0))) + 1
+        known = self.known_query * width + self.known_document
+        asked = self.queries[:, None] * width + self.documents
+        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        return np.where(known[at] == asked, values[at], missing)
 
     def mask(self, rows: Codes) -> NDArray[np.bool_]:
         """Return (b, (1 + k)·b): True where a candidate is left out for a query."""

@@ -14,7 +14,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils import progress
 from foils.errors import InputError
-from foils.train.callbacks import DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
+from foils.train.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
 from foils.train.settings import TrainSettings
 
 
@@ -24,7 +24,7 @@ class Trained:
 
     Attributes:
         model: with an evaluation on dev, the best of the evaluated ones; else the last.
-        history: entries by step: `loss`, or `dev`, with step and epoch.
+        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers.
         best: the best score on dev; None without one.
         steps: optimizer steps taken in all.
         seconds: of this run, checkpoints and evaluations included.
@@ -152,4 +152,5 @@ def fit(
 def _entry(log: dict[str, float]) -> dict[str, float]:
     names = {"loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate", f"eval_{DEV}": DEV}
     found = {new: float(log[old]) for old, new in names.items() if old in log}
+    found.update({name: float(value) for name, value in log.items() if name.startswith(CHANCE)})
     return {"step": log["step"], "epoch": log["epoch"], **found} if "loss" in found or DEV in found else {}
