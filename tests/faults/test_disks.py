@@ -119,7 +119,7 @@ def test_a_place_that_cannot_be_written(name: str, world: Path, capsys: pytest.C
     before = files(world / "made")
     capsys.readouterr()
     status = run(arguments(name, world, world / "file" / "out"))
-    check_said(capsys.readouterr().err, status, "Not a directory")
+    check_said(capsys.readouterr().err, status, str(world / "file"))
     assert status == 2
     assert (world / "file").read_text() == OLD
     assert files(world / "made") == before
