@@ -11,6 +11,24 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "faults.py"
 KILLS, POINTS = 2, 4
+TINY = """
+import json, sys
+from importlib import import_module
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from faults import Trials, np
+from faults_world import VERBS, World, write_collection
+
+for module in ("bm25s", "foils.cli.app", "foils.cli.mine", "foils.cli.mine_methods", "foils.mine"):
+    import_module(module)
+folder, kills, points = Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+world = World(folder / "world", "", folder / "prompts.txt")
+write_collection(world.folder / "made", 60, 12)
+trials = Trials(VERBS["mine bm25"], world, folder)
+trials.at_random(kills, np.random.default_rng(0))
+trials.at_points(points)
+print(json.dumps({**vars(trials.found), "sound": trials.found.sound}))
+"""
 
 
 def killed(verbs: list[str], folder: Path, *, kills: int, points: int) -> dict[str, dict[str, object]]:
@@ -29,6 +47,14 @@ def check(found: dict[str, object], *, kills: int, points: int) -> None:
     assert found["encoded_again"] <= found["encoded_again_allowed"]  # type: ignore[operator]
     assert found["asked_again"] <= found["asked_again_allowed"]  # type: ignore[operator]
     assert found["sound"]
+
+
+def test_kills_of_a_quick_verb(tmp_path: Path) -> None:
+    """On sixty documents; the trials of every verb are the slow tests below."""
+    command = [sys.executable, "-c", TINY, str(SCRIPT.parent), str(tmp_path), str(KILLS), str(POINTS)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    check(json.loads(done.stdout.splitlines()[-1]), kills=KILLS, points=POINTS)
 
 
 @pytest.mark.slow
