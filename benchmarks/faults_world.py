@@ -15,8 +15,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from train_models import WORDS, bert_model, cross_encoder
-
 TESTS = Path(__file__).parents[1] / "tests"
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
@@ -95,11 +93,13 @@ def answering(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[..., None]) -> World:
     """Import what verbs need; write collections and models, and run the verbs whose output others begin with."""
+    from train_models import WORDS, bert_model, cross_encoder
+
     for module in IMPORTED:
         import_module(module)
     world = World(folder, *server)
-    write_collection(folder / "made", DOCUMENTS, QUERIES)
-    write_collection(folder / "little", 200, 64)
+    write_collection(folder / "made", DOCUMENTS, QUERIES, words=WORDS)
+    write_collection(folder / "little", 200, 64, words=WORDS)
     bert_model(folder / "parts").save_pretrained(world["bert"])
     cross_encoder(folder / "cross").save_pretrained(world["cross"])
     for name in ("random", "bm25"):
@@ -111,7 +111,7 @@ def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[...,
     return world
 
 
-def write_collection(folder: Path, documents: int, queries: int, *, words: list[str] = WORDS, seed: int = 0) -> None:
+def write_collection(folder: Path, documents: int, queries: int, *, words: list[str], seed: int = 0) -> None:
     """Write a BEIR folder of short texts; each query shares words with its positive; a quarter of them is dev, test."""
     rng = np.random.default_rng(seed)
     (folder / "qrels").mkdir(parents=True)

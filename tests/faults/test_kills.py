@@ -19,11 +19,13 @@ sys.path.insert(0, sys.argv[1])
 from faults import Trials, np
 from faults_world import VERBS, World, write_collection
 
-for module in ("bm25s", "foils.cli.app", "foils.cli.mine", "foils.cli.mine_methods", "foils.mine"):
+from foils.cli.app import VERBS as PROGRAM
+
+for module in ("bm25s", "foils.cli.mine_methods", *(f"foils.cli.{verb}" for verb in PROGRAM)):
     import_module(module)
 folder, kills, points = Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 world = World(folder / "world", "", folder / "prompts.txt")
-write_collection(world.folder / "made", 60, 12)
+write_collection(world.folder / "made", 60, 12, words=["boat", "harbour", "tide", "rope", "sail"])
 trials = Trials(VERBS["mine bm25"], world, folder)
 trials.at_random(kills, np.random.default_rng(0))
 trials.at_points(points)
