@@ -193,3 +193,19 @@ def test_a_key_that_is_damaged_or_another(tmp_path, said):
     (tmp_path / "judgements.json").write_text(said)
     with pytest.raises(FormatError, match=r"judgements\.json"):
         JudgementRecord(tmp_path, {"judge": "x"})
+
+
+def test_two_writers_of_one_folder(tmp_path):
+    """Each opened before the other wrote: all that both were told is there, and another judge is refused."""
+    candidates, pairs = letters((4, 4)), all_pairs([4, 4])
+    one, two, other = (JudgementRecord(tmp_path, key) for key in (KEY, KEY, {**KEY, "judge": "other"}))
+    first = ask(NumberJudge(), candidates, pairs, record=one, block=1)
+    second = ask(NumberJudge(), candidates, pairs.where(np.arange(len(pairs)) > 3), record=two, block=6)
+    with pytest.raises(FormatError, match="choose another folder"):
+        ask(NumberJudge(), candidates, pairs, record=other)
+    judge = NumberJudge()
+    again = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    assert not judge.asked
+    np.testing.assert_array_equal(again.preference, first.preference)
+    np.testing.assert_array_equal(again.preference[4:], second.preference)
+    assert not list(tmp_path.glob(".*"))

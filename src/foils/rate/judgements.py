@@ -107,30 +107,41 @@ class JudgementRecord:
 
     def __init__(self, folder: str | Path, key: Mapping[str, str]) -> None:
         self.folder, self.key = Path(folder), dict(key)
+        self._check_key()
+        self._parts = [read_answers(path) for path in _parts(self.folder)]
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self._parts)
+
+    def _check_key(self) -> bool:
+        """Tell whether the folder has a key; another one is refused."""
         written = self.folder / _KEY
-        if written.is_file() and (other := whole_json(written)) != self.key:
+        if not written.is_file():
+            return False
+        if (other := whole_json(written)) != self.key:
             raise FormatError(
                 f"the folder holds judgements made with {str(other)[:500]}, these are {self.key}; an answer stands for "
                 "one judge and one collection: choose another folder",
                 written,
             )
-        self._parts = [read_answers(path) for path in _parts(self.folder)]
-
-    def __len__(self) -> int:
-        return sum(len(part) for part in self._parts)
+        return True
 
     def find(self, asked: pa.Table) -> Judgements:
         """Return what is known of pairs (query_id, first, second), in whichever order it was asked; else NaN."""
         return look_up(pa.concat_tables([SCHEMA.empty_table(), *self._parts]), asked)
 
     def add(self, asked: pa.Table, answers: Judgements) -> None:
-        """Write the answers that did not fail as one part, whole; `asked` has query_id, first, second."""
+        """Write the answers that did not fail as one part, whole; `asked` has query_id, first, second.
+
+        Raises:
+            FormatError: the folder has got another key meanwhile, from another process.
+        """
         known = np.isfinite(answers.preference)
         if not known.any():
             return
         table = asked.append_column("forward", pa.array(answers.forward))
         table = table.append_column("backward", pa.array(answers.backward)).filter(pa.array(known)).cast(SCHEMA)
-        if not self._parts:
+        if not self._check_key():
             write_json(self.folder / _KEY, self.key)
         digest = hashlib.blake2b(repr(table.to_pydict()).encode(), digest_size=16).hexdigest()
         write_table(self.folder / f"part-{digest}.parquet", table, {})
