@@ -10,10 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Run
+from foils.errors import FailureError
+from foils.train.trainer import writing_weights
+from train_models import static_model
 
 OLD = "what was there before"
 
@@ -110,6 +115,40 @@ def test_a_full_disk_where_work_is_kept(
     assert not place.exists()
     assert not any(path.is_file() for folder in ("another", "judged") for path in (world / folder).rglob("*"))
     assert run(arguments(name, world, place)) == 0
+
+
+def test_a_full_disk_under_a_model(world: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The folder of the model holds what it held before; with room, the training goes on."""
+    static_model().save_pretrained(str(world / "static"))
+    place = world / "model"
+    train = ["train", f"{world}/made", f"{world}/bm25.parquet", "--model", f"{world}/static", "--batch-size", "2",
+             "--epochs", "2", "--checkpoint-steps", "1", "-o", str(place)]  # fmt: skip
+    capsys.readouterr()
+    with full_disk():
+        status = run(train)
+    said = capsys.readouterr().err
+    assert status == 1
+    assert "foils: failed: " in said
+    assert "Traceback" not in said
+    assert not list(place.rglob("*.safetensors"))
+    assert not (place / "README.md").exists()
+    assert run([*train, "--resume"]) == 0
+    assert list(place.rglob("*.safetensors"))
+
+
+@pytest.mark.parametrize("write", [
+    lambda path: save_file({"weights": torch.ones(1_000)}, path / "weights.safetensors"),
+    lambda path: torch.save(torch.ones(1_000), path / "optimizer.pt"),
+    lambda path: (path / "card.md").write_text("card" * 1_000),
+])  # fmt: skip
+def test_whatever_writes_weights_tells_of_a_full_disk(write: Callable[[Path], object], tmp_path: Path) -> None:
+    with pytest.raises(FailureError, match=f"cannot write {tmp_path}"), full_disk(), writing_weights(tmp_path):
+        write(tmp_path)
+
+
+def test_other_failures_of_training_stay_what_they_are() -> None:
+    with pytest.raises(RuntimeError, match="shapes"), writing_weights(Path()):
+        raise RuntimeError("shapes differ")
 
 
 @pytest.mark.parametrize("name", OUTPUTS)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.data.store import Provenance, fill_folder, write_json, write_text
-from foils.train.trainer import Trained
+from foils.train.trainer import Trained, writing_weights
 
 TRAINING = "foils_training.json"
 
@@ -26,7 +26,7 @@ def save_model(
         scores: name → value, as nDCG@10 on dev before and after.
     """
     _without_clock(trained)
-    with fill_folder(folder) as aside:
+    with writing_weights(Path(folder)), fill_folder(folder) as aside:
         trained.model.save_pretrained(str(aside))
         card = aside / "README.md"
         written = card.read_text(encoding="utf-8") if card.is_file() else ""

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils import progress
-from foils.errors import InputError
+from foils.errors import FailureError, InputError
 from foils.train.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
 from foils.train.settings import TrainSettings
+
+TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,10 @@ def fit(
     """Train with a trainer of sentence-transformers; all its arguments are made.
 
     `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
+
+    Raises:
+        InputError: not to be resumed, and the folder holds checkpoints.
+        FailureError: a checkpoint cannot be written (full disk, no permission).
     """
     start = time.perf_counter()
     output = Path(args.output_dir)
@@ -141,12 +149,35 @@ def fit(
             callbacks=[*own, MarkWhole()],
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=None if last is None else str(last))
+        with writing_weights(output):
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
     best = trainer.state.best_metric
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
     seconds = time.perf_counter() - start
     return Trained(model, history, best, int(trainer.state.global_step), seconds, precision)
+
+
+@contextmanager
+def writing_weights(folder: Path) -> Iterator[None]:
+    """Tell a disk that is full, or a folder that cannot be written, as such.
+
+    Of a disk that refuses, Python raises OSError, safetensors an error of its own, and torch a RuntimeError that names
+    its writer or its stream.
+
+    Raises:
+        FailureError: a file of weights or beside them could not be written.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # of the terminal
+        raise
+    except (OSError, SafetensorError) as error:
+        raise FailureError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
+    except RuntimeError as error:
+        if not any(word in str(error) for word in TORCH_WRITER):
+            raise
+        raise FailureError(f"cannot write {folder}: {str(error).splitlines()[0]}") from error
 
 
 def _entry(log: dict[str, float]) -> dict[str, float]:
