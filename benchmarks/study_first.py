@@ -94,6 +94,7 @@ def main() -> None:
     parser.add_argument("--hide", type=float)
     parser.add_argument("--only", nargs="*", help="these sources alone")
     parser.add_argument("--probe", default=None)
+    parser.add_argument("--learning-rate", type=float)
     parser.add_argument("--openvino", action="store_true", help="embed for mining in bfloat16 by OpenVINO")
     given = parser.parse_args()
     collection = load_collection(given.collection)
@@ -108,11 +109,12 @@ def main() -> None:
         write_json(path, {**known, collection.name: false_shares(sources, gone)})
     if given.only:
         sources = {name: sources[name] for name in given.only}
+    how = STATIC if given.model.startswith("static:") else TRANSFORMER
     settings = StudySettings(
         seeds=given.seeds,
         queries=given.queries,
         per_query=given.per_query,
-        training=STATIC if given.model.startswith("static:") else TRANSFORMER,
+        training={**how, **({"learning_rate": given.learning_rate} if given.learning_rate else {})},
         probe=given.probe,
         estimate_with="all-MiniLM-L6-v2",
     )

@@ -1,4 +1,4 @@
-"""Write the tables of README.md, docs/benchmarks.md, docs/mining.md and docs/search.md from benchmarks/results/*.json.
+"""Write the tables of README.md and of the pages in docs/ from benchmarks/results/*.json.
 
 python benchmarks/tables.py
 """
@@ -9,8 +9,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fuzz
 import mine_tables
 import search_tables
+import study_tables
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -127,6 +129,12 @@ def main() -> None:
     page = ROOT / "docs" / "mining.md"
     put(page, "peer", mine_tables.mining(load("mine")))
     put(page, "llm", mine_tables.llm(load("llm_negatives")["pydocs"]))
+    page, study = ROOT / "docs" / "study.md", load("study_first")
+    put(ROOT / "README.md", "study", study_tables.short(study))
+    put(page, "study outcomes", study_tables.outcomes(study))
+    put(page, "study leaderboard", study_tables.leaderboard(study))
+    put(page, "study rates", study_tables.rates(study))
+    put(ROOT / "docs" / "robustness.md", "fuzz", fuzz.table(load("fuzz")))
     page = ROOT / "docs" / "benchmarks.md"
     for marker, text in (("rankings", rankings()), ("speed", speed()), ("audit", audit())):
         put(page, marker, text)
