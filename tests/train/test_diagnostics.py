@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from train_models import made_up, static_model, table
 
 from foils.errors import InputError
 from foils.train.data import training_set
 from foils.train.diagnostics import batch_diagnostics, gradient_ratio, loss_curves
 from foils.train.objectives import infonce_gradient, weighted_infonce
+from train_models import made_up, static_model, table
 
 
 def unit(rng, *shape):

@@ -10,7 +10,6 @@ from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     MultipleNegativesRankingLoss,
 )
-from train_models import WORDS, bert_model, made_up, static_model, table
 
 from foils.errors import InputError
 from foils.train.cached import CachedContrastiveLoss
@@ -19,6 +18,7 @@ from foils.train.facts import PairFacts
 from foils.train.losses import ContrastiveLoss, LearnableTemperature
 from foils.train.mixing import MIXINGS
 from foils.train.objectives import debiased_infonce, weighted_infonce
+from train_models import WORDS, bert_model, made_up, static_model, table
 
 
 @pytest.fixture(scope="module")

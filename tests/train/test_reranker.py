@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers.cross_encoder.losses import ListNetLoss
-from train_models import cross_encoder, made_up, table
 
 from foils.errors import InputError, UnknownNameError
 from foils.train.data import training_set
@@ -19,6 +18,7 @@ from foils.train.reranker import (
     train_reranker,
 )
 from foils.train.settings import TrainSettings
+from train_models import cross_encoder, made_up, table
 
 BASE = TrainSettings(loss="hybrid", batch_size=8, epochs=2, learning_rate=0.01, max_length=32, precision="float32")
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from train_models import made_up, table
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.errors import InputError, UnknownNameError
 from foils.train.data import training_set
+from train_models import made_up, table
 
 
 def negatives(rows, **columns):
