@@ -24,7 +24,7 @@ from foils.study.cells import Cell
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "study_first.json"
 MEASURE = "nDCG@10"
-WINDOWS = [f"dense {first}-{first + 10}" for first in (0, 10, 20, 50, 100)]
+WAYS, FIRSTS = ("dense", "bm25"), (0, 10, 20, 50, 100)
 
 
 def true_rates(cell: Cell, hidden: dict[str, dict[str, float]]) -> dict[str, float]:
@@ -64,23 +64,25 @@ def estimates(cell: Cell, rates: dict[str, float]) -> dict[str, object]:
 
 
 def laffer(cells: list[Cell]) -> str:
-    """nDCG@10 less the random source's, by the first rank of the dense window, a line a share of hidden positives."""
-    lines = []
-    for cell, colour in zip(cells, COLOURS, strict=False):
-        means = {name: values.mean() for name, values in cell.means(MEASURE).items()}
-        windows = {int(name.split()[1].partition("-")[0]): name for name in cell.sources if name in WINDOWS}
-        label = cell.facts["collection"]["name"].partition(", ")[2] or "0 % hidden"
-        gains = [means[name] - means["random"] for name in windows.values()]
-        lines.append(Line(label, [math.log10(first + 5) for first in windows], gains, colour))
-    highest = max(abs(value) for line in lines for value in line.y)
-    step = next(size for size in (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05) if highest / size <= 5)
+    """nDCG@10 less the random source's, by the first rank of the window, a line a share of hidden positives."""
+    charts = {way: [_line(cell, way, colour) for cell, colour in zip(cells, COLOURS, strict=False)] for way in WAYS}
+    highest = max(abs(value) for lines in charts.values() for line in lines for value in line.y)
+    step = next(size for size in (0.05, 0.1, 0.2, 0.5, 1.0, 5.0) if highest / size <= 5)
     count = int(np.ceil(highest / step))
     ticks = (
-        [(math.log10(first + 5), str(first)) for first in (0, 10, 20, 50, 100)],
-        [(level * step, f"{level * step:+.4f}") for level in range(-count, count + 1)],
+        [(math.log10(first + 5), str(first)) for first in FIRSTS],
+        [(level * step, f"{level * step:+.1f}") for level in range(-count, count + 1)],
     )
-    axes = {"x": "first rank of the ten trained on", "y": f"{MEASURE} less random's"}
-    return page([panel("What windows of dense ranks are worth", lines, ticks=ticks, **axes)], lines)
+    axes = {"x": "first rank of the ten trained on", "y": f"points of {MEASURE} over random"}
+    panels = [panel(f"Windows of {way} ranks", lines, ticks=ticks, **axes) for way, lines in charts.items()]
+    return page(panels, charts["dense"])
+
+
+def _line(cell: Cell, way: str, colour: str) -> Line:
+    means = {name: values.mean() for name, values in cell.means(MEASURE).items()}
+    gains = [100 * (means[f"{way} {first}-{first + 10}"] - means["random"]) for first in FIRSTS]
+    label = cell.facts["collection"]["name"].partition(", ")[2] or "0 % hidden"
+    return Line(label, [math.log10(first + 5) for first in FIRSTS], gains, colour)
 
 
 def main() -> None:
