@@ -194,7 +194,7 @@ def test_a_checkpoint_that_a_kill_cut_short_is_passed_over(torn, gone, data, tmp
     if gone:
         path.unlink()
     else:
-        path.write_bytes(path.read_bytes()[:-1])
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     assert last_whole_checkpoint(tmp_path / "broken").name == "checkpoint-3"
     resumed = run("broken", resume=True)
     assert torch.equal(weights(resumed.model), weights(whole.model))
