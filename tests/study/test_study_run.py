@@ -73,7 +73,7 @@ def test_more_seeds_and_sources_are_added_and_the_old_results_stay(world):
 
 def test_predictors_are_those_of_the_scores(world):
     collection, sources, model, store, study = world
-    settings = StudySettings(seeds=1, per_query=3, training=QUICK, baselines=False, unlabelled=2.0)
+    settings = StudySettings(seeds=1, per_query=4, training=QUICK, baselines=False, unlabelled=2.0)
     run_study(study, collection, sources, [model], store, settings)
     (cell,) = read_cells(study)
     from foils.train.models import load_trainable
@@ -132,6 +132,12 @@ def test_every_source_gives_as_many_rows_of_the_same_queries(world):
     assert pairs <= of_both["random"] | of_both["bm25"]
     assert pairs & of_both["random"]
     assert pairs & of_both["bm25"]
+
+
+def test_a_recapture_of_other_rows_is_not_used(world):
+    _, sources, *_ = world
+    assert "recapture" in study_sources(sources, StudySettings(per_query=4))["bm25"].provenance
+    assert "recapture" not in study_sources(sources, StudySettings(per_query=3))["bm25"].provenance
 
 
 def test_a_seed_draws_its_queries(world):

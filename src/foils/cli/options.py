@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import json as jsonlib
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foils.cli.groups import takes
 from foils.cli.show import say
 from foils.errors import InputError
 
@@ -143,36 +143,8 @@ DEFAULTS = EncoderOptions()
 
 
 def takes_encoder(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the encoder options: its parameter `encoding` becomes the fields of `EncoderOptions`.
-
-    The defaults are those of the parameter's own default.
-    """
-    defaults = inspect.signature(command).parameters["encoding"].default
-    hints = get_type_hints(command, include_extras=True)
-    options = get_type_hints(EncoderOptions, include_extras=True)
-    own = [
-        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in inspect.signature(command).parameters.items()
-        if name != "encoding"
-    ]
-    shared = [
-        inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=getattr(defaults, field.name),
-            annotation=options[field.name],
-        )
-        for field in fields(EncoderOptions)
-    ]
-
-    def verb(**given: Any) -> None:
-        chosen = {field.name: given.pop(field.name) for field in fields(EncoderOptions)}
-        command(**given, encoding=EncoderOptions(**chosen))
-
-    verb.__name__, verb.__doc__ = command.__name__, command.__doc__
-    verb.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
-    return verb
+    """Give a verb the encoder options: its parameter `encoding` becomes the fields of `EncoderOptions`."""
+    return takes(EncoderOptions, "encoding")(command)
 
 
 def parsed_setting(text: str) -> tuple[str, Any]:

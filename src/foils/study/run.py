@@ -87,7 +87,7 @@ def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> 
         raise InputError(f"{len(sources)} source; a study compares two at least")
     if taken := sorted(set(sources) & set(BASELINES)):
         raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
-    found = {name: _cut(negatives, settings.per_query) for name, negatives in sources.items()}
+    found = {name: _whole(_cut(negatives, settings.per_query)) for name, negatives in sources.items()}
     for parts in range(2, settings.hybrids + 1):
         for names in combinations(sources, parts):
             lists = {name: Negatives(found[name].kept()) for name in names}  # what one rejects, another may take
@@ -108,6 +108,15 @@ def _cut(negatives: Negatives, per_query: int | None) -> Negatives:
     beyond = np.zeros(len(negatives), bool)
     beyond[order] = np.arange(len(order)) - starts >= per_query
     return negatives.reject(beyond & keep, f"after the first {per_query}")
+
+
+def _whole(negatives: Negatives) -> Negatives:
+    """The table, without its recapture where rows were rejected since it was counted: it was that of other rows."""
+    recapture = Recapture.of(negatives.provenance)
+    if recapture is None or recapture.kept == negatives.keep.sum():
+        return negatives
+    told = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
+    return Negatives(negatives.table, told)
 
 
 def table_digest(negatives: Negatives) -> str:
