@@ -33,7 +33,7 @@ class TrainingData:
 
     Attributes:
         collection: documents, queries, judgements.
-        negatives: the table; its rejected rows are left out.
+        negatives: the table, less the rejected rows of the one that was given.
         split: whose positives. Rows of other queries are left out.
 
     Raises:
@@ -45,6 +45,7 @@ class TrainingData:
     split: str
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "negatives", self.negatives.without_rejected())
         if not len(self._rows[0]):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
 
@@ -58,7 +59,7 @@ class TrainingData:
     @cached_property
     def left_out(self) -> int:
         """How many kept rows are of queries without a positive in the split."""
-        return int(self.negatives.keep.sum()) - len(self._rows[0])
+        return len(self.negatives) - len(self._rows[0])
 
     def queries(self) -> Iterator[tuple[int, list[int], Rows]]:
         """Yield (query row, its positives, rows of the table by rank) for each query that has negatives."""
@@ -83,7 +84,7 @@ class TrainingData:
     @cached_property
     def references(self) -> Rows:
         """(n,) of every row of the table, what it refers to."""
-        documents = self.negatives.rows_in(self.collection)[1].copy()
+        documents = self._known[1].copy()
         documents[documents < 0] = -1 - np.arange(int((documents < 0).sum()))
         return documents
 
@@ -95,10 +96,14 @@ class TrainingData:
         return [set(self.collection.document_rows(listed or []).tolist()) for listed in lists]
 
     @cached_property
+    def _known(self) -> tuple[Rows, Rows]:
+        return self.negatives.rows_in(self.collection)
+
+    @cached_property
     def _rows(self) -> tuple[Rows, Rows]:
-        """Kept rows of the split's queries, by query and rank; and their queries."""
-        queries, _ = self.negatives.rows_in(self.collection)
-        asked = np.isin(queries, self.collection.positives(self.split).query_rows) & self.negatives.keep
+        """Rows of the split's queries, by query and rank; and their queries."""
+        queries, _ = self._known
+        asked = np.isin(queries, self.collection.positives(self.split).query_rows)
         ranks = np.asarray(self.negatives.table["rank"].to_numpy())
         order = np.lexsort((ranks, queries))
         order = order[asked[order]]

@@ -6,7 +6,6 @@ rejected row gets `keep = false` and a `reason`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +63,14 @@ class Negatives:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "table", _checked(self.table))
+        _check_pairs(self.table)
+
+    def _of_the_same_pairs(self, table: pa.Table, provenance: Provenance) -> Negatives:
+        """Wrap a table whose pairs, being these, need no further look: that takes longest."""
+        made = object.__new__(Negatives)
+        object.__setattr__(made, "table", _checked(table))
+        object.__setattr__(made, "provenance", provenance)
+        return made
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
@@ -79,11 +86,16 @@ class Negatives:
         """Return the rows that are not rejected."""
         return self.table.filter(pa.array(self.keep))
 
+    def without_rejected(self) -> Negatives:
+        """Return the table of the kept rows alone, with its provenance."""
+        return self._of_the_same_pairs(self.kept(), self.provenance)
+
     def rejected(self) -> dict[str, int]:
         """Count the rejected rows by reason, most frequent first."""
         if "reason" not in self.table.column_names:
             return {}
-        return dict(Counter(self.table.filter(pa.array(~self.keep))["reason"].to_pylist()).most_common())
+        counted = pc.value_counts(self.table["reason"].drop_null()).to_pylist()
+        return {each["values"]: each["counts"] for each in sorted(counted, key=lambda each: -each["counts"])}
 
     def with_columns(self, columns: Mapping[str, pa.Array | npt.NDArray[np.generic]]) -> Negatives:
         """Return the table with more columns, each (n,).
@@ -99,7 +111,11 @@ class Negatives:
                 raise InputError(f"column {name} has {len(values)} values for {len(self)} rows; expected one a row")
             array = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
             table = table.append_column(name, array.cast(KNOWN.get(name, array.type)))
-        return Negatives(table, self.provenance)
+        return self._of_the_same_pairs(table, self.provenance)
+
+    def with_provenance(self, more: Provenance) -> Negatives:
+        """Return the table with more, or other, entries of its provenance."""
+        return self._of_the_same_pairs(self.table, {**self.provenance, **more})
 
     def reject(self, rows: npt.NDArray[np.bool_], reason: str) -> Negatives:
         """Return the table with these rows rejected; a row that was rejected before keeps its first reason.
@@ -118,7 +134,8 @@ class Negatives:
         old = self.table["reason"] if "reason" in self.table.column_names else pa.nulls(len(self), pa.string())
         table = self.table.drop_columns([name for name in ("keep", "reason") if name in self.table.column_names])
         table = table.append_column("keep", pa.array(self.keep & ~fresh))
-        return Negatives(table.append_column("reason", pc.if_else(pa.array(fresh), reason, old)), self.provenance)
+        table = table.append_column("reason", pc.if_else(pa.array(fresh), reason, old))
+        return self._of_the_same_pairs(table, self.provenance)
 
     def rows_in(self, collection: Collection) -> tuple[Rows, Rows]:
         """Return (query rows, document rows), each (n,), of the table in a collection; −1 for a row with its own text.
@@ -194,17 +211,31 @@ def _check_values(table: pa.Table) -> None:
         raise InputError("negative weights; a row that does not count has weight 0")
     if len(table) and pc.min(table["rank"]).as_py() < 0:
         raise InputError("negative ranks; ranks begin at 0")
-    pairs = table.group_by(["query_id", "doc_id"], use_threads=False).aggregate([([], "count_all")])
-    if pairs.num_rows < table.num_rows:
-        twice = pairs.filter(pc.greater(pairs["count_all"], 1))
-        query, document = twice["query_id"][0].as_py(), twice["doc_id"][0].as_py()
-        raise InputError(
-            f"{twice.num_rows} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
-            "a pair has one row"
-        )
     if ("keep" in table.column_names) != ("reason" in table.column_names):
         raise InputError("keep and reason come together: a rejected row says why")
     if "keep" in table.column_names:
         keep, said = np.asarray(table["keep"].to_numpy(), bool), np.asarray(table["reason"].is_valid().to_numpy(), bool)
         if (keep == said).any():
             raise InputError("a row has a reason exactly where keep is false")
+
+
+def _check_pairs(table: pa.Table) -> None:
+    codes, values = zip(*(_encoded(table[name]) for name in ("query_id", "doc_id")), strict=True)
+    keys = codes[0].astype(np.int64) * max(len(values[1]), 1) + codes[1]
+    keys.sort()
+    if len(twice := np.unique(keys[1:][keys[1:] == keys[:-1]])):
+        query, document = (
+            each[int(at)].as_py() for each, at in zip(values, divmod(twice[0], len(values[1])), strict=True)
+        )
+        raise InputError(
+            f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
+            "a pair has one row"
+        )
+
+
+def _encoded(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
+    """Return each row's place in the distinct values, and these, in the order in which they are first seen."""
+    chunks = column.dictionary_encode().unify_dictionaries().chunks
+    if not chunks:
+        return np.zeros(0, np.int32), pa.array([], column.type)
+    return np.concatenate([np.asarray(chunk.indices) for chunk in chunks]), chunks[0].dictionary

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from foils.errors import InputError
 
 Tokenizer = Callable[[str], Iterable[str]]
 Float64s = npt.NDArray[np.float64]
+Int32s = npt.NDArray[np.int32]
 
 _ALPHANUMERIC = re.compile(r"[^\W_]+")
 _LONGER = re.compile(r"[^\W_]{2,}")
@@ -68,22 +69,23 @@ class Vocabulary:
 
     def sets_of(self, token_lists: Iterable[Iterable[str]], *, grow: bool = True) -> TokenSets:
         """Return the set of each list of tokens, as `sets` does."""
+        return self.sets_of_numbers([self.numbers(tokens, grow=grow) for tokens in token_lists])
+
+    def numbers(self, tokens: Iterable[str], *, grow: bool = True) -> Int32s:
+        """Return the numbers of the distinct tokens of a list, in no order."""
         number = self._numbers
-        columns, counts = [], [0]
-        for tokens in token_lists:
-            if grow:
-                found = {number.setdefault(token, len(number)) for token in tokens}
-            else:
-                found = {number[token] for token in tokens if token in number}
-            columns.append(np.fromiter(found, np.int32, len(found)))
-            counts.append(len(found))
-        flat = np.concatenate(columns) if columns else np.zeros(0, np.int32)
-        return TokenSets(
-            sparse.csr_array(
-                (np.ones(len(flat), np.float64), flat, np.cumsum(counts)), shape=(len(columns), len(number))
-            ),
-            self,
-        )
+        if grow:
+            found = {number.setdefault(token, len(number)) for token in tokens}
+        else:
+            found = {number[token] for token in tokens if token in number}
+        return np.fromiter(found, np.int32, len(found))
+
+    def sets_of_numbers(self, lists: Sequence[Int32s]) -> TokenSets:
+        """Return the sets with these numbers, each once in a list."""
+        flat = np.concatenate(lists) if lists else np.zeros(0, np.int32)
+        ends = np.cumsum([0, *map(len, lists)])
+        shape = len(lists), len(self)
+        return TokenSets(sparse.csr_array((np.ones(len(flat), np.float64), flat, ends), shape=shape), self)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ is multiplied again pair by pair. So neither order nor score of a document depen
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,16 +17,18 @@ from foils import memory
 from foils.data.collection import Rows
 from foils.data.run import ranks_within
 from foils.encode.vectors import Vectors
-from foils.parallel import map_blocks, map_shards
+from foils.parallel import map_blocks, map_shards, workers
 
-BLOCK = 4_096  # documents of a block, and queries that go well with it: 64 MiB of products
+BLOCK = 4_096  # documents of a block, and queries that go well with it
 SPAN = 1 << 20  # documents of a shard, where there are more
-GROUP = 16  # queries that share a buffer for the vectors of their documents
+STRIP = 512  # queries that a thread multiplies with a block at once: 8 MiB of products
+BUFFER = 8 << 20  # bytes of the vectors that a thread multiplies pair by pair
 MANY = 256  # parts to join, and candidates too many: below it, sparing them is not worth the while
 
 Floats = npt.NDArray[np.floating]
 Products = npt.NDArray[np.float32]
 Scores = npt.NDArray[np.float64]
+Result = TypeVar("Result")
 
 
 def top_inner_products(
@@ -45,7 +48,7 @@ def top_inner_products(
     """
     asked = np.ascontiguousarray(queries, np.float32)
     if block is None:  # products, a mask and a partition of them; vectors as stored and in float32
-        block = memory.rows_at_once(9 * len(asked) + 8 * asked.shape[1], most=BLOCK)
+        block = memory.rows_at_once(9 * min(len(asked), STRIP * workers()) + 8 * asked.shape[1], most=BLOCK)
 
     def best(start: int) -> tuple[Rows, Scores]:
         rows, scores = _best(asked, documents.select(np.arange(start, min(start + SPAN, len(documents)))), depth, block)
@@ -85,26 +88,39 @@ def rank_rows(queries: Floats, documents: Vectors, lists: Sequence[Rows]) -> tup
     Returns:
         n arrays of rows, best first, and n arrays of products.
     """
-    asked = np.ascontiguousarray(queries, np.float32)
+    asked, longest = np.ascontiguousarray(queries, np.float32), max(map(len, lists), default=0)
+    size = max(1, BUFFER // max(1, 4 * asked.shape[1] * longest))
 
-    def ranked(start: int) -> list[tuple[Rows, Products]]:
-        group = range(start, min(start + GROUP, len(lists)))
-        space = np.empty((max(len(lists[index]) for index in group), asked.shape[1]), np.float32)
-        return [_ranked(asked[index], documents, np.sort(lists[index]), space) for index in group]
+    def ranked(start: int) -> tuple[list[Rows], list[Products]]:
+        return _ranked(asked[start : start + size], documents, lists[start : start + size])
 
-    starts = range(0, len(lists), GROUP)
-    groups = map(ranked, starts) if len(starts) == 1 else map_blocks(ranked, starts)
-    pairs = [pair for group in groups for pair in group]
-    return [rows for rows, _ in pairs], [products for _, products in pairs]
+    groups = _side_by_side(ranked, range(0, len(lists), size))
+    return [rows for found, _ in groups for rows in found], [each for _, products in groups for each in products]
 
 
-def _ranked(query: Products, documents: Vectors, rows: Rows, space: Products) -> tuple[Rows, Products]:
-    vectors = documents.take(rows, out=space[: len(rows)])
-    products = np.matmul(vectors[:, None, :], query[:, None])[:, 0, 0] + np.float32(0)  # one dot each; −0 becomes 0
-    bits = products.view(np.int32)
-    falling = ~np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)  # integers that rise as the products fall
-    order = np.sort((falling.astype(np.int64) << 32) | np.arange(len(rows))) & 0xFFFFFFFF
-    return rows[order], products[order]
+def _side_by_side(work: Callable[[int], Result], starts: range) -> list[Result]:
+    return list(map(work, starts) if len(starts) == 1 else map_blocks(work, starts))
+
+
+def _ranked(queries: Products, documents: Vectors, lists: Sequence[Rows]) -> tuple[list[Rows], list[Products]]:
+    counts = np.array([len(rows) for rows in lists])
+    ends, rows = np.cumsum(counts), np.concatenate(lists)
+    vectors, products = documents.take(rows, out=np.empty((len(rows), queries.shape[1]), np.float32)), []
+    for query, start, end in zip(queries, ends - counts, ends, strict=True):
+        products.append(np.matmul(vectors[start:end, None, :], query[:, None])[:, 0, 0])  # one dot each
+    bits = (np.concatenate(products) + np.float32(0)).view(np.int32)  # −0 becomes 0
+    keys = np.full((len(lists), counts.max()), np.iinfo(np.int64).max)  # by falling product, then by row
+    keys[np.arange(keys.shape[1]) < counts[:, None]] = (~_rising(bits)).astype(np.int64) << 32 | rows
+    keys.sort(axis=1)
+    found = [key[:count] for key, count in zip(keys, counts, strict=True)]
+    return [key & 0xFFFFFFFF for key in found], [
+        _rising(~(key >> 32).astype(np.int32)).view(np.float32) for key in found
+    ]
+
+
+def _rising(bits: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+    """Turn a float32's bits into an integer that rises with it, or back."""
+    return np.where(bits < 0, bits ^ np.int32(0x7FFFFFFF), bits)
 
 
 class _Screen:
@@ -126,13 +142,18 @@ class _Screen:
 
     def add(self, start: int, vectors: Products) -> None:
         """Screen a block of documents, from row `start`."""
-        products = self._queries @ vectors.T
         squares = np.matmul(vectors[:, None, :], vectors[:, :, None])
         self._longest = max(self._longest, float(np.sqrt(squares.max())) * (1 + 2.0**-10))
-        if self._depth < products.shape[1] and not np.isfinite(self._last[0]):
-            self._last = np.partition(products, -self._depth, axis=1)[:, -self._depth].astype(np.float64)
-        query, column = np.nonzero(products >= self._floor()[:, None])
-        self._new.append(_Candidates(query, column + start, products[query, column]))
+
+        def screened(first: int) -> _Candidates:
+            strip = slice(first, first + STRIP)
+            products = self._queries[strip] @ vectors.T
+            if self._depth < len(vectors) and not np.isfinite(self._last[first]):
+                self._last[strip] = np.partition(products, -self._depth, axis=1)[:, -self._depth]
+            query, column = np.divmod(np.flatnonzero(products >= self._floor(strip)[:, None]), len(vectors))
+            return _Candidates(query + first, column + start, products[query, column])
+
+        self._new += _side_by_side(screened, range(0, len(self._queries), STRIP))
         if sum(len(new.query) for new in self._new) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
             self._settle()
 
@@ -141,8 +162,8 @@ class _Screen:
         self._settle()
         return np.split(self._kept.row, np.searchsorted(self._kept.query, np.arange(1, len(self._queries))))
 
-    def _floor(self) -> Products:
-        lower = (self._last - self._slack * self._longest).astype(np.float32)
+    def _floor(self, part: slice = slice(None)) -> Products:
+        lower = (self._last[part] - self._slack[part] * self._longest).astype(np.float32)
         below: Products = np.nextafter(lower, np.float32(-np.inf))
         return below
 

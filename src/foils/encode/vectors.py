@@ -113,10 +113,12 @@ class Vectors:
         elif len(self.chunks) == 1 and first.dtype == out.dtype and first.flags.c_contiguous:
             return np.take(first, wanted, axis=0, out=out, mode="clip")  # other modes copy through a buffer
         starts = np.cumsum([0, *(len(chunk) for chunk in self.chunks)])
-        chunk_of = np.searchsorted(starts, wanted, side="right") - 1
-        for index in np.unique(chunk_of):
-            here = np.flatnonzero(chunk_of == index)
-            out[here] = self.chunks[index][wanted[here] - starts[index]]
+        order = np.argsort(wanted, kind="stable")
+        ends = np.searchsorted(wanted[order], starts)
+        for chunk, start, first, last in zip(self.chunks, starts, ends, ends[1:], strict=False):
+            if first < last:
+                here = order[first:last]
+                out[here] = chunk[wanted[here] - start]
         return out
 
     def blocks(self, size: int) -> Iterator[tuple[int, npt.NDArray[np.floating]]]:

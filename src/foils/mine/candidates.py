@@ -142,6 +142,7 @@ def mine(
             found.add(part)
             advance(len(block))
     rows = np.concatenate(found.candidates)
+    found.candidates.clear()  # as large as what was made of them
     table = negatives_table(
         collection.queries["query_id"].take(pa.array(rows["query"])),
         collection.documents["doc_id"].take(pa.array(rows["document"])),
@@ -150,15 +151,13 @@ def mine(
         rows["score"],
     )
     recapture = {"returned": found.recaptured, "labelled": len(positives.doc_rows)}
-    negatives = Negatives(table, made or {})
-    for code, reason in enumerate(judge.reasons, 1):
-        if code <= 2 or (rows["reason"] == code).any():
-            negatives = negatives.reject(rows["reason"] == code, reason)
+    table = table.append_column("keep", pa.array(rows["reason"] == 0))
+    negatives = Negatives(table.append_column("reason", judge.said(rows["reason"])), made or {})
     if scorer is not None:
         negatives = negatives.with_columns({scorer.column: rows["scale"]})
     negatives = with_positives(negatives, judge.pairs(rows), rules)
     recapture["kept"] = int(negatives.keep.sum())
-    negatives = Negatives(negatives.table, {**negatives.provenance, "recapture": recapture})
+    negatives = negatives.with_provenance({"recapture": recapture})
     return Mined(negatives, len(positives), found.positives, found.recaptured, negatives.rejected(), dict(found.short))
 
 
@@ -287,6 +286,10 @@ class _Judge:
         self.before, self.not_drawn = len(self.reasons) - 1, len(self.reasons)
         self.rejects_much = bool(rules) and scorer is None  # so that one search of the whole window is cheapest
         self.most_positives = int(looks.known.counts.max(initial=0))
+
+    def said(self, codes: npt.NDArray[np.uint8]) -> pa.Array:
+        """Return the reasons in words, null for 0."""
+        return pa.array([None, *self.reasons], pa.string()).take(pa.array(codes))
 
     def pairs(self, rows: npt.NDArray[np.void]) -> Pairs:
         """Return candidates as rules and draws see them."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from foils import memory
 from foils.data.collection import Collection, Rows
 from foils.data.run import ranks_within
-from foils.data.tokens import Float64s, TokenSets, Vocabulary, alphanumeric
+from foils.data.tokens import Float64s, Int32s, TokenSets, Vocabulary, alphanumeric
 from foils.errors import InputError
 from foils.mine.pairs import Marks, Pairs
 
 EQUAL = "equal to a positive"
 NEAR = "near-duplicate of a positive"
 PAIRS = 4_096  # compared at once, so that long texts take little memory
+ENTRY = 256  # bytes of a remembered text, about, beside its tokens' numbers
 
 
 class LookAlikes:
@@ -28,6 +30,7 @@ class LookAlikes:
         self.collection, self.threshold = collection, threshold
         self.known = collection.known_positives
         self._order = np.argsort(self.known.query_rows)
+        self._forget()
 
     def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
         """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do."""
@@ -37,14 +40,33 @@ class LookAlikes:
         positives = self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
         distinct, inverse = np.unique(np.concatenate([documents[pair], positives]), return_inverse=True)
         ours, theirs = inverse[: len(pair)], inverse[len(pair) :]
-        tokens = [alphanumeric(text) or [text] for text in self.collection.document_texts(distinct)]
-        sets = Vocabulary().sets_of(tokens)
-        numbers: dict[tuple[str, ...], int] = {}
-        written = np.array([numbers.setdefault(tuple(listed), len(numbers)) for listed in tokens])
+        similarity = _jaccard(sets := self._sets(distinct), ours, sets, theirs)
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
-        equal[pair[written[ours] == written[theirs]]] = True
-        near[pair[_jaccard(sets, ours, sets, theirs) >= self.threshold]] = True
+        alike = similarity == 1  # the same tokens, perhaps in another order
+        equal[pair[alike][self._written_alike(distinct[ours[alike]], distinct[theirs[alike]])]] = True
+        near[pair[similarity >= self.threshold]] = True
         return equal, near & ~equal
+
+    def _written_alike(self, rows: Rows, others: Rows) -> Marks:
+        pairs = zip(*(map(_tokens, self.collection.document_texts(side)) for side in (rows, others)), strict=True)
+        return np.array([one == other for one, other in pairs], bool)
+
+    def _sets(self, rows: Rows) -> TokenSets:
+        """Return the token sets of documents; those that were seen are remembered, as far as the memory budget goes."""
+        if self._held > memory.budget() // 4:
+            self._forget()
+        fresh = np.array([row for row in rows.tolist() if row not in self._numbers], np.int64)
+        for row, text in zip(fresh.tolist(), self.collection.document_texts(fresh), strict=True):
+            found = self._numbers[row] = self._vocabulary.numbers(_tokens(text))
+            self._held += found.nbytes + ENTRY
+        return self._vocabulary.sets_of_numbers([self._numbers[row] for row in rows.tolist()])
+
+    def _forget(self) -> None:
+        self._vocabulary, self._numbers, self._held = Vocabulary(), dict[int, Int32s](), 0
+
+
+def _tokens(text: str) -> list[str]:
+    return alphanumeric(text) or [text]
 
 
 class NearPositive:
