@@ -30,6 +30,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from sentence_transformers.sentence_transformer.training_args import BatchSamplers
 from tokenizers import Tokenizer
 
+from batch_tables import effect
 from foils.batch.caching import CachingLoss
 from foils.batch.hobit_c import EmbeddingCache
 from foils.batch.pairs import training_pairs
@@ -216,28 +217,7 @@ def write(collection: Collection, options: argparse.Namespace, pairs: int, untra
     }
     tail = "" if options.model == "static" else f"_{options.model}"
     (RESULTS / f"batch_effect_{collection.name}{tail}.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(table(result))
-
-
-def table(result: dict) -> str:
-    """The result as a Markdown table: means over seeds, differences to random batches with intervals, Holm's p."""
-    lines = [
-        f"| {result['collection']}, {result['model']}, {result['seeds']} seeds | "
-        + " | ".join(f"{m} | against random | p (Holm)" for m in MEASURES)
-        + " |",
-        "|---|" + "---:|---:|---:|" * len(MEASURES),
-    ]
-    against = {(c["a"], c["measure"]): c for c in result["comparisons"]}
-    for name, means in result["over_seeds"].items():
-        cells = [name]
-        for m in MEASURES:
-            c = against.get((name, m))
-            cells.append(f"{means[m]['mean']:.4f}")
-            cells += (
-                [f"{c['difference']:+.4f} [{c['low']:+.4f}, {c['high']:+.4f}]", f"{c['p_holm']:.2g}"] if c else ["", ""]
-            )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
+    print(effect(result))
 
 
 if __name__ == "__main__":

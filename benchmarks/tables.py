@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import batch_tables
 import fuzz
 import mine_tables
 import search_tables
@@ -129,6 +130,11 @@ def main() -> None:
     page = ROOT / "docs" / "mining.md"
     put(page, "peer", mine_tables.mining(load("mine")))
     put(page, "llm", mine_tables.llm(load("llm_negatives")["pydocs"]))
+    page = ROOT / "docs" / "batches.md"
+    put(page, "speed", batch_tables.speed(load("batch")))
+    put(page, "growth", batch_tables.growth(load("batch")))
+    for name in ("squad-sent", "debian"):
+        put(page, f"effect {name}", batch_tables.effect(load(f"batch_effect_{name}")))
     page, study = ROOT / "docs" / "study.md", load("study_first")
     put(ROOT / "README.md", "study", study_tables.short(study))
     put(page, "study outcomes", study_tables.outcomes(study))

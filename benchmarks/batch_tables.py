@@ -1,0 +1,62 @@
+"""The tables of docs/batches.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def growth(found: dict[str, Any]) -> str:
+    """Time and memory of an epoch of HOBIT against the number of pairs, vectors mapped from disk."""
+    rows = [
+        "| pairs | time, one thread | vectors on disk | memory beside them | objective below exact greedy's |",
+        "|---:|" + "---:|" * 4,
+    ]
+    runs = [run for name, run in found.items() if name.startswith("growth-")]
+    for run in sorted(runs, key=lambda run: run["rows"]):
+        cells = (
+            f"{run['rows']:,}",
+            f"{run['cpu_seconds']:,.0f} s",
+            f"{run['gib_mapped']:.2f} GiB",
+            f"{run['gib_beside']:.2f} GiB",
+            f"{max(0.0, 100 * run['objective_difference']):.2f} %",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def speed(found: dict[str, Any]) -> str:
+    """Time of an epoch of HOBIT against the plain greedy, which is timed on some batches and scaled up."""
+    rows = ["| pairs | candidates | time | ÷ plain | memory, of the vectors' |", "|---:|---|" + "---:|" * 3]
+    runs = {name: run for name, run in found.items() if name.startswith("speed-")}
+    for name, run in sorted(runs.items(), key=lambda item: (item[1]["rows"], item[0])):
+        cells = (
+            f"{run['rows']:,}",
+            name.rpartition("-")[2],
+            f"{run['seconds']:,.0f} s",
+            f"{run['speedup']:.0f} × faster",
+            f"{run['peak_over_vectors']:.2f} ×",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def effect(found: dict[str, Any]) -> str:
+    """What trained encoders are worth by sampler: means over seeds, and differences to random batches."""
+    measures = list(next(iter(found["over_seeds"].values())))
+    head = " | ".join(f"{measure} | against random | p (Holm)" for measure in measures)
+    rows = [
+        f"| {found['collection']}, {found['model']}, {found['seeds']} seeds | {head} |",
+        "|---|" + "---:|---:|---:|" * len(measures),
+    ]
+    against = {(each["a"], each["measure"]): each for each in found["comparisons"]}
+    for name, means in found["over_seeds"].items():
+        cells = [name]
+        for measure in measures:
+            cells.append(f"{means[measure]['mean']:.4f}")
+            if each := against.get((name, measure)):
+                cells.append(f"{each['difference']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]")
+                cells.append(f"{each['p_holm']:.2g}")
+            else:
+                cells += ["", ""]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
