@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from foils.cli import options as opt
+from foils.cli.groups import takes
 from foils.cli.show import number, say, show_table
 
 
-@opt.takes_encoder
+@takes(opt.EncoderOptions, "encoding")
 def batch(
     collection: opt.CollectionName,
     source: Annotated[
@@ -34,7 +35,7 @@ def batch(
     max_positives: Annotated[int, typer.Option(min=1, help="At most so many pairs of a query.")] = 64,
     split: opt.Split = "train",
     seed: opt.Seed = 0,
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    encoding: opt.EncoderOptions,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
     json: opt.Json = None,
 ) -> None:

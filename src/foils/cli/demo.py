@@ -10,12 +10,14 @@ from typing import Annotated
 import typer
 
 from foils.cli import options as opt
+from foils.cli.groups import takes
 from foils.cli.score import show_scores
 from foils.cli.show import say
 
 
-@opt.takes_encoder
+@takes(opt.EncoderOptions, "encoding")
 def demo(
+    *,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write.")] = Path(
         "foils-demo"
     ),
@@ -25,7 +27,7 @@ def demo(
         bool, typer.Option("--open/--no-open", help="Open the report in a browser (on a terminal).")
     ] = True,
     seed: opt.Seed = 0,
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    encoding: opt.EncoderOptions,
 ) -> None:
     """Mine random, BM25 and dense negatives from the documentation of installed packages, and rank them.
 

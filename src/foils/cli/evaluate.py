@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foils.cli import options as opt
-from foils.cli.model_options import takes_models
+from foils.cli.groups import takes
 from foils.cli.show import number, say, show_table
 from foils.errors import InputError
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foils.evaluate import Evaluation
 
 
-@takes_models
+@takes(opt.EncoderOptions, "encoding", without=["encoder"])
 def evaluate(
     collection: opt.CollectionName,
     model: Annotated[
@@ -51,7 +51,7 @@ def evaluate(
         Path | None, typer.Option("--write-runs", metavar="FOLDER", help="Write each system's run in TREC form.")
     ] = None,
     seed: opt.Seed = 0,
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    encoding: opt.EncoderOptions = opt.MODELS_OWN_LENGTH,
     json: opt.Json = None,
 ) -> None:
     """Measure systems on a split; every judged query counts, answered or not.

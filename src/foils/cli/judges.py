@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from foils.cli import options as opt
+from foils.cli.groups import panel
 from foils.cli.llm_options import LLMOptions
 from foils.cli.show import number, say, show_table
 from foils.errors import InputError
@@ -20,12 +19,8 @@ if TYPE_CHECKING:
     from foils.rate.llm_judge import LLMJudge
 
 
-def _llm(name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="Language model", **more)
-
-
-def _distil(name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="Distillation", **more)
+_llm = panel("Language model")
+_distil = panel("Distillation")
 
 
 @dataclass(frozen=True)

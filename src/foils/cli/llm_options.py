@@ -1,4 +1,4 @@
-"""The options of every verb that asks a language model; `takes(LLMOptions, ...)` puts them on a verb."""
+"""The options of every verb that asks a language model."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from foils.cli.groups import panel
 from foils.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from foils.llm import Client, Usage
 
 
-def _llm(name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="Language model", **more)
+_llm = panel("Language model")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any
 
 import typer
 
 from foils import memory as budget
+from foils.cli.groups import Verb, parameters_of, presented
 
 Memory = Annotated[
     str | None,
@@ -22,22 +22,14 @@ Memory = Annotated[
 VERBS = ("mine", "evaluate", "search", "study", "demo")  # others' blocks are small, whatever the data
 
 
-def takes_memory(command: Callable[..., None]) -> Callable[..., None]:
+def takes_memory(command: Verb) -> Verb:
     """Give a verb the option `--memory`; those whose blocks are small anyhow stay as they are."""
     if command.__name__ not in VERBS:
         return command
-    hints = get_type_hints(command, include_extras=True)  # of the verb's own module, where they are written as text
-    own = [
-        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in inspect.signature(command).parameters.items()
-    ]
     option = inspect.Parameter("memory", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Memory)
 
     def within(*, memory: str | None = None, **given: Any) -> None:
         with budget.limited(budget.DEFAULT if memory is None else budget.parsed_size(memory)):
             command(**given)
 
-    within.__name__, within.__doc__ = command.__name__, command.__doc__
-    within.__signature__ = inspect.Signature([*own, option])  # type: ignore[attr-defined]
-    within.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, option)}
-    return within
+    return presented(within, command, [*parameters_of(command), option])

@@ -25,12 +25,13 @@ OTHERS = ("llm", "fuse", "filter")
 DRAWS = ("top", "uniform", "simans")
 
 
-@opt.takes_encoder
-@takes(LLMOptions, "llm")
-@takes(WritingOptions, "writing")
 @takes(RuleOptions, "chosen")
+@takes(WritingOptions, "writing")
+@takes(LLMOptions, "llm")
+@takes(opt.EncoderOptions, "encoding")
 def mine(
     collection: opt.CollectionName,
+    *,
     output: opt.Output,
     method: Annotated[
         str,
@@ -81,10 +82,10 @@ def mine(
         ),
     ] = None,
     seed: opt.Seed = 0,
-    chosen: RuleOptions = RuleOptions(),
-    writing: WritingOptions = WritingOptions(),
+    chosen: RuleOptions,
+    writing: WritingOptions,
     llm: LLMOptions = LLMOptions(llm_temperature=0.8),
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    encoding: opt.EncoderOptions,
     json: opt.Json = None,
 ) -> None:
     """Mine negatives: the best-ranked documents that are not labelled relevant.

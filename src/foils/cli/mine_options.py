@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from foils.cli.groups import panel
 from foils.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,12 +19,8 @@ if TYPE_CHECKING:
     from foils.mine.pairs import PairScorer, Rule
 
 
-def _rule(name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="Rules (each marks rows and says why)", **more)
-
-
-def _llm(name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="What it is to write (--with llm)", **more)
+_rule = panel("Rules (each marks rows and says why)")
+_llm = panel("What it is to write (--with llm)")
 
 
 @dataclass(frozen=True)

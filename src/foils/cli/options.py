@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foils.cli.groups import takes
+from foils.cli.groups import panel
 from foils.cli.show import say
 from foils.errors import InputError
 
@@ -39,38 +38,40 @@ Output = Annotated[
 DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 
 
-def _option(name: str, metavar: str | None, text: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=text, rich_help_panel="Encoder")
+_option = panel("Encoder")
 
 
 @dataclass(frozen=True)
 class EncoderOptions:
-    """The options of every verb that embeds texts; `takes_encoder` puts them on a verb."""
+    """The options of every verb that embeds texts."""
 
     encoder: Annotated[
         str,
         _option(
-            "--encoder", "MODEL", "A sentence-transformers model: folder, hub name, or the embedded all-MiniLM-L6-v2."
+            "--encoder",
+            "A sentence-transformers model: folder, hub name, or the embedded all-MiniLM-L6-v2.",
+            metavar="MODEL",
         ),
     ] = DEFAULT_ENCODER
     query_prompt: Annotated[
         str | None,
         _option(
             "--query-prompt",
-            "TEXT",
             "Before each query, as in training ('query: ' for E5); @NAME: the model's prompt of that name. "
             "Default: the model's own.",
+            metavar="TEXT",
         ),
     ] = None
-    document_prompt: Annotated[str | None, _option("--document-prompt", "TEXT", "Before each document, likewise.")] = (
-        None
+    document_prompt: Annotated[
+        str | None, _option("--document-prompt", "Before each document, likewise.", metavar="TEXT")
+    ] = None
+    max_length: Annotated[int | None, _option("--max-length", "Cut texts after so many tokens.", metavar="TOKENS")] = (
+        128
     )
-    max_length: Annotated[int | None, _option("--max-length", "TOKENS", "Cut texts after so many tokens.")] = 128
     precision: Annotated[
         str,
         _option(
             "--precision",
-            None,
             "Of the computation: float32, bfloat16 or float16. What the lower ones lose is measured and printed.",
         ),
     ] = "float32"
@@ -78,27 +79,24 @@ class EncoderOptions:
         str,
         _option(
             "--backend",
-            None,
             "What runs the transformer: torch, onnx or openvino, the last two on the processor and often faster. "
             "What they change is measured and printed.",
         ),
     ] = "torch"
-    storage: Annotated[
-        str, _option("--storage", None, "Of vectors on disk: float32 or float16 (its loss is printed).")
-    ] = "float32"
-    encode_batch: Annotated[int, _option("--encode-batch", None, "Texts encoded at once.")] = 16
-    device: Annotated[str | None, _option("--device", None, "As torch names it. Default: the first that is there.")] = (
-        None
+    storage: Annotated[str, _option("--storage", "Of vectors on disk: float32 or float16 (its loss is printed).")] = (
+        "float32"
     )
+    encode_batch: Annotated[int, _option("--encode-batch", "Texts encoded at once.")] = 16
+    device: Annotated[str | None, _option("--device", "As torch names it. Default: the first that is there.")] = None
     vectors: Annotated[
         Path | None,
         _option(
-            "--vectors", "FOLDER", "Where vectors are kept, so that no text is embedded twice. Default: the cache."
+            "--vectors",
+            "Where vectors are kept, so that no text is embedded twice. Default: the cache.",
+            metavar="FOLDER",
         ),
     ] = None
-    trust_remote_code: Annotated[
-        bool, _option("--trust-remote-code", None, "Run code that the model brings along.")
-    ] = False
+    trust_remote_code: Annotated[bool, _option("--trust-remote-code", "Run code that the model brings along.")] = False
 
     def open(self, collection: Collection) -> tuple[SentenceEncoder, VectorStore]:
         """Load the encoder and open the store; print what a lower precision or storage loses on this collection."""
@@ -139,12 +137,7 @@ class EncoderOptions:
         )
 
 
-DEFAULTS = EncoderOptions()
-
-
-def takes_encoder(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a verb the encoder options: its parameter `encoding` becomes the fields of `EncoderOptions`."""
-    return takes(EncoderOptions, "encoding")(command)
+MODELS_OWN_LENGTH = EncoderOptions(max_length=None)
 
 
 def parsed_setting(text: str) -> tuple[str, Any]:

@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from foils.rate import Judge, JudgementRecord, Rated, RatingReport
 
 
-@opt.takes_encoder
-@takes(LLMOptions, "llm")
-@takes(QuestionOptions, "question")
 @takes(DistilOptions, "distilling")
+@takes(QuestionOptions, "question")
+@takes(LLMOptions, "llm")
+@takes(opt.EncoderOptions, "encoding")
 def rate(
     collection: opt.CollectionName,
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Negatives: [NAME=]PATH.", show_default=False)],
+    *,
     output: opt.Output,
     judge: Annotated[
         list[str] | None,
@@ -71,10 +72,10 @@ def rate(
     ] = None,
     split: opt.Split = "train",
     seed: opt.Seed = 0,
-    llm: LLMOptions = LLMOptions(),
-    question: QuestionOptions = QuestionOptions(),
-    distilling: DistilOptions = DistilOptions(),
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    distilling: DistilOptions,
+    question: QuestionOptions,
+    llm: LLMOptions,
+    encoding: opt.EncoderOptions,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page: gaps, errors, signal and risk.")
     ] = None,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
+
+from foils.cli.groups import Verb, parameters_of, presented
 
 Ray = Annotated[
     str | None,
@@ -32,10 +34,10 @@ def with_address(arguments: Sequence[str]) -> list[str]:
     return found
 
 
-def takes_ray(command: Callable[..., None]) -> Callable[..., None]:
+def takes_ray(command: Verb) -> Verb:
     """Give a verb that has the encoder options the option `--ray`; another verb stays as it is."""
-    signature = inspect.signature(command)
-    if "encode_batch" not in signature.parameters:
+    parameters = parameters_of(command)
+    if "encode_batch" not in [parameter.name for parameter in parameters]:
         return command
     option = inspect.Parameter("ray", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Ray)
 
@@ -48,7 +50,4 @@ def takes_ray(command: Callable[..., None]) -> Callable[..., None]:
         with on_ray(ray):
             command(**given)
 
-    spread.__name__, spread.__doc__ = command.__name__, command.__doc__
-    spread.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
-    spread.__annotations__ = command.__annotations__ | {"ray": Ray}
-    return spread
+    return presented(spread, command, [*parameters, option])

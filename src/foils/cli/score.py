@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
+from foils.cli.groups import takes
 from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
     from foils.score import Ablations, Certainty, Scores, Suspect
 
 
-@opt.takes_encoder
+@takes(opt.EncoderOptions, "encoding")
 def score(
     collection: opt.CollectionName,
     source: opt.SourceNames,
+    *,
     hybrids: Annotated[int, typer.Option(min=1, help="Score unions of up to so many sources; 1: none.")] = 2,
     temperature: Annotated[float, typer.Option(help="Divides similarities; 0.05 is 1/20, MNRL's scale.")] = 0.05,
     regularization: Annotated[
@@ -37,7 +39,7 @@ def score(
     replicates: Annotated[int, typer.Option(min=0, help="Of the bootstrap over blocks of records.")] = 1000,
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     seed: opt.Seed = 0,
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    encoding: opt.EncoderOptions,
     until: Annotated[
         float | None,
         typer.Option(help="Score growing samples until the ranking is certain at this confidence, as 0.95."),

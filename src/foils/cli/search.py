@@ -11,7 +11,6 @@ import typer
 from foils.cli import options as opt
 from foils.cli.groups import takes
 from foils.cli.llm_options import LLMOptions
-from foils.cli.model_options import takes_models
 from foils.cli.search_answers import answers_by_model, read_answers
 from foils.cli.search_experiments import EXPERIMENTS, plain_findings, run_experiments, show_findings
 from foils.cli.show import say, show_table
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
     from foils.encode import Vectors
     from foils.search import Grid, Index
 
-NO_LLM = LLMOptions()
 INDEXES = ("exact", "flat", "hnsw", "ivf")
 READINGS = "few-irrelevant (k⁻ in 2..6), few-relevant (k⁺ in 2..6), both, or spread (2,280 settings of both)"
 
 
-@takes_models
 @takes(LLMOptions, "llm")
+@takes(opt.EncoderOptions, "encoding", without=["encoder"])
 def search(
     collection: opt.CollectionName,
+    *,
     model: Annotated[str, typer.Option("--model", metavar="MODEL", help="The encoder.")] = opt.DEFAULT_ENCODER,
     dimensions: Annotated[str, typer.Option(help="none (keep all), dime, eclipse, or rdime.")] = "eclipse",
     run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Write the run in TREC form.")] = None,
@@ -76,8 +75,8 @@ def search(
         typer.Option(metavar="FILE", help="Of the answers that --llm-model writes: a template with {query}."),
     ] = None,
     seed: opt.Seed = 0,
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
-    llm: LLMOptions = NO_LLM,
+    llm: LLMOptions,
+    encoding: opt.EncoderOptions = opt.MODELS_OWN_LENGTH,
     json: opt.Json = None,
 ) -> None:
     """Search with the dimensions of each query's vector that help it, estimated from what a first pass returns.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
+from foils.cli.groups import takes
 from foils.cli.mine_methods import exported
 from foils.cli.show import number, say, show_table
 from foils.errors import InputError, UnknownNameError
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from foils.select import Selected
 
 
-@opt.takes_encoder
+@takes(opt.EncoderOptions, "encoding")
 def select(
+    *,
     output: opt.Output,
     rated: Annotated[
         Path | None,
@@ -68,7 +70,7 @@ def select(
     split: opt.Split = "train",
     temperature: Annotated[float, typer.Option(help="Composition: divides similarities.")] = 0.05,
     seed: opt.Seed = 0,
-    encoding: opt.EncoderOptions = opt.DEFAULTS,
+    encoding: opt.EncoderOptions,
     json: opt.Json = None,
 ) -> None:
     """Select negatives: add keep, reason, weight and tier; no row is dropped.
