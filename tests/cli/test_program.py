@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
+from typer.main import get_command
 
 from foils.cli import app, show
 from foils.errors import ConvergenceError, FailureError, FoilsError, InputError
@@ -42,6 +44,12 @@ def test_the_example_uses_options_that_there_are(foils: Callable[..., Any], verb
     example = shown.split("Example:")[1].split("╭")[0]
     known = set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", shown.split("╭", 1)[1]))
     assert set(re.findall(r"(?<!\S)--?[a-z][a-z-]*", example)) <= known
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_words_of_the_help_are_lost_as_markup(verb: str) -> None:
+    texts = [getattr(each, "help", None) or "" for each in get_command(app.application()).commands[verb].params]
+    assert [Text.from_markup(text).plain for text in texts] == texts
 
 
 def test_without_arguments_the_help_is_shown_and_nothing_is_called_an_error(foils: Callable[..., Any]) -> None:

@@ -16,7 +16,7 @@ Memory = Annotated[
         "--memory",
         metavar="SIZE",
         help="What a block of work may take beside the data, as 500MB or 4GiB. Changes memory and speed alone. "
-        "[default: 1GiB]",
+        "Default: 1GiB.",
     ),
 ]
 VERBS = ("mine", "evaluate", "search", "study", "demo")  # others' blocks are small, whatever the data

@@ -38,7 +38,7 @@ def mine(
         typer.Option("--with", help=f"{', '.join(METHODS)}, llm; fuse several sources, or filter one."),
     ] = "bm25",
     top: Annotated[
-        int | None, typer.Option("--top", min=1, help="Negatives per query. [default: 10; with fuse: all]")
+        int | None, typer.Option("--top", min=1, help="Negatives per query. Default: 10; with fuse: all.")
     ] = None,
     split: opt.Split = "train",
     source: Annotated[

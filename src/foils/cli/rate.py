@@ -43,7 +43,7 @@ def rate(
         typer.Option(
             metavar="JUDGE",
             help="bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL], or recorded:PATH; a bare "
-            "MODEL is a bi-encoder. Several of them: their mean. [default: bi-encoder, with --encoder]",
+            "MODEL is a bi-encoder. Several of them: their mean. Default: bi-encoder, with --encoder.",
         ),
     ] = None,
     positives: Annotated[
@@ -59,7 +59,7 @@ def rate(
     ] = 10.0,
     temperature: Annotated[
         float | None,
-        typer.Option(help="Divides differences of scores. [default: 0.05 for cosines, 1 for a cross-encoder's logits]"),
+        typer.Option(help="Divides differences of scores. Default: 0.05 for cosines, 1 for a cross-encoder's logits."),
     ] = None,
     validate: Annotated[
         str, typer.Option(help="Compare with the positive directly: none, borderline (gap 80–150), or all.")

@@ -35,7 +35,7 @@ def search(
     split: opt.Split = "test",
     top: Annotated[int, typer.Option("--top", min=1, help="Documents of a query (k).")] = 1000,
     k_plus: Annotated[
-        int | None, typer.Option(min=1, help="Best documents that make the sun. [default: eclipse 2, others 1]")
+        int | None, typer.Option(min=1, help="Best documents that make the sun. Default: eclipse 2, others 1.")
     ] = None,
     k_minus: Annotated[int, typer.Option(min=1, help="Last documents that make the moon (eclipse).")] = 5,
     alpha: Annotated[float, typer.Option(help="Weight of the sun (eclipse).")] = 1.0,
