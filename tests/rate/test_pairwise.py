@@ -9,6 +9,7 @@ import pytest
 from judging import NumberJudge, letters
 from scipy.special import expit
 
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.errors import FormatError, InputError
 from foils.rate import (
     Candidates,
@@ -20,7 +21,7 @@ from foils.rate import (
     regular_pairs,
     thurstone,
 )
-from foils.rate.pairwise import CARD, Triples, load_model
+from foils.rate.pairwise import CARD, Triples
 from tiny_models import tiny_cross_encoder
 
 WORDS = [f"w{i}" for i in range(12)]
@@ -58,7 +59,7 @@ def learned(base):
 
 
 def test_an_untrained_judge_is_antisymmetric_though_its_model_is_not(base):
-    judge = PairwiseJudge(load_model(base, 32, "cpu"), max_length=32)
+    judge = PairwiseJudge(load_cross_encoder(base, max_length=32, device="cpu", new_head=True), max_length=32)
     candidates, pairs, _ = planted(5)
     turned = Pairs(pairs.offsets, pairs.second, pairs.first)
     there, back = judge.judge(candidates, pairs), judge.judge(candidates, turned)
@@ -68,7 +69,9 @@ def test_an_untrained_judge_is_antisymmetric_though_its_model_is_not(base):
     one, other = judge.logits(queries, first, second), judge.logits(queries, second, first)
     assert np.abs(expit(one) + expit(other) - 1).max() > 1e-3
     np.testing.assert_allclose(there, (expit(one) + expit(-other)) / 2, atol=1e-6)
-    warm = PairwiseJudge(load_model(base, 32, "cpu"), max_length=32, temperature=3.0)
+    warm = PairwiseJudge(
+        load_cross_encoder(base, max_length=32, device="cpu", new_head=True), max_length=32, temperature=3.0
+    )
     np.testing.assert_allclose(warm.judge(candidates, pairs), (expit(one / 3) + expit(-other / 3)) / 2, atol=1e-6)
     assert warm.fingerprint != judge.fingerprint
 
@@ -139,7 +142,7 @@ def test_the_same_seed_is_the_same_judge_and_generators_stay(base):
 
 
 def test_no_text_is_cut_to_make_room_for_another(base):
-    tokenizer = load_model(base, 32, "cpu").tokenizer
+    tokenizer = load_cross_encoder(base, max_length=32, device="cpu", new_head=True).tokenizer
     triples = Triples(tokenizer, 32)
     long, short = " ".join(["w1"] * 50), "w2"
     (query, both), (_, turned) = triples.of([long, long], [long, short], [short, long])

@@ -246,17 +246,11 @@ def _train_reranker(
     device: str | None,
     resume: bool,
 ) -> tuple[float | None, Trained]:
-    from sentence_transformers import CrossEncoder
-
-    from foils.encode.models import find_model
+    from foils.encode.cross_encoders import load_cross_encoder
     from foils.train.reranker import reranker_loss, train_reranker
 
     reranker_loss(settings.loss, settings.loss_settings)
-    try:
-        model = CrossEncoder(str(find_model(name)), device=device, num_labels=1, model_kwargs={"use_safetensors": True})
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(f"cannot load {name!r} as a cross-encoder: {said}; give a transformer's folder") from error
+    model = load_cross_encoder(name, device=device, new_head=True)
     before = score(model) if score else None
     return before, train_reranker(model, data, checkpoints, settings=settings, score=score, resume=resume)
 

@@ -17,13 +17,22 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 
-def load_cross_encoder(name: str | Path, *, max_length: int | None = None, device: str | None = None) -> CrossEncoder:
+def load_cross_encoder(
+    name: str | Path,
+    *,
+    max_length: int | None = None,
+    device: str | None = None,
+    new_head: bool = False,
+    trust_remote_code: bool = False,
+) -> CrossEncoder:
     """Load a sentence-transformers cross-encoder (safetensors weights) with one output, by folder or hub name.
 
     Args:
         name: a folder, or a hub's owner/name.
         max_length: in tokens, of query and document together; None: the model's own.
         device: as torch names it; None: the first that is there.
+        new_head: for training: a model without one output gets it, with weights drawn by torch's generator.
+        trust_remote_code: run code that the model brings along.
 
     Raises:
         InputError: there is no such model, it cannot be loaded, or it has several outputs.
@@ -32,7 +41,14 @@ def load_cross_encoder(name: str | Path, *, max_length: int | None = None, devic
 
     place = str(find_model(name))
     try:
-        model = CrossEncoder(place, max_length=max_length, device=device, model_kwargs={"use_safetensors": True})
+        model = CrossEncoder(
+            place,
+            num_labels=1 if new_head else None,
+            max_length=max_length,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            model_kwargs={"use_safetensors": True},
+        )
     except (OSError, ValueError, RuntimeError, KeyError) as error:
         said = str(error).strip().partition("\n")[0]
         raise InputError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 
 from foils import progress
 from foils.data import Collection, Run
+from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.errors import FailureError, InputError
 
 PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
@@ -31,28 +33,8 @@ def load_reranker(
     Raises:
         InputError: there is no such model, or it gives more than one score a pair.
     """
-    from sentence_transformers import CrossEncoder
-    from torch import nn
-
-    try:
-        model = CrossEncoder(
-            str(name),
-            device=device,
-            max_length=max_length,
-            trust_remote_code=trust_remote_code,
-            model_kwargs={"use_safetensors": True},
-        )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(f"cannot load the reranker {str(name)!r}: {said}; give a cross-encoder's folder") from error
-    if model.num_labels != 1:
-        raise InputError(f"the reranker {str(name)!r} gives {model.num_labels} scores a pair; expected 1")
-
-    def scorer(pairs: Sequence[tuple[str, str]]) -> npt.ArrayLike:
-        found: npt.ArrayLike = model.predict(list(pairs), show_progress_bar=False, activation_fn=nn.Identity())
-        return found
-
-    return scorer
+    model = load_cross_encoder(name, device=device, max_length=max_length, trust_remote_code=trust_remote_code)
+    return partial(logits, model)
 
 
 def rerank_run(

@@ -16,11 +16,12 @@ import numpy.typing as npt
 from scipy.special import expit, xlogy
 
 from foils import progress
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.errors import FailureError, InputError, require
 from foils.rate.candidates import Candidates
 from foils.rate.elo import checked_preference
 from foils.rate.pairs import Floats, Pairs
-from foils.rate.pairwise import PairwiseJudge, Triples, load_model, texts_of
+from foils.rate.pairwise import PairwiseJudge, Triples, texts_of
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -107,7 +108,7 @@ def distil(
     if not (known & ~apart).any():
         raise InputError(f"{int(known.sum())} judgements, none of a query to train on; give more, or hold out less")
     with _generators_kept(seed):
-        model = load_model(base, max_length, device)
+        model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True)
         shown = pairs.where(known & ~apart)
         _train(model, candidates, shown, w[known & ~apart], epochs, batch_size, learning_rate, warmup, max_length, seed)
     judge = PairwiseJudge(model, max_length=max_length, batch_size=batch_size, name=name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.errors import FormatError, InputError
 from foils.rate.candidates import Candidates
 from foils.rate.judges import CrossEncoderJudge, Judge
@@ -123,28 +124,8 @@ def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device:
         raise FormatError("expected kind and max_length of a pairwise judge", folder / CARD) from error
     if kind != _KIND:
         raise InputError(f"{folder} is {kind!r}; expected {_KIND!r}, which this version of foils reads")
-    model = load_model(folder, max_length, device)
+    model = load_cross_encoder(folder, max_length=max_length, device=device, new_head=True)
     return PairwiseJudge(model, max_length=max_length, temperature=temperature, name=folder.name)
-
-
-def load_model(path: str | Path, max_length: int, device: str | None = None) -> CrossEncoder:
-    """Load a transformer (safetensors weights) as a cross-encoder with one output.
-
-    Raises:
-        InputError: there is no such model, or it cannot be loaded.
-    """
-    from sentence_transformers import CrossEncoder
-
-    try:
-        return CrossEncoder(
-            str(path), num_labels=1, max_length=max_length, device=device, model_kwargs={"use_safetensors": True}
-        )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"cannot load the model {str(path)!r}: {said}; give a folder with safetensors weights, or a hub name that "
-            "can be reached"
-        ) from error
 
 
 def check_free(folder: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def weighted_infonce(
@@ -30,7 +30,7 @@ def weighted_infonce(
     logits = similarities / temperature
     if log_weights is not None:
         logits = logits + log_weights
-    return torch.logsumexp(logits, 1) - logits.gather(1, positives[:, None]).squeeze(1)
+    return nn.functional.cross_entropy(logits, positives, reduction="none")
 
 
 def infonce_gradient(

@@ -20,6 +20,7 @@ from sentence_transformers.cross_encoder.training_args import CrossEncoderTraini
 from torch import Tensor, nn
 from transformers import TrainerCallback
 
+from foils.encode.cross_encoders import check_one_output
 from foils.errors import InputError, UnknownNameError, require
 from foils.train.catalogue import make_mixing
 from foils.train.data import TrainingSet
@@ -229,8 +230,7 @@ def train_reranker(
         UnknownNameError: no such loss, or setting of it.
         FailureError: the loss is no finite number.
     """
-    if model.num_labels != 1:
-        raise InputError(f"the reranker gives {model.num_labels} scores a pair; expected 1")
+    check_one_output(model, "the reranker")
     kind = reranker_loss(settings.loss, settings.loss_settings)
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
