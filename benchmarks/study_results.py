@@ -1,8 +1,8 @@
-"""Write what the first study found: benchmarks/results/study_first.json and docs/study-laffer.svg.
+"""Write what a study found: benchmarks/results/NAME.json and, of the one named study_first, docs/study-laffer.svg.
 
-    python benchmarks/study_results.py STUDY
+    python benchmarks/study_results.py STUDY [--name study_first]
 
-STUDY is the folder that benchmarks/study_first.py filled. Beside the analysis of `foils report` it says how well φ was
+STUDY is a folder that benchmarks/study_first.py filled. Beside the analysis of `foils report` it says how well φ was
 estimated where the judgements are complete, and what the benefit predicts when it is given the true φ.
 """
 
@@ -22,7 +22,8 @@ from foils.study import Recapture, analyse, read_cells
 from foils.study.cells import Cell
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "benchmarks" / "results" / "study_first.json"
+RESULTS = ROOT / "benchmarks" / "results"
+FIRST = "study_first"
 MEASURE = "nDCG@10"
 WAYS, FIRSTS = ("dense", "bm25"), (0, 10, 20, 50, 100)
 
@@ -88,6 +89,7 @@ def _line(cell: Cell, way: str, colour: str) -> Line:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", type=Path)
+    parser.add_argument("--name", default=FIRST)
     given = parser.parse_args()
     cells = [cell for cell in read_cells(given.study) if len(cell.sources) > 3]
     path = given.study / "hidden.json"
@@ -99,12 +101,12 @@ def main() -> None:
         if chosen:
             result[name] = analyse(chosen).to_json()["leaderboard"]
     result["false negatives"] = {
-        cell.facts["collection"]["name"]: estimates(cell, rates)
+        cell.facts["collection"]["name"] if given.name == FIRST else cell.name: estimates(cell, rates)
         for cell in complete
         if (rates := true_rates(cell, hidden)) and len(rates) == len(cell.sources)
     }
-    write_json(RESULTS, result)
-    if complete:
+    write_json(RESULTS / f"{given.name}.json", result)
+    if complete and given.name == FIRST:
         order = sorted(complete, key=lambda cell: float((cell.name.partition(", ")[2] or "0").split()[0]))
         (ROOT / "docs" / "study-laffer.svg").write_text(laffer(order), encoding="utf-8")
 

@@ -1,24 +1,25 @@
-"""The tables of docs/study.md, from benchmarks/results/study_first.json."""
+"""The tables of docs/study.md, from benchmarks/results/study_first.json and study_transformers.json."""
 
 from __future__ import annotations
 
 from typing import Any
 
 PUBLISHED = ("eci_sem", "eci", "eci_per_query", "mnrl_proxy", "gradient_energy", "rho")
+MODELS = {"all-MiniLM-L6-v2": "all-MiniLM", "bert-tiny": "BERT-tiny"}
 BENEFITS = ("benefit_energy", "benefit_loss", "benefit_posterior", "few_false")
 
 
-def leaderboard(result: dict[str, Any]) -> str:
-    """Every predictor over all cells of static embeddings, the published ones and ours."""
+def leaderboard(result: dict[str, Any], *, every: bool = True) -> str:
+    """Every predictor over all cells, the published ones and ours in bold; or these, and the probe, alone."""
     cells = [cell["name"] for cell in result["all"]["cells"]]
-    short = [name.partition(" ·")[0].replace(" % hidden", " %") for name in cells]
+    short = headers(result)
     rows = [
         f"| predictor | mean τ | worst | regret | {' | '.join(short)} |",
         "|---|---|---:|---:|" + "---:|" * len(cells),
     ]
     ceiling = [_signed(cell["ceiling"]) for cell in result["all"]["cells"]]
     for each in result["all"]["leaderboard"]:
-        if each["missing"]:
+        if each["missing"] or not (every or each["predictor"] in (*PUBLISHED, *BENEFITS, "probe")):
             continue
         by_cell = [_signed(each["cells"][name]["kendall"]) for name in cells]
         interval = f"{_signed(each['kendall'])} [{_signed(each['low'])}, {_signed(each['high'])}]"
@@ -48,10 +49,17 @@ def short(result: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def headers(result: dict[str, Any]) -> list[str]:
+    """A heading for each cell: the collection, and the model where there are several."""
+    named = [cell["name"].replace(" % hidden", " %").partition(" · ")[::2] for cell in result["all"]["cells"]]
+    if len({model for _, model in named}) == 1:
+        return [collection for collection, _ in named]
+    return [f"{collection}, {MODELS.get(model, model)}" for collection, model in named]
+
+
 def outcomes(result: dict[str, Any]) -> str:
     """What training on each source gave in each cell."""
-    cells = result["all"]["cells"]
-    short = [cell["name"].partition(" ·")[0].replace(" % hidden", " %") for cell in cells]
+    cells, short = result["all"]["cells"], headers(result)
     names = list(dict.fromkeys(each["source"] for cell in cells for each in cell["outcomes"]))
     order = ["untrained", "in-batch negatives", "random"]
     names = [*(name for name in order if name in names), *sorted(name for name in names if name not in order)]
