@@ -326,7 +326,7 @@ def _settings(path: Path) -> int:
 
 
 def _search_answers(path: Path) -> int:
-    from foils.cli.search import read_answers
+    from foils.cli.search_answers import read_answers
 
     return len(read_answers(path))
 

@@ -1,16 +1,57 @@
-"""Answers to the queries, for foils search: from a file, or written by a language model."""
+"""What foils search takes sun and moon from: another run, or answers, from a file or written by a language model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from foils.cli.show import say
+from foils.errors import InputError
 
 if TYPE_CHECKING:
     from foils.cli.llm_options import LLMOptions
-    from foils.data import Collection
+    from foils.data import Collection, Run
+
+
+@dataclass(frozen=True)
+class FeedbackOptions:
+    """What sun and moon are made of, where it is not the first pass."""
+
+    feedback: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Take sun and moon from this TREC run (as of BM25).")
+    ] = None
+    feedback_depth: Annotated[int | None, typer.Option(min=1, help="Length of the feedback; default: --top.")] = None
+    answers: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='JSONL of {"query_id", "answer"}: texts whose vectors make the sun.'),
+    ] = None
+    answer_prompt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Of the answers that --llm-model writes: a template with {query}."),
+    ] = None
+
+    def check(self, llm: LLMOptions) -> None:
+        """Raise an InputError for both a file of answers and a model that writes them, before anything is read."""
+        if self.answers and llm.llm_model:
+            raise InputError("--answers FILE and --llm-model both bring answers; give one of them")
+
+    def run(self) -> Run | None:
+        """Return the run that --feedback names."""
+        from foils.data import Run
+
+        return Run.read(self.feedback) if self.feedback else None
+
+    def texts(
+        self, collection: Collection, splits: Sequence[str], llm: LLMOptions, seed: int
+    ) -> tuple[dict[str, str | None] | None, dict[str, Any]]:
+        """Return the answers to the queries of the splits, None where there are none; and what to say of them."""
+        if llm.llm_model:
+            return answers_by_model(collection, splits, llm, self.answer_prompt, seed)
+        return (read_answers(self.answers) if self.answers else None), {}
 
 
 def read_answers(path: Path) -> dict[str, str | None]:
@@ -34,7 +75,7 @@ def read_answers(path: Path) -> dict[str, str | None]:
 def answers_by_model(
     collection: Collection, splits: Sequence[str], llm: LLMOptions, prompt: Path | None, seed: int
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
-    """Let a model answer every query of the splits; return the answers, and what is to be said of them."""
+    """Let a model answer every query of the splits; return the answers, and what to say of them."""
     from foils.llm import Usage
     from foils.search import AnswerAsking, AnswerPrompt, ask_answers
 

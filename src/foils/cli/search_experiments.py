@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from foils.cli.search_options import TuneOptions
 from foils.cli.show import number, show_table
+from foils.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +23,57 @@ if TYPE_CHECKING:
 EXPERIMENTS = ("filters", "shares", "depths", "moons", "all")
 SUNS = ("PRF", "LLM")
 NOTE = "oracle: settings chosen on these very queries; honest: on other folds. p: one-sided, Holm."
+
+
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """What is run in place of a search."""
+
+    experiment: Annotated[
+        str | None, typer.Option(help="In place of a search: filters, shares, depths, moons, or all of them.")
+    ] = None
+    folds: Annotated[int, typer.Option(min=2, help="Of the cross-validation in experiments.")] = 5
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --experiment: tables and plots as one HTML page.")
+    ] = None
+
+    def check(self) -> None:
+        """Raise an InputError for an unknown experiment, or a report of none, before anything is embedded."""
+        if self.experiment is not None and self.experiment not in EXPERIMENTS:
+            raise UnknownNameError("experiment", self.experiment, EXPERIMENTS)
+        if self.report is not None and self.experiment is None:
+            raise InputError("--report goes with --experiment")
+
+    def run(
+        self,
+        embedded: Embedded,
+        settings: DimensionSettings,
+        tuning: TuneOptions,
+        *,
+        encoder: str,
+        top: int,
+        rng: np.random.Generator,
+    ) -> dict[str, Any]:
+        """Run the experiment, show and write what it found, and return it for JSON."""
+        from foils.search import MEASURES
+
+        found = run_experiments(
+            str(self.experiment),
+            embedded,
+            settings,
+            tuning.grid("eclipse", settings.moon_pool),
+            encoder=encoder,
+            measures=list(dict.fromkeys([*MEASURES, tuning.measure])),
+            top=top,
+            folds=self.folds,
+            rng=rng,
+        )
+        show_findings(found)
+        if self.report:
+            from foils.report.search import write_search_report
+
+            write_search_report(self.report, found)
+        return {"experiment": self.experiment, **plain_findings(found)}
 
 
 def run_experiments(

@@ -1,0 +1,123 @@
+"""Groups of options of foils search, and what becomes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from foils.cli.show import say
+from foils.errors import InputError, UnknownNameError
+
+if TYPE_CHECKING:
+    from numpy.random import Generator
+
+    from foils.encode import Vectors
+    from foils.search import DimensionSettings, Embedded, Grid, Index
+
+INDEXES = ("exact", "flat", "hnsw", "ivf")
+READINGS = "few-irrelevant (k⁻ in 2..6), few-relevant (k⁺ in 2..6), both, or spread (2,280 settings of both)"
+
+
+@dataclass(frozen=True)
+class DimensionOptions:
+    """How the dimensions of a query are chosen."""
+
+    k_plus: Annotated[
+        int | None, typer.Option(min=1, help="Best documents that make the sun. Default: eclipse 2, others 1.")
+    ] = None
+    k_minus: Annotated[int, typer.Option(min=1, help="Last documents that make the moon (eclipse).")] = 5
+    alpha: Annotated[float, typer.Option(help="Weight of the sun (eclipse).")] = 1.0
+    beta: Annotated[float, typer.Option(help="Weight of the moon (eclipse).")] = 0.5
+    share: Annotated[float, typer.Option(help="Share of dimensions kept (dime, eclipse).")] = 0.8
+    moon_pool: Annotated[int | None, typer.Option(min=1, help="Draw the moon from so many last documents.")] = None
+
+    def settings(self, method: str) -> DimensionSettings:
+        """Return the settings of a way to choose dimensions."""
+        from foils.search import DimensionSettings
+
+        k_plus = self.k_plus or (2 if method == "eclipse" else 1)
+        return DimensionSettings(
+            method,  # type: ignore[arg-type]  # checked there
+            k_plus,
+            self.k_minus,
+            self.alpha,
+            self.beta,
+            self.share,
+            self.moon_pool,
+        )
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """What is searched."""
+
+    second_pass: Annotated[
+        str, typer.Option(help="index: rank all documents again; retrieved: only those of the first pass.")
+    ] = "index"
+    index: Annotated[str, typer.Option(help="exact; or of faiss: flat, hnsw, ivf.")] = "exact"
+    index_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Load the faiss index from here, or build and save it.")
+    ] = None
+
+    def check(self) -> None:
+        """Raise an UnknownNameError for an unknown index, before anything is embedded."""
+        if self.index not in INDEXES:
+            raise UnknownNameError("index", self.index, INDEXES)
+
+    def open(self, documents: Vectors) -> Index:
+        """Return the index over the documents: read from its file, or built, and kept where there is to be a file.
+
+        Raises:
+            InputError: a file for exact search.
+        """
+        from foils.search import ExactIndex, FaissIndex
+
+        path = self.index_file
+        if self.index == "exact":
+            if path:
+                raise InputError("--index-file goes with --index flat, hnsw or ivf; exact search needs no file")
+            return ExactIndex(documents)
+        if path and path.is_file():
+            return FaissIndex.load(path)
+        built = FaissIndex.build(documents, self.index)  # type: ignore[arg-type]  # one of INDEXES
+        if path:
+            built.save(path)
+        return built
+
+
+@dataclass(frozen=True)
+class TuneOptions:
+    """How settings are chosen on another split."""
+
+    tune: Annotated[
+        str | None,
+        typer.Option(metavar="SPLIT", help="Choose the settings on this split, by the published grid (dime, eclipse)."),
+    ] = None
+    measure: Annotated[str, typer.Option(help="To choose settings by: nDCG@10, AP, RR@10, …")] = "nDCG@10"
+    reading: Annotated[str, typer.Option(help=f"Of the published grid: {READINGS}.")] = "both"
+
+    def grid(self, method: str, moon_pool: int | None) -> Grid:
+        """Return the published settings of a way to choose dimensions.
+
+        Raises:
+            InputError: it has none to choose.
+        """
+        from foils.search import dime_grid, published_grid
+
+        if method == "dime":
+            return dime_grid()
+        if method != "eclipse":
+            raise InputError(f"--dimensions {method} has nothing to tune; leave --tune out")
+        return published_grid(self.reading, moon_pool=moon_pool)  # type: ignore[arg-type]  # checked there
+
+    def chosen(self, embedded: Embedded, settings: DimensionSettings, *, k: int, rng: Generator) -> DimensionSettings:
+        """Return the best settings of the grid on a split's queries, and print them."""
+        from foils.search import choose_settings
+
+        grid = self.grid(settings.method, settings.moon_pool)
+        found = choose_settings(embedded, grid, measure=self.measure, k=k, rng=rng)
+        say(f"chosen on {embedded.split}: {found}")
+        return found
