@@ -3,9 +3,9 @@
     python benchmarks/study_first.py STUDY COLLECTION [--hide 0.9] [--queries 2000] [--seeds 5] [--model MODEL]
 
 Mines sources from random over windows of ranks of BM25 and of dense retrieval (all-MiniLM-L6-v2) to their unions, and
-adds them to the study in the folder STUDY, which every call shares. With --hide a share of each training query's
-positives is hidden first (one stays), which needs a collection that judges everything: the share of false negatives is
-then known, and goes into STUDY/hidden.json.
+adds them to the study in the folder STUDY, which every call shares. --per-query is how many negatives a query gets,
+and the width of the windows. With --hide a share of each training query's positives is hidden first (one stays), which
+needs a collection that judges everything: the share of false negatives is then known, and goes into STUDY/hidden.json.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from foils.study.benefit import Recapture
 from foils.study.run import run_study
 from foils.study.settings import StudySettings
 
-WINDOWS = ((0, 10), (10, 20), (20, 30), (50, 60), (100, 110))
+FIRSTS = (0, 10, 20, 50, 100)
 STATIC = {"batch_size": 256, "learning_rate": 2e-3, "warmup": 0.1}
 TRANSFORMER = {"batch_size": 32, "learning_rate": 2e-5, "warmup": 0.1, "precision": "bfloat16"}
 
@@ -47,8 +47,8 @@ def hidden(collection: Collection, share: float, seed: int = 0) -> tuple[Collect
     return replace(collection, name=name, qrels=qrels, digest=digest), table.filter(pa.array(gone))
 
 
-def mined(collection: Collection, encoding: EncoderSettings) -> dict[str, Negatives]:
-    """Random negatives, windows of BM25 and dense ranks, and unions that take turns."""
+def mined(collection: Collection, encoding: EncoderSettings, per_query: int) -> dict[str, Negatives]:
+    """Random negatives, windows of so many BM25 and dense ranks, and unions that take turns."""
     encoder = load_encoder("all-MiniLM-L6-v2", encoding)
     store = VectorStore(cache_folder() / "vectors")
     rows = np.arange(len(collection.queries))
@@ -61,14 +61,21 @@ def mined(collection: Collection, encoding: EncoderSettings) -> dict[str, Negati
         made = provenance("mine", {"with": retriever.name, "ranks": [first, end]}, inputs={"c": collection.digest})
         return mine(collection, retriever, split="train", top=end - first, ranks=(first, end), made=made).negatives
 
-    found = {"random": window(RandomRetriever(collection, seed=0), 0, 10)}
+    found = {"random": window(RandomRetriever(collection, seed=0), 0, per_query)}
     for retriever in (BM25Retriever(collection), dense):
-        for first, end in WINDOWS:
-            found[f"{retriever.name} {first}-{end}"] = window(retriever, first, end)
-    for a, b in (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("dense 0-10", "dense 100-110")):
-        both = fuse({name: Negatives(found[name].kept()) for name in (a, b)}, method="interleave", top=10)
+        for first in FIRSTS:
+            found[f"{retriever.name} {first}-{first + per_query}"] = window(retriever, first, first + per_query)
+    lexical, hard, far = (
+        f"{way}-{first + per_query}" for way, first in (("bm25 0", 0), ("dense 0", 0), ("dense 100", 100))
+    )
+    for a, b in ((lexical, hard), ("random", hard), (hard, far)):
+        both = fuse({name: Negatives(found[name].kept()) for name in (a, b)}, method="interleave", top=per_query)
         recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in (a, b)])
-        found[f"{a} & {b}"] = Negatives(both.table, {**both.provenance, "recapture": vars(recapture)})
+        if recapture is not None:  # the union's rate, of its own number of rows
+            rows = int(both.keep.sum())
+            share = recapture.returned / recapture.kept
+            both = both.with_provenance({"recapture": {**vars(recapture), "returned": share * rows, "kept": rows}})
+        found[f"{a} & {b}"] = both
     return found
 
 
@@ -102,7 +109,7 @@ def main() -> None:
     gone = None
     if given.hide:
         collection, gone = hidden(collection, given.hide)
-    sources = mined(collection, EncoderSettings(max_length=128, **fast))
+    sources = mined(collection, EncoderSettings(max_length=128, **fast), given.per_query)
     if gone is not None:
         path = given.study / "hidden.json"
         known = json.loads(path.read_text()) if path.is_file() else {}
