@@ -96,6 +96,7 @@ def test_every_way_of_batching(batches, world):
     more = ["--set-batches", "seeds=2"] if batches.startswith("hobit") else []
     assert call("--batches", batches, "--epochs", "2", "--loss", "weighted", *more) == 0
     assert result(folder)["steps"] == 10
+    assert result(folder)["provenance"]["settings"]["batch_settings"] == ({"seeds": 2} if more else {})
 
 
 @pytest.mark.parametrize(
@@ -162,6 +163,7 @@ def test_a_reranker(world):
         (["--batches", "no-duplicates", "--set-batches", "a=1"], "no settings"),
         (["--dev-run", "x.trec"], "reranker"),
         (["--reranker", "--batches", "hobit"], "in-batch"),
+        (["--reranker", "--set-batches", "seeds=2"], "in-batch"),
         (["--reranker", "--dev", "dev"], "--dev-run"),
         (["--curriculum", "fixed"], "weighted"),
         (["--curriculum", "progres"], "Did you mean 'progress'"),
@@ -199,6 +201,7 @@ def test_negatives_are_mined_anew_while_it_trains(world, capsys):
     found = result(folder)
     assert found["provenance"]["settings"]["refresh"] == 1
     assert found["provenance"]["settings"]["form"] == "triplets"
+    assert found["provenance"]["settings"]["per_query"] == 3
     assert found["counts"]["rows"] == 60
     assert call("--refresh", "1", "--form", "pairs", output="other") == 2
     assert call("--refresh", "1", "--reranker", output="other") == 2

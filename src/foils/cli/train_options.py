@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from foils.train.settings import TrainSettings
 
 MEASURE = "nDCG@10"
+MINED_ANEW = 10  # negatives of a query, where none says how many
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ class MethodOptions:
             batches=self.batches or RECIPE_BATCHES.get(recipe, "random"),
             batch_settings=dict(opt.parsed_setting(text) for text in self.batch_setting or []),
             form=self.form or usual,
+            per_query=self.per_query or (MINED_ANEW if self.refresh else None),
         )
 
 
@@ -167,14 +169,17 @@ class Plan:
     batches: str
     batch_settings: dict[str, Any]
     form: str
+    per_query: int | None
 
     def __post_init__(self) -> None:
         from foils.study.training import ways_of_batching
 
         if self.method.refresh is not None and (self.reranker or self.form == "pairs"):
             raise InputError("--refresh mines negatives for a bi-encoder; it goes with triplets or lists")
-        if self.reranker and (self.batches != "random" or self.method.curriculum):
-            raise InputError("a reranker has no in-batch negatives: --batches and --curriculum are of bi-encoders")
+        if self.reranker and (self.batches != "random" or self.batch_settings or self.method.curriculum):
+            raise InputError(
+                "a reranker has no in-batch negatives: --batches, --set-batches and --curriculum are of bi-encoders"
+            )
         if self.batches not in ways_of_batching():
             raise UnknownNameError("way of batching", self.batches, ways_of_batching())
 
@@ -192,14 +197,13 @@ class Plan:
         from foils.study.training import ance_refresh, outside_danger
         from foils.train.data import training_set
 
-        method, per_query, refresh = self.method, self.method.per_query, None
+        method, refresh = self.method, None
         shape: dict[str, Any] = {"split": split, "form": self.form, "max_positives": method.max_positives}
         if method.refresh is not None:
-            per_query = per_query or 10
-            refresh = ance_refresh(collection, every=method.refresh, top=per_query, **shape)
+            refresh = ance_refresh(collection, every=method.refresh, top=self.per_query or MINED_ANEW, **shape)
             if negatives is None:
                 negatives = refresh.mine(untrained())
-        data = training_set(collection, negatives, per_query=per_query, **shape)
+        data = training_set(collection, negatives, per_query=self.per_query, **shape)
         return (outside_danger(data) if method.curriculum == "progress" else data), refresh
 
     def describe(self, model: str, split: str) -> dict[str, Any]:
@@ -209,7 +213,10 @@ class Plan:
             "reranker": self.reranker,
             "recipe": self.method.recipe,
             "batches": self.batches,
+            "batch_settings": self.batch_settings,
             "form": self.form,
+            "per_query": self.per_query,
+            "max_positives": self.method.max_positives,
             "split": split,
             "curriculum": self.method.curriculum,
             "refresh": self.method.refresh,
