@@ -120,7 +120,7 @@ def test_split_top_and_alternative_reach_the_result(folder, models, command, tmp
         (["--model", "MODEL", "--split", "train"], "dev, test"),
         (["--run", "nowhere.trec"], "no such file"),
         (["--model", "MODEL", "--alternative", "bigger", "--model", "b=MODEL"], "two-sided"),
-        (["--model", "MODEL", "--reranker", "/nowhere/at/all"], "reranker"),
+        (["--model", "MODEL", "--reranker", "/nowhere/at/all"], "/nowhere/at/all: no such folder"),
     ],
 )
 def test_bad_usage_says_what_is_expected(folder, models, command, more, said):
