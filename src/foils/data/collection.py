@@ -5,7 +5,7 @@ Ids are strings outside and row numbers inside: every stage turns ids into rows 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from foils.errors import InputError, UnknownNameError
 
 Rows = npt.NDArray[np.int64]
+TABLE = 1 << 30  # bytes of ids that one table of hashes is made of
 
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])
 QUERIES = pa.schema([("query_id", pa.string()), ("text", pa.large_string())])
@@ -183,14 +184,25 @@ def rows_of(ids: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.ChunkedAr
     """Return the position of each id in `among` (the first, where it repeats), −1 where it is missing."""
     if not isinstance(ids, (pa.Array, pa.ChunkedArray)):
         ids = pa.array(ids, among.type)
-    if among.num_chunks != 1:
-        among = (
-            pa.chunked_array([pa.concat_arrays(among.chunks)])
-            if among.num_chunks
-            else pa.chunked_array([[]], among.type)
-        )
-    found = pc.index_in(ids.cast(among.type), value_set=among.chunk(0))
-    return np.asarray(pc.fill_null(found, -1).to_numpy(), dtype=np.int64)
+    ids = ids.cast(among.type)
+    rows, start = np.full(len(ids), -1, np.int64), 0
+    for part in _joined(among.chunks):
+        found = np.asarray(pc.fill_null(pc.index_in(ids, value_set=part), -1).to_numpy(), np.int64)
+        rows = np.where((rows < 0) & (found >= 0), found + start, rows)
+        start += len(part)
+    return rows
+
+
+def _joined(chunks: Sequence[pa.Array]) -> Iterator[pa.Array]:
+    """Yield chunks joined into arrays of at most `TABLE` bytes: an array of strings ends at 2 GiB."""
+    group: list[pa.Array] = []
+    for chunk in chunks:
+        if group and sum(each.nbytes for each in group) + chunk.nbytes > TABLE:
+            yield pa.concat_arrays(group)
+            group = []
+        group.append(chunk)
+    if group:
+        yield pa.concat_arrays(group)
 
 
 def _with_stored_documents(
