@@ -120,3 +120,10 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
 def test_bad_input_is_said(folder, capsys, more, said):
     assert rate(folder, *more) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_temperature_of_zero_is_refused_not_replaced(folder, tmp_path, capsys):
+    (tmp_path / "base").mkdir()
+    model = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"])
+    assert rate(folder, "--judge", f"cross-encoder:{model}", "--temperature", "0") == 2
+    assert "temperature 0.0; expected above 0" in capsys.readouterr().err

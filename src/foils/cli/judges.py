@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from foils.cli import options as opt
 from foils.cli.groups import panel
 from foils.cli.llm_options import LLMOptions
@@ -15,7 +17,8 @@ from foils.errors import InputError
 
 if TYPE_CHECKING:
     from foils.data import Collection
-    from foils.rate import Distilled, Judge, Rated
+    from foils.data.sources import NamedSource
+    from foils.rate import Distilled, Judge, JudgementRecord, Rated
     from foils.rate.llm_judge import LLMJudge
 
 
@@ -58,11 +61,13 @@ class DistilOptions:
         if self.distil is not None:
             check_free(self.distil)
 
-    def train(self, folder: Path, rated: Rated, seed: int, device: str | None) -> Distilled:
-        """Train the judge on everything that was asked, and save it in the folder."""
+    def train(self, rated: Rated, seed: int, device: str | None) -> dict[str, Any]:
+        """Train the judge on everything that was asked, save it, show how it does, and return that for JSON."""
         from foils.encode.models import find_model
         from foils.rate import distil
 
+        if self.distil is None:
+            return {}
         found = distil(
             find_model(self.distil_from),
             rated.candidates,
@@ -73,10 +78,10 @@ class DistilOptions:
             max_length=self.distil_length,
             seed=seed,
             device=device,
-            name=folder.name,
+            name=self.distil.name,
         )
-        found.judge.save(folder)
-        return found
+        found.judge.save(self.distil)
+        return {"distilled": _show_distilled(found, self.distil)}
 
 
 @dataclass(frozen=True)
@@ -89,13 +94,22 @@ class Judging:
     llm: LLMOptions
     question: QuestionOptions
 
+    def made(self, spec: str) -> Judge:
+        """Return the judge that a --judge names."""
+        kind, _, where = spec.partition(":")
+        return JUDGES[kind](where, self) if kind in JUDGES else _bi_encoder(spec, self)
+
+    def temperature_or(self, usual: float) -> float:
+        """Return the temperature that was given, or the usual one."""
+        return usual if self.temperature is None else self.temperature
+
 
 def _bi_encoder(where: str, judging: Judging) -> Judge:
     from foils.rate import BiEncoderJudge
 
     chosen = replace(judging.encoder, encoder=where) if where else judging.encoder
     encoder, store = chosen.open(judging.collection)
-    return BiEncoderJudge(encoder, temperature=judging.temperature or 0.05, store=store)
+    return BiEncoderJudge(encoder, temperature=judging.temperature_or(0.05), store=store)
 
 
 def _cross_encoder(where: str, judging: Judging) -> Judge:
@@ -103,7 +117,7 @@ def _cross_encoder(where: str, judging: Judging) -> Judge:
 
     if not where:
         raise InputError("--judge cross-encoder needs its model: cross-encoder:MODEL")
-    temperature, length = judging.temperature or 1.0, judging.encoder.max_length
+    temperature, length = judging.temperature_or(1.0), judging.encoder.max_length
     return load_cross_encoder_judge(where, temperature=temperature, max_length=length)
 
 
@@ -112,7 +126,7 @@ def _pairwise(where: str, judging: Judging) -> Judge:
 
     if not where:
         raise InputError("--judge pairwise needs its folder: pairwise:FOLDER, made by --distil FOLDER")
-    return load_pairwise_judge(where, temperature=judging.temperature or 1.0, device=judging.encoder.device)
+    return load_pairwise_judge(where, temperature=judging.temperature_or(1.0), device=judging.encoder.device)
 
 
 def _language_model(where: str, judging: Judging) -> Judge:
@@ -151,10 +165,48 @@ JUDGES: dict[str, Callable[[str, Judging], Judge]] = {
 }
 
 
-def made_judge(spec: str, judging: Judging) -> Judge:
-    """Return the judge that a --judge names."""
-    kind, _, where = spec.partition(":")
-    return JUDGES[kind](where, judging) if kind in JUDGES else _bi_encoder(spec, judging)
+@dataclass(frozen=True)
+class JudgeOptions:
+    """Who says which of two documents answers better, and where that is kept."""
+
+    judge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JUDGE",
+            help="bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL], or recorded:PATH; a bare "
+            "MODEL is a bi-encoder. Several of them: their mean. Default: bi-encoder, with --encoder.",
+        ),
+    ] = None
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="Divides differences of scores. Default: 0.05 for cosines, 1 for a cross-encoder's logits."),
+    ] = None
+    judgements: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where judgements are kept, so that none is asked twice. Default: the cache."
+        ),
+    ] = None
+
+    def open(
+        self, collection: Collection, encoder: opt.EncoderOptions, llm: LLMOptions, question: QuestionOptions
+    ) -> list[Judge]:
+        """Load the judges."""
+        judging = Judging(collection, self.temperature, encoder, llm, question)
+        return [judging.made(spec) for spec in self.judge or ["bi-encoder"]]
+
+    def record(self, judge: Judge, collection: Collection, given: NamedSource) -> JudgementRecord | None:
+        """Return where a judge's judgements on a source are kept; None where they are recorded as it is."""
+        from foils.data.store import cache_folder
+        from foils.rate import JudgementRecord
+
+        if any(spec.partition(":")[0] == "recorded" for spec in self.judge or []):
+            return None
+        key = {"judge": judge.fingerprint, "collection": collection.digest}
+        if "text" in given.negatives.table.column_names:  # its ids name texts of its own
+            key["source"] = given.digest
+        place = self.judgements or cache_folder() / "judgements" / "-".join(value[:16] for value in key.values())
+        return JudgementRecord(place, key)
 
 
 def language_models(judges: list[Judge]) -> list[LLMJudge]:
@@ -174,8 +226,7 @@ def usage_rows(judges: list[LLMJudge], llm: LLMOptions) -> list[tuple[str, str]]
     return rows
 
 
-def show_distilled(found: Distilled, folder: Path) -> dict[str, Any]:
-    """Print how a distilled judge does, and return it for JSON."""
+def _show_distilled(found: Distilled, folder: Path) -> dict[str, Any]:
     rows = [
         ("judgements trained on", f"{found.trained:,}"),
         ("judgements held out", f"{found.held_out:,}"),

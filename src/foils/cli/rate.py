@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from math import isfinite
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foils.cli import options as opt
 from foils.cli.groups import takes
-from foils.cli.judges import (
-    DistilOptions,
-    Judging,
-    QuestionOptions,
-    language_models,
-    made_judge,
-    show_distilled,
-    usage_rows,
-)
+from foils.cli.judges import DistilOptions, JudgeOptions, QuestionOptions, language_models, usage_rows
 from foils.cli.llm_options import LLMOptions
-from foils.cli.show import number, say, show_table
+from foils.cli.show import number, say, show_table, without_nan
 
 if TYPE_CHECKING:
-    from foils.data import Collection
-    from foils.data.sources import NamedSource
-    from foils.rate import Judge, JudgementRecord, Rated, RatingReport
+    from foils.rate import Rated, RatingReport
 
 
+@dataclass(frozen=True)
+class RatingOptions:
+    """Which pairs are compared, and how ratings are fitted to the answers, as `foils.rate.rate_negatives` names it."""
+
+    positives: Annotated[
+        int, typer.Option(min=1, help="Labelled positives of a query that are rated; the best one counts for the gap.")
+    ] = 1
+    degree: Annotated[int, typer.Option(min=2, help="Comparisons per candidate, even.")] = 6
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Choose later pairs, in so many rounds, where they tell most; 0: all at random.")
+    ] = 0
+    model: Annotated[str, typer.Option(help="thurstone or bradley-terry.")] = "thurstone"
+    prior_sd: Annotated[
+        float, typer.Option(help="Of the weak Gaussian prior, in probits or logits; more is weaker.")
+    ] = 10.0
+    validate: Annotated[
+        str, typer.Option(help="Compare with the positive directly: none, borderline (gap 80–150), or all.")
+    ] = "none"
+
+
+@takes(JudgeOptions, "judges")
+@takes(RatingOptions, "rating")
 @takes(DistilOptions, "distilling")
 @takes(QuestionOptions, "question")
 @takes(LLMOptions, "llm")
@@ -38,38 +49,8 @@ def rate(
     source: Annotated[str, typer.Argument(metavar="SOURCE", help="Negatives: [NAME=]PATH.", show_default=False)],
     *,
     output: opt.Output,
-    judge: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="JUDGE",
-            help="bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL], or recorded:PATH; a bare "
-            "MODEL is a bi-encoder. Several of them: their mean. Default: bi-encoder, with --encoder.",
-        ),
-    ] = None,
-    positives: Annotated[
-        int, typer.Option(min=1, help="Labelled positives of a query that are rated; the best one counts for the gap.")
-    ] = 1,
-    degree: Annotated[int, typer.Option(min=2, help="Comparisons per candidate, even.")] = 6,
-    rounds: Annotated[
-        int, typer.Option(min=0, help="Choose later pairs, in so many rounds, where they tell most; 0: all at random.")
-    ] = 0,
-    model: Annotated[str, typer.Option(help="thurstone or bradley-terry.")] = "thurstone",
-    prior_sd: Annotated[
-        float, typer.Option(help="Of the weak Gaussian prior, in probits or logits; more is weaker.")
-    ] = 10.0,
-    temperature: Annotated[
-        float | None,
-        typer.Option(help="Divides differences of scores. Default: 0.05 for cosines, 1 for a cross-encoder's logits."),
-    ] = None,
-    validate: Annotated[
-        str, typer.Option(help="Compare with the positive directly: none, borderline (gap 80–150), or all.")
-    ] = "none",
-    judgements: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where judgements are kept, so that none is asked twice. Default: the cache."
-        ),
-    ] = None,
+    judges: JudgeOptions,
+    rating: RatingOptions,
     split: opt.Split = "train",
     seed: opt.Seed = 0,
     distilling: DistilOptions,
@@ -96,62 +77,29 @@ def rate(
     loaded = load_collection(collection)
     given = read_source(source, loaded)
     distilling.check()
-    judging = Judging(loaded, temperature, encoding, llm, question)
-    judges = [made_judge(spec, judging) for spec in judge or ["bi-encoder"]]
-    asked = judges[0] if len(judges) == 1 else EnsembleJudge(judges)
-    record = (
-        None if any(spec.startswith("recorded") for spec in judge or []) else _record(judgements, asked, loaded, given)
-    )
-    models = language_models(judges)
-    settings: dict[str, object] = {
-        "split": split, "positives": positives, "judge": asked.name, "degree": degree,
-        "rounds": rounds, "model": model, "prior_sd": prior_sd,
-        "validate": validate,
-    }  # fmt: skip
+    opened = judges.open(loaded, encoding, llm, question)
+    judge, models = opened[0] if len(opened) == 1 else EnsembleJudge(opened), language_models(opened)
+    settings: dict[str, Any] = {"split": split, "judge": judge.name, **vars(rating)}
     settings |= {"language_models": [each.describe() for each in models]} if models else {}
-    inputs = {"collection": loaded.digest, "source": given.digest, "judge": asked.fingerprint}
+    inputs = {"collection": loaded.digest, "source": given.digest, "judge": judge.fingerprint}
+    made = provenance("rate", settings, inputs=inputs, seed=seed, before=given.negatives.provenance)
+    record = judges.record(judge, loaded, given)
     rated = rate_negatives(
-        loaded,
-        given.negatives,
-        asked,
-        split=split,
-        positives=positives,
-        degree=degree,
-        model=model,
-        prior_sd=prior_sd,
-        rounds=rounds,
-        validate=validate,
-        record=record,
-        seed=seed,
-        made=provenance("rate", settings, inputs=inputs, seed=seed, before=given.negatives.provenance),
+        loaded, given.negatives, judge, split=split, record=record, seed=seed, made=made, **vars(rating)
     )
     rated.negatives.write(output)
-    _show(rated, f"{given.name} rated by {asked.name} ({model}) → {output}", usage_rows(models, llm))
-    more: dict[str, object] = {each.name: llm.usage_facts(each.asked.usage) for each in models}
-    more = {"language_models": more} if more else {}
-    if distilling.distil is not None:
-        found = distilling.train(distilling.distil, rated, seed, encoding.device)
-        shown = show_distilled(found, distilling.distil)
-        more["distilled"] = {key: _plain(value) for key, value in shown.items()}
+    _show(rated, f"{given.name} rated by {judge.name} ({rating.model}) → {output}", usage_rows(models, llm))
+    facts = {"source": given.name, "settings": settings, "seed": seed, **asdict(rated.report)}
+    if models:
+        facts["language_models"] = {each.name: llm.usage_facts(each.asked.usage) for each in models}
+    facts |= distilling.train(rated, seed, encoding.device)
     if json:
-        facts = {key: _plain(value) for key, value in asdict(rated.report).items()}
-        write_json(json, {"source": given.name, "settings": settings, "seed": seed, **facts, **more})
+        write_json(json, without_nan(facts))
     if report:
         from foils.report import write_ratings_report
 
         write_ratings_report(report, loaded, rated.negatives, split=split, rating=rated.report, seed=seed)
         say(f"report: {report}")
-
-
-def _record(folder: Path | None, judge: Judge, collection: Collection, given: NamedSource) -> JudgementRecord:
-    from foils.data.store import cache_folder
-    from foils.rate import JudgementRecord
-
-    key = {"judge": judge.fingerprint, "collection": collection.digest}
-    if "text" in given.negatives.table.column_names:  # its ids name texts of its own
-        key["source"] = given.digest
-    place = folder or cache_folder() / "judgements" / "-".join(value[:16] for value in key.values())
-    return JudgementRecord(place, key)
 
 
 def _show(rated: Rated, title: str, used: list[tuple[str, str]]) -> None:
@@ -181,9 +129,3 @@ def _bias(report: RatingReport) -> str:
     if max(abs(report.position_bias), abs(low), abs(high)) < 1e-9:
         return f"{number(report.position_bias)} (none by construction)"
     return f"{number(report.position_bias)} (95 % interval {number(low)} to {number(high)})"
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

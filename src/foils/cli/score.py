@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foils.cli import options as opt
 from foils.cli.groups import takes
-from foils.cli.show import number, say, show_table
+from foils.cli.show import number, say, show_table, without_nan
 
 if TYPE_CHECKING:
     from foils.score import Ablations, Certainty, Scores, Suspect
@@ -188,12 +188,3 @@ def show_suspects(suspects: list[Suspect]) -> None:
         for found in suspects
     ]
     show_table("Suspected false negatives", ["suspicion", "query", "document", "why", "text"], rows)
-
-
-def without_nan(value: Any) -> Any:
-    """Return the value with null for NaN, for JSON."""
-    if isinstance(value, dict):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and value != value else value
