@@ -115,6 +115,7 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
         (("--judge", "pairwise:/nowhere"), "no pairwise judge"),
         (("--judge", "llm:m", "--answer", "points"), "choice"),
         (("--judge", "llm:m", "--question", "/nowhere.txt"), "nowhere.txt"),
+        (("--judge", "llm:m", "--price", "cheap"), "two numbers"),
     ],
 )
 def test_bad_input_is_said(folder, capsys, more, said):

@@ -44,9 +44,14 @@ class LLMOptions:
     ] = None
 
     def client(self) -> Client:
-        """Return how the model is reached."""
-        from foils.llm import Client
+        """Return how the model is reached.
 
+        Raises:
+            InputError: the --price is not two numbers: it is told before anything is asked.
+        """
+        from foils.llm import Client, Usage
+
+        self.cost(Usage())
         return Client(
             self.llm_model,
             self.base_url,

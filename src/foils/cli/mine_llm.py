@@ -27,14 +27,12 @@ def write_by_model(
 ) -> Negatives | None:
     """Let the model write, show and store what came; None after a dry run."""
     from foils.data.store import provenance
-    from foils.llm import Usage
     from foils.mine.llm import first_prompt, mine_llm
 
     asking = writing.asking(number, llm.llm_temperature, seed, llm.most_tokens)
     if writing.dry_run:
         print(first_prompt(loaded, asking, split=split))
         return None
-    llm.cost(Usage())  # a wrong --price is told before anything is asked
     client = llm.client()
     facts = {"with": "llm", "split": split, "limit": writing.limit, **client.describe(), **asking.describe()}
     mined = mine_llm(

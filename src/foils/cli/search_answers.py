@@ -76,10 +76,8 @@ def answers_by_model(
     collection: Collection, splits: Sequence[str], llm: LLMOptions, prompt: Path | None, seed: int
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     """Let a model answer every query of the splits; return the answers, and what to say of them."""
-    from foils.llm import Usage
     from foils.search import AnswerAsking, AnswerPrompt, ask_answers
 
-    llm.cost(Usage())  # a wrong --price is told before anything is asked
     asking = AnswerAsking(
         AnswerPrompt.read(prompt) if prompt else AnswerPrompt(), llm.llm_temperature, llm.most_tokens or 256, seed
     )
