@@ -134,8 +134,8 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     if not usable:
         raise InputError("no cell of the study has three sources that are scored and trained; let it go on")
     measure = measure or str(usable[0].facts["settings"]["measures"][0])
-    if lacking := [cell.name for cell in usable if measure not in cell.outcomes[cell.sources[0]]]:
-        known = sorted({name for cell in usable for name in cell.outcomes[cell.sources[0]]})
+    if lacking := [cell.name for cell in usable if any(measure not in cell.outcomes[each] for each in cell.sources)]:
+        known = sorted({name for cell in usable for source in cell.sources for name in cell.outcomes[source]})
         raise InputError(f"{', '.join(lacking)} have no {measure}; measured were {', '.join(known)}")
     rng = np.random.default_rng(seed)
     outcomes = {cell.name: _outcomes(cell, measure, rng) for cell in usable}

@@ -13,13 +13,15 @@ the number of unlabelled relevant documents for each labelled one: φ = min(1, o
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from foils.errors import InputError
 from foils.score.gates import Float64s
 from foils.score.prepared import Measured
 from foils.score.ranking import SourceScore
@@ -41,16 +43,29 @@ class Recapture:
 
     @classmethod
     def of(cls, provenance: Mapping[str, Any]) -> Recapture | None:
-        """Read it from a table's provenance; None where the table does not say."""
+        """Read it from a table's provenance; None where the table does not say.
+
+        Raises:
+            InputError: what the table says are no counts.
+        """
         found = provenance.get("recapture")
-        if not isinstance(found, Mapping):
+        if found is None:
             return None
-        return cls(float(found["returned"]), float(found["labelled"]), float(found["kept"]))
+        said = [found.get(each.name) for each in fields(cls)] if isinstance(found, Mapping) else []
+        counts = [float(n) for n in said if isinstance(n, (int, float)) and 0 <= n <= sys.float_info.max]
+        if len(counts) < len(fields(cls)):
+            raise InputError(
+                f"a table's recapture is {str(found)[:200]}; expected counts returned, labelled, kept; mine it again"
+            )
+        return cls(*counts)
 
     @classmethod
     def joined(cls, parts: list[Recapture | None]) -> Recapture | None:
-        """Return that of a union that takes equally many from each part: the mean of the parts' rates."""
-        known = [part for part in parts if part is not None]
+        """Return that of a union that takes equally many from each part: the mean of the parts' rates.
+
+        None where a part's is not known, or has no negative.
+        """
+        known = [part for part in parts if part is not None and part.kept]
         if len(known) < len(parts) or not known:
             return None
         kept = sum(part.kept for part in known) / len(known)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from foils.data.lines import whole_json
 from foils.data.store import write_json
 from foils.errors import FormatError, InputError
 
 UNTRAINED, IN_BATCH = "untrained", "in-batch negatives"
 BASELINES = (UNTRAINED, IN_BATCH)
+
+ANY, DIGEST = "*", re.compile("[0-9a-f]{10}")
+CELL: dict[str, Any] = {
+    "collection": {"name": str, "digest": str},
+    "model": {"name": str, "fingerprint": str},
+    "settings": {"measures": [str]},
+    "sources": {ANY: DIGEST},
+}
+SCORES: dict[str, Any] = {"of": {}, "sources": {ANY: {ANY: float}}}
+TRAINED: dict[str, Any] = {"seconds": float, "per_query": {ANY: [float]}}
+"""What the files of a cell hold at least, as `read_json` takes it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +88,7 @@ def trained_file(folder: Path, source: str, digest: str, seed: int) -> Path:
 def write_cell(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Write cell.json; sources and seeds that were there already stay."""
     path = folder / "cell.json"
-    known = read_json(path) if path.is_file() else {"sources": {}}
+    known = read_json(path, CELL) if path.is_file() else {"sources": {}}
     merged = {**facts, "sources": {**known["sources"], **facts["sources"]}}
     if merged != known:
         write_json(path, merged)
@@ -96,9 +109,9 @@ def read_cells(study: Path) -> list[Cell]:
 
 
 def _read(folder: Path) -> Cell:
-    facts = read_json(folder / "cell.json")
+    facts = read_json(folder / "cell.json", CELL)
     scores = folder / "scores.json"
-    predictors = read_json(scores)["sources"] if scores.is_file() else {}
+    predictors = read_json(scores, SCORES)["sources"] if scores.is_file() else {}
     outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
     seconds: dict[str, float] = {}
     for name, digest in [*facts["sources"].items(), *((each, "") for each in BASELINES)]:
@@ -106,29 +119,72 @@ def _read(folder: Path) -> Cell:
         if found:
             measures = found[0]["per_query"]
             outcomes[name] = {
-                measure: np.array([result["per_query"][measure] for result in found]) for measure in measures
+                measure: np.array([result["per_query"][measure] for result in found], np.float64)
+                for measure in measures
             }
-            seconds[name] = float(np.mean([result["seconds"] for result in found]))
+            seconds[name] = float(np.mean([float(result["seconds"]) for result in found]))
     return Cell(folder, facts, predictors, outcomes, seconds)
 
 
 def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]:
-    seed = 0
+    seed, first = 0, None
     while (path := trained_file(folder, source, digest, seed)).is_file():
-        yield read_json(path)
+        found = read_json(path, TRAINED)
+        sizes = {measure: len(values) for measure, values in found["per_query"].items()}
+        first = sizes if first is None else first
+        if sizes != first:
+            raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
+        yield found
         seed += 1
 
 
-def read_json(path: Path) -> Any:
+def read_json(path: Path, form: Mapping[str, Any]) -> Any:
     """Read a JSON file of a study.
 
+    Args:
+        path: of the file.
+        form: what it must hold: keys and the forms of their values, `ANY` standing for every key; `[form]` is a list
+            of one or more; `str` a text, a pattern one that it matches whole; `float` a finite number.
+
     Raises:
+        InputError: there is no such file, or it may not be read.
         FormatError: it is damaged.
     """
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise FormatError(f"not readable ({error}); remove it, and it will be made again", path) from error
+        value = whole_json(path)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        wrong = _misfit(value, form, "it")
+    except FormatError as error:
+        raise FormatError("malformed JSON; remove it, and it will be made again", path, error.line) from error
+    except InputError:
+        raise
+    except (ValueError, RecursionError):
+        wrong = "it holds NaN, infinity, or text that is no Unicode"
+    if wrong:
+        raise FormatError(f"{wrong}; remove it, and it will be made again", path)
+    return value
+
+
+def _misfit(value: Any, form: Any, where: str) -> str | None:
+    """Say what of a value is not of the form; None where all is."""
+    if isinstance(form, list):
+        fits = isinstance(value, list) and bool(value) and not any(_misfit(each, form[0], "") for each in value)
+        return None if fits else f"{where} is no list of {'texts' if form[0] is str else 'finite numbers'}"
+    if form is str:
+        return None if isinstance(value, str) else f"{where} is no text"
+    if isinstance(form, re.Pattern):
+        return None if isinstance(value, str) and form.fullmatch(value) else f"{where} is no digest"
+    if form is float:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return None if number and abs(value) <= sys.float_info.max else f"{where} is no finite number"
+    if not isinstance(value, dict):
+        return f"{where} is no object"
+    forms = dict.fromkeys(value, form[ANY]) if ANY in form else form
+    found = (
+        _misfit(value[key], each, f"{key[:40]!r} of {where}") if key in value else f"{key!r} of {where} is missing"
+        for key, each in forms.items()
+    )
+    return next((each for each in found if each), None)
 
 
 def slug(text: str) -> str:

@@ -23,7 +23,16 @@ from foils.errors import InputError
 from foils.mine.fuse import fuse
 from foils.score import ScoreSettings, score_sources
 from foils.study.benefit import Recapture
-from foils.study.cells import BASELINES, IN_BATCH, UNTRAINED, cell_folder, read_json, trained_file, write_cell
+from foils.study.cells import (
+    BASELINES,
+    IN_BATCH,
+    SCORES,
+    UNTRAINED,
+    cell_folder,
+    read_json,
+    trained_file,
+    write_cell,
+)
 from foils.study.measuring import measure_encoder
 from foils.study.predictors import predict
 from foils.study.settings import StudySettings
@@ -186,7 +195,7 @@ class _Cell:
         path, settings = self.folder / "scores.json", self.settings
         names = ("unlabelled", "estimate_with", "probe")
         asked = {"sources": dict(self.digests), **{name: getattr(settings, name) for name in names}}
-        if path.is_file() and read_json(path)["of"] == asked:
+        if path.is_file() and read_json(path, SCORES)["of"] == asked:
             return
         scoring = ScoreSettings(split=settings.split, hybrids=1, temperature=settings.temperature, replicates=0)
         scores = score_sources(self.collection, self.sources, self.encoder, store, scoring)
