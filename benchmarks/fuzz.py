@@ -2,8 +2,9 @@
 
 python benchmarks/fuzz.py [--until 1000000] [--seconds 30] [--formats tevatron tuples] [--folder /dev/shm/foils-fuzz]
 
-Each form of file has a process of its own, which starts from valid files (tests/fuzz/fuzz_formats.py), spoils them as
-bytes, lines, JSON, tables and arrays (tests/fuzz/fuzz_mutations.py), and keeps what reaches new code. A crash is
+Each form of file has a process of its own, which starts from valid files (tests/fuzz/fuzz_formats.py, and
+tests/faults/kept_formats.py for what foils keeps for itself), spoils them as bytes, lines, JSON, tables and arrays
+(tests/fuzz/fuzz_mutations.py), and keeps what reaches new code. A crash is
 anything but an error of ours that names the file (and the line, where the form has lines), a message without end, a
 record that is neither read nor complained of, a process that dies, or one file that takes longer than a minute. Rounds
 of so many seconds a form go on until there were so many complaints about malformed lines and files. Counts are saved
@@ -33,7 +34,15 @@ ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "fuzz.json"
 LONGEST_FILE = 1 << 17
 SLOWEST_FILE = 60  # seconds, by libFuzzer's own clock
-sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
+sys.path[:0] = [str(ROOT / "tests" / part) for part in ("fuzz", "faults")]
+
+
+def all_forms() -> dict[str, Any]:
+    """Return every form by its name; what it imports of foils is imported only now."""
+    from fuzz_formats import FORMATS
+    from kept_formats import KEPT
+
+    return {**FORMATS, **KEPT}
 
 
 def fuzz_one(name: str, folder: Path, seconds: float, seed: int) -> None:
@@ -41,10 +50,9 @@ def fuzz_one(name: str, folder: Path, seconds: float, seed: int) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["foils"]):
-        from fuzz_formats import FORMATS
         from fuzz_mutations import spoiled
 
-        form, place = FORMATS[name], folder / "files"
+        form, place = all_forms()[name], folder / "files"
         for example in form.examples():  # imports what is imported on use
             form.check(example, place)
     counts: dict[str, Any] = {"executions": 0, "read": 0, "refused": 0, "complaints": 0, "records": 0, "slowest": 0.0}
@@ -166,17 +174,16 @@ def main() -> None:
     if given.one:
         fuzz_one(given.one, given.folder, given.seconds, given.seed)
         return
-    from fuzz_formats import FORMATS
-
+    forms = all_forms()
     folder = given.folder or Path(tempfile.mkdtemp(prefix="foils-fuzz-"))
-    chosen = given.formats or list(FORMATS)
+    chosen = given.formats or list(forms)
     formats: dict[str, Any] = json.loads(RESULT.read_text())["formats"] if given.formats and RESULT.is_file() else {}
     formats.update({name: {} for name in chosen})  # the counts of the others stay
     number = 0
     while not number or sum(form.get("complaints", 0) for form in formats.values()) < given.until:
         for name in chosen:
             total = formats[name]
-            seconds = given.seconds if FORMATS[name].lines else given.seconds / 3  # few complaints to a file
+            seconds = given.seconds if forms[name].lines else given.seconds / 3  # few complaints to a file
             add(total, run(name, folder / name, seconds, given.seed + number))
             numbers = {
                 key: sum(form.get(key, 0) for form in formats.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,9 @@ import torch
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
+from foils.data.lines import whole_json
 from foils.data.store import write_json
-from foils.errors import FailureError, InputError
+from foils.errors import FailureError, FormatError, InputError
 from foils.progress import Advance
 
 LOSS_STATE = "foils_loss.safetensors"
@@ -46,6 +46,7 @@ class LossState(TrainerCallback):  # type: ignore[misc]
 
         Raises:
             InputError: the checkpoint lacks it.
+            FormatError: it is damaged, or another loss'.
         """
         own = self.own_state()
         if not state.global_step or not own:
@@ -53,9 +54,15 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / LOSS_STATE
         if not path.is_file():
             raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
-        saved = load_file(path)
+        try:
+            saved = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise FormatError(f"damaged state of the loss ({error}); remove its checkpoint", path) from error
+        if {name: value.shape for name, value in saved.items()} != {name: value.shape for name, value in own.items()}:
+            raise FormatError(f"{sorted(saved)} of another loss, which has {sorted(own)}; start anew", path)
         with torch.no_grad():
             for name, value in own.items():
                 value.copy_(saved[name])
@@ -85,17 +92,20 @@ class MarkWhole(TrainerCallback):  # type: ignore[misc]
 
 
 def last_whole_checkpoint(folder: Path) -> Path | None:
-    """Return the newest checkpoint that has all its files; None without any."""
+    """Return the newest checkpoint that has all its files; None without any.
+
+    One whose list of files is missing or damaged is passed over: nobody knows whether it is whole.
+    """
     found = []
     for path in folder.glob("checkpoint-*"):
         mark, step = path / WHOLE, path.name.removeprefix("checkpoint-")
         if not step.isdecimal():
             continue
         try:
-            listed = json.loads(mark.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            listed = None
-        if listed is not None and listed.items() <= _sizes(path).items():
+            listed = whole_json(mark)
+        except InputError:
+            continue
+        if isinstance(listed, dict) and listed and listed.items() <= _sizes(path).items():
             found.append((int(step), path))
     return max(found)[1] if found else None
 
