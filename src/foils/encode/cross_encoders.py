@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from foils.encode.models import find_model
+from foils.encode.models import find_model, loading
 from foils.errors import InputError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def load_cross_encoder(
     from sentence_transformers import CrossEncoder
 
     place = str(find_model(name))
-    try:
+    with loading("cross-encoder", name):
         model = CrossEncoder(
             place,
             num_labels=1 if new_head else None,
@@ -49,12 +49,6 @@ def load_cross_encoder(
             trust_remote_code=trust_remote_code,
             model_kwargs={"use_safetensors": True},
         )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"cannot load the cross-encoder {str(name)!r}: {said}; give a folder with safetensors weights, or a hub "
-            "name that can be reached"
-        ) from error
     check_one_output(model, Path(place).name)
     return model
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
-from foils.encode.models import find_model
+from foils.encode.models import find_model, loading
 from foils.errors import FailureError, InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -211,19 +211,13 @@ def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> S
 
     settings = settings or EncoderSettings()
     path = find_model(name)
-    try:
+    with loading("encoder", name):
         model = SentenceTransformer(
             str(path),
             device=settings.device if settings.backend == "torch" else "cpu",
             trust_remote_code=settings.trust_remote_code,
             model_kwargs={"use_safetensors": True},
         )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(
-            f"cannot load the encoder {str(name)!r}: {said}; give a sentence-transformers folder with safetensors "
-            "weights, or a hub name that can be reached"
-        ) from error
     encoder = SentenceEncoder(model, settings, name=Path(str(name)).name)
     encoder._source = str(Path(name).absolute()) if Path(name).is_dir() else str(name)
     return encoder

@@ -1,8 +1,10 @@
-"""Where a model's files are: a folder, a hub name, or the package that ships the embedded default."""
+"""Where a model's files are (a folder, a hub name, the package of the embedded default), and loading them."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from foils.errors import InputError, MissingExtraError, require
@@ -33,6 +35,29 @@ def find_model(name: str | Path) -> Path | str:
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         raise InputError(f"{text}: no such folder; give a model's folder or a hub name (owner/name)")
     return text
+
+
+@contextmanager
+def loading(kind: str, name: str | Path) -> Iterator[None]:
+    """Tell a model that cannot be loaded as such.
+
+    Args:
+        kind: of model, in a word or two.
+        name: as it was given.
+
+    Raises:
+        InputError: what is inside the context could not load it.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise InputError(
+            f"cannot load the {kind} {str(name)!r}: {said}; give a folder with safetensors weights, or a hub name that "
+            "can be reached"
+        ) from error
 
 
 def _packaged_default() -> Path:

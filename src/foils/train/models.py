@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from foils.encode.models import find_model
+from foils.encode.models import find_model, loading
 from foils.errors import InputError
 
 STATIC = "static:"
@@ -27,7 +27,7 @@ def load_trainable(name: str, *, device: str | None = None, trust_remote_code: b
     """
     from sentence_transformers import SentenceTransformer
 
-    try:
+    with loading("model", name):
         if name.startswith(STATIC):
             return static_embedding(find_model(name.removeprefix(STATIC)), device=device)
         return SentenceTransformer(
@@ -36,11 +36,6 @@ def load_trainable(name: str, *, device: str | None = None, trust_remote_code: b
             trust_remote_code=trust_remote_code,
             model_kwargs={"use_safetensors": True},
         )
-    except InputError:
-        raise
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
-        said = str(error).strip().partition("\n")[0]
-        raise InputError(f"cannot load the model {name!r}: {said}; give a sentence-transformers folder") from error
 
 
 def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
