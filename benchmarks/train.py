@@ -4,8 +4,9 @@
 
 Made-up texts, so no collection is needed. Each training is a process of its own, the sides in turns; medians of the
 seconds from data set and model to the trained model, and of the largest resident memory above the memory before.
-Cases: a static embedding with a batch of 1,024 (the loss uncached), a one-layer BERT with the cached loss, and the
-loss alone at batch 4,096: cached against uncached. Writes benchmarks/results/train.json.
+Cases: a static embedding with a batch of 1,024 (the loss uncached), a one-layer BERT with the cached loss, each also
+with a curriculum by learning progress, which passes every batch through once more; and the loss alone at batch 4,096,
+cached against uncached. Writes benchmarks/results/train.json.
 On a machine that others use set OMP_NUM_THREADS=1: threads that wait for a busy core cost more than they bring.
 """
 
@@ -45,7 +46,8 @@ def negatives_of(collection, per_query: int = 4):
     rng, n = np.random.default_rng(1), len(collection.queries)
     rows = [(f"q{i}", f"d{n + j}", r) for i in range(n) for r, j in enumerate(rng.choice(n, per_query, replace=False))]
     queries, documents, ranks = zip(*rows, strict=True)
-    return Negatives(negatives_table(list(queries), list(documents), "random", ranks, np.zeros(len(rows))))
+    table = Negatives(negatives_table(list(queries), list(documents), "random", ranks, np.zeros(len(rows))))
+    return table.with_columns({"gap": rng.uniform(150, 900, len(rows))})  # for a curriculum; nothing else looks at it
 
 
 def tokenizer_of():
@@ -148,6 +150,17 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
     return lambda: train_bi_encoder(model, data, folder, settings=settings)
 
 
+def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | None):
+    from foils.study.training import outside_danger, train_encoder
+    from foils.train.settings import TrainSettings
+
+    data = outside_danger(data)
+    settings = TrainSettings(
+        batch_size=batch_size, mini_batch_size=mini_batch, max_length=None, log_steps=1, precision="float32"
+    )
+    return lambda: train_encoder(model, data, folder, settings=settings, curriculum="progress")
+
+
 def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | None) -> dict[str, float]:
     from foils.train.data import training_set
 
@@ -156,7 +169,9 @@ def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | N
         collection = collection_of(queries)
         data = training_set(collection, negatives_of(collection))
         model = model_of(kind, path / "base")
-        if side == "sentence-transformers":
+        if side == "foils mnrl, curriculum by progress":
+            run = by_progress(model, data, path / "out", batch_size, mini_batch)
+        elif side == "sentence-transformers":
             run = theirs(model, data, path / "out", batch_size, mini_batch)
         else:
             run = ours(model, data, path / "out", batch_size, mini_batch, side.removeprefix("foils "))
@@ -216,7 +231,7 @@ def main() -> None:
     }
     report: dict[str, object] = {"queries": options.queries, "repeats": options.repeats}
     for name, (kind, numbers) in cases.items():
-        sides = ["sentence-transformers", "foils mnrl", "foils weighted"]
+        sides = ["sentence-transformers", "foils mnrl", "foils weighted", "foils mnrl, curriculum by progress"]
         report[name] = compared({side: [kind, side, *map(str, numbers)] for side in sides}, options.repeats)
         print(name, json.dumps(report[name], indent=1), flush=True)
     name = "one step of the loss, batch 4096, one-layer BERT"
