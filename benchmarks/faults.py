@@ -26,6 +26,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections import Counter
@@ -37,6 +38,7 @@ from typing import Any
 os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
 
 import numpy as np
+from tqdm import tqdm
 
 from faults_world import CONCURRENCY, VERBS, Verb, World, answering, make_world
 from foils.data.store import write_json
@@ -88,11 +90,11 @@ class Place:
         return {
             str(path.relative_to(self.out)): digest(path)
             for path in paths
-            if "checkpoints" not in path.parts and not any(part.endswith(".part") for part in path.parts)
+            if not any(part.startswith("checkpoint") or part.endswith(".part") for part in path.parts)
         }
 
     def left_aside(self) -> list[str]:
-        places = [*self.folder.rglob(".*"), *self.folder.rglob("*.part*"), *self.folder.rglob("checkpoints")]
+        places = [*self.folder.rglob(".*"), *self.folder.rglob("*.part*"), *self.folder.rglob("checkpoint*")]
         return sorted({str(path.relative_to(self.folder)) for path in places})
 
 
@@ -139,6 +141,7 @@ def become(verb: Verb, world: World, place: Place, at: int | None) -> None:
         os.environ.update(FOILS_CACHE=str(place.folder / "cache"), FOILS_ENCODED=str(place.folder / "encoded.txt"))
         from foils.cli.app import run as foils
 
+        tqdm.set_lock(threading.RLock())  # its own is one for all processes, and would stay locked by one that was killed
         watch_files(place, at)
         status = foils(verb.arguments(world, place.out))
     except BaseException:

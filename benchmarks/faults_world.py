@@ -19,8 +19,8 @@ TESTS = Path(__file__).parents[1] / "tests"
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
     "foils.batch.collection", "foils.batch.sampler", "foils.cli.app", "foils.evaluate", "foils.mine.llm",
-    "foils.rate", "foils.report", "foils.score", "foils.search", "foils.select", "foils.study.measuring",
-    "foils.study.training", "foils.train.reranker",
+    "foils.rate", "foils.report", "foils.score", "foils.search", "foils.select", "foils.study",
+    "foils.study.probe", "foils.train.models", "foils.train.reranker",
 )  # fmt: skip
 """What verbs import: imported once, before processes are forked."""
 
@@ -50,7 +50,7 @@ class World:
     """Files that verbs begin with.
 
     Attributes:
-        folder: holds `made/` and `little/`, BEIR folders; `bert/` and `cross/`, models; tables and runs.
+        folder: holds `made/` and `little/`, BEIR folders; `bert/`, `cross/` and `static/`, models; tables and runs.
         server: address of the language model.
         prompts: file to which the server adds a digest of each prompt.
     """
@@ -93,7 +93,7 @@ def answering(folder: Path) -> Iterator[tuple[str, Path]]:
 
 def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[..., None]) -> World:
     """Import what verbs need; write collections and models, and run the verbs whose output others begin with."""
-    from train_models import WORDS, bert_model, cross_encoder
+    from train_models import WORDS, bert_model, cross_encoder, static_model
 
     for module in IMPORTED:
         import_module(module)
@@ -102,6 +102,7 @@ def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[...,
     write_collection(folder / "little", 200, 64, words=WORDS)
     bert_model(folder / "parts").save_pretrained(world["bert"])
     cross_encoder(folder / "cross").save_pretrained(world["cross"])
+    static_model().save_pretrained(world["static"])
     for name in ("random", "bm25"):
         foils_runs("mine", world["made"], "--with", name, "--top", "4", "-o", world[f"{name}.parquet"])
     foils_runs("mine", world["little"], "--top", "2", "-o", world["little.parquet"])
@@ -178,6 +179,9 @@ def _verbs() -> Iterator[Verb]:
                                 "--json", "=result.json"))  # fmt: skip
     yield Verb("search", verb("search", "@made", "--model", "@bert", "--dimensions", "eclipse", "--index", "hnsw",
                               "--index-file", "=index.faiss", "--run", "=out.trec", "--json", "=out.json"))  # fmt: skip
+    yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static", "--hybrids",
+                             "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--probe", "@static", "--set",
+                             "batch_size=8", "--set", "checkpoint_steps=3", "-o", "=study"))  # fmt: skip
 
 
 VERBS = {each.name: each for each in _verbs()}
