@@ -63,3 +63,10 @@ def test_settings_and_seed(rated):
 def test_bad_input_is_said(rated, capsys, more, said):
     assert select(rated, *more) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("more", [("--set", "margin=0.1"), ("--report", "page.html")])
+def test_what_is_of_ratings_is_refused_for_a_composition(tmp_path, capsys, more):
+    given = ["--by", "composition", "--collection", "x", "--source", "y", "-o", str(tmp_path / "chosen.parquet")]
+    assert run(["select", *given, *more]) == 2
+    assert "--report and --set are of ratings" in capsys.readouterr().err

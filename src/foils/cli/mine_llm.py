@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from foils.cli.llm_options import LLMOptions
+from foils.cli.made import Made
 from foils.cli.mine_options import WritingOptions
-from foils.cli.show import show_table
 
 if TYPE_CHECKING:
-    from foils.data import Collection, Negatives
+    from foils.data import Collection
     from foils.mine.llm import LLMMined
 
 
@@ -22,10 +21,8 @@ def write_by_model(
     number: int,
     seed: int,
     near_duplicate: float,
-    output: Path,
-    json: Path | None,
-) -> Negatives | None:
-    """Let the model write, show and store what came; None after a dry run."""
+) -> Made | None:
+    """Let the model write negatives; None after a dry run."""
     from foils.data.store import provenance
     from foils.mine.llm import first_prompt, mine_llm
 
@@ -45,17 +42,17 @@ def write_by_model(
         near_duplicate=near_duplicate,
         made=provenance("mine", facts, inputs={"collection": loaded.digest}),
     )
-    mined.negatives.write(output)
-    _show(mined, f"negatives of {loaded.name} ({split}) by {client.model} → {output}", number, llm, facts, json)
-    return mined.negatives
+    counts: dict[str, Any] = {
+        "queries": mined.queries, "answered": mined.answered, "short": mined.short, "failed": mined.failed,
+        "turned_away": mined.turned_away, "rejected": mined.negatives.rejected(), **llm.usage_facts(mined.usage),
+    }  # fmt: skip
+    title = f"negatives of {loaded.name} ({split}) by {client.model}"
+    told = {"source": "llm", "settings": facts, **counts}
+    return Made(mined.negatives, title, _rows(mined, number, llm), told)
 
 
-def _show(
-    mined: LLMMined, title: str, number: int, llm: LLMOptions, settings: dict[str, Any], json: Path | None
-) -> None:
-    from foils.data.store import write_json
-
-    rows = [
+def _rows(mined: LLMMined, number: int, llm: LLMOptions) -> list[tuple[str, str]]:
+    return [
         ("queries", f"{mined.queries:,}"),
         ("queries with negatives", f"{mined.answered:,}"),
         (f"queries with fewer than {number}", f"{mined.short:,}"),
@@ -65,10 +62,3 @@ def _show(
         *((f"rejected: {reason}", f"{count:,}") for reason, count in mined.negatives.rejected().items()),
         *llm.usage_rows(mined.usage),
     ]
-    show_table(title, ["", "count"], rows)
-    if json:
-        facts = {
-            "queries": mined.queries, "answered": mined.answered, "short": mined.short, "failed": mined.failed,
-            "turned_away": mined.turned_away, "rejected": mined.negatives.rejected(), **llm.usage_facts(mined.usage),
-        }  # fmt: skip
-        write_json(json, {"source": "llm", "settings": settings, **facts})

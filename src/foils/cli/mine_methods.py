@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from foils.cli import options as opt
 from foils.errors import InputError, UnknownNameError
@@ -18,16 +19,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class RankingOptions:
+    """What ranks the documents."""
+
+    k1: Annotated[float, typer.Option(min=0.0, help="BM25: saturation of the term frequency.")] = 1.2
+    b: Annotated[float, typer.Option(min=0.0, max=1.0, help="BM25: weight of the document length.")] = 0.75
+    cross_encoder: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="A sentence-transformers cross-encoder.")
+    ] = None
+    pool: Annotated[str, typer.Option(help="With cross-encoder: what it ranks anew: random, bm25, dense.")] = "bm25"
+    pool_depth: Annotated[int, typer.Option(min=1, help="How many documents of the pool for each query.")] = 100
+
+
+@dataclass(frozen=True)
 class Settings:
     """What the methods need of the command line."""
 
-    seed: int
-    k1: float
-    b: float
+    ranking: RankingOptions
     encoder: opt.EncoderOptions
-    cross_encoder: str | None
-    pool: str
-    pool_depth: int
+    seed: int
     source: str | None
 
 
@@ -50,7 +60,8 @@ def _random(collection: Collection, settings: Settings) -> Method:
 def _bm25(collection: Collection, settings: Settings) -> Method:
     from foils.mine import BM25Retriever
 
-    return Method(BM25Retriever(collection, k1=settings.k1, b=settings.b), {"k1": settings.k1, "b": settings.b})
+    k1, b = settings.ranking.k1, settings.ranking.b
+    return Method(BM25Retriever(collection, k1=k1, b=b), {"k1": k1, "b": b})
 
 
 def _dense(collection: Collection, settings: Settings) -> Method:
@@ -83,21 +94,21 @@ def _cross_encoder(collection: Collection, settings: Settings) -> Method:
     from foils.mine.pool import TableRetriever, UnionRetriever
 
     scorer = cross_encoder(settings)
-    described: dict[str, Any] = {"cross_encoder": scorer.describe(), "pool_depth": settings.pool_depth}
+    described: dict[str, Any] = {"cross_encoder": scorer.describe(), "pool_depth": settings.ranking.pool_depth}
     pool: Retriever
     if settings.source is not None:
         given = read_source(settings.source, collection)
         pool = TableRetriever(collection, given.negatives, name=given.name)
         described["pool"] = {"source": given.name, "digest": given.digest}
     else:
-        parts = [name.strip() for name in settings.pool.split(",")]
+        parts = [name.strip() for name in settings.ranking.pool.split(",")]
         for name in parts:
             if name not in ("random", "bm25", "dense"):
                 raise UnknownNameError("pool", name, ("random", "bm25", "dense"))
         methods = [METHODS[name](collection, settings) for name in parts]
         pool = UnionRetriever([method.retriever for method in methods])
         described["pool"] = {name: method.settings for name, method in zip(parts, methods, strict=True)}
-    return Method(CrossEncoderRetriever(collection, scorer, pool, depth=settings.pool_depth), described)
+    return Method(CrossEncoderRetriever(collection, scorer, pool, depth=settings.ranking.pool_depth), described)
 
 
 METHODS: dict[str, Callable[[Collection, Settings], Method]] = {
@@ -116,11 +127,13 @@ def cross_encoder(settings: Settings) -> CrossEncoderScorer:
     from foils.encode import VectorStore
     from foils.mine.cross_encoder import CrossEncoderScorer
 
-    if settings.cross_encoder is None:
+    if settings.ranking.cross_encoder is None:
         raise InputError("a cross-encoder is needed; name it with --cross-encoder MODEL")
     store = VectorStore(settings.encoder.vectors or cache_folder() / "vectors")
     chosen = settings.encoder
-    return CrossEncoderScorer.load(settings.cross_encoder, store, max_length=chosen.max_length, device=chosen.device)
+    return CrossEncoderScorer.load(
+        settings.ranking.cross_encoder, store, max_length=chosen.max_length, device=chosen.device
+    )
 
 
 def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[PairScorer | None, dict[str, Any]]:
@@ -136,18 +149,6 @@ def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[Pa
         scorer = cross_encoder(settings)
         return scorer, {"scored_by": scorer.describe()}
     raise UnknownNameError("scorer", name, ("own", "encoder", "cross-encoder"))
-
-
-def exported(spec: str) -> tuple[str, Path]:
-    """Read `--export FORM=FILE`."""
-    from foils.data.export import FILES
-
-    form, equals, path = spec.partition("=")
-    if not equals or not path:
-        raise InputError(f"--export {spec}: expected FORM=FILE, as in triplets=train.jsonl")
-    if form not in FILES:
-        raise UnknownNameError("form", form, FILES)
-    return form, Path(path)
 
 
 def _vectors(collection: Collection, settings: Settings) -> tuple[Any, Any, Any]:

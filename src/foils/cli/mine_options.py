@@ -8,19 +8,109 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from foils.cli.groups import panel
-from foils.errors import InputError
+from foils.cli.made import Made
+from foils.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from foils.data import Collection
     from foils.mine import Retriever
     from foils.mine.filters import PositiveScores
     from foils.mine.llm_prompt import Asking
-    from foils.mine.pairs import PairScorer, Rule
+    from foils.mine.pairs import Draw, PairScorer, Rule
 
 
+DRAWS = ("top", "uniform", "simans")
 _rule = panel("Rules (each marks rows and says why)")
 _llm = panel("What it is to write (--with llm)")
+
+
+@dataclass(frozen=True)
+class WindowOptions:
+    """Which of the ranked documents are taken."""
+
+    near_duplicate: Annotated[
+        float,
+        typer.Option(min=0.0, help="Reject documents whose token sets have this Jaccard similarity to a positive's."),
+    ] = 0.9
+    ranks: Annotated[
+        str | None,
+        typer.Option(metavar="FROM-TO", help="Take negatives from these ranks alone, counted from 0, TO not included."),
+    ] = None
+    draw: Annotated[
+        str, typer.Option(help="How they are taken there: top, uniform, or simans (a, b as in simans:100,-0.1).")
+    ] = "top"
+
+    def window(self) -> tuple[int, int | None]:
+        """Read `--ranks A-B`: from rank A, counted from 0, up to, not with, rank B.
+
+        Raises:
+            InputError: it is not of this form.
+        """
+        if self.ranks is None:
+            return 0, None
+        first, dash, end = self.ranks.partition("-")
+        if not (first.isdecimal() and dash and (end.isdecimal() or not end)):
+            raise InputError(f"--ranks {self.ranks}: expected FROM-TO, as in 20-110, or FROM- for no end")
+        return int(first), int(end) if end else None
+
+    def drawn(self, positives: Callable[[], PositiveScores]) -> Draw | None:
+        """Return how negatives are drawn from the window; None for the first ones.
+
+        Raises:
+            UnknownNameError: an unknown way.
+            InputError: a simans without its two numbers.
+        """
+        from foils.mine.sampling import SimANS, Uniform
+
+        name, _, numbers = self.draw.partition(":")
+        if name not in DRAWS:
+            raise UnknownNameError("way of taking", name, DRAWS)
+        if name != "simans":
+            return None if name == "top" else Uniform()
+        try:
+            a, b = map(float, numbers.split(",")) if numbers else (SimANS.a, SimANS.b)
+        except ValueError as error:
+            raise InputError(f"--draw {self.draw}: expected simans:A,B, as in simans:100,-0.1") from error
+        return SimANS(positives(), a=a, b=b)
+
+
+@dataclass(frozen=True)
+class FuseOptions:
+    """How several sources become one."""
+
+    fusion: Annotated[str, typer.Option("--method", help="With fuse: union, interleave, rrf, or weighted.")] = "union"
+    rrf_k: Annotated[float, typer.Option("--rrf-k", min=0.0, help="With rrf: its constant.")] = 60.0
+    weight: Annotated[
+        list[str] | None, typer.Option("--weight", metavar="NAME=NUMBER", help="With weighted: of a source.")
+    ] = None
+
+    def fused(self, collection: Collection, specs: list[str], top: int | None) -> Made:
+        """Return the sources as one table.
+
+        Raises:
+            InputError: fewer than two of them, or a weight that is not NAME=NUMBER.
+        """
+        from foils.data.sources import read_sources
+        from foils.mine.fuse import fuse
+
+        if len(specs) < 2:
+            raise InputError(f"--with fuse needs at least two --source, found {len(specs)}")
+        sources = read_sources(specs, collection)
+        fused = fuse(
+            {source.name: source.negatives for source in sources},
+            method=self.fusion,
+            top=top,
+            k=self.rrf_k,
+            weights=_named_numbers(self.weight or [], "--weight"),
+            digests={source.name: source.digest for source in sources},
+        )
+        counts = {source.name: len(source.negatives) for source in sources}
+        rows = [(name, f"{count:,}") for name, count in {**counts, "+".join(counts): len(fused)}.items()]
+        facts = {"sources": counts, "rows": len(fused)}
+        return Made(fused, f"{self.fusion} of {len(sources)} sources", rows, facts, ("source", "rows"))
 
 
 @dataclass(frozen=True)
@@ -142,17 +232,7 @@ class WritingOptions:
         return Asking(prompt, number, self.asks, temperature, seed, most_tokens, self.shortest)
 
 
-def window(text: str | None) -> tuple[int, int | None]:
-    """Read `--ranks A-B`: from rank A, counted from 0, up to, not with, rank B."""
-    if text is None:
-        return 0, None
-    first, dash, end = text.partition("-")
-    if not (first.isdecimal() and dash and (end.isdecimal() or not end)):
-        raise InputError(f"--ranks {text}: expected FROM-TO, as in 20-110, or FROM- for no end")
-    return int(first), int(end) if end else None
-
-
-def named_numbers(specs: list[str], option: str) -> dict[str, float]:
+def _named_numbers(specs: list[str], option: str) -> dict[str, float]:
     """Read `NAME=NUMBER` options."""
     found = {}
     for spec in specs:

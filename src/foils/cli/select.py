@@ -2,22 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foils.cli import options as opt
+from foils.cli.export_options import ExportOptions
 from foils.cli.groups import takes
-from foils.cli.mine_methods import exported
-from foils.cli.show import number, say, show_table
-from foils.errors import InputError, UnknownNameError
+from foils.cli.made import Made
+from foils.cli.select_composition import CompositionOptions
+from foils.cli.show import number, say
+from foils.errors import InputError
 
 if TYPE_CHECKING:
-    from foils.data import Collection, Negatives
+    from foils.data import Collection
     from foils.select import Selected
 
 
+@dataclass(frozen=True)
+class RuleOptions:
+    """By what is selected."""
+
+    by: Annotated[
+        str,
+        typer.Option(
+            help="table, percentile, mixture, relative, simans, denoise, optimal, curriculum, progress (on ratings), "
+            "or composition (of sources)."
+        ),
+    ] = "table"
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A setting of the rule, as in --set margin=0.1; several times."
+        ),
+    ] = None
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the rule.
+
+        Raises:
+            InputError: one that is not NAME=VALUE.
+        """
+        return dict(opt.parsed_setting(text) for text in self.setting or [])
+
+    def selected(self, rated: Path, seed: int) -> Selected:
+        """Return what the rule selects of a rated table."""
+        from foils.data import Negatives
+        from foils.data.store import file_digest, provenance
+        from foils.select import select_negatives
+
+        negatives, settings = Negatives.read(rated), self.settings()
+        inputs = {"rated": file_digest(rated)}
+        made = provenance("select", {"by": self.by, **settings}, inputs=inputs, seed=seed, before=negatives.provenance)
+        return select_negatives(negatives, by=self.by, settings=settings, seed=seed, made=made)
+
+
+@takes(RuleOptions, "rule")
+@takes(ExportOptions, "exports")
+@takes(CompositionOptions, "composition")
 @takes(opt.EncoderOptions, "encoding")
 def select(
     *,
@@ -26,49 +70,21 @@ def select(
         Path | None,
         typer.Argument(metavar="[RATED]", help="A table that foils rate wrote.", show_default=False),
     ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            help="table, percentile, mixture, relative, simans, denoise, optimal, curriculum, progress (on ratings), "
-            "or composition (of sources)."
-        ),
-    ] = "table",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A setting of the rule, as in --set margin=0.1; several times."
-        ),
-    ] = None,
+    rule: RuleOptions,
     collection: Annotated[
         str | None,
-        typer.Option(metavar="COLLECTION", help="What the table, or the sources, were made from; for their texts."),
+        typer.Option(
+            metavar="COLLECTION",
+            help="What the table, or the sources, were made from; for their texts (--report, --export, composition).",
+        ),
     ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", metavar="FILE", help="Write a page: gaps, thresholds, signal and risk; --collection."),
     ] = None,
-    export: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FORM=FILE",
-            help="Write the kept rows for training too: triplets, tuples, labelled-pairs, labelled-lists, tevatron, "
-            "flagembedding, trec; --collection.",
-        ),
-    ] = None,
-    source: Annotated[
-        list[str] | None,
-        typer.Option("--source", "--sources", metavar="SOURCE", help="Composition: to choose from; several times."),
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Composition: negatives per query.")] = 10,
-    regularization: Annotated[
-        float, typer.Option("--lambda", help="Composition: the smaller, the more diversity counts.")
-    ] = 0.1,
-    weight: Annotated[
-        str,
-        typer.Option(help="Composition: gated, residual_only, gradient_weighted or margin_hardness."),
-    ] = "gated",
+    exports: ExportOptions,
+    composition: CompositionOptions,
     split: opt.Split = "train",
-    temperature: Annotated[float, typer.Option(help="Composition: divides similarities.")] = 0.05,
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions,
     json: opt.Json = None,
@@ -83,122 +99,63 @@ def select(
     Example: foils select --by composition --collection scifact/ --source a.parquet --source b.parquet -o train.parquet
     """
     from foils.data import load_collection
-    from foils.data.export import export as write
 
+    exports.forms()  # a wrong one is told before anything is selected
+    by, settings = rule.by, rule.settings()
     loaded: Collection | None
-    exports = [exported(spec) for spec in export or []]
+    found = None
     if by == "composition":
-        if rated is not None or collection is None or not source:
+        if rated is not None or collection is None or not composition.source:
             raise InputError("--by composition takes --collection and --source, and no table of ratings")
-        if report:
-            raise InputError("--report is of ratings; --by composition has none")
+        if report or settings:
+            raise InputError("--report and --set are of ratings; --by composition has none")
         loaded = load_collection(collection)
-        table = _compose(loaded, source, output, top, regularization, weight, split, temperature, encoding, json)
+        made = composition.made(loaded, split, encoding)
     else:
-        if rated is None or source:
+        if rated is None or composition.source:
             raise InputError(f"--by {by} takes a table of ratings, and no --source")
-        if (report or exports) and collection is None:
+        if (report or exports.export) and collection is None:
             raise InputError("--report and --export need the texts: give the --collection that was rated")
         loaded = load_collection(collection) if collection is not None else None
-        settings = dict(opt.parsed_setting(text) for text in setting or [])
-        table = _by_rating(rated, by, settings, seed, output, json, loaded, report, split)
+        found = rule.selected(rated, seed)
+        made = _made(found, f"{rated.name} by {by}", {"by": by, "settings": settings, "seed": seed})
+    made.write(output, json)
     if loaded is not None:
-        for form, path in exports:
-            write(table, loaded, path, form=form, split=split)
+        if report and found:
+            _report(report, loaded, found, by, settings, split, seed)
+        exports.write(made.negatives, loaded, split)
 
 
-def _by_rating(
-    rated: Path,
-    by: str,
-    settings: dict[str, Any],
-    seed: int,
-    output: Path,
-    json: Path | None,
-    collection: Collection | None,
-    report: Path | None,
-    split: str,
-) -> Negatives:
-    from foils.data import Negatives
-    from foils.data.store import file_digest, provenance
-    from foils.select import select_negatives
+def _report(
+    page: Path, collection: Collection, found: Selected, by: str, settings: dict[str, Any], split: str, seed: int
+) -> None:
+    from foils.report import write_ratings_report
+    from foils.report.rating_figures import Benefit
 
-    negatives = Negatives.read(rated)
-    inputs = {"rated": file_digest(rated)}
-    made = provenance("select", {"by": by, **settings}, inputs=inputs, seed=seed, before=negatives.provenance)
-    found = select_negatives(negatives, by=by, settings=settings, seed=seed, made=made)
-    found.negatives.write(output)
-    _show(found, f"{rated.name} by {by} → {output}", {"by": by, "settings": settings, "seed": seed}, json)
-    if report and collection is not None:
-        from foils.report import write_ratings_report
-        from foils.report.rating_figures import Benefit
-
-        chosen = {name: float(settings[name]) for name in ("rate", "spread", "damage") if name in settings}
-        benefit = Benefit(**chosen) if by == "optimal" else None
-        write_ratings_report(
-            report, collection, found.negatives, split=split, selection=found.selection, benefit=benefit, seed=seed
-        )
-        say(f"report: {report}")
-    return found.negatives
+    chosen = {name: float(settings[name]) for name in ("rate", "spread", "damage") if name in settings}
+    benefit = Benefit(**chosen) if by == "optimal" else None
+    write_ratings_report(
+        page, collection, found.negatives, split=split, selection=found.selection, benefit=benefit, seed=seed
+    )
+    say(f"report: {page}")
 
 
-def _show(found: Selected, title: str, told: dict[str, Any], json: Path | None) -> None:
-    from foils.data.store import write_json
-
-    selection = found.selection
+def _made(found: Selected, title: str, told: dict[str, Any]) -> Made:
+    selection, rejected = found.selection, found.negatives.rejected()
     tiers = [
         (tier, int((selection.tier == tier).sum()), int(selection.keep[selection.tier == tier].sum()),
          float(selection.weight[selection.tier == tier].sum()))
         for tier in dict.fromkeys(selection.tier.tolist())
     ]  # fmt: skip
     rows = [(tier, f"{count:,}", f"{kept:,}", number(weight, 1)) for tier, count, kept, weight in sorted(tiers)]
-    notes = [f"{why}: {count:,}" for why, count in found.negatives.rejected().items()]
+    notes = [f"{why}: {count:,}" for why, count in rejected.items()]
     if selection.thresholds:
         notes.append("thresholds: " + ", ".join(f"{name} {value:.0f}" for name, value in selection.thresholds.items()))
-    show_table(title, ["tier", "rows", "kept", "weight"], rows, caption="\n".join(notes))
-    if json:
-        counts = {tier: {"rows": count, "kept": kept, "weight": weight} for tier, count, kept, weight in tiers}
-        facts = {"tiers": counts, "rejected": found.negatives.rejected(), "thresholds": dict(selection.thresholds)}
-        write_json(json, {**told, "kept": int(found.negatives.keep.sum()), **facts})
-
-
-def _compose(
-    collection: Collection,
-    specs: list[str],
-    output: Path,
-    top: int,
-    regularization: float,
-    weight: str,
-    split: str,
-    temperature: float,
-    encoding: opt.EncoderOptions,
-    json: Path | None,
-) -> Negatives:
-    from foils.data import Negatives
-    from foils.data.sources import read_sources
-    from foils.data.store import provenance, write_json
-    from foils.mine.fuse import union
-    from foils.score import compose, composed, measure, prepare
-    from foils.score.gates import WEIGHTINGS
-
-    if weight not in WEIGHTINGS:
-        raise UnknownNameError("weight", weight, WEIGHTINGS)
-    read = read_sources(specs, collection)
-    united = union({each.name: each.negatives for each in read}) if len(read) > 1 else read[0].negatives
-    prepared = prepare(collection, {"union": united}, split=split, control=False)
-    encoder, store = encoding.open(collection)
-    measured = measure(prepared, encoder, store, temperature)
-    weights = WEIGHTINGS[weight](measured.similarities, temperature)
-    chosen = compose(measured.geometry, weights, count=top, regularization=regularization)
-    settings = {"by": "composition", "top": top, "lambda": regularization, "weight": weight, "split": split,
-                "temperature": temperature, "encoder": encoder.describe()}  # fmt: skip
-    made = provenance("select", settings, inputs={each.name: each.digest for each in read})
-    table = Negatives(composed(united, measured.records, chosen, weights).table, made)
-    table.write(output)
-    kept, records = int(table.keep.sum()), len(measured.records)
-    rows = [("queries", f"{records:,}"), ("candidates", f"{len(united):,}"), ("chosen", f"{kept:,}")]
-    rows += [(f"rejected: {why}", f"{count:,}") for why, count in table.rejected().items()]
-    show_table(f"composition of {len(read)} sources → {output}", ["", "count"], rows)
-    if json:
-        facts = {"queries": records, "candidates": len(united), "kept": kept, "rejected": table.rejected()}
-        write_json(json, {"settings": settings, **facts})
-    return table
+    facts = {
+        **told,
+        "kept": int(found.negatives.keep.sum()),
+        "tiers": {tier: {"rows": count, "kept": kept, "weight": weight} for tier, count, kept, weight in tiers},
+        "rejected": rejected,
+        "thresholds": dict(selection.thresholds),
+    }
+    return Made(found.negatives, title, rows, facts, ("tier", "rows", "kept", "weight"), "\n".join(notes))
