@@ -294,3 +294,43 @@ def test_a_folder_is_read_or_refused(beir_folder: BeirFolder, file: str, data: b
         assert file in str(error) or "qrels" in str(error)  # noqa: PT017 (either is right)
     finally:
         shutil.rmtree(folder)
+
+
+# Lenient reading
+
+
+def _add(folder: Path, file: str, *lines: str) -> None:
+    with (folder / file).open("a") as out:
+        out.writelines(f"{line}\n" for line in lines)
+
+
+def test_a_lenient_reading_leaves_out_what_has_no_text_and_says_so(beir_folder: BeirFolder, small: Collection) -> None:
+    folder = beir_folder()
+    _add(folder, "corpus.jsonl", '{"_id": "void", "title": " ", "text": ""}', '{"_id": "blank", "text": "\\n"}')
+    _add(folder, "queries.jsonl", '{"_id": "mute", "text": ""}')
+    _add(folder, "qrels/train.tsv", "q1\tvoid\t1", "mute\td1\t1", "q1\tnowhere\t1")
+    with pytest.raises(FormatError, match=r"'void' has an empty text; .*lenient:"):
+        load_collection(folder)
+    collection = load_collection(f"lenient:{folder}")
+    assert collection.documents.to_pylist() == small.documents.to_pylist()
+    assert collection.queries.to_pylist() == small.queries.to_pylist()
+    assert collection.judgements("train").to_pylist() == small.judgements("train").to_pylist()
+    left_out = "2 documents without a text, 1 queries without a text, 3 judgements of what is not there"
+    assert collection.name == f"small (left out: {left_out})"
+    again = load_collection(f"lenient:{folder}")
+    assert (again.name, contents(again)) == (collection.name, contents(collection))
+    with pytest.raises(FormatError, match="empty text"):
+        load_collection(folder)
+
+
+def test_a_lenient_reading_of_what_is_whole_is_the_strict_one(beir_folder: BeirFolder) -> None:
+    folder = beir_folder()
+    strict, lenient = load_collection(folder), load_collection(f"lenient:{folder}")
+    assert (lenient.name, contents(lenient)) == (strict.name, contents(strict))
+
+
+def test_a_lenient_reading_forgives_nothing_else(beir_folder: BeirFolder) -> None:
+    folder = beir_folder()
+    _add(folder, "corpus.jsonl", '{"_id": "d1", "text": "again"}')
+    with pytest.raises(FormatError, match="duplicate id 'd1'"):
+        load_collection(f"lenient:{folder}")

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 CollectionName = Annotated[
     str,
-    typer.Argument(metavar="COLLECTION", help="A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs.", show_default=False),
+    typer.Argument(
+        metavar="COLLECTION",
+        help="A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs; with lenient: before it, records without a text, and "
+        "judgements of what is not there, are left out and counted.",
+        show_default=False,
+    ),
 ]
 SourceNames = Annotated[
     list[str],

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from foils.data.build import Record, Source, build_stored, cache_place, file_facts, open_stored
+from foils.data.build import LENIENT, Record, Source, build_stored, cache_place, file_facts
 from foils.data.collection import Collection
 from foils.data.lines import Complaints, json_objects, numbered_lines, text_field
 from foils.errors import InputError
@@ -14,8 +14,12 @@ from foils.errors import InputError
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
 
 
-def read_beir(folder: str | Path) -> Collection:
+def read_beir(folder: str | Path, *, lenient: bool = False) -> Collection:
     """Read a BEIR folder; the Arrow form is stored in the cache and used again while the files stay as they are.
+
+    Args:
+        folder: as BEIR lays it out.
+        lenient: as `build_stored`.
 
     Raises:
         InputError: the folder or one of its files is missing.
@@ -31,15 +35,14 @@ def read_beir(folder: str | Path) -> Collection:
         missing.append("qrels/*.tsv")
     if corpus is None or queries is None or missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")
-    stored = cache_place(*map(file_facts, (corpus, queries, *splits.values())))
-    if (stored / "meta.json").is_file():
-        return open_stored(stored)
+    stored = cache_place(*map(file_facts, (corpus, queries, *splits.values())), *LENIENT[lenient])
     return build_stored(
         folder.resolve().name,
         stored,
         Source(str(corpus), lambda complaints: _documents(corpus, complaints)),
         Source(str(queries), lambda complaints: _queries(queries, complaints)),
         {split: _qrels_source(path) for split, path in splits.items()},
+        lenient=lenient,
     )
 
 

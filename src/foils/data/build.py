@@ -1,7 +1,8 @@
 """Making a collection from readers: checks what each yields, writes Arrow files once, maps them into memory.
 
 A reader yields (line, fields); the line is 0 where the records have none. What is wrong is collected per file and
-raised together, before anything is stored.
+raised together, before anything is stored. Public data has documents without a text, and judgements of documents that
+are not there: a lenient reading leaves these out, and the collection's name says how many.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -27,6 +29,8 @@ from foils.errors import FormatError
 Record = tuple[int, tuple[Any, ...]]
 BATCH = 20_000
 _FORMAT = 2  # of the stored Arrow files
+LENIENT = {False: (), True: ("lenient",)}  # of the facts for `cache_place`
+EMPTY = "remove the record, give it a text, or leave such records out: lenient: before the collection"
 
 
 @dataclass(frozen=True)
@@ -69,15 +73,34 @@ def build_in_memory(
 
 
 def build_stored(
-    name: str, folder: Path, documents: Source, queries: Source, qrels: Mapping[str, Source]
+    name: str,
+    folder: Path,
+    documents: Source,
+    queries: Source,
+    qrels: Mapping[str, Source],
+    *,
+    lenient: bool = False,
 ) -> Collection:
     """Make a collection as Arrow files in `folder` (which appears whole) and map them into memory.
+
+    One that is there is opened, and nothing is read.
+
+    Args:
+        name: what to call it.
+        folder: where.
+        documents: of `doc_id, title, text`.
+        queries: of `query_id, text`.
+        qrels: split → judgements, `query_id, doc_id, relevance`.
+        lenient: leave out documents and queries without a text, and judgements of what is not there; the name tells
+            their numbers.
 
     Raises:
         FormatError: every complaint of the first file that has any, with lines.
         FailureError: the folder cannot be written.
     """
-    hasher = hashlib.blake2b(digest_size=16)
+    if (folder / "meta.json").is_file():
+        return open_stored(folder)
+    hasher, left_out = hashlib.blake2b(digest_size=16), Counter[str]() if lenient else None
     with write_whole_folder(folder, mark="meta.json") as aside:
 
         def store(kind: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
@@ -87,7 +110,9 @@ def build_stored(
                     writer.write_batch(batch)
             return _mapped(path)
 
-        _, _, judged = _read_all(documents, queries, qrels, hasher, store)
+        _, _, judged = _read_all(documents, queries, qrels, hasher, store, left_out)
+        if left_out:
+            name += f" (left out: {', '.join(f'{count:,} {kind}' for kind, count in left_out.items())})"
         write_json(aside / "meta.json", {"name": name, "digest": hasher.hexdigest(), "splits": list(judged)})
     return open_stored(folder)
 
@@ -127,18 +152,23 @@ _Keep = Callable[[str, pa.Schema, Iterator[pa.RecordBatch]], pa.Table]
 
 
 def _read_all(
-    documents: Source, queries: Source, qrels: Mapping[str, Source], hasher: Any, keep: _Keep
+    documents: Source,
+    queries: Source,
+    qrels: Mapping[str, Source],
+    hasher: Any,
+    keep: _Keep,
+    left_out: Counter[str] | None = None,
 ) -> tuple[pa.Table, pa.Table, dict[str, pa.Table]]:
-    document_table = _read_texts("documents", documents, DOCUMENTS, hasher, keep)
-    query_table = _read_texts("queries", queries, QUERIES, hasher, keep)
-    judged = {
-        split: _read_qrels(split, source, document_table["doc_id"], query_table["query_id"], hasher, keep)
-        for split, source in qrels.items()
-    }
+    document_table = _read_texts("documents", documents, DOCUMENTS, hasher, keep, left_out)
+    query_table = _read_texts("queries", queries, QUERIES, hasher, keep, left_out)
+    ids = document_table["doc_id"], query_table["query_id"]
+    judged = {split: _read_qrels(split, source, *ids, hasher, keep, left_out) for split, source in qrels.items()}
     return document_table, query_table, judged
 
 
-def _read_texts(kind: str, source: Source, schema: pa.Schema, hasher: Any, keep: _Keep) -> pa.Table:
+def _read_texts(
+    kind: str, source: Source, schema: pa.Schema, hasher: Any, keep: _Keep, left_out: Counter[str] | None
+) -> pa.Table:
     complaints, lines = Complaints(source.where), array("q")
 
     def checked() -> Iterator[tuple[Any, ...]]:
@@ -150,7 +180,10 @@ def _read_texts(kind: str, source: Source, schema: pa.Schema, hasher: Any, keep:
                 elif not identifier:
                     complaints.add("empty id; give every record an id", line or None)
                 elif not any(text and text.strip() for text in texts):
-                    complaints.add(f"{identifier!r} has an empty text; remove the record or give it one", line or None)
+                    if left_out is None:
+                        complaints.add(f"{identifier!r} has an empty text; {EMPTY}", line or None)
+                    else:
+                        left_out[f"{kind} without a text"] += 1
                 else:
                     lines.append(line)
                     yield values
@@ -169,32 +202,40 @@ def _read_texts(kind: str, source: Source, schema: pa.Schema, hasher: Any, keep:
 
 
 def _read_qrels(
-    split: str, source: Source, doc_ids: pa.ChunkedArray, query_ids: pa.ChunkedArray, hasher: Any, keep: _Keep
+    split: str,
+    source: Source,
+    doc_ids: pa.ChunkedArray,
+    query_ids: pa.ChunkedArray,
+    hasher: Any,
+    keep: _Keep,
+    left_out: Counter[str] | None,
 ) -> pa.Table:
-    complaints, lines = Complaints(source.where), array("q")
-
-    def checked() -> Iterator[tuple[Any, ...]]:
-        for line, (query, document, grade) in source.records(complaints):
-            values = text_field(query), text_field(document), _relevance(grade)
-            if None in values:
-                complaints.add("expected two ids as text and the relevance as a whole number", line or None)
-            else:
-                lines.append(line)
-                yield values
-
-    hasher.update(split.encode())
-    table = keep(f"qrels-{split}", QRELS, _batches(checked(), QRELS, hasher))
-    queries, documents = rows_of(table["query_id"], query_ids), rows_of(table["doc_id"], doc_ids)
-    for column, rows, file in (("query_id", queries, "queries"), ("doc_id", documents, "documents")):
+    complaints, lines, judged = Complaints(source.where), array("q"), list[tuple[Any, ...]]()
+    for line, (query, document, grade) in source.records(complaints):
+        values = text_field(query), text_field(document), _relevance(grade)
+        if None in values:
+            complaints.add("expected two ids as text and the relevance as a whole number", line or None)
+        else:
+            lines.append(line)
+            judged.append(values)
+    queries, documents = (rows_of([values[at] for values in judged], ids) for at, ids in ((0, query_ids), (1, doc_ids)))
+    known = (queries >= 0) & (documents >= 0)
+    if left_out is not None and not known.all():
+        left_out["judgements of what is not there"] += int((~known).sum())
+        judged = [values for values, there in zip(judged, known, strict=True) if there]
+        lines = array("q", np.asarray(lines)[known].tolist())
+        queries, documents, known = queries[known], documents[known], known[known]
+    for at, column, rows, file in ((0, "query_id", queries, "queries"), (1, "doc_id", documents, "documents")):
         for row in np.flatnonzero(rows < 0):
-            unknown = table[column][int(row)].as_py()
+            unknown = judged[row][at]
             complaints.add(f"unknown {column} {unknown!r}: it is not among the {file}", lines[row] or None)
     codes = (queries << 32) | documents
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    for row in np.flatnonzero((first[inverse] != np.arange(len(codes))) & (queries >= 0) & (documents >= 0)):
+    for row in np.flatnonzero((first[inverse] != np.arange(len(codes))) & known):
         complaints.add("the pair is judged twice; keep one judgement", lines[row] or None)
     complaints.settle()
-    return table
+    hasher.update(split.encode())
+    return keep(f"qrels-{split}", QRELS, _batches(judged, QRELS, hasher))
 
 
 def _relevance(value: object) -> int | None:

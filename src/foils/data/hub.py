@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from foils.data.build import Record, Source, build_stored, cache_place, file_facts, open_stored
+from foils.data.build import LENIENT, Record, Source, build_stored, cache_place, file_facts
 from foils.data.collection import Collection
 from foils.data.lines import Complaints
 from foils.errors import InputError, require
@@ -32,7 +32,7 @@ LAYOUT = (
 _SPLIT_OF = {name: split for split, names in SPLITS.items() for name in names}
 
 
-def read_ir_datasets(name: str) -> Collection:
+def read_ir_datasets(name: str, *, lenient: bool = False) -> Collection:
     """Read a data set that `ir_datasets` knows; its Arrow form is stored in the cache.
 
     Where the data set has queries and judgements of its own, they are the one split, called by the last part of its
@@ -42,6 +42,7 @@ def read_ir_datasets(name: str) -> Collection:
     Args:
         name: ID, such as `beir/scifact`. An ID stands for fixed contents: if you change a data set that you have
             registered yourself, register it under another ID.
+        lenient: as `build_stored`.
 
     Raises:
         MissingExtraError: without the package.
@@ -53,9 +54,7 @@ def read_ir_datasets(name: str) -> Collection:
     if whole is None:
         raise InputError(f"ir_datasets knows no data set {name!r}; see https://ir-datasets.com for the IDs")
     splits = _ir_splits(ir_datasets, name, whole)
-    stored = cache_place("ir_datasets", version("ir_datasets"), name)
-    if (stored / "meta.json").is_file():
-        return open_stored(stored)
+    stored = cache_place("ir_datasets", version("ir_datasets"), name, *LENIENT[lenient])
     documents = whole if whole.has_docs() else next(iter(splits.values()))
     if not documents.has_docs():
         raise InputError(f"ir_datasets:{name} has no documents; give the ID of a data set that has")
@@ -65,10 +64,11 @@ def read_ir_datasets(name: str) -> Collection:
         _source(f"ir_datasets:{name} (docs)", lambda: map(_ir_document, documents.docs_iter())),
         _source(f"ir_datasets:{name} (queries)", lambda: _ir_queries(splits.values())),
         {split: _source(f"ir_datasets:{name} (qrels {split})", _ir_judgements(of)) for split, of in splits.items()},
+        lenient=lenient,
     )
 
 
-def read_hf(name: str) -> Collection:
+def read_hf(name: str, *, lenient: bool = False) -> Collection:
     """Read a data set in BEIR's layout from the Hugging Face hub or a local folder; its Arrow form is in the cache.
 
     The configurations are `corpus` (`_id` or `id`, `title` if there is one, `text`), `queries` (`_id` or `id`,
@@ -78,6 +78,7 @@ def read_hf(name: str) -> Collection:
 
     Args:
         name: of the repository, such as `BeIR/scifact`, or the path of a folder.
+        lenient: as `build_stored`.
 
     Raises:
         MissingExtraError: without the package `datasets`.
@@ -88,9 +89,7 @@ def read_hf(name: str) -> Collection:
     with _fetching(f"hf:{name}"):
         corpus, queries, judged = _hf_parts(datasets, name)
     files = dict.fromkeys(file for part in (corpus, queries, judged) for file in part.files)
-    stored = cache_place("hf", name, *map(file_facts, files))
-    if (stored / "meta.json").is_file():
-        return open_stored(stored)
+    stored = cache_place("hf", name, *map(file_facts, files), *LENIENT[lenient])
     return build_stored(
         Path(name).name,
         stored,
@@ -100,6 +99,7 @@ def read_hf(name: str) -> Collection:
             split: _source(f"hf:{name} (qrels {split})", partial(map, _hf_judgement, rows))
             for split, rows in judged.splits.items()
         },
+        lenient=lenient,
     )
 
 

@@ -14,29 +14,35 @@ from foils.data.build import Source, build_stored, open_stored
 from foils.data.collection import Collection
 from foils.data.store import cache_folder
 
+LENIENT = "lenient:"
+
 
 def load_collection(name: str | Path) -> Collection:
     """Open a collection.
 
     Args:
-        name: a BEIR folder; `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); or `pydocs`.
+        name: a BEIR folder; `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); or `pydocs`. `lenient:`
+            before it leaves out documents and queries without a text, and judgements of what is not there, which are
+            complaints without; the collection's name then tells how many.
 
     Raises:
         InputError: there is no such collection, or it is not well-formed.
         MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`.
     """
+    lenient = str(name).startswith(LENIENT)
+    name = str(name).removeprefix(LENIENT) if lenient else name
     kind, colon, rest = str(name).partition(":")
     if colon and kind == "ir_datasets":
         from foils.data.hub import read_ir_datasets
 
-        return read_ir_datasets(rest)
+        return read_ir_datasets(rest, lenient=lenient)
     if colon and kind == "hf":
         from foils.data.hub import read_hf
 
-        return read_hf(rest)
+        return read_hf(rest, lenient=lenient)
     if str(name) == "pydocs":
         return _pydocs()
-    return read_beir(name)
+    return read_beir(name, lenient=lenient)
 
 
 def _pydocs() -> Collection:
