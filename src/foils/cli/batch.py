@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foils.cli import options as opt
 from foils.cli.groups import takes
 from foils.cli.show import number, say, show_table
+
+if TYPE_CHECKING:
+    from foils.batch.collection import CollectionPlan
 
 
 @takes(opt.EncoderOptions, "encoding")
@@ -68,6 +71,18 @@ def batch(
         seed=seed,
     )
     planned.write(output)
+    show_batches(planned, f"Batches of {loaded.name} ({split}) → {output}", method=method, most=max_positives)
+    if json:
+        write_json(json, planned.to_json())
+    if report:
+        from foils.report.batches import write_batch_report
+
+        write_batch_report(report, planned)
+        say(f"report: {report}")
+
+
+def show_batches(planned: CollectionPlan, title: str, *, method: str, most: int) -> None:
+    """Print how hard, clean and varied the batches of each epoch are, beside random ones."""
     plan = planned.plan
     rows = [
         (
@@ -86,22 +101,15 @@ def batch(
         ]
     ]
     notes = [
-        f"{len(planned.pairs):,} pairs in {len(plan.epochs[0]):,} batches of {batch_size}; left out: "
-        f"{planned.pairs.capped:,} over {max_positives} positives, {planned.pairs.uncovered:,} without a negative",
+        f"{len(planned.pairs):,} pairs in {len(plan.epochs[0]):,} batches of {plan.batch_size}; left out: "
+        f"{planned.pairs.capped:,} over {most} positives, {planned.pairs.uncovered:,} without a negative",
         "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
         f"gain: against the same pairs in random batches; contradictions in a plain shuffle: {plan.unguarded:,}",
     ]
-    if epochs > 1:
+    if len(plan.epochs) > 1:
         notes.append(
             f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
             f"at random {100 * plan.overlap_random:.1f} %"
         )
     columns = ["batches", "hardness", "gain", "worst tenth", "weight", "loss", "contradictions", "time"]
-    show_table(f"Batches of {loaded.name} ({split}) → {output}", columns, rows, caption="\n".join(notes))
-    if json:
-        write_json(json, planned.to_json())
-    if report:
-        from foils.report.batches import write_batch_report
-
-        write_batch_report(report, planned)
-        say(f"report: {report}")
+    show_table(title, columns, rows, caption="\n".join(notes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,16 +18,17 @@ if TYPE_CHECKING:
     from foils.evaluate import Evaluation
 
 
-@takes(opt.EncoderOptions, "encoding", without=["encoder"])
-def evaluate(
-    collection: opt.CollectionName,
+@dataclass(frozen=True)
+class SystemOptions:
+    """What is measured."""
+
     model: Annotated[
         list[str] | None,
         typer.Option("--model", metavar="[NAME=]MODEL", help="An encoder to search with, exactly; several times."),
-    ] = None,
+    ] = None
     run: Annotated[
         list[str] | None, typer.Option("--run", metavar="[NAME=]FILE", help="A TREC run to measure; several times.")
-    ] = None,
+    ] = None
     reranker: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,7 +36,37 @@ def evaluate(
             metavar="[NAME=]MODEL",
             help="A cross-encoder over the first --run, or without one the first --model; several times.",
         ),
-    ] = None,
+    ] = None
+
+    def runs(
+        self, collection: Collection, encoding: opt.EncoderOptions, split: str, *, top: int, depth: int
+    ) -> list[Run]:
+        """Return the encoders' runs, the runs, and the rerankers' over the first run, or without one the first encoder.
+
+        Raises:
+            InputError: there is nothing that ranks all documents.
+        """
+        from foils.data import Run
+
+        runs = []
+        for name, path in map(_named, self.model or []):
+            runs.append(_dense_run(collection, replace(encoding, encoder=path), split, top, name))
+        for name, path in map(_named, self.run or []):
+            found = Run.read(path)
+            runs.append(Run(found.table, name or Path(path).name.partition(".")[0]))
+        if not runs:
+            raise InputError("nothing to evaluate; give --model MODEL or --run FILE")
+        first = runs[len(self.model or []) if self.run else 0]
+        for name, path in map(_named, self.reranker or []):
+            runs.append(_reranked(first, collection, replace(encoding, encoder=path), depth, name))
+        return runs
+
+
+@takes(SystemOptions, "systems")
+@takes(opt.EncoderOptions, "encoding", without=["encoder"])
+def evaluate(
+    collection: opt.CollectionName,
+    systems: SystemOptions,
     split: opt.Split = "test",
     measures: Annotated[str, typer.Option(help="ir_measures' names, with commas.")] = "nDCG@10,R@100,RR@10,AP",
     top: Annotated[int, typer.Option(min=1, help="Documents that an encoder returns for a query.")] = 1000,
@@ -62,22 +93,12 @@ def evaluate(
     """
     import numpy as np
 
-    from foils.data import Run, load_collection
+    from foils.data import load_collection
     from foils.data.store import write_json
     from foils.evaluate import evaluate_runs
 
     loaded = load_collection(collection)
-    runs = []
-    for name, path in map(_named, model or []):
-        runs.append(_dense_run(loaded, replace(encoding, encoder=path), split, top, name))
-    for name, path in map(_named, run or []):
-        found = Run.read(path)
-        runs.append(Run(found.table, name or Path(path).name.partition(".")[0]))
-    if not runs:
-        raise InputError("nothing to evaluate; give --model MODEL or --run FILE")
-    first = runs[len(model or []) if run else 0]
-    for name, path in map(_named, reranker or []):
-        runs.append(_reranked(first, loaded, replace(encoding, encoder=path), rerank_depth, name))
+    runs = systems.runs(loaded, encoding, split, top=top, depth=rerank_depth)
     result = evaluate_runs(
         loaded,
         runs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,29 +16,37 @@ if TYPE_CHECKING:
     from foils.score import Ablations, Certainty, Scores, Suspect
 
 
+@dataclass(frozen=True)
+class ScoringOptions:
+    """How sources are scored, as `foils.score.ScoreSettings` names it."""
+
+    hybrids: Annotated[int, typer.Option(min=1, help="Score unions of up to so many sources; 1: none.")] = 2
+    temperature: Annotated[float, typer.Option(help="Divides similarities; 0.05 is 1/20, MNRL's scale.")] = 0.05
+    regularization: Annotated[
+        float, typer.Option("--lambda", help="Of log det(Id + I/λ); the smaller, the more diversity counts.")
+    ] = 1.0
+    sample: Annotated[int | None, typer.Option(min=1, help="Score a seeded sample of so many records.")] = None
+    split: opt.Split = "train"
+    tokenizer: Annotated[
+        str, typer.Option(help="Of the lexical coverage: alphanumeric, alphanumeric-2, whitespace, trigrams.")
+    ] = "alphanumeric"
+    idf_corpus: Annotated[
+        str, typer.Option("--idf", help="Texts that idf is counted over: pooled, collection, pooled+queries, uniform.")
+    ] = "pooled"
+    control: Annotated[
+        bool, typer.Option(help="Score random negatives beside the sources; what scores like them is easy.")
+    ] = True
+    replicates: Annotated[int, typer.Option(min=0, help="Of the bootstrap over blocks of records.")] = 1000
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95
+
+
+@takes(ScoringOptions, "scoring")
 @takes(opt.EncoderOptions, "encoding")
 def score(
     collection: opt.CollectionName,
     source: opt.SourceNames,
     *,
-    hybrids: Annotated[int, typer.Option(min=1, help="Score unions of up to so many sources; 1: none.")] = 2,
-    temperature: Annotated[float, typer.Option(help="Divides similarities; 0.05 is 1/20, MNRL's scale.")] = 0.05,
-    regularization: Annotated[
-        float, typer.Option("--lambda", help="Of log det(Id + I/λ); the smaller, the more diversity counts.")
-    ] = 1.0,
-    sample: Annotated[int | None, typer.Option(min=1, help="Score a seeded sample of so many records.")] = None,
-    split: opt.Split = "train",
-    tokenizer: Annotated[
-        str, typer.Option(help="Of the lexical coverage: alphanumeric, alphanumeric-2, whitespace, trigrams.")
-    ] = "alphanumeric",
-    idf: Annotated[
-        str, typer.Option(help="Texts that idf is counted over: pooled, collection, pooled+queries, uniform.")
-    ] = "pooled",
-    control: Annotated[
-        bool, typer.Option(help="Score random negatives beside the sources; what scores like them is easy.")
-    ] = True,
-    replicates: Annotated[int, typer.Option(min=0, help="Of the bootstrap over blocks of records.")] = 1000,
-    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    scoring: ScoringOptions,
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions,
     until: Annotated[
@@ -65,19 +74,7 @@ def score(
     from foils.score import ScoreSettings, ablate, score_sources, score_until
     from foils.score import audit as find_suspects
 
-    settings = ScoreSettings(
-        split=split,
-        hybrids=hybrids,
-        temperature=temperature,
-        regularization=regularization,
-        sample=sample,
-        tokenizer=tokenizer,
-        idf_corpus=idf,
-        control=control,
-        replicates=replicates,
-        confidence=confidence,
-        seed=seed,
-    )
+    settings = ScoreSettings(**vars(scoring), seed=seed)
     loaded = load_collection(collection)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}
     result: dict[str, object] = {}

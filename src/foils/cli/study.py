@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foils.cli import options as opt
+from foils.cli.groups import takes
 from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
+    from foils.study import StudySettings
     from foils.study.analysis import StudyAnalysis
 
 COMMANDS = "commands.txt"
@@ -20,6 +23,59 @@ RESULTS = "results.json"
 PAGE = "report.html"
 
 
+@dataclass(frozen=True)
+class StudyOptions:
+    """What every training of a study has in common, as `foils.study.StudySettings` names it."""
+
+    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each source.")] = 3
+    queries: Annotated[int | None, typer.Option(min=1, help="Training queries of a seed. Default: all.")] = None
+    per_query: Annotated[int, typer.Option(min=1, help="Negatives of a query, the first by rank.")] = 10
+    hybrids: Annotated[int, typer.Option(min=1, help="Also unite up to so many sources; 1: none.")] = 1
+    measures: Annotated[str, typer.Option(help="ir_measures' names; predictors are compared with the first.")] = (
+        "nDCG@10,RR@10,R@100"
+    )
+    split: opt.Split = "train"
+    test_split: Annotated[str, typer.Option("--test", metavar="SPLIT", help="Split to measure on.")] = "test"
+    temperature: Annotated[float, typer.Option(help="τ of the scores and of the loss.")] = 0.05
+    batches: Annotated[str, typer.Option(help="How batches are filled, as for foils train.")] = "random"
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of the training, as in --set epochs=2, batch_size, learning_rate, loss; several times.",
+        ),
+    ] = None
+    probe: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Train this cheap model on each source too, as a predictor: static:NAME."),
+    ] = None
+    unlabelled: Annotated[
+        float | None,
+        typer.Option(help="Relevant documents without a label for each labelled one. Default: estimated."),
+    ] = None
+    estimate_with: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="A better encoder to estimate that with. Default: the model, untrained."),
+    ] = None
+    baselines: Annotated[
+        bool, typer.Option(help="Also measure the model untrained, and trained on in-batch negatives alone.")
+    ] = True
+
+    def settings(self) -> StudySettings:
+        """Return the settings of the study.
+
+        Raises:
+            InputError: a --set that is not NAME=VALUE, or settings out of range.
+        """
+        from foils.study import StudySettings
+
+        given = {name: value for name, value in vars(self).items() if name != "setting"}
+        given["measures"] = tuple(name.strip() for name in self.measures.split(",") if name.strip())
+        return StudySettings(**given, training=dict(opt.parsed_loosely(text) for text in self.setting or []))
+
+
+@takes(StudyOptions, "options")
 def study(
     collection: opt.CollectionName,
     source: opt.SourceNames,
@@ -29,40 +85,7 @@ def study(
         typer.Option("--model", metavar="MODEL", help="What to train, as for foils train; several times."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="The study; calls add to it.")],
-    seeds: Annotated[int, typer.Option(min=1, help="Trainings of each source.")] = 3,
-    queries: Annotated[int | None, typer.Option(min=1, help="Training queries of a seed. Default: all.")] = None,
-    per_query: Annotated[int, typer.Option(min=1, help="Negatives of a query, the first by rank.")] = 10,
-    hybrids: Annotated[int, typer.Option(min=1, help="Also unite up to so many sources; 1: none.")] = 1,
-    measures: Annotated[str, typer.Option(help="ir_measures' names; predictors are compared with the first.")] = (
-        "nDCG@10,RR@10,R@100"
-    ),
-    split: opt.Split = "train",
-    test_split: Annotated[str, typer.Option("--test", metavar="SPLIT", help="Split to measure on.")] = "test",
-    temperature: Annotated[float, typer.Option(help="τ of the scores and of the loss.")] = 0.05,
-    batches: Annotated[str, typer.Option(help="How batches are filled, as for foils train.")] = "random",
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="A setting of the training, as in --set epochs=2, batch_size, learning_rate, loss; several times.",
-        ),
-    ] = None,
-    probe: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Train this cheap model on each source too, as a predictor: static:NAME."),
-    ] = None,
-    unlabelled: Annotated[
-        float | None,
-        typer.Option(help="Relevant documents without a label for each labelled one. Default: estimated."),
-    ] = None,
-    estimate_with: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="A better encoder to estimate that with. Default: the model, untrained."),
-    ] = None,
-    baselines: Annotated[
-        bool, typer.Option(help="Also measure the model untrained, and trained on in-batch negatives alone.")
-    ] = True,
+    options: StudyOptions,
     device: Annotated[str | None, typer.Option(help="As torch names it. Default: the first that is there.")] = None,
     vectors: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where vectors are kept.")] = None,
     json: opt.Json = None,
@@ -78,24 +101,9 @@ def study(
     from foils.data.sources import read_sources
     from foils.data.store import cache_folder, write_json
     from foils.encode import VectorStore
-    from foils.study import StudySettings, analyse, read_cells, run_study, write_study_report
+    from foils.study import analyse, read_cells, run_study, write_study_report
 
-    settings = StudySettings(
-        split=split,
-        test_split=test_split,
-        measures=tuple(name.strip() for name in measures.split(",") if name.strip()),
-        seeds=seeds,
-        queries=queries,
-        per_query=per_query,
-        hybrids=hybrids,
-        baselines=baselines,
-        temperature=temperature,
-        batches=batches,
-        training=dict(opt.parsed_loosely(text) for text in setting or []),
-        probe=probe,
-        unlabelled=unlabelled,
-        estimate_with=estimate_with,
-    )
+    settings = options.settings()
     loaded = load_collection(collection)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}
     store = VectorStore(vectors or cache_folder() / "vectors")
