@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -157,13 +158,9 @@ def _dense_run(collection: Collection, encoding: opt.EncoderOptions, split: str,
 
 
 def _reranked(first: Run, collection: Collection, encoding: opt.EncoderOptions, depth: int, name: str | None) -> Run:
-    from foils.evaluate import load_reranker, rerank_run
+    from foils.encode.cross_encoders import logits
+    from foils.evaluate import rerank_run
 
-    scorer = load_reranker(
-        encoding.encoder,
-        device=encoding.device,
-        max_length=encoding.max_length,
-        trust_remote_code=encoding.trust_remote_code,
-    )
+    scorer = partial(logits, encoding.cross_encoder(encoding.encoder))
     name = name or f"{first.name} + {Path(encoding.encoder).name}"
     return rerank_run(first, collection, scorer, depth=depth, name=name)

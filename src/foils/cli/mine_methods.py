@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -123,17 +124,12 @@ METHODS: dict[str, Callable[[Collection, Settings], Method]] = {
 
 def cross_encoder(settings: Settings) -> CrossEncoderScorer:
     """Load the cross-encoder of the command line, its scores kept where vectors are."""
-    from foils.data.store import cache_folder
-    from foils.encode import VectorStore
     from foils.mine.cross_encoder import CrossEncoderScorer
 
-    if settings.ranking.cross_encoder is None:
+    name, encoder = settings.ranking.cross_encoder, settings.encoder
+    if name is None:
         raise InputError("a cross-encoder is needed; name it with --cross-encoder MODEL")
-    store = VectorStore(settings.encoder.vectors or cache_folder() / "vectors")
-    chosen = settings.encoder
-    return CrossEncoderScorer.load(
-        settings.ranking.cross_encoder, store, max_length=chosen.max_length, device=chosen.device
-    )
+    return CrossEncoderScorer(encoder.cross_encoder(name), opt.vector_store(encoder.vectors), name=Path(name).name)
 
 
 def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[PairScorer | None, dict[str, Any]]:

@@ -14,6 +14,8 @@ from foils.cli.show import say
 from foils.errors import InputError
 
 if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
     from foils.data import Collection
     from foils.encode import SentenceEncoder, VectorStore
 
@@ -37,6 +39,7 @@ SourceNames = Annotated[
 Split = Annotated[str, typer.Option("--split", help="Split of the judgements.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")]
+Device = Annotated[str | None, typer.Option("--device", help="As torch names it. Default: the first that is there.")]
 Output = Annotated[
     Path, typer.Option("-o", "--output", metavar="FILE", help="Where to write the table.", show_default=False)
 ]
@@ -103,10 +106,17 @@ class EncoderOptions:
     ] = None
     trust_remote_code: Annotated[bool, _option("--trust-remote-code", "Run code that the model brings along.")] = False
 
+    def cross_encoder(self, name: str) -> CrossEncoder:
+        """Load a cross-encoder, which the length, the device and whether its own code runs are of too."""
+        from foils.encode.cross_encoders import load_cross_encoder
+
+        return load_cross_encoder(
+            name, max_length=self.max_length, device=self.device, trust_remote_code=self.trust_remote_code
+        )
+
     def open(self, collection: Collection) -> tuple[SentenceEncoder, VectorStore]:
         """Load the encoder and open the store; print what a lower precision or storage loses on this collection."""
-        from foils.data.store import cache_folder
-        from foils.encode import EncoderSettings, VectorStore, load_encoder
+        from foils.encode import EncoderSettings, load_encoder
 
         settings = EncoderSettings(
             query_prompt=self.query_prompt,
@@ -119,7 +129,7 @@ class EncoderOptions:
             trust_remote_code=self.trust_remote_code,
         )
         encoder = load_encoder(self.encoder, settings)
-        store = VectorStore(self.vectors or cache_folder() / "vectors", storage=self.storage)
+        store = vector_store(self.vectors, storage=self.storage)
         if (self.precision, self.storage, self.backend) != ("float32", "float32", "torch"):
             exact = load_encoder(self.encoder, replace(settings, precision="float32", backend="torch"))
             self._report_loss(exact, encoder, collection)
@@ -143,6 +153,14 @@ class EncoderOptions:
 
 
 MODELS_OWN_LENGTH = EncoderOptions(max_length=None)
+
+
+def vector_store(folder: Path | None, *, storage: str = "float32") -> VectorStore:
+    """Return the store of vectors in a folder; None: in the cache."""
+    from foils.data.store import cache_folder
+    from foils.encode import VectorStore
+
+    return VectorStore(folder or cache_folder() / "vectors", storage=storage)
 
 
 def parsed_setting(text: str) -> tuple[str, Any]:

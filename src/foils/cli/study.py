@@ -86,7 +86,7 @@ def study(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="The study; calls add to it.")],
     options: StudyOptions,
-    device: Annotated[str | None, typer.Option(help="As torch names it. Default: the first that is there.")] = None,
+    device: opt.Device = None,
     vectors: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where vectors are kept.")] = None,
     json: opt.Json = None,
 ) -> None:
@@ -99,16 +99,14 @@ def study(
     """
     from foils.data import load_collection
     from foils.data.sources import read_sources
-    from foils.data.store import cache_folder, write_json
-    from foils.encode import VectorStore
+    from foils.data.store import write_json
     from foils.study import analyse, read_cells, run_study, write_study_report
 
     settings = options.settings()
     loaded = load_collection(collection)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}
-    store = VectorStore(vectors or cache_folder() / "vectors")
     _remember(output / COMMANDS)
-    run_study(output, loaded, sources, model, store, settings, device=device)
+    run_study(output, loaded, sources, model, opt.vector_store(vectors), settings, device=device)
     analysis = analyse(read_cells(output))
     show_study(analysis)
     write_json(output / RESULTS, analysis.to_json())

@@ -48,7 +48,7 @@ def train(
     checkpoint_steps: Annotated[int | None, typer.Option(min=1, help="Default: a checkpoint an epoch.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     tracker: Annotated[list[str] | None, typer.Option(help="As transformers names it; several times.")] = None,
-    device: Annotated[str | None, typer.Option(help="As torch names it. Default: the first that is there.")] = None,
+    device: opt.Device = None,
     seed: opt.Seed = 0,
     json: opt.Json = None,
 ) -> None:
