@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +155,13 @@ def test_the_recapture_of_nothing_is_not_joined() -> None:
     some, nothing = Recapture(1, 2, 3), Recapture(0, 2, 0)
     assert Recapture.joined([some, nothing]) is None
     assert Recapture.joined([some, some]) == some
+
+
+def test_results_that_are_all_alike_agree_with_nothing_and_warn_of_nothing(cell: Path) -> None:
+    for path in (cell / "trained").iterdir():
+        path.write_text('{"seconds": 1, "per_query": {"nDCG@10": [0.5, 0.5]}}')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = analyse(read_cells(cell.parents[1]))
+    assert np.isnan(found.ceiling["c · m"])
+    assert found.leaderboard[0].kendall == 0

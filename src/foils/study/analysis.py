@@ -219,7 +219,7 @@ def _ceiling(results: Floats, rng: np.random.Generator) -> float:
         order = rng.permutation(seeds)
         half = order[: seeds // 2], order[seeds // 2 :]
         found.append(kendall_tau(*(results[:, part].mean(axis=1) for part in half)))
-    return float(np.nanmean(found))
+    return math.nan if np.isnan(found).all() else float(np.nanmean(found))
 
 
 def _number(value: float) -> float | None:
