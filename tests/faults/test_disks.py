@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from kept_formats import write_study
 from safetensors.torch import save_file
 
 from fakes import HashingEncoder
@@ -38,15 +40,17 @@ def full_disk(after: int = 200) -> Iterator[None]:
 
 @pytest.fixture
 def world(tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A collection that is in the cache with its vectors, and tables to begin with."""
+    """A collection that is in the cache with its vectors, tables to begin with, a study."""
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: HashingEncoder())
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("foils.study.analysis.RESAMPLES", 10)  # quick
     folder = beir_folder("made")
     for name in ("bm25", "dense"):
         assert run(["mine", str(folder), "--with", name, "-o", str(tmp_path / f"{name}.parquet")]) == 0
     assert run(["rate", str(folder), str(tmp_path / "dense.parquet"), "-o", str(tmp_path / "rated.parquet")]) == 0
     ranked = [(query, document, -at) for query in ("q4", "q5") for at, document in enumerate(("d1", "d2", "d8"))]
     Run.ranked(*map(list, zip(*ranked, strict=True)), name="made").write(tmp_path / "made.trec")
+    write_study(tmp_path / "study")
     return tmp_path
 
 
@@ -65,6 +69,8 @@ OUTPUTS: dict[str, list[str]] = {
     "batch": ["batch", "@/made", "--with", "random", "--batch-size", "2", "-o", "=/out"],
     "evaluate": ["evaluate", "@/made", "--run", "@/made.trec", "--json", "=/out"],
     "search": ["search", "@/made", "--model", "m", "--dimensions", "rdime", "--run", "=/out"],
+    "report": ["report", "@/study", "-o", "=/out"],
+    "report json": ["report", "@/study", "-o", "/dev/null", "--json", "=/out"],
 }  # fmt: skip
 
 
@@ -134,6 +140,103 @@ def test_a_full_disk_under_a_model(world: Path, capsys: pytest.CaptureFixture[st
     assert not (place / "README.md").exists()
     assert run([*train, "--resume"]) == 0
     assert list(place.rglob("*.safetensors"))
+
+
+@pytest.fixture
+def studying(world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], list[str]]:
+    """The arguments of a small study, by its folder; it is quick, and writes checkpoints."""
+    static_model().save_pretrained(str(world / "static"))
+    monkeypatch.setattr("sys.argv", ["foils", "study"])
+    return lambda folder: [
+        "study", f"{world}/made", f"{world}/bm25.parquet", f"{world}/dense.parquet", "--model", f"{world}/static",
+        "--hybrids", "2", "--seeds", "1", "--set", "batch_size=2", "--set", "checkpoint_steps=2",
+        "--no-baselines", "-o", str(folder),
+    ]  # fmt: skip
+
+
+def without_seconds(folder: Path) -> dict[str, object]:
+    """The files of a study; checkpoints, and the seconds that trainings took, left out."""
+    found: dict[str, object] = {}
+    for name, data in files(folder).items():
+        if "checkpoint-" not in name:
+            value = json.loads(data) if name.endswith(".json") else data
+            found[name] = {**value, "seconds": 0} if isinstance(value, dict) else value
+    return found
+
+
+ROOM = {200: "cell.json", 2_000: "scores.json", 6_000: "trained", 100_000: "report.html"}  # what is the first to fail
+
+
+def test_a_full_disk_under_a_study(
+    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is there is whole, and stays; with more room it goes on, and ends as one that had room from the start."""
+    assert run(studying(world / "whole")) == 0
+    expected, before = without_seconds(world / "whole"), 0
+    for room, full in ROOM.items():
+        capsys.readouterr()
+        with full_disk(room):
+            status = run(studying(world / "cut"))
+        said = capsys.readouterr().err
+        assert status == 1
+        assert "foils: failed: cannot write " in said
+        assert full in said
+        assert "Traceback" not in said
+        there = without_seconds(world / "cut")
+        assert there.items() <= expected.items()
+        assert before < len(there) < len(expected)
+        before = len(there)
+    assert run(studying(world / "cut")) == 0
+    assert without_seconds(world / "cut") == expected
+
+
+def test_a_full_disk_under_a_study_that_is_whole(
+    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Done again with more seeds, it keeps the page and the results that it had."""
+    place = world / "whole"
+    assert run(studying(place)) == 0
+    before = files(place)
+    capsys.readouterr()
+    with full_disk():
+        status = run([*studying(place), "--seeds", "2"])
+    check_said(capsys.readouterr().err, status, "File too large")
+    assert status == 1
+    after = files(place)
+    assert {name: after[name] for name in before} == before
+
+
+def test_a_study_where_none_can_be(
+    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (world / "file").write_text(OLD)
+    for place in (world / "file", world / "file" / "study"):
+        capsys.readouterr()
+        status = run(studying(place))
+        check_said(capsys.readouterr().err, status, str(world / "file"))
+        assert status == 2
+    assert (world / "file").read_text() == OLD
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_study_in_a_folder_that_is_read_only(
+    world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that is to begin, and one that is whole and stays as it is."""
+    assert run(studying(world / "whole")) == 0
+    before = files(world / "whole")
+    (world / "empty").mkdir()
+    for place in (world / "empty", world / "whole"):
+        capsys.readouterr()
+        place.chmod(0o555)
+        try:
+            status = run(studying(place))
+        finally:
+            place.chmod(0o755)
+        check_said(capsys.readouterr().err, status, "Permission denied")
+        assert status == 1
+    assert files(world / "whole") == before
+    assert not list((world / "empty").iterdir())
 
 
 @pytest.mark.parametrize("write", [
