@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,23 @@ if TYPE_CHECKING:
     from foils.batch.collection import CollectionPlan
 
 
+@dataclass(frozen=True)
+class BatchOptions:
+    """How batches are filled."""
+
+    method: Annotated[str, typer.Option("--with", help="hobit, hobit-c, ngame, walks, b3, or random.")] = "hobit"
+    batch_size: Annotated[int, typer.Option(min=1, help="Pairs in a batch.")] = 128
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to plan, with the same vectors.")] = 1
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="A setting of the method, as in --set alpha=0.5; several times."
+        ),
+    ] = None
+    max_positives: Annotated[int, typer.Option(min=1, help="At most so many pairs of a query.")] = 64
+
+
+@takes(BatchOptions, "options")
 @takes(opt.EncoderOptions, "encoding")
 def batch(
     collection: opt.CollectionName,
@@ -26,16 +44,7 @@ def batch(
     ] = None,
     *,
     output: opt.Output,
-    method: Annotated[str, typer.Option("--with", help="hobit, hobit-c, ngame, walks, b3, or random.")] = "hobit",
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs in a batch.")] = 128,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs to plan, with the same vectors.")] = 1,
-    setting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A setting of the method, as in --set alpha=0.5; several times."
-        ),
-    ] = None,
-    max_positives: Annotated[int, typer.Option(min=1, help="At most so many pairs of a query.")] = 64,
+    options: BatchOptions,
     split: opt.Split = "train",
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions,
@@ -54,7 +63,7 @@ def batch(
     from foils.data.sources import read_source
     from foils.data.store import write_json
 
-    settings = dict(opt.parsed_loosely(text) for text in setting or [])
+    settings = dict(opt.parsed_loosely(text) for text in options.setting or [])
     loaded = load_collection(collection)
     given = read_source(source, loaded) if source else None
     planned = plan_collection(
@@ -62,16 +71,16 @@ def batch(
         *encoding.open(loaded),
         negatives=given.negatives if given else None,
         negatives_digest=given.digest if given else "",
-        name=method,
+        name=options.method,
         settings=settings,
-        batch_size=batch_size,
-        epochs=epochs,
-        max_positives=max_positives,
+        batch_size=options.batch_size,
+        epochs=options.epochs,
+        max_positives=options.max_positives,
         split=split,
         seed=seed,
     )
     planned.write(output)
-    show_batches(planned, f"Batches of {loaded.name} ({split}) → {output}", method=method, most=max_positives)
+    show_batches(planned, f"Batches of {loaded.name} ({split}) → {output}", options)
     if json:
         write_json(json, planned.to_json())
     if report:
@@ -81,7 +90,7 @@ def batch(
         say(f"report: {report}")
 
 
-def show_batches(planned: CollectionPlan, title: str, *, method: str, most: int) -> None:
+def show_batches(planned: CollectionPlan, title: str, options: BatchOptions) -> None:
     """Print how hard, clean and varied the batches of each epoch are, beside random ones."""
     plan = planned.plan
     rows = [
@@ -96,13 +105,14 @@ def show_batches(planned: CollectionPlan, title: str, *, method: str, most: int)
             f"{found.seconds:.1f} s",
         )
         for label, found in [
-            *((f"{method}, epoch {e}", m) for e, m in enumerate(plan.measures)),
+            *((f"{options.method}, epoch {e}", m) for e, m in enumerate(plan.measures)),
             ("random", plan.random),
         ]
     ]
     notes = [
-        f"{len(planned.pairs):,} pairs in {len(plan.epochs[0]):,} batches of {plan.batch_size}; left out: "
-        f"{planned.pairs.capped:,} over {most} positives, {planned.pairs.uncovered:,} without a negative",
+        f"{len(planned.pairs):,} pairs in {len(plan.epochs[0]):,} batches of {plan.batch_size}; "
+        f"left out: {planned.pairs.capped:,} over {options.max_positives} positives, "
+        f"{planned.pairs.uncovered:,} without a negative",
         "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
         f"gain: against the same pairs in random batches; contradictions in a plain shuffle: {plan.unguarded:,}",
     ]
