@@ -24,7 +24,7 @@ EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
 
 
 def application() -> typer.Typer:
-    """Build the program from the verbs whose files are there."""
+    """Build the program: a file of this folder for each verb, with a function of its name."""
     app = typer.Typer(
         name="foils",
         help="Hard negatives for retrievers and rerankers: mine them, say which source to train on before any "
@@ -43,13 +43,7 @@ def application() -> typer.Typer:
             raise typer.Exit
 
     for verb in VERBS:
-        try:
-            module = import_module(f"foils.cli.{verb}")
-        except ModuleNotFoundError as error:
-            if error.name == f"foils.cli.{verb}":
-                continue
-            raise
-        function = getattr(module, verb)
+        function = getattr(import_module(f"foils.cli.{verb}"), verb)
         text = _paragraphs(function)
         app.command(verb, help=text, no_args_is_help=verb != "demo")(takes_memory(takes_ray(function)))
     return app
