@@ -163,8 +163,8 @@ def _outcome_figure(outcomes: Sequence[Outcome], measure: str) -> Figure:
                 }
             )
     layout = {
-        "xaxis": {"title": {"text": measure}},
-        "yaxis": {"categoryorder": "array", "categoryarray": [label(each.source) for each in ranked]},
+        "xaxis": {"title": {"text": label(measure)}},
+        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": [label(e.source) for e in ranked]},
         "legend": {"orientation": "h", "y": 1.1},
     }
     return Figure(data, layout, f"{measure} after training on each source.", height=120 + 24 * len(ranked))

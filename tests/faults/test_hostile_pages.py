@@ -1,0 +1,120 @@
+"""The pages of studies and of experiments on search, of a collection whose every name, id and text is an attack."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import HashingEncoder
+from foils.cli.app import run
+from foils.data import Collection
+from foils.encode import VectorStore
+from foils.mine import BM25Retriever, RandomRetriever, mine
+from foils.study import StudySettings, analyse, read_cells, run_study, write_study_report
+from train_models import WORDS, static_model
+
+ATTACK = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+NAME = "<img src=x onerror=document.title='owned'>"  # what a folder may be called
+QUERIES = 12
+TITLES = {"study": "Did the score predict the training?", "search": "Search with the query&#39;s useful dimensions"}
+
+
+def texts() -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
+    """Documents, queries, judgements: every id and text has the attack in it."""
+    documents = {f"d{i} {ATTACK}": f"{' '.join(WORDS[i : i + 6])} {ATTACK}" for i in range(3 * QUERIES)}
+    queries = {f"q{i} {ATTACK}": f"{' '.join(WORDS[i : i + 3])} {ATTACK}" for i in range(QUERIES)}
+    return documents, queries, {f"q{i} {ATTACK}": {f"d{i} {ATTACK}": 1} for i in range(QUERIES)}
+
+
+def study_page(place: Path) -> Path:
+    """Run a study with hostile names of collection and sources; write its page, a hostile command on it."""
+    documents, queries, judged = texts()
+    collection = Collection.from_dicts(f"c {ATTACK}", documents, queries, {"train": judged, "test": judged})
+    sources = {
+        f"bm25 {ATTACK}": mine(collection, BM25Retriever(collection), split="train", top=3).negatives,
+        f"random {ATTACK}": mine(collection, RandomRetriever(collection), split="train", top=3).negatives,
+        "plain": mine(collection, RandomRetriever(collection, seed=1), split="train", top=3).negatives,
+    }
+    static_model().save_pretrained(str(place / NAME))
+    settings = StudySettings(seeds=1, baselines=False, training={"batch_size": 8})
+    run_study(place / "study", collection, sources, [str(place / NAME)], VectorStore(place / "vectors"), settings)
+    write_study_report(place / "study.html", analyse(read_cells(place / "study")), [f"foils study {ATTACK}"])
+    assert all(path.resolve().is_relative_to(place) for path in place.rglob("*"))
+    return place / "study.html"
+
+
+def search_page(place: Path, beir_folder: Callable[..., Path]) -> Path:
+    """Run every experiment, by the verb, with a hostile name of the encoder."""
+    documents, queries, judged = texts()
+    whole = {key: ("", text) for key, text in documents.items()}
+    folder = beir_folder(NAME, documents=whole, queries=queries, qrels={"train": judged})
+    asked = ["search", str(folder), "--model", f"e {ATTACK}", "--split", "train", "--experiment", "all", "--top", "20"]
+    asked += ["--moon-pool", "20", "--folds", "2", "--report", str(place / "search.html")]
+    assert run(asked) == 0
+    return place / "search.html"
+
+
+@pytest.fixture(params=TITLES)
+def page(
+    request: pytest.FixtureRequest, tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> tuple[str, Path]:
+    """A page's kind and place."""
+    monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: named(name))
+    monkeypatch.setattr("foils.study.analysis.RESAMPLES", 10)  # quick
+    place = study_page(tmp_path) if request.param == "study" else search_page(tmp_path, beir_folder)
+    return request.param, place
+
+
+def named(name: str) -> HashingEncoder:
+    encoder = HashingEncoder()
+    encoder.name = name
+    return encoder
+
+
+def test_what_users_bring_is_escaped_and_nothing_is_fetched(page: tuple[str, Path]) -> None:
+    kind, place = page
+    text = re.sub(r"<script>.*?</script>", "", place.read_text("utf-8"), count=1, flags=re.S)  # less Plotly itself
+    assert f"<title>{TITLES[kind]}</title>" in text
+    assert escape(ATTACK, quote=False).replace('"', "&#34;").replace("'", "&#39;") in text
+    assert ATTACK not in text
+    assert "<img" not in text
+    assert text.count("<script") == text.count("</script>") == 1, "the drawing code alone"
+    figures = json.loads(re.search(r"^const figures = (.*);$", text, re.M).group(1))
+    assert not [each for each in strings(figures) if "<" in each]  # Plotly reads some HTML in labels
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", text)
+    assert "default-src 'none'" in text
+
+
+def strings(value: Any) -> Iterator[str]:
+    """What a figure says, hover templates left out: they are the page's own."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from strings(each) if key != "hovertemplate" else ()
+    elif isinstance(value, list):
+        for each in value:
+            yield from strings(each)
+    elif isinstance(value, str):
+        yield value
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+def test_no_script_of_a_collection_runs_in_a_browser(page: tuple[str, Path]) -> None:
+    kind, place = page
+    quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]  # fmt: skip
+    command = ["chromium", "--headless", "--no-sandbox", *quiet, f"--user-data-dir={place.parent / 'user'}"]
+    shown = subprocess.run(
+        [*command, "--dump-dom", place.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    assert f"<title>{TITLES[kind].replace('&#39;', chr(39))}</title>" in shown
+    assert shown.count('class="main-svg"') >= 3, "the figures were drawn"
+    assert "<img" not in re.sub(r"<script>.*?</script>", "", shown, flags=re.S)
