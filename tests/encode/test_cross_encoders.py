@@ -48,3 +48,36 @@ def test_refusals(folder, tmp_path):
     several = tiny_cross_encoder(tmp_path, ["a"], outputs=3)
     with pytest.raises(InputError, match="has 3 outputs"):
         load_cross_encoder(several)
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory):
+    """A masked language model: neither a pooler nor a classifier is in its file."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    place = tiny_cross_encoder(tmp_path_factory.mktemp("language"), [text for pair in PAIRS for text in pair])
+    BertForMaskedLM(BertConfig.from_pretrained(place)).save_pretrained(place)
+    return place
+
+
+def test_weights_that_no_file_has_are_those_of_their_seed(language_model):
+    import torch
+
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    one, two, other = (load_cross_encoder(language_model, new_head=True, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(torch.rand(1), expected), "the global generator is left alone"
+    assert cross_encoder_digest(one) == cross_encoder_digest(two)
+    weights = [model.model.classifier.weight for model in (one, two, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_an_encoder_of_a_checkpoint_without_a_pooler_is_the_same_in_every_loading(language_model):
+    from foils.encode import load_encoder
+    from foils.train.models import load_trainable
+
+    assert load_encoder(language_model).fingerprint == load_encoder(language_model).fingerprint
+    one, two = (load_trainable(str(language_model)).state_dict() for _ in range(2))
+    assert all((one[name] == two[name]).all() for name in one)

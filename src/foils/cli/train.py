@@ -125,7 +125,7 @@ def _train_reranker(
     from foils.train.reranker import reranker_loss, train_reranker
 
     reranker_loss(settings.loss, settings.loss_settings)
-    model = load_cross_encoder(name, device=device, new_head=True)
+    model = load_cross_encoder(name, device=device, new_head=True, seed=settings.seed)
     before = score(model) if score else None
     return before, train_reranker(model, data, checkpoints, settings=settings, score=score, resume=resume)
 

@@ -23,6 +23,7 @@ def load_cross_encoder(
     max_length: int | None = None,
     device: str | None = None,
     new_head: bool = False,
+    seed: int = 0,
     trust_remote_code: bool = False,
 ) -> CrossEncoder:
     """Load a sentence-transformers cross-encoder (safetensors weights) with one output, by folder or hub name.
@@ -31,7 +32,8 @@ def load_cross_encoder(
         name: a folder, or a hub's owner/name.
         max_length: in tokens, of query and document together; None: the model's own.
         device: as torch names it; None: the first that is there.
-        new_head: for training: a model without one output gets it, with weights drawn by torch's generator.
+        new_head: for training: a model without one output gets it.
+        seed: of weights that the files do not have.
         trust_remote_code: run code that the model brings along.
 
     Raises:
@@ -40,7 +42,7 @@ def load_cross_encoder(
     from sentence_transformers import CrossEncoder
 
     place = str(find_model(name))
-    with loading("cross-encoder", name):
+    with loading("cross-encoder", name, seed=seed):
         model = CrossEncoder(
             place,
             num_labels=1 if new_head else None,

@@ -38,18 +38,26 @@ def find_model(name: str | Path) -> Path | str:
 
 
 @contextmanager
-def loading(kind: str, name: str | Path) -> Iterator[None]:
-    """Tell a model that cannot be loaded as such.
+def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
+    """Tell a model that cannot be loaded as such; draw the weights that its files lack from a seed of their own.
+
+    A checkpoint may lack layers of the model that is made of it (the pooler of a masked language model, the head of a
+    reranker). Were they drawn from the global generator, each loading would give another model, and another digest.
 
     Args:
         kind: of model, in a word or two.
         name: as it was given.
+        seed: of those weights.
 
     Raises:
         InputError: what is inside the context could not load it.
     """
+    import torch
+
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
     except InputError:
         raise
     except (OSError, ValueError, RuntimeError, KeyError) as error:

@@ -108,7 +108,7 @@ def distil(
     if not (known & ~apart).any():
         raise InputError(f"{int(known.sum())} judgements, none of a query to train on; give more, or hold out less")
     with _generators_kept(seed):
-        model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True)
+        model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True, seed=seed)
         shown = pairs.where(known & ~apart)
         _train(model, candidates, shown, w[known & ~apart], epochs, batch_size, learning_rate, warmup, max_length, seed)
     judge = PairwiseJudge(model, max_length=max_length, batch_size=batch_size, name=name)
