@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
@@ -254,7 +255,8 @@ def test_tiny_worlds_give_valid_json_without_warnings(tmp_path: Path, seed: int)
     )  # fmt: skip
     rows = [("q", f"d{rng.integers(2, 6)}", None)] + ([("r", f"d{rng.integers(2, 6)}", None)] if seed % 2 else [])
     world = World(collection, {"s": negatives(rows), "t": negatives([("r", "d4", None)])}, {})
-    with np.errstate(all="raise", under="ignore"):
+    with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
         said = scored(world, tmp_path).to_json()
     json.dumps(said, allow_nan=False)
 
