@@ -45,6 +45,7 @@ from foils.data.store import write_json
 
 RESULTS = Path(__file__).parent / "results" / "faults.json"
 IN_A_ROW = 4
+LIMIT, HANGS = 600, -1  # seconds that a run may take, and the status of one that takes longer
 TIMINGS = ("seconds", "train_runtime")
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "os.truncate")
@@ -115,21 +116,19 @@ def without_timings(value: Any) -> Any:
 def run(verb: Verb, world: World, place: Place, *, after: float | None = None, at: int | None = None) -> int | None:
     """Run a verb in a process of its own; kill it after so many seconds, or before its at-th change of a file.
 
-    Returns its exit status; None where it was killed.
+    Returns its exit status; None where it was killed, HANGS where it did not end.
     """
     child = os.fork()
     if not child:
         become(verb, world, place, at)
-    deadline = None if after is None else time.monotonic() + after
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG if deadline else 0)
-        if done:
-            return None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        if deadline and time.monotonic() >= deadline:
+    deadline = time.monotonic() + (LIMIT if after is None else after)
+    while not (done := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() >= deadline:
             os.kill(child, signal.SIGKILL)
-            deadline = None
-        else:
-            time.sleep(0.002)
+            os.waitpid(child, 0)
+            return None if after is not None else HANGS
+        time.sleep(0.002)
+    return None if os.WIFSIGNALED(done[1]) else os.WEXITSTATUS(done[1])
 
 
 def become(verb: Verb, world: World, place: Place, at: int | None) -> None:
@@ -141,7 +140,9 @@ def become(verb: Verb, world: World, place: Place, at: int | None) -> None:
         os.environ.update(FOILS_CACHE=str(place.folder / "cache"), FOILS_ENCODED=str(place.folder / "encoded.txt"))
         from foils.cli.app import run as foils
 
-        tqdm.set_lock(threading.RLock())  # its own is one for all processes, and would stay locked by one that was killed
+        tqdm.set_lock(
+            threading.RLock()
+        )  # its own is one for all processes, and would stay locked by one that was killed
         watch_files(place, at)
         status = foils(verb.arguments(world, place.out))
     except BaseException:
