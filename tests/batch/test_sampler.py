@@ -389,6 +389,33 @@ def test_a_damaged_order_is_named(tmp_path, damage):
     sampler.restore(path)
 
 
+VECTORS = {"filled": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"communities": np.arange(90)}, "damaged order of batches"),
+        ({"communities": np.arange(90), "community_sizes": np.array([40, 40])}, "damaged order of batches"),
+        ({"communities": np.zeros(90, int), "community_sizes": np.array([90])}, "damaged order of batches"),
+        ({"filled": np.ones(90, bool)}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.ones((90, 3))}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.ones(90)}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.full((90, 2), np.nan)}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.full((90, 2), "x")}, "no vectors of these rows"),
+        ({**VECTORS, "filled": np.ones(9, bool)}, "of 9 rows"),
+    ],
+)
+def test_what_later_epochs_depend_on_is_looked_at(tmp_path, arrays, message):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90), **arrays)
+    with pytest.raises(InputError, match=message):
+        sampler.restore(tmp_path / "order.npz")
+    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90), **VECTORS)
+    sampler.restore(tmp_path / "order.npz")
+
+
 def test_it_works_with_a_plain_data_loader():
     sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"), seed=5)
     sampler.attach(lambda texts, column: np.ones((len(texts), 2)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -217,12 +218,16 @@ def test_a_changed_folder_is_read_again(beir_folder: BeirFolder, change: Callabl
     assert len(stored()) == 2
 
 
-@pytest.mark.parametrize("name", ["meta.json", "documents.arrow", "qrels-train.arrow"])
-def test_a_damaged_cache(beir_folder: BeirFolder, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("documents.arrow", b"x"), ("qrels-train.arrow", b"x"),
+     *(("meta.json", data) for data in (b"x", b"\xff", b"[" * 100_000, b"[]", b"{}", b'{"splits": [1]}'))],
+)  # fmt: skip
+def test_a_damaged_cache(beir_folder: BeirFolder, name: str, data: bytes) -> None:
     folder = beir_folder()
     load_collection(folder)
     (path,) = stored()
-    (path / name).write_bytes(b"x")
+    (path / name).write_bytes(data)
     with pytest.raises(FormatError, match=r"damaged collection in the cache .*; remove the folder"):
         load_collection(folder)
     (path / "meta.json").unlink()
@@ -272,7 +277,7 @@ json_values = st.recursive(
     max_leaves=5,
 )
 records = st.dictionaries(st.sampled_from(["_id", "title", "text", "x"]), json_values)
-json_lines = st.lists(records | json_values).map(lambda rows: "\n".join(map(build.json.dumps, rows)).encode())
+json_lines = st.lists(records | json_values).map(lambda rows: "\n".join(map(json.dumps, rows)).encode())
 table = st.lists(st.lists(st.sampled_from(["q1", "d1", "1", "-1", "x", ""]) | st.text(max_size=3), max_size=4))
 table_lines = table.map(lambda rows: "\n".join(map("\t".join, rows)).encode("utf-8", "replace"))
 

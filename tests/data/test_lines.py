@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data.lines import Complaints, json_objects, numbered_lines, open_binary, text_field, whole_text
+from foils.data.lines import Complaints, json_objects, numbered_lines, open_binary, text_field, whole_json, whole_text
 from foils.errors import FormatError, InputError
 
 
@@ -175,6 +175,13 @@ def test_json_that_is_too_much(tmp_path: Path, line: str) -> None:
     path.write_text(f"{{}}\n{line}\n")
     with pytest.raises(FormatError, match=r"a\.jsonl:2: malformed JSON"):
         objects(path)
+
+
+def test_whole_json_tells_a_file_that_is_not_there_from_one_that_is_no_json(tmp_path: Path) -> None:
+    for path, message in ((tmp_path / "none", "no such file"), (tmp_path, "is a folder")):
+        with pytest.raises(InputError, match=message) as caught:
+            whole_json(path)
+        assert not isinstance(caught.value, FormatError)
 
 
 def test_a_file_of_another_kind_is_not_read_to_its_end(tmp_path: Path) -> None:

@@ -174,8 +174,16 @@ def test_without_judgements_or_model_it_says_so(base, tmp_path):
         distil(tmp_path, candidates, pairs, w, held_out=0.0)
     with pytest.raises(InputError, match="no pairwise judge"):
         load_pairwise_judge(base)
-    for name, text, kind in (("a", "{", FormatError), ("b", json.dumps({"kind": "x", "max_length": 9}), InputError)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / CARD).write_text(text)
-        with pytest.raises(kind):
-            load_pairwise_judge(tmp_path / name)
+    (tmp_path / CARD).write_text(json.dumps({"kind": "x", "max_length": 9}))
+    with pytest.raises(InputError, match="is 'x'; expected"):
+        load_pairwise_judge(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "\0", "[" * 100_000, "[]", "{}", '{"kind": "x"}', *(
+        f'{{"kind": "x", "max_length": {n}}}' for n in ("null", "[]", "NaN", "Infinity", '"x"', "9" * 5_000))],
+)  # fmt: skip
+def test_a_damaged_card_is_named(tmp_path, text):
+    (tmp_path / CARD).write_text(text)
+    with pytest.raises(FormatError, match=CARD):
+        load_pairwise_judge(tmp_path)

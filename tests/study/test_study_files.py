@@ -165,3 +165,11 @@ def test_results_that_are_all_alike_agree_with_nothing_and_warn_of_nothing(cell:
         found = analyse(read_cells(cell.parents[1]))
     assert np.isnan(found.ceiling["c · m"])
     assert found.leaderboard[0].kendall == 0
+
+
+def test_commands_that_are_no_text(cell: Path) -> None:
+    from foils.cli.study import COMMANDS, commands_of
+
+    (cell / COMMANDS).write_bytes(b"foils study\n\xff\n")
+    with pytest.raises(FormatError, match=r"commands\.txt:2: not UTF-8"):
+        commands_of(cell)

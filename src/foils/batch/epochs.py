@@ -94,6 +94,7 @@ class EpochBuilder:
                 arrays = dict(saved)
             epoch, order = int(arrays["epoch"]), arrays["order"]
             whole = bool((np.bincount(order, minlength=order.size) == 1).all())
+            communities = _communities(arrays) if "communities" in arrays else None
         except Exception as error:  # NumPy's and zip's readers raise what the damage leads them to
             raise FormatError(f"damaged order of batches ({error}); resume from another checkpoint", path) from error
         if order.size != len(self.dataset):
@@ -104,8 +105,8 @@ class EpochBuilder:
         if "filled" in arrays:
             self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset))
             self._vectors.restore(arrays)
-        if "communities" in arrays:
-            self._communities = np.split(arrays["communities"], np.cumsum(arrays["community_sizes"])[:-1])
+        if communities is not None:
+            self._communities = communities
 
     def _plan(self, epoch: int, batch_size: int) -> Batches:
         begin = time.perf_counter()
@@ -177,3 +178,10 @@ class EpochBuilder:
             part = rows[start : start + BLOCK]
             texts = self.dataset[part.tolist()]
             vectors.update(part, *(np.asarray(self.encode(texts[name], name)) for name in self.columns))
+
+
+def _communities(arrays: dict[str, Any]) -> list[Rows]:
+    joined, sizes = arrays["communities"], arrays["community_sizes"]
+    if not (np.bincount(joined) == 1).all() or sizes.sum() != joined.size:
+        raise ValueError("communities in which rows are missing")
+    return np.split(joined, np.cumsum(sizes)[:-1])

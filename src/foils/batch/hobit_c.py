@@ -77,9 +77,17 @@ class EmbeddingCache:
         return {"queries": self.queries, "documents": self.documents, "filled": self.filled}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
-        """Take the contents from a checkpoint's arrays."""
+        """Take the contents from a checkpoint's arrays.
+
+        Raises:
+            InputError: they are of another data set, or no vectors.
+        """
         if state["filled"].shape != (self.rows,):
             raise InputError(f"the saved cache is of {state['filled'].size} rows, the data set has {self.rows}")
+        pair = [state[name] for name in ("queries", "documents") if name in state]
+        shapes = [array.shape for array in pair if array.dtype.kind == "f" and np.isfinite(array).all()]
+        if len(shapes) < 2 or shapes[0] != shapes[1] or len(shapes[0]) != 2 or shapes[0][0] != self.rows:
+            raise InputError("the saved cache has no vectors of these rows; resume from another checkpoint")
         self.queries = state["queries"].astype(self.dtype)
         self.documents = state["documents"].astype(self.dtype)
         self.filled = state["filled"].astype(bool)

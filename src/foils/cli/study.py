@@ -141,8 +141,10 @@ def show_study(analysis: StudyAnalysis) -> None:
 
 def commands_of(study: Path) -> list[str]:
     """Return the commands that made a study, oldest first."""
+    from foils.data.lines import whole_text
+
     path = study / COMMANDS
-    return path.read_text("utf-8").splitlines() if path.is_file() else []
+    return whole_text(path).splitlines() if path.is_file() else []
 
 
 def _remember(path: Path) -> None:

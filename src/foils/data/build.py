@@ -8,7 +8,6 @@ are not there: a lenient reading leaves these out, and the collection's name say
 from __future__ import annotations
 
 import hashlib
-import json
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import pyarrow as pa
 
 from foils import progress
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, rows_of
-from foils.data.lines import Complaints, text_field
+from foils.data.lines import Complaints, text_field, whole_json
 from foils.data.store import cache_folder, write_json, write_whole_folder
 from foils.errors import FormatError
 
@@ -124,7 +123,7 @@ def open_stored(folder: Path) -> Collection:
         FormatError: a file of it is missing or damaged.
     """
     try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        meta = whole_json(folder / "meta.json")
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
         return Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())

@@ -103,7 +103,7 @@ def whole_json(path: str | Path) -> Any:
     """
     try:
         return json_value(whole_text(path))
-    except FormatError:
+    except InputError:
         raise
     except (ValueError, RecursionError) as error:
         said = str(error).partition("\n")[0][:LONGEST_MESSAGE]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
+from foils.data.lines import whole_json
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.errors import FormatError, InputError
 from foils.rate.candidates import Candidates
@@ -118,9 +119,11 @@ def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device:
     if not (folder / CARD).is_file():
         raise InputError(f"{folder} holds no pairwise judge ({CARD}); train one: foils rate … --distil FOLDER")
     try:
-        card: Any = json.loads((folder / CARD).read_text("utf-8"))
+        card: Any = whole_json(folder / CARD)
         kind, max_length = card["kind"], int(card["max_length"])
-    except (ValueError, KeyError, TypeError) as error:
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise FormatError("expected kind and max_length of a pairwise judge", folder / CARD) from error
     if kind != _KIND:
         raise InputError(f"{folder} is {kind!r}; expected {_KIND!r}, which this version of foils reads")
