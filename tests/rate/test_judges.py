@@ -94,7 +94,7 @@ def test_an_ensemble_is_antisymmetric_when_all_its_judges_are():
 class FakeCrossEncoder:
     """Scores a pair by the number of letters that its texts share; NaN for an empty document."""
 
-    num_labels, max_length = 1, 64
+    num_labels, max_length, tokenizer = 1, 64, None
 
     def state_dict(self):
         return {}

@@ -128,3 +128,19 @@ def test_a_temperature_of_zero_is_refused_not_replaced(folder, tmp_path, capsys)
     model = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"])
     assert rate(folder, "--judge", f"cross-encoder:{model}", "--temperature", "0") == 2
     assert "temperature 0.0; expected above 0" in capsys.readouterr().err
+
+
+def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeypatch, capsys):
+    from foils.encode import cross_encoders
+
+    place = tiny_cross_encoder(tmp_path, [*LEVELS.values(), "query"])
+    asked, load = {}, cross_encoders.load_cross_encoder
+
+    def loading(name, **more):
+        asked.update(more)
+        return load(name, **more)
+
+    monkeypatch.setattr("foils.rate.judges.load_cross_encoder", loading)
+    options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
+    assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
+    assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}

@@ -17,6 +17,7 @@ from foils.batch.conflicts import Conflicts
 from foils.batch.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
 from foils.batch.methods import Method, method
 from foils.batch.random import random_order
+from foils.data.store import without_nan
 from foils.errors import InputError
 
 Vectors = NDArray[np.floating]
@@ -57,10 +58,10 @@ class Plan:
             "settings": self.settings,
             "batch_size": self.batch_size,
             "pairs": self.epochs[0].rows,
-            "epochs": [_without_nan(asdict(m)) for m in self.measures],
-            "random": _without_nan(asdict(self.random)),
+            "epochs": [without_nan(asdict(m)) for m in self.measures],
+            "random": without_nan(asdict(self.random)),
             "unguarded": self.unguarded,
-            "overlap": _without_nan(self.overlap),
+            "overlap": without_nan(self.overlap),
             "overlap_random": self.overlap_random,
         }
 
@@ -143,12 +144,3 @@ def _builder(
 
 def _rng(seed: int, epoch: int) -> np.random.Generator:
     return np.random.default_rng([seed, epoch])
-
-
-def _without_nan(value: Any) -> Any:
-    """The value with null for NaN, for JSON."""
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return None if isinstance(value, float) and np.isnan(value) else value

@@ -117,8 +117,13 @@ def _cross_encoder(where: str, judging: Judging) -> Judge:
 
     if not where:
         raise InputError("--judge cross-encoder needs its model: cross-encoder:MODEL")
-    temperature, length = judging.temperature_or(1.0), judging.encoder.max_length
-    return load_cross_encoder_judge(where, temperature=temperature, max_length=length)
+    return load_cross_encoder_judge(
+        where,
+        temperature=judging.temperature_or(1.0),
+        max_length=judging.encoder.max_length,
+        device=judging.encoder.device,
+        trust_remote_code=judging.encoder.trust_remote_code,
+    )
 
 
 def _pairwise(where: str, judging: Judging) -> Judge:

@@ -12,7 +12,7 @@ from foils.cli import options as opt
 from foils.cli.groups import takes
 from foils.cli.judges import DistilOptions, JudgeOptions, QuestionOptions, language_models, usage_rows
 from foils.cli.llm_options import LLMOptions
-from foils.cli.show import number, say, show_table, without_nan
+from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
     from foils.rate import Rated, RatingReport
@@ -71,7 +71,7 @@ def rate(
     """
     from foils.data import load_collection
     from foils.data.sources import read_source
-    from foils.data.store import provenance, write_json
+    from foils.data.store import provenance, without_nan, write_json
     from foils.rate import EnsembleJudge, rate_negatives
 
     loaded = load_collection(collection)

@@ -10,7 +10,7 @@ import typer
 
 from foils.cli import options as opt
 from foils.cli.groups import takes
-from foils.cli.show import number, say, show_table, without_nan
+from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
     from foils.score import Ablations, Certainty, Scores, Suspect
@@ -70,7 +70,7 @@ def score(
     """
     from foils.data import load_collection
     from foils.data.sources import read_sources
-    from foils.data.store import write_json
+    from foils.data.store import without_nan, write_json
     from foils.score import ScoreSettings, ablate, score_sources, score_until
     from foils.score import audit as find_suspects
 

@@ -7,9 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from math import isfinite
 from types import TracebackType
-from typing import Any
 
 from rich import box
 from rich.console import Console
@@ -48,15 +46,6 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with so many digits after the point, or an en dash where there is none."""
     return "–" if value is None or value != value else f"{value:.{digits}f}"
-
-
-def without_nan(value: Any) -> Any:
-    """Return the value with null in place of every number that is not finite, for JSON."""
-    if isinstance(value, dict):
-        return {key: without_nan(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(item) for item in value]
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 class Progress:

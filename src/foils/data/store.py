@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
 from typing import IO, Any
 
@@ -135,6 +136,15 @@ def write_text(path: str | Path, text: str) -> None:
     """Write a text file whole, as UTF-8."""
     with write_whole(path) as aside:
         aside.write_text(text, encoding="utf-8", newline="\n")
+
+
+def without_nan(value: Any) -> Any:
+    """Return the value with null in place of every number that is not finite, for JSON."""
+    if isinstance(value, dict):
+        return {key: without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def write_json(path: str | Path, value: object) -> None:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 import numpy as np
 from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
-from foils.encode.cross_encoders import check_one_output, load_cross_encoder, logits
+from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
 from foils.errors import FailureError, InputError
 from foils.rate.candidates import Candidates
 from foils.rate.pairs import Floats, Pairs, Rows
@@ -160,13 +160,8 @@ class CrossEncoderJudge:
         check_one_output(model, name or "the cross-encoder")
         self._model, self._temperature, self._batch_size = model, _positive(temperature), batch_size
         self.name = name or "cross-encoder"
-        weights = hashlib.blake2b(digest_size=16)
-        for key, tensor in sorted(model.state_dict().items()):
-            weights.update(f"{key}{tuple(tensor.shape)}".encode())
-            weights.update(tensor.detach().float().cpu().numpy().tobytes())
-        length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
-        self.fingerprint = _digest("cross-encoder", weights.hexdigest(), length, temperature)
-        self._source: tuple[str, int | None] | None = None  # `load_cross_encoder_judge` knows it
+        self.fingerprint = _digest("cross-encoder", cross_encoder_digest(model), temperature)
+        self._source: _Source | None = None  # `load_cross_encoder_judge` knows it
 
     def __getstate__(self) -> dict[str, Any]:
         """Send a judge that was loaded by name to other processes by that name: they load the same weights."""
@@ -220,25 +215,51 @@ class EnsembleJudge:
 
 
 def load_cross_encoder_judge(
-    path: str | Path, *, temperature: float = 1.0, max_length: int | None = None
+    path: str | Path,
+    *,
+    temperature: float = 1.0,
+    max_length: int | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
 ) -> CrossEncoderJudge:
     """Load a cross-encoder (safetensors weights) as a judge, by local path or hub name.
+
+    Args:
+        path: a folder, or a hub's owner/name.
+        temperature: as `CrossEncoderJudge`.
+        max_length: in tokens, of query and document together; None: the model's own.
+        device: as torch names it; None: the first that is there. Other processes take their own first.
+        trust_remote_code: run code that the model brings along.
 
     Raises:
         InputError: there is no such model, it cannot be loaded, or it has several outputs.
     """
-    model = load_cross_encoder(path, max_length=max_length)
+    model = load_cross_encoder(path, max_length=max_length, device=device, trust_remote_code=trust_remote_code)
     judge = CrossEncoderJudge(model, temperature=temperature, name=Path(str(path)).name)
-    judge._source = str(Path(path).absolute()) if Path(path).is_dir() else str(path), max_length
+    place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
+    judge._source = _Source(place, max_length, trust_remote_code)
     return judge
 
 
+class _Source(NamedTuple):
+    """Where a judge was loaded from, and how."""
+
+    path: str
+    max_length: int | None
+    trust_remote_code: bool
+
+
 @lru_cache(maxsize=2)
-def _loaded_again(source: tuple[str, int | None], temperature: float, fingerprint: str) -> CrossEncoderJudge:
+def _loaded_again(source: _Source, temperature: float, fingerprint: str) -> CrossEncoderJudge:
     """Load a judge in another process; other weights than the sender's are a FailureError."""
-    judge = load_cross_encoder_judge(source[0], temperature=temperature, max_length=source[1])
+    judge = load_cross_encoder_judge(
+        source.path,
+        temperature=temperature,
+        max_length=source.max_length,
+        trust_remote_code=source.trust_remote_code,
+    )
     if judge.fingerprint != fingerprint:
-        raise FailureError(f"the cross-encoder {source[0]} has other weights here than where it was sent from")
+        raise FailureError(f"the cross-encoder {source.path} has other weights here than where it was sent from")
     return judge
 
 
