@@ -10,7 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from foils.cli.groups import panel, takes
+from foils.cli.groups import given, only, options_of, panel, refuse, takes
+from foils.errors import InputError
 
 _wine = panel("Wine")
 
@@ -74,3 +75,45 @@ def test_the_verb_is_given_the_group(arguments, status, said):
     ended = CliRunner().invoke(app, arguments)
     assert ended.exit_code == status
     assert said in ended.output
+
+
+@dataclass(frozen=True)
+class Cellar:
+    colour: Annotated[str, _wine("--colour", "Of the grape.")] = "red"
+    bottles_a_rack: Annotated[int | None, typer.Option(min=1)] = None
+    sorts: Annotated[list[str] | None, typer.Option("-s", "--sort")] = None
+    cool: Annotated[bool, _wine("--cool/--no-cool", "Whether it is.")] = True
+    corked: Annotated[bool, _wine("--corked", "Whether they are.")] = False
+
+
+def test_options_have_the_names_that_are_typed():
+    assert [*options_of(Cellar)] == ["--colour", "--bottles-a-rack", "--sort", "--cool", "--corked"]
+    app = typer.Typer()
+
+    @app.command()
+    @takes(Cellar, "cellar")
+    def stock(*, cellar: Cellar) -> None:
+        """Stock."""
+
+    assert [name for name in options_of(Cellar) if name not in CliRunner().invoke(app, ["--help"]).output] == []
+
+
+def test_given_are_those_options_that_are_not_as_usual():
+    assert given(Cellar()) == {}
+    assert given(Cellar("white", 6, ["a"], cool=False)) == {
+        "--colour": "white", "--bottles-a-rack": 6, "--sort": ["a"], "--cool": False,
+    }  # fmt: skip
+    assert given(Cellar("red"), colour="white") == {"--colour": "red"}
+    assert given(Cellar("white"), colour="white") == {}
+    assert given(Cellar("white"), Wine(year=1964)) == {"--colour": "white", "--year": 1964}
+
+
+def test_what_is_refused_is_told_together():
+    refuse({}, "here")
+    refuse({"--split": None}, "here")
+    options = given(Cellar("white", 6, ["a", "b"], cool=False, corked=True))
+    with pytest.raises(InputError) as error:
+        refuse({**options, "--split": None}, "on a table; leave it out")
+    said = "--colour white, --bottles-a-rack 6, --sort a b, --no-cool, --corked: no effect on a table; leave it out"
+    assert str(error.value) == said
+    assert only(options, "--corked", "--split") == {"--corked": True}

@@ -97,7 +97,7 @@ def test_fusion(mined, tmp_path):
     assert rrf.provenance["settings"]["k"] == 60
     assert len(union) > len(rrf)
     assert "rows without a score" in mined("--with", "fuse", *sources, "--method", "weighted", status=2)
-    assert "NAME=NUMBER" in mined("--with", "fuse", *sources, "--weight", "a", status=2)
+    assert "NAME=NUMBER" in mined("--with", "fuse", *sources, "--method", "weighted", "--weight", "a", status=2)
 
 
 def test_cross_encoder(mined, small, tmp_path):

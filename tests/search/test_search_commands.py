@@ -235,7 +235,7 @@ def test_a_language_model_answers(folder, models, command, tmp_path):
 
         def search(*more):
             status, said = command(
-                "search", broken, "--model", models / "one", "--dimensions", "dime", "--share", 0.5, "--run",
+                "search", broken, "--model", models / "one", "--dimensions", "dime", "--run",
                 tmp_path / "r", "--json", tmp_path / "s.json", "--llm-model", "m", "--base-url", server.url,
                 "--price", "1,2", *more,
             )  # fmt: skip

@@ -1,13 +1,15 @@
-"""Options that a verb takes as a group, a dataclass; and the help's panels that they stand in."""
+"""Options that a verb takes as a group, a dataclass; the help's panels that they stand in; and which were given."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_type_hints
 
 import typer
+
+from foils.errors import InputError
 
 Verb = Callable[..., None]
 
@@ -52,6 +54,44 @@ def takes(group: type, name: str, *, without: Sequence[str] = ()) -> Callable[[V
     return decorate
 
 
+def options_of(group: type) -> dict[str, str]:
+    """Return the name of each option of a group, as it is typed (`--no-` forms left out), and its field's name."""
+    hints = get_type_hints(group, include_extras=True)
+    return {_typed(hints[each.name], each.name).partition("/")[0]: each.name for each in fields(group)}
+
+
+def given(*groups: Any, **usual: Any) -> dict[str, object]:
+    """Return the options of groups that differ from their defaults: their names as typed, and their values.
+
+    Args:
+        groups: dataclasses of options, each with a default.
+        usual: of fields whose default is not the dataclass's own.
+    """
+    found: dict[str, object] = {}
+    for group in groups:
+        defaults = {each.name: each.default for each in fields(group)} | usual
+        values = {option: (getattr(group, name), defaults[name]) for option, name in options_of(type(group)).items()}
+        found |= {option: value for option, (value, default) in values.items() if value != default}
+    return found
+
+
+def only(options: Mapping[str, object], *names: str) -> dict[str, object]:
+    """Return those of the given options that have one of these names."""
+    return {name: value for name, value in options.items() if name in names}
+
+
+def refuse(options: Mapping[str, object], why: str) -> None:
+    """Raise an InputError where options are given that have no effect.
+
+    Args:
+        options: names as typed, and values; None: not given.
+        why: completes `--option VALUE: no effect …`, and says what to do.
+    """
+    told = [_told(name, value) for name, value in options.items() if value is not None]
+    if told:
+        raise InputError(f"{', '.join(told)}: no effect {why}")
+
+
 def parameters_of(command: Verb) -> list[inspect.Parameter]:
     """Return a verb's parameters, all by keyword, with annotations that are written as text read in its own module."""
     hints = get_type_hints(command, include_extras=True)
@@ -73,3 +113,16 @@ def _default(field: Field[Any], defaults: Any) -> Any:
     if defaults is not inspect.Parameter.empty:
         return getattr(defaults, field.name)
     return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+def _typed(annotation: Any, name: str) -> str:
+    """The name of an option as it is declared, or as typer makes it of the parameter's."""
+    option = annotation.__metadata__[0]
+    declared = [text for text in (option.default, *(option.param_decls or ())) if str(text).startswith("--")]
+    return declared[0] if declared else f"--{name.replace('_', '-')}"
+
+
+def _told(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return name if value else f"--no-{name.removeprefix('--')}"
+    return " ".join([name, *map(str, value if isinstance(value, list) else [value])])

@@ -9,9 +9,10 @@ import typer
 
 from foils.cli import options as opt
 from foils.cli.export_options import ExportOptions
-from foils.cli.groups import takes
+from foils.cli.groups import given, takes
 from foils.cli.llm_options import LLMOptions
 from foils.cli.made import Made
+from foils.cli.mine_combinations import check_combination
 from foils.cli.mine_llm import write_by_model
 from foils.cli.mine_methods import METHODS, RankingOptions, Settings, scorer_of
 from foils.cli.mine_options import FuseOptions, RuleOptions, WindowOptions, WritingOptions, positive_scores
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from foils.mine import Mined
 
 OTHERS = ("llm", "fuse", "filter")
+WRITER = LLMOptions(llm_temperature=0.8)
 
 
 @takes(WindowOptions, "window")
@@ -60,7 +62,7 @@ def mine(
     seed: opt.Seed = 0,
     chosen: RuleOptions,
     writing: WritingOptions,
-    llm: LLMOptions = LLMOptions(llm_temperature=0.8),
+    llm: LLMOptions = WRITER,
     encoding: opt.EncoderOptions,
     json: opt.Json = None,
 ) -> None:
@@ -74,6 +76,9 @@ def mine(
 
     sources = _checked(source or [], method)
     exports.forms()  # a wrong one is told before anything is mined
+    options = given(window, ranking, fusing, chosen, writing, llm, llm_temperature=WRITER.llm_temperature)
+    options |= {"--top": top, "--split": None if split == "train" else split}
+    check_combination(method, options, sources=bool(sources), exports=bool(exports.export))
     loaded = load_collection(collection)
     settings = Settings(ranking, encoding, seed, sources[0] if sources else None)
     made: Made | None

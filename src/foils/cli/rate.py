@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
-from foils.cli.groups import takes
+from foils.cli.groups import given, only, options_of, refuse, takes
 from foils.cli.judges import DistilOptions, JudgeOptions, QuestionOptions, language_models, usage_rows
 from foils.cli.llm_options import LLMOptions
 from foils.cli.show import number, say, show_table
@@ -74,22 +75,24 @@ def rate(
     from foils.data.store import provenance, without_nan, write_json
     from foils.rate import EnsembleJudge, rate_negatives
 
+    kinds = {spec.partition(":")[0] for spec in judges.judge or ["bi-encoder"]}
+    check_combination(kinds, given(judges, distilling, question, llm))
     loaded = load_collection(collection)
-    given = read_source(source, loaded)
+    named = read_source(source, loaded)
     distilling.check()
     opened = judges.open(loaded, encoding, llm, question)
     judge, models = opened[0] if len(opened) == 1 else EnsembleJudge(opened), language_models(opened)
     settings: dict[str, Any] = {"split": split, "judge": judge.name, **vars(rating)}
     settings |= {"language_models": [each.describe() for each in models]} if models else {}
-    inputs = {"collection": loaded.digest, "source": given.digest, "judge": judge.fingerprint}
-    made = provenance("rate", settings, inputs=inputs, seed=seed, before=given.negatives.provenance)
-    record = judges.record(judge, loaded, given)
+    inputs = {"collection": loaded.digest, "source": named.digest, "judge": judge.fingerprint}
+    made = provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance)
+    record = judges.record(judge, loaded, named)
     rated = rate_negatives(
-        loaded, given.negatives, judge, split=split, record=record, seed=seed, made=made, **vars(rating)
+        loaded, named.negatives, judge, split=split, record=record, seed=seed, made=made, **vars(rating)
     )
     rated.negatives.write(output)
-    _show(rated, f"{given.name} rated by {judge.name} ({rating.model}) → {output}", usage_rows(models, llm))
-    facts = {"source": given.name, "settings": settings, "seed": seed, **asdict(rated.report)}
+    _show(rated, f"{named.name} rated by {judge.name} ({rating.model}) → {output}", usage_rows(models, llm))
+    facts = {"source": named.name, "settings": settings, "seed": seed, **asdict(rated.report)}
     if models:
         facts["language_models"] = {each.name: llm.usage_facts(each.asked.usage) for each in models}
     facts |= distilling.train(rated, seed, encoding.device)
@@ -100,6 +103,27 @@ def rate(
 
         write_ratings_report(report, loaded, rated.negatives, split=split, rating=rated.report, seed=seed)
         say(f"report: {report}")
+
+
+def check_combination(kinds: Set[str], options: Mapping[str, object]) -> None:
+    """Raise an InputError for options that these kinds of judges have no use for, before anything is read.
+
+    Args:
+        kinds: of the judges, as `--judge` names them; a model's name is a bi-encoder.
+        options: those that were given, by name as typed; None: not given.
+    """
+    if kinds <= {"llm", "recorded"}:
+        refuse(
+            only(options, "--temperature"),
+            "with --judge llm or recorded, which give preferences and no scores to divide; leave it out, or for a "
+            "model's sampling give --llm-temperature",
+        )
+    if "llm" not in kinds:
+        refuse(only(options, *options_of(QuestionOptions), *options_of(LLMOptions)), "without --judge llm; give it")
+    if "recorded" in kinds:
+        refuse(only(options, "--judgements"), "with --judge recorded, whose judgements are kept already; leave it out")
+    if "--distil" not in options:
+        refuse(only(options, *options_of(DistilOptions)), "without --distil FOLDER; give it")
 
 
 def _show(rated: Rated, title: str, used: list[tuple[str, str]]) -> None:

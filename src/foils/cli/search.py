@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
-from foils.cli.groups import takes
+from foils.cli.groups import given, takes
 from foils.cli.llm_options import LLMOptions
 from foils.cli.search_answers import FeedbackOptions
+from foils.cli.search_combinations import check_combination
 from foils.cli.search_experiments import ExperimentOptions
 from foils.cli.search_options import DimensionOptions, IndexOptions, TuneOptions
 from foils.cli.show import show_table
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.random import Generator
 
     from foils.search import DimensionSettings, Embedded
+
+USUAL = "eclipse"
 
 
 @takes(DimensionOptions, "chosen")
@@ -35,7 +38,7 @@ def search(
     collection: opt.CollectionName,
     *,
     model: Annotated[str, typer.Option("--model", metavar="MODEL", help="The encoder.")] = opt.DEFAULT_ENCODER,
-    dimensions: Annotated[str, typer.Option(help="none (keep all), dime, eclipse, or rdime.")] = "eclipse",
+    dimensions: Annotated[str, typer.Option(help="none (keep all), dime, eclipse, or rdime.")] = USUAL,
     run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Write the run in TREC form.")] = None,
     split: opt.Split = "test",
     top: Annotated[int, typer.Option("--top", min=1, help="Documents of a query (k).")] = 1000,
@@ -67,9 +70,11 @@ def search(
     if run is None and trial.experiment is None:
         raise InputError("nothing to write; give --run FILE, or an --experiment")
     feedback.check(llm)
+    options = {"--run": run, "--dimensions": None if dimensions == USUAL else dimensions}
+    check_combination(dimensions, options | given(chosen, feedback, index, tuning, trial, llm))
     settings = chosen.settings(dimensions)
     loaded = load_collection(collection)
-    splits = [split, *([tuning.tune] if tuning.tune and not trial.experiment else [])]
+    splits = [split, *([tuning.tune] if tuning.tune else [])]
     texts, asked = feedback.texts(loaded, splits, llm, seed)
     encoder, store = replace(encoding, encoder=model).open(loaded)
     embedded = partial(embed_collection, loaded, encoder, store, answers=texts)

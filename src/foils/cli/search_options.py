@@ -63,22 +63,18 @@ class IndexOptions:
     ] = None
 
     def check(self) -> None:
-        """Raise an UnknownNameError for an unknown index, before anything is embedded."""
+        """Raise an InputError for an unknown index, or a file for exact search, before anything is embedded."""
         if self.index not in INDEXES:
             raise UnknownNameError("index", self.index, INDEXES)
+        if self.index == "exact" and self.index_file:
+            raise InputError("--index-file goes with --index flat, hnsw or ivf; exact search needs no file")
 
     def open(self, documents: Vectors) -> Index:
-        """Return the index over the documents: read from its file, or built, and kept where there is to be a file.
-
-        Raises:
-            InputError: a file for exact search.
-        """
+        """Return the index over the documents: read from its file, or built, and kept where there is to be a file."""
         from foils.search import ExactIndex, FaissIndex
 
         path = self.index_file
         if self.index == "exact":
-            if path:
-                raise InputError("--index-file goes with --index flat, hnsw or ivf; exact search needs no file")
             return ExactIndex(documents)
         if path and path.is_file():
             return FaissIndex.load(path)

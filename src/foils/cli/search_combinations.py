@@ -1,0 +1,59 @@
+"""Which options of foils search go together; one that would do nothing is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from foils.cli.groups import only, options_of, refuse
+from foils.cli.llm_options import LLMOptions
+from foils.cli.search_options import DimensionOptions, IndexOptions
+
+_CHOSEN = {*options_of(DimensionOptions)}
+TAKES: dict[str, set[str]] = {
+    "none": set(),
+    "dime": {"--k-plus", "--share"},
+    "rdime": {"--k-plus"},
+    "eclipse": _CHOSEN,
+}
+
+
+def check_combination(dimensions: str, options: Mapping[str, object]) -> None:
+    """Raise an InputError for options that have no effect beside the others, before anything is read.
+
+    Args:
+        dimensions: the way to choose dimensions.
+        options: those that were given, by name as typed; None: not given.
+    """
+    if not options.get("--llm-model"):
+        refuse(only(options, *options_of(LLMOptions), "--answer-prompt"), "without --llm-model; name the model")
+    if options.get("--experiment"):
+        _check_experiment(str(options["--experiment"]), options)
+        return
+    refuse(only(options, "--folds"), "without --experiment; give one")
+    if options.get("--tune") is None:
+        refuse(only(options, "--measure", "--reading"), "without --tune or --experiment; give one of them")
+        idle = _CHOSEN - TAKES.get(dimensions, _CHOSEN)
+        refuse(only(options, *idle), f"with --dimensions {dimensions}; leave it out")
+        return
+    refuse(
+        only(options, "--feedback"),
+        "on --tune, which chooses settings for feedback of the first pass; leave --tune out and give the settings",
+    )
+    grid = {"--moon-pool", "--reading"} if dimensions == "eclipse" else set()
+    refuse(
+        only(options, *(_CHOSEN | {"--reading"}) - grid),
+        f"with --tune of {dimensions}, which chooses among the published settings; leave it or --tune out",
+    )
+
+
+def _check_experiment(name: str, options: Mapping[str, object]) -> None:
+    refuse(
+        only(options, "--run", "--tune", "--feedback", "--feedback-depth", *options_of(IndexOptions)),
+        "with --experiment, which writes no run and takes feedback from an exact first pass on --split; leave it out, "
+        "or search without --experiment",
+    )
+    if name not in ("moons", "all"):
+        refuse(
+            only(options, "--dimensions", *_CHOSEN - {"--moon-pool"}),
+            f"with --experiment {name}, which compares the published settings; leave it out",
+        )
