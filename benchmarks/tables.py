@@ -140,6 +140,9 @@ def main() -> None:
     put(page, "study outcomes", study_tables.outcomes(study))
     put(page, "study leaderboard", study_tables.leaderboard(study))
     put(page, "study rates", study_tables.rates(study))
+    transformers = load("study_transformers")
+    put(page, "study transformers outcomes", study_tables.outcomes(transformers))
+    put(page, "study transformers leaderboard", study_tables.leaderboard(transformers, every=False))
     put(ROOT / "docs" / "robustness.md", "fuzz", fuzz.table(load("fuzz")))
     page = ROOT / "docs" / "benchmarks.md"
     for marker, text in (("rankings", rankings()), ("speed", speed()), ("audit", audit())):
