@@ -16,12 +16,13 @@ from foils.errors import require
 
 @dataclass(frozen=True)
 class Table:
-    """A table; cells are text, the first column names the row; `marked` rows stand out."""
+    """A table; cells are text, the first column names the row; `marked` rows stand out, columns of `words` begin left."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     marked: frozenset[int] = frozenset()
+    words: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -117,7 +117,7 @@ def _leaderboard_table(analysis: StudyAnalysis) -> Table:
     columns = ["predictor", "what it is", "mean τ", "worst cell", "regret", "of best − worst", "cells without it"]
     rows = [cells(each) for each in analysis.leaderboard]
     marked = frozenset(index for index, each in enumerate(analysis.leaderboard) if each.predictor == "eci_sem")
-    return Table(columns, rows, "Higher predictor is taken to mean better; ECI_sem is marked.", marked)
+    return Table(columns, rows, "Higher predictor is taken to mean better; ECI_sem is marked.", marked, frozenset({1}))
 
 
 def _cells_table(analysis: StudyAnalysis) -> Table:
