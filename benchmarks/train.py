@@ -227,7 +227,7 @@ def main() -> None:
         return
     cases = {
         "static, batch 1024": ("static", [options.queries, options.batch_size, 0]),
-        "one-layer BERT, cached, batch 256": ("bert", [max(options.queries // 8, 100), 256, 64]),
+        "one-layer BERT, cached, batch 256": ("bert", [max(options.queries // 2, 100), 256, 64]),
     }
     report: dict[str, object] = {"queries": options.queries, "repeats": options.repeats}
     for name, (kind, numbers) in cases.items():
