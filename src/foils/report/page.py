@@ -16,7 +16,7 @@ from foils.errors import require
 
 @dataclass(frozen=True)
 class Table:
-    """A table; cells are text, the first column names the row; `marked` rows stand out, columns of `words` begin left."""
+    """A table; cells are text, the first names the row; `marked` rows stand out, columns of `words` begin left."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
