@@ -164,3 +164,11 @@ def test_long_tasks_say_their_rate_on_stderr(
     assert "foils: reading: 250 of 300 texts, 10 texts/s, 5 s left\n" in err
     assert err.endswith("foils: reading: 250 texts in 25 s\n")
     assert err.count("\n") == 3
+
+
+def test_a_p_value_that_four_digits_cannot_show_is_no_zero() -> None:
+    from foils.cli.show import p_value
+
+    assert [p_value(p) for p in (3e-9, 0.0001, 0.04321, 1.0, float("nan"))] == [
+        "< 0.0001", "0.0001", "0.0432", "1.0000", "–",
+    ]  # fmt: skip

@@ -11,7 +11,7 @@ import typer
 
 from foils.cli import options as opt
 from foils.cli.groups import takes
-from foils.cli.show import number, say, show_table
+from foils.cli.show import number, p_value, say, show_table
 from foils.errors import InputError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def show_evaluation(result: Evaluation, collection: str) -> None:
     show_table(title, ["system", *names, "unanswered"], rows)
     if result.comparisons:
         table = [
-            (f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, number(c.p, 4), number(c.p_holm, 4))
+            (f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, p_value(c.p), p_value(c.p_holm))
             for c in result.comparisons
         ]
         show_table("Differences", ["systems", "measure", "difference", "test", "p", "p (Holm)"], table)

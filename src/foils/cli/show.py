@@ -43,6 +43,11 @@ def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
         console.print(escape(caption), style="dim", soft_wrap=True)
 
 
+def p_value(p: float) -> str:
+    """Return a p-value with four digits; what they cannot tell from 0 is below 0.0001."""
+    return "< 0.0001" if p < 1e-4 else number(p, 4)
+
+
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with so many digits after the point, or an en dash where there is none."""
     return "–" if value is None or value != value else f"{value:.{digits}f}"
