@@ -26,7 +26,7 @@ def growth(found: dict[str, Any]) -> str:
 
 def speed(found: dict[str, Any]) -> str:
     """Time of an epoch of HOBIT against the plain greedy, which is timed on some batches and scaled up."""
-    rows = ["| pairs | candidates | time | ÷ plain | memory, of the vectors' |", "|---:|---|" + "---:|" * 3]
+    rows = ["| pairs | candidates | time | against plain | memory, of the vectors' |", "|---:|---|" + "---:|" * 3]
     runs = {name: run for name, run in found.items() if name.startswith("speed-")}
     for name, run in sorted(runs.items(), key=lambda item: (item[1]["rows"], item[0])):
         cells = (
