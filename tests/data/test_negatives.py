@@ -252,3 +252,11 @@ def test_a_table_is_sound_or_refused(columns: dict[str, list[object]]) -> None:
         return
     assert len({*zip(*(made.table[key].to_pylist() for key in ("query_id", "doc_id")), strict=True)}) == len(made)
     assert sum(made.rejected().values()) + made.kept().num_rows == len(made)
+
+
+def test_a_pair_is_found_twice_across_chunks() -> None:
+    one = negatives_table(pa.array(["q", "p"]), pa.array(["d", "d"]), "s", [0, 0], [1.0, 1.0])
+    other = negatives_table(pa.array(["p", "q"]), pa.array(["e", "d"]), "s", [1, 1], [1.0, 1.0])
+    with pytest.raises(InputError, match=r"1 \(query, document\) pairs .*first: 'q', 'd'"):
+        Negatives(pa.concat_tables([one, other]))
+    assert len(Negatives(pa.concat_tables([one, other.slice(0, 1)]))) == 3

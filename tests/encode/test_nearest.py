@@ -59,6 +59,24 @@ def test_what_is_found_are_the_best_of_all_pairs(kind, many, monkeypatch):
     assert (np.diff(found, axis=1) <= slack).all(), "falling, up to rounding"
 
 
+@pytest.mark.parametrize("kind", ["plain", "near copies"])
+def test_strips_and_buffers_do_not_change_one_bit(kind, monkeypatch):
+    """Seven strips of queries, and buffers for one query or a few, side by side."""
+    rng = np.random.default_rng(8)
+    held, asked = Vectors.of(made(rng, 400, 16, kind=kind)), made(rng, 20, 16, kind="plain")
+    whole = bits(top_inner_products(asked, held, 9, block=64))
+    lists = [rng.permutation(400)[: rng.integers(0, 60)] for _ in range(20)]
+    ranked = rank_rows(asked, held, lists)
+    for strip, buffer in ((3, 1), (3, 4 * 16 * 150), (20, 1)):
+        monkeypatch.setattr(nearest, "STRIP", strip)
+        monkeypatch.setattr(nearest, "BUFFER", buffer)
+        assert bits(top_inner_products(asked, held, 9, block=64)) == whole
+        again = rank_rows(asked, held, lists)
+        assert [[each.tobytes() for each in part] for part in again] == [
+            [each.tobytes() for each in part] for part in ranked
+        ]
+
+
 def test_copies_beyond_count_come_by_row(monkeypatch):
     monkeypatch.setattr(nearest, "MANY", 3)
     held = np.tile(np.array([[3, 1]], np.float32), (500, 1))

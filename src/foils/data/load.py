@@ -14,7 +14,7 @@ from foils.data.build import Source, build_stored, open_stored
 from foils.data.collection import Collection
 from foils.data.store import cache_folder
 
-LENIENT = "lenient:"
+PREFIX = "lenient:"
 
 
 def load_collection(name: str | Path) -> Collection:
@@ -29,8 +29,8 @@ def load_collection(name: str | Path) -> Collection:
         InputError: there is no such collection, or it is not well-formed.
         MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`.
     """
-    lenient = str(name).startswith(LENIENT)
-    name = str(name).removeprefix(LENIENT) if lenient else name
+    lenient = str(name).startswith(PREFIX)
+    name = str(name).removeprefix(PREFIX) if lenient else name
     kind, colon, rest = str(name).partition(":")
     if colon and kind == "ir_datasets":
         from foils.data.hub import read_ir_datasets
