@@ -388,7 +388,7 @@ def _index_examples() -> list[bytes]:
     from tempfile import TemporaryDirectory
 
     from foils.encode import Vectors
-    from foils.search.index import FaissIndex
+    from foils.search import FaissIndex
 
     vectors = Vectors.of(np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
     found = []
@@ -401,7 +401,7 @@ def _index_examples() -> list[bytes]:
 
 
 def _index(path: Path) -> int:
-    from foils.search.index import FaissIndex
+    from foils.search import FaissIndex
 
     index = FaissIndex.load(path)
     index.search(np.ones((1, 4), np.float32), 3)

@@ -184,7 +184,7 @@ def test_unusable_input_is_refused():
         search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, second_pass="again")
     with pytest.raises(InputError, match="generator"):
         search_vectors(QUERIES, VECTORS, INDEX, replace(ECLIPSE, moon_pool=9), k=50)
-    with pytest.raises(InputError, match="120 documents"):
+    with pytest.raises(InputError, match="120 documents; found 7"):
         search_vectors(QUERIES, VECTORS, ExactIndex(Vectors.of(unit(7))), ECLIPSE)
     with pytest.raises(InputError, match="2 lists"):
         search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback=[np.arange(9)] * 2)

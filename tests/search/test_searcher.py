@@ -134,7 +134,7 @@ def test_what_cannot_be_searched_is_refused(searcher):
         as_encoder("all-MiniLM-L6-v2")
     with pytest.raises(InputError, match="at least one document"):
         TextSearcher.of_texts(HashingEncoder(), {})
-    with pytest.raises(InputError, match="90 in the index"):
+    with pytest.raises(InputError, match="90 documents in the index"):
         TextSearcher.of_texts(HashingEncoder(), {"a": "w1"}, index=searcher.index)
     with pytest.raises(InputError, match="one text"):
         searcher.search("w1 w2")

@@ -28,7 +28,8 @@ from foils.search.experiments import (
     mask_values,
     prepare,
 )
-from foils.search.index import ExactIndex, FaissIndex, Index
+from foils.search.faiss_index import FaissIndex, as_index
+from foils.search.index import ExactIndex, Index
 from foils.search.passes import DimensionSettings, Found, query_masks, rank_lists, search_vectors
 from foils.search.pyterrier import pyterrier_transformer
 from foils.search.ranks import Relevant, measure_ranks
@@ -73,6 +74,7 @@ __all__ = [
     "TextSearcher",
     "Tuned",
     "as_encoder",
+    "as_index",
     "ask_answers",
     "by_moon",
     "by_share",

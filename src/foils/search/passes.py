@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,8 @@ from foils.search.dimensions import (
     rdime_mask,
     sun,
 )
-from foils.search.index import Index, Scores
+from foils.search.faiss_index import as_index
+from foils.search.index import Scores
 
 Method = Literal["none", "dime", "eclipse", "rdime"]
 SecondPass = Literal["index", "retrieved"]
@@ -161,7 +162,7 @@ def query_masks(
 def search_vectors(
     queries: npt.NDArray[np.floating],
     documents: Vectors,
-    index: Index,
+    index: Any,
     settings: DimensionSettings,
     *,
     k: int = 1000,
@@ -176,7 +177,8 @@ def search_vectors(
     Args:
         queries: (n, d) unit vectors.
         documents: vectors of the documents the index holds, in its order.
-        index: what retrieves; every pass goes through it.
+        index: an `Index` or faiss' own, of inner products or of L2 distances; every pass goes through it. What
+            `as_index` returns is not checked again.
         settings: how dimensions are chosen.
         k: how many documents to return.
         feedback_depth: length of the feedback list; None: k.
@@ -190,18 +192,16 @@ def search_vectors(
 
     Raises:
         UnknownNameError: an unknown second pass.
-        InputError: a depth below 1, an index of another size, or what `query_masks` refuses.
+        InputError: a depth below 1, or what `as_index` and `query_masks` refuse.
 
     Source: Eclipse, section 3.
     """
     if second_pass not in SECOND_PASSES:
         raise UnknownNameError("second pass", second_pass, SECOND_PASSES)
     depth = k if feedback_depth is None else feedback_depth
-    if min(k, depth) < 1 or len(index) != len(documents):
-        raise InputError(
-            f"expected depths of at least 1 and an index of the {len(documents)} documents; found k={k}, "
-            f"feedback_depth={depth}, {len(index)} documents in the index"
-        )
+    if min(k, depth) < 1:
+        raise InputError(f"expected depths of at least 1; found k={k}, feedback_depth={depth}")
+    index = as_index(index, documents)
     own = feedback is None and not settings.keeps_all
     used = depth if settings.method == "eclipse" else min(depth, settings.k_plus)  # without a moon, the end is not
     positions, scores = _lists(*index.search(queries, max(k, used) if own else k))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from foils.data import Collection, Run
 from foils.data.collection import Rows
 from foils.encode import DocumentTexts, Encoder, Vectors, VectorStore
 from foils.errors import InputError
-from foils.search.index import ExactIndex, Index
+from foils.search.index import ExactIndex
 from foils.search.passes import DimensionSettings, Found, SecondPass, search_vectors
 from foils.search.ranks import Relevant
 
@@ -111,7 +112,7 @@ def search_collection(
     embedded: Embedded,
     settings: DimensionSettings,
     *,
-    index: Index | None = None,
+    index: Any = None,
     k: int = 1000,
     feedback_depth: int | None = None,
     feedback: Run | None = None,
@@ -124,7 +125,7 @@ def search_collection(
     Args:
         embedded: vectors of queries, documents and, where the sun is to come from a text, answers.
         settings: how dimensions are chosen.
-        index: what retrieves; None: exact search.
+        index: what retrieves, as `search_vectors`; None: exact search.
         k: documents of each list.
         feedback_depth: length of the feedback; None: k.
         feedback: a run to take sun and moon from, in place of the first pass' own; a query that it does not answer

@@ -16,6 +16,7 @@ from foils.encode import DocumentTexts, Encoder, Kind, SentenceEncoder, Vectors,
 from foils.encode.vectors import Texts
 from foils.errors import InputError
 from foils.search.dimensions import Rows, masked
+from foils.search.faiss_index import as_index
 from foils.search.index import ExactIndex, Index, Scores
 from foils.search.passes import DimensionSettings, SecondPass, query_masks, rank_lists, search_vectors
 
@@ -48,7 +49,7 @@ class TextSearcher:
 
     @classmethod
     def of_texts(
-        cls, model: Any, texts: Mapping[str, str], *, store: VectorStore | None = None, index: Index | None = None
+        cls, model: Any, texts: Mapping[str, str], *, store: VectorStore | None = None, index: Any = None
     ) -> TextSearcher:
         """Embed texts, to search them.
 
@@ -57,16 +58,16 @@ class TextSearcher:
                 any `Encoder`.
             texts: id → text of each document.
             store: keeps the vectors, so that each text is encoded once; None: encode now, keep nothing.
-            index: over these documents, in this order; None: exact search.
+            index: over these documents, in this order: an `Index`, or faiss' own; None: exact search.
 
         Raises:
-            InputError: a model of neither kind, no text, or an index of another size.
+            InputError: a model of neither kind, no text, or an index that `as_index` refuses.
         """
         return cls._of(as_encoder(model), list(texts), list(texts.values()), store, index)
 
     @classmethod
     def of_collection(
-        cls, model: Any, collection: Collection, *, store: VectorStore | None = None, index: Index | None = None
+        cls, model: Any, collection: Collection, *, store: VectorStore | None = None, index: Any = None
     ) -> TextSearcher:
         """Embed a collection's documents, to search them; arguments and errors as `of_texts`."""
         ids = collection.documents["doc_id"].to_pylist()
@@ -74,18 +75,17 @@ class TextSearcher:
 
     @classmethod
     def _of(
-        cls, encoder: Encoder, ids: Sequence[str], texts: Texts, store: VectorStore | None, index: Index | None
+        cls, encoder: Encoder, ids: Sequence[str], texts: Texts, store: VectorStore | None, index: Any
     ) -> TextSearcher:
-        if not ids or (index is not None and len(index) != len(ids)):
-            raise InputError(
-                f"expected at least one document, and an index of just these; found {len(ids)} documents"
-                + ("" if index is None else f", {len(index)} in the index")
-            )
+        if not ids:
+            raise InputError("expected at least one document; found none")
         if store is None:
             documents = Vectors.of(_encoded(encoder, texts, "document"))
         else:
             documents = store.embed(encoder, texts, "document")
-        return cls(encoder, tuple(ids), documents, ExactIndex(documents) if index is None else index)
+        return cls(
+            encoder, tuple(ids), documents, ExactIndex(documents) if index is None else as_index(index, documents)
+        )
 
     def search(
         self,
