@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,24 @@ BATCHES = [
     [""],
 ]
 BACKENDS = ["onnx", "openvino"]
+INTERRUPTED = """
+import gc, os, signal, sys
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from foils.encode.backends import CompiledModel
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored when this began
+model = SentenceTransformer(modules=[Transformer(sys.argv[1]), Pooling(16)], device="cpu")
+compiled = [CompiledModel(model, sys.argv[2], fingerprint="bert", backend=sys.argv[3]) for _ in range(2)]
+for one in compiled:
+    one.encode_batch(model.preprocess(["hard negatives"]))
+while compiled:
+    del compiled[0]
+    one = None
+    gc.collect()
+print("let go", flush=True)
+os.kill(os.getpid(), signal.SIGINT)
+"""
 
 
 def need(backend: str) -> str:
@@ -217,6 +237,16 @@ def test_bad_input(transformer: Any, exports: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r"foils\[onnx\]"):
         make(backend="onnx")
+
+
+def test_ctrl_c_after_two_models_is_a_keyboard_interrupt(backend: str, transformer: Any, exports: Path) -> None:
+    """Handlers of signals run on a stack that is still there when models are let go in the order of their making."""
+    CompiledModel(mean(transformer), exports, fingerprint="bert", backend=backend)
+    command = [sys.executable, "-c", INTERRUPTED, transformer.auto_model.name_or_path, str(exports), backend]
+    ended = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert ended.stdout == "let go\n", ended.stderr
+    assert "KeyboardInterrupt" in ended.stderr
+    assert ended.returncode == -signal.SIGINT
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import logging
 import warnings
@@ -209,8 +210,20 @@ def _onnx_runner(path: Path, precision: str) -> Runner:
     return lambda arrays: cast("Floats", session.run(["token_embeddings"], arrays)[0])
 
 
-def _openvino_runner(path: Path, precision: str) -> Runner:
+@functools.cache
+def _openvino_core() -> Any:
+    """Return the process's one Core, which is never let go.
+
+    A Core whose processor plugin is loaded puts a stack for signal handlers under the calling thread, and puts back the
+    one that it found when it is destroyed (OpenVINO 2026.4). Where two are destroyed in the order of their making, the
+    thread is left on memory that is no longer there, and the next signal with a handler, Ctrl-C say, ends the process.
+    """
     import openvino
+
+    return openvino.Core()
+
+
+def _openvino_runner(path: Path, precision: str) -> Runner:
     import torch
 
     settings = {
@@ -218,7 +231,7 @@ def _openvino_runner(path: Path, precision: str) -> Runner:
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         "PERFORMANCE_HINT": "LATENCY",
     }
-    compiled = openvino.Core().compile_model(path, "CPU", settings)
+    compiled = _openvino_core().compile_model(path, "CPU", settings)
     # The result is copied: the next call writes into the same memory.
     return lambda arrays: np.array(compiled(arrays)["token_embeddings"], np.float32)
 
