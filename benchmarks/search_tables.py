@@ -1,4 +1,4 @@
-"""Tables of docs/search.md, from search_collections.json and search.json; tables.py writes them there."""
+"""Tables of docs/searching.md, from search_collections.json and search.json; tables.py writes them there."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def put(path: Path, marker: str, text: str) -> None:
 
 def main() -> None:
     put(ROOT / "README.md", "scifact", ranking(load("rank_sources")["scifact"]))
-    page, measured = ROOT / "docs" / "search.md", load("search_collections")
+    page, measured = ROOT / "docs" / "searching.md", load("search_collections")
     put(page, "collections", search_tables.collections(measured))
     put(page, "answers", search_tables.answers(measured["cranfield, answers"]))
     put(page, "second pass", search_tables.second_pass(load("search")))

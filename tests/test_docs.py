@@ -1,8 +1,11 @@
-"""The documentation's code runs, and the functions and tests that its tables name are there."""
+"""The documentation's code runs, what its tables name is there, and every page of the menu can be reached."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from html import unescape
 from importlib import import_module
 from pathlib import Path
 
@@ -59,3 +62,27 @@ def test_files_in_the_documentation_exist():
             if not (ROOT / name).exists():
                 missing.append(f"{page.name}: {name}")
     assert not missing
+
+
+def test_every_page_of_the_menu_holds_its_own_text(tmp_path):
+    """Sphinx makes pages of its own (search, genindex), which would replace ours of the same name."""
+    pytest.importorskip("sphinx")
+    pytest.importorskip("myst_parser")
+    pytest.importorskip("furo")
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", str(tmp_path / "read"), str(ROOT / "docs")]
+    done = subprocess.run([*command, str(tmp_path / "html")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    html = {page.stem: page.read_text("utf-8") for page in (tmp_path / "html").glob("*.html")}
+    menu = re.findall(r'<li class="toctree-l1"><a [^>]*href="([^"]+)">(.*?)</a>', html["index"])
+    written = {page.stem: page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md") if page.stem != "index"}
+    assert {link for link, _ in menu} == {f"{name}.html" for name in written}
+    for name, text in written.items():
+        headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M)
+        shown = re.findall(r"<h\d>(.*?)<a class=\"headerlink\"", html[name])
+        assert list(map(words, shown)) == list(map(words, headings))
+        assert {tuple(words(title)) for link, title in menu if link == f"{name}.html"} == {tuple(words(headings[0]))}
+
+
+def words(text: str) -> list[str]:
+    """The words that a reader sees, whatever their quotation marks."""
+    return re.findall(r"\w+", unescape(re.sub(r"<.*?>", "", text)))
