@@ -35,6 +35,41 @@ def test_other_differences_take_wilcoxon_worked_by_hand():
     assert paired_test(d, np.zeros(6), alternative="less").p == pytest.approx(63 / 64)
 
 
+def test_queries_without_a_difference_are_dropped_before_the_ranks_are_taken():
+    """4 of 300 queries differ, all upwards: 1 of 2⁴ signings is as extreme, which the normal limit of 300 misses."""
+    d = np.zeros(300)
+    d[[7, 90, 91, 250]] = [0.1, 0.2, 0.3, 0.4]
+    result = paired_test(d, np.zeros(300), alternative="greater")
+    assert (result.test, result.queries) == ("wilcoxon", 300)
+    assert result.p == pytest.approx(1 / 16)
+    assert paired_test(d, np.zeros(300)).p == pytest.approx(2 / 16)
+    assert paired_test(d, np.zeros(300), alternative="less").p == pytest.approx(1)
+    assert paired_test(d[d > 0], np.zeros(4), normality=1.1).p == pytest.approx(2 / 16)
+
+
+def test_equal_differences_share_a_rank_worked_by_hand():
+    """|d| = 1, 1, 1, 2 (ranks 2, 2, 2, 4), W⁺ = 8: of 16 signings {all} and three of {two 1s, 2} reach 8: 4/16."""
+    d = np.array([0, 1, -1, 0, 1, 2, 0.0])
+    assert paired_test(d, np.zeros(7), normality=1.1, alternative="greater").p == pytest.approx(4 / 16)
+    same = np.r_[np.full(20, 0.5), np.zeros(80)]
+    assert paired_test(same, np.zeros(100), alternative="greater").p == pytest.approx(2.0**-20)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("count", [3, 8, 50, 51, 120])
+def test_signed_ranks_agree_with_scipy_where_it_has_the_distribution(count, alternative):
+    d = np.random.default_rng(count).standard_normal(count) + 0.2
+    found = paired_test(np.r_[d, np.zeros(40)], np.zeros(count + 40), normality=1.1, alternative=alternative)
+    assert found.p == pytest.approx(stats.wilcoxon(d, alternative=alternative).pvalue)
+
+
+def test_what_differs_by_rounding_alone_does_not_differ():
+    """0.1 + 0.2 is not 0.3, yet no query differs; and the differences 0.3 − 0.2 and 0.2 − 0.1 share a rank."""
+    assert paired_test([0.1 + 0.2, 0.5], [0.3, 0.5]).test == "identical"
+    a, b = np.array([0.3, 0.2, 0.1, 0.5, 0.4]), np.array([0.2, 0.1, 0.0, 0.4, 0.5])
+    assert paired_test(a, b, normality=1.1, alternative="greater").p == pytest.approx(6 / 32)
+
+
 def test_the_level_of_normality_chooses_the_test():
     d = rng().normal(0, 1, 30)
     assert paired_test(d, np.zeros(30), normality=0.0).test == "t"
