@@ -23,6 +23,7 @@ os.environ.update(
     IR_DATASETS_HOME=f"{_CACHE.name}/ir_datasets",
 )
 
+pytest.register_assert_rewrite("hostile")
 settings.register_profile("foils", deadline=None)  # a busy machine is no failure
 settings.load_profile("foils")
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +16,9 @@ from foils.data import Collection
 from foils.encode import VectorStore
 from foils.mine import BM25Retriever, RandomRetriever, mine
 from foils.study import StudySettings, analyse, read_cells, run_study, write_study_report
+from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium, outside_plotly
 from train_models import WORDS, static_model
 
-ATTACK = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 NAME = "<img src=x onerror=document.title='owned'>"  # what a folder may be called
 QUERIES = 12
 TITLES = {"study": "Did the score predict the training?", "search": "Search with the query&#39;s useful dimensions"}
@@ -81,16 +78,11 @@ def named(name: str) -> HashingEncoder:
 
 def test_what_users_bring_is_escaped_and_nothing_is_fetched(page: tuple[str, Path]) -> None:
     kind, place = page
-    text = re.sub(r"<script>.*?</script>", "", place.read_text("utf-8"), count=1, flags=re.S)  # less Plotly itself
+    text = outside_plotly(place.read_text("utf-8"))
     assert f"<title>{TITLES[kind]}</title>" in text
-    assert escape(ATTACK, quote=False).replace('"', "&#34;").replace("'", "&#39;") in text
-    assert ATTACK not in text
-    assert "<img" not in text
-    assert text.count("<script") == text.count("</script>") == 1, "the drawing code alone"
+    assert_harmless(place.read_text("utf-8"))
     figures = json.loads(re.search(r"^const figures = (.*);$", text, re.M).group(1))
     assert not [each for each in strings(figures) if "<" in each]  # Plotly reads some HTML in labels
-    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", text)
-    assert "default-src 'none'" in text
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -106,15 +98,10 @@ def strings(value: Any) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+@needs_chromium
 def test_no_script_of_a_collection_runs_in_a_browser(page: tuple[str, Path]) -> None:
     kind, place = page
-    quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync"]  # fmt: skip
-    command = ["chromium", "--headless", "--no-sandbox", *quiet, f"--user-data-dir={place.parent / 'user'}"]
-    shown = subprocess.run(
-        [*command, "--dump-dom", place.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    ).stdout
+    shown = in_chromium(place)
     assert f"<title>{TITLES[kind].replace('&#39;', chr(39))}</title>" in shown
     assert shown.count('class="main-svg"') >= 3, "the figures were drawn"
     assert "<img" not in re.sub(r"<script>.*?</script>", "", shown, flags=re.S)

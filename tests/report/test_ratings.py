@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
-from html import escape, unescape
+from html import unescape
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +19,8 @@ from foils.rate.stage import RatingReport
 from foils.report import ratings_report, write_ratings_report
 from foils.report.rating_figures import Benefit, Gaps, gap_figure, laffer_figure, single_gaps_figure
 from foils.select import select_negatives
+from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium
 
-ATTACK = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 QUERIES, EACH = 30, 20
 
 
@@ -52,10 +50,6 @@ def rated(evil: str = "", *, gap_errors: bool = True, seed: int = 0) -> Negative
     } | ({"gap_se": np.full(count, 90.0)} if gap_errors else {})
     told = {"stage": "rate", "settings": {"judge": f"tester{evil}", "model": "thurstone"}, "seed": 3}
     return Negatives(pa.table(columns), told)
-
-
-def outside_plotly(page: str) -> str:
-    return re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.S)
 
 
 def figures(page: str) -> list[dict]:
@@ -188,12 +182,7 @@ def test_what_users_bring_is_escaped_and_nothing_is_fetched():
     page = ratings_report(collection(ATTACK), found.negatives, split="train", rating=RATING, selection=found.selection)
     for figure in figures(page):
         go.Figure(data=figure["data"], layout=figure["layout"])  # raises on a property that Plotly does not have
-    page = outside_plotly(page)
-    assert ATTACK not in page
-    assert escape(ATTACK, quote=False).replace('"', "&#34;").replace("'", "&#39;") in page
-    assert "<img" not in page
-    assert page.count("<script") == page.count("</script>") == 1
-    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", page)
+    assert_harmless(page)
 
 
 def test_tables_without_ratings_are_refused(tmp_path):
@@ -229,16 +218,13 @@ def test_select_writes_the_page_and_training_files(tmp_path, beir_folder):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+@needs_chromium
 def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
     found = select_negatives(rated(ATTACK), by="mixture")
     page = tmp_path / "page.html"
     write_ratings_report(
         page, collection(ATTACK), found.negatives, split="train", rating=RATING, selection=found.selection
     )
-    quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync"]  # fmt: skip
-    command = ["chromium", "--headless", "--no-sandbox", *quiet, f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
-    shown = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=240, check=True).stdout
+    shown = in_chromium(page)
     assert "<title>How hard the negatives are</title>" in shown
     assert shown.count('class="main-svg"') >= 5, "the figures were drawn"

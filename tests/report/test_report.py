@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from html import escape
 from pathlib import Path
 
@@ -18,8 +16,7 @@ from foils.mine import BM25Retriever, RandomRetriever, mine
 from foils.report import score_report, write_score_report
 from foils.report.page import Examples, Figure, Section, Table, render_page
 from foils.score import Scores, ScoreSettings, ablate, audit, score_sources
-
-ATTACK = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium
 
 
 def hostile(tmp_path: Path, queries: int = 12) -> Scores:
@@ -39,20 +36,9 @@ def hostile(tmp_path: Path, queries: int = 12) -> Scores:
     return score_sources(collection, sources, HashingEncoder(), VectorStore(tmp_path / "vectors"), settings)
 
 
-def outside_plotly(page: str) -> str:
-    """The page less the library in its head, which has markup of its own."""
-    return re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.S)
-
-
 def test_what_users_bring_is_escaped_and_nothing_is_fetched(tmp_path):
     scores = hostile(tmp_path)
-    page = outside_plotly(score_report(scores, ablate(scores), audit(scores, {}, top=5)))
-    assert ATTACK not in page
-    assert escape(ATTACK, quote=False).replace('"', "&#34;").replace("'", "&#39;") in page
-    assert "<img" not in page
-    assert page.count("<script") == page.count("</script>") == 1, "the drawing code alone"
-    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", page)
-    assert "default-src 'none'" in page
+    assert_harmless(score_report(scores, ablate(scores), audit(scores, {}, top=5)))
 
 
 def test_the_page_says_what_was_found(tmp_path):
@@ -110,15 +96,12 @@ def test_a_report_appears_whole(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+@needs_chromium
 def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
     scores = hostile(tmp_path)
     page = tmp_path / "page.html"
     write_score_report(page, scores, ablate(scores), audit(scores, {}, top=5))
-    quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync"]  # fmt: skip
-    command = ["chromium", "--headless", "--no-sandbox", *quiet, f"--user-data-dir={tmp_path / 'user'}", "--dump-dom"]
-    shown = subprocess.run([*command, page.as_uri()], capture_output=True, text=True, timeout=120, check=True).stdout
+    shown = in_chromium(page)
     assert "<title>Which hard negatives to train on</title>" in shown
     assert shown.count('class="main-svg"') >= 4, "the figures were drawn"
 

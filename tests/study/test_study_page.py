@@ -10,8 +10,7 @@ import numpy as np
 from foils.study import analyse
 from foils.study.cells import IN_BATCH, Cell
 from foils.study.page import study_report
-
-ATTACK = "</script><script>document.title='owned'</script>"
+from hostile import ATTACK, assert_harmless
 
 
 def cell(name, model="m", measure="nDCG@10"):
@@ -32,10 +31,7 @@ def test_the_page_says_who_led_and_escapes_what_users_named():
     assert analysis.leaderboard[0].predictor in page
     assert "ECI_sem" in page
     assert "in-batch negatives" in page
-    assert page.count("<script") == page.count("</script>")
-    rest = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
-    assert ATTACK not in rest
-    assert "document.title" in rest  # told, as text
+    assert_harmless(page)
     assert "Commands that repeat it" in page
 
 

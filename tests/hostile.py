@@ -1,0 +1,40 @@
+"""A text that attacks the page which shows it, and what holds of a page that it does no harm to."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html import escape
+from pathlib import Path
+
+import pytest
+
+ATTACK = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+needs_chromium = pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium")
+
+
+def outside_plotly(page: str) -> str:
+    """Return the page less the library in its head, which has markup of its own."""
+    return re.sub(r"<script>.*?</script>", "", page, count=1, flags=re.S)
+
+
+def assert_harmless(page: str) -> None:
+    """The attack stands in the page as text alone, the one script is the page's own, and nothing is fetched."""
+    rest = outside_plotly(page)
+    assert escape(ATTACK, quote=False).replace('"', "&#34;").replace("'", "&#39;") in rest
+    assert ATTACK not in rest
+    assert "<img" not in rest
+    assert rest.count("<script") == rest.count("</script>") == 1, "the drawing code alone"
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", rest)
+    assert "default-src 'none'" in rest
+
+
+def in_chromium(page: Path) -> str:
+    """Return what a browser makes of a page."""
+    quiet = ["--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync"]  # fmt: skip
+    command = ["chromium", "--headless", "--no-sandbox", *quiet, f"--user-data-dir={page.parent / 'user'}"]
+    return subprocess.run(
+        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=240, check=True
+    ).stdout
