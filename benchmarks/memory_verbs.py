@@ -24,7 +24,10 @@ from pathlib import Path
 
 import numpy as np
 
-from faults_world import write_collection
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
+
+from kill_world import write_collection
+
 from foils.data.store import write_json
 
 RESULTS = Path(__file__).parent / "results" / "memory_verbs.json"

@@ -2,9 +2,9 @@
 
     python benchmarks/repeat.py [--verb NAME ...] [--json FILE]
 
-Each verb of benchmarks/faults.py runs in fresh processes: twice as it is, with three values of PYTHONHASHSEED, and with
-1 and 2 threads (OMP_NUM_THREADS). Digests of the files that it writes are compared (JSON less timings). Where bytes
-differ with the number of threads, the largest relative difference of the numbers in JSON files is told.
+Each verb of tests/faults/kill_world.py runs in fresh processes: twice as it is, with three values of PYTHONHASHSEED,
+and with 1 and 2 threads (OMP_NUM_THREADS). Digests of the files that it writes are compared (JSON less timings). Where
+bytes differ with the number of threads, the largest relative difference of the numbers in JSON files is told.
 
 Writes benchmarks/results/repeat.json.
 """
@@ -21,8 +21,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from faults import Place, fresh, prepare, without_timings
-from faults_world import VERBS, Verb, World, answering, make_world
+sys.path.extend(str(Path(__file__).parents[1] / "tests" / part) for part in ("", "faults"))
+
+from kill_trials import Place, fresh, prepare, without_timings
+from kill_world import VERBS, Verb, World, answering, make_world
+
 from foils.data.store import write_json
 
 RESULTS = Path(__file__).parent / "results" / "repeat.json"

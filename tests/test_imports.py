@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -198,3 +199,14 @@ def test_import_foils_loads_nothing_heavy() -> None:
 
 def test_what_is_loaded_is_seen() -> None:
     assert "huggingface_hub" in loaded_by("import huggingface_hub")
+
+
+def test_no_test_needs_a_benchmark() -> None:
+    """Tests stand alone; a benchmark may load what lies under tests."""
+    tests = Path(__file__).parent
+    benchmarks = {path.stem for path in (tests.parent / "benchmarks").glob("*.py")}
+    for path in set(tests.rglob("*.py")) - {Path(__file__)}:
+        source = path.read_text("utf-8")
+        assert not re.search(r"""["']benchmarks["']|benchmarks/["']""", source), f"{path} reaches into benchmarks"
+        needed = {each.module.partition(".")[0] for each in imports_of(source, path.name)}
+        assert not needed & benchmarks, f"{path} imports a benchmark"

@@ -13,9 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-TESTS = Path(__file__).parents[1] / "tests"
+TESTS = Path(__file__).parents[1]
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
     "foils.batch.collection", "foils.batch.sampler", "foils.cli.app", "foils.evaluate", "foils.mine.llm",

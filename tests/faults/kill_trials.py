@@ -1,0 +1,287 @@
+"""Verbs, killed (SIGKILL) at seeded random moments, resumed, and compared with an undisturbed run.
+
+A run is killed at a moment drawn uniformly over the time of the undisturbed run, started again, killed again, up to
+four times, and then left to end; and it is killed at moments that chance hardly meets: before a file is opened for
+writing, renamed or removed. Checked:
+
+- the files at the end are those of the undisturbed run, byte for byte (JSON less its timings);
+- at every kill, each file in place is whole: it is the final one;
+- at the end nothing that was written aside is left, in the output and in the cache;
+- no text is encoded again, but those of the batch in the making when a run was killed, and no prompt sent again, but
+  those that were not answered.
+
+Verbs run in processes forked from this one, which has imported everything, so that a trial takes seconds: keep it a
+process of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+os.environ.update(OMP_NUM_THREADS="1", HF_HUB_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+import numpy as np
+from kill_world import CONCURRENCY, VERBS, Verb, World, answering, make_world
+from tqdm import tqdm
+
+IN_A_ROW = 4
+LIMIT, HANGS = 600, -1  # seconds that a run may take, and the status of one that takes longer
+TIMINGS = ("seconds", "train_runtime")
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "os.truncate")
+
+
+@dataclass
+class Found:
+    """What a verb's kills came to."""
+
+    seconds: float
+    files: int
+    kills: int = 0
+    trials: int = 0
+    file_points: int = 0
+    different: list[str] = field(default_factory=list)
+    half: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    encoded_again: int = 0
+    encoded_again_allowed: int = 0
+    asked_again: int = 0
+    asked_again_allowed: int = 0
+
+    @property
+    def sound(self) -> bool:
+        work = self.encoded_again <= self.encoded_again_allowed and self.asked_again <= self.asked_again_allowed
+        return work and not (self.different or self.half or self.left or self.failed)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a trial works: its output, its cache, its notes on what was encoded."""
+
+    folder: Path
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    def contents(self) -> dict[str, str]:
+        """Digests of the finished files; what is in the making, and checkpoints, left out."""
+        paths = [path for path in sorted(self.out.rglob("*")) if path.is_file()]
+        return {
+            str(path.relative_to(self.out)): digest(path)
+            for path in paths
+            if not any(part.startswith("checkpoint") or part.endswith(".part") for part in path.parts)
+        }
+
+    def left_aside(self) -> list[str]:
+        places = [*self.folder.rglob(".*"), *self.folder.rglob("*.part*"), *self.folder.rglob("checkpoint*")]
+        return sorted({str(path.relative_to(self.folder)) for path in places})
+
+
+def digest(path: Path) -> str:
+    data = path.read_bytes()
+    if path.suffix == ".json":
+        with suppress(ValueError):  # half a file has a digest of its own
+            data = json.dumps(without_timings(json.loads(data))).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def without_timings(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_timings(item) for key, item in value.items() if key not in TIMINGS}
+    return [without_timings(item) for item in value] if isinstance(value, list) else value
+
+
+def run(verb: Verb, world: World, place: Place, *, after: float | None = None, at: int | None = None) -> int | None:
+    """Run a verb in a process of its own; kill it after so many seconds, or before its at-th change of a file.
+
+    Returns its exit status; None where it was killed, HANGS where it did not end.
+    """
+    child = os.fork()
+    if not child:
+        become(verb, world, place, at)
+    deadline = time.monotonic() + (LIMIT if after is None else after)
+    while not (done := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() >= deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return None if after is not None else HANGS
+        time.sleep(0.002)
+    return None if os.WIFSIGNALED(done[1]) else os.WEXITSTATUS(done[1])
+
+
+def become(verb: Verb, world: World, place: Place, at: int | None) -> None:
+    """Be the verb's process: never returns."""
+    status = 99
+    try:
+        said = os.open(place.folder / "said.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        os.dup2(said, 1), os.dup2(said, 2)
+        os.environ.update(FOILS_CACHE=str(place.folder / "cache"), FOILS_ENCODED=str(place.folder / "encoded.txt"))
+        from foils.cli.app import run as foils
+
+        tqdm.set_lock(
+            threading.RLock()
+        )  # its own is one for all processes, and would stay locked by one that was killed
+        watch_files(place, at)
+        status = foils(verb.arguments(world, place.out))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(status)
+
+
+def watch_files(place: Place, at: int | None) -> None:
+    """Count changes of files, in `changes.txt`; kill this process before the at-th."""
+    seen, inside = 0, f"{place.folder}/"
+
+    def changed(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal seen
+        if not (event in CHANGES or (event == "open" and arguments[2] & WRITING)):
+            return
+        path = str(arguments[0])
+        if path.startswith(inside) and not path.endswith(("encoded.txt", "changes.txt")):
+            seen += 1
+            if seen == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if at is None:
+                (place.folder / "changes.txt").write_text(str(seen))
+
+    if at is not None or not (place.folder / "changes.txt").exists():
+        sys.addaudithook(changed)
+
+
+def count_encoding() -> None:
+    """Let whatever encodes texts or pairs note them first, a line for each batch: a digest a text."""
+    from foils.encode.encoder import SentenceEncoder
+    from foils.mine.cross_encoder import _PairEncoder
+
+    def noting(before: Any) -> Any:
+        def encode(self: Any, texts: Any, kind: Any) -> Any:
+            keys = [hashlib.blake2b(f"{self.route(kind)}{text}".encode(), digest_size=8).hexdigest() for text in texts]
+            with Path(os.environ["FOILS_ENCODED"]).open("a") as notes:
+                notes.write(" ".join(keys) + "\n")
+            return before(self, texts, kind)
+
+        return encode
+
+    for kind in (SentenceEncoder, _PairEncoder):
+        kind.encode = noting(kind.encode)  # type: ignore[method-assign]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def fresh(folder: Path) -> Place:
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "out").mkdir(parents=True)
+    return Place(folder)
+
+
+class Trials:
+    """The trials of one verb, against its undisturbed run."""
+
+    def __init__(self, verb: Verb, world: World, folder: Path) -> None:
+        self.verb, self.world, self.folder = verb, world, folder
+        place = fresh(folder / "trial")  # where the others run: some results name their files
+        start = time.monotonic()
+        status = run(verb, world, place)
+        spent = time.monotonic() - start
+        if status != 0:
+            raise SystemExit(f"{verb.name} fails undisturbed ({status}): {(place.folder / 'said.txt').read_text()}")
+        self.expected = place.contents()
+        self.found = Found(spent, len(self.expected))
+        self.changes = int((place.folder / "changes.txt").read_text())
+        self.asked = Counter(lines(world.prompts)) if verb.asks else Counter()
+        self.again = Counter(word for line in lines(place.folder / "encoded.txt") for word in line.split())
+        self.left_over = place.left_aside()
+
+    def at_random(self, kills: int, rng: np.random.Generator) -> None:
+        """Kill at random moments, until there were so many."""
+        while self.found.kills < kills:
+            place, in_a_row = self._begin(), 0
+            allowed = 0
+            while in_a_row < IN_A_ROW and self.found.kills < kills:
+                before = len(lines(place.folder / "encoded.txt"))
+                if run(self.verb, self.world, place, after=rng.uniform(0, self.found.seconds)) is not None:
+                    break
+                in_a_row, self.found.kills = in_a_row + 1, self.found.kills + 1
+                allowed += self._at_a_kill(place, before)
+            self._end(place, in_a_row, allowed)
+
+    def at_points(self, most: int) -> None:
+        """Kill before changes of files, one a trial."""
+        for at in np.unique(np.linspace(1, self.changes, min(most, self.changes)).astype(int)):
+            place = self._begin()
+            if run(self.verb, self.world, place, at=int(at)) is None:
+                self.found.file_points += 1
+                self._end(place, 1, self._at_a_kill(place, 0))
+
+    def _begin(self) -> Place:
+        self.world.prompts.unlink(missing_ok=True)
+        self.found.trials += 1
+        return fresh(self.folder / "trial")
+
+    def _at_a_kill(self, place: Place, before: int) -> int:
+        """Look at the files; return how many texts the batch in the making had."""
+        for name, found in place.contents().items():
+            if found != self.expected.get(name):
+                self.found.half.append(f"{name} at a kill of trial {self.found.trials}")
+        batches = lines(place.folder / "encoded.txt")[before:]
+        return len(batches[-1].split()) if batches else 0
+
+    def _end(self, place: Place, killed: int, allowed: int) -> None:
+        """Let it end, and compare."""
+        status, trial = run(self.verb, self.world, place), self.found.trials
+        if status != 0:
+            said = (place.folder / "said.txt").read_text().strip().splitlines()
+            self.found.failed.append(f"trial {trial}: status {status}: {said[-1] if said else ''}")
+            return
+        contents = place.contents()
+        wrong = {
+            name for name in self.expected.keys() | contents.keys() if self.expected.get(name) != contents.get(name)
+        }
+        self.found.different += [f"{name} of trial {trial}" for name in sorted(wrong)]
+        self.found.left += [f"{name} of trial {trial}" for name in place.left_aside() if name not in self.left_over]
+        encoded = Counter(word for line in lines(place.folder / "encoded.txt") for word in line.split())
+        self.found.encoded_again += sum((encoded - self.again).values())
+        self.found.encoded_again_allowed += allowed
+        if self.verb.asks:
+            self.found.asked_again += sum((Counter(lines(self.world.prompts)) - self.asked).values())
+            self.found.asked_again_allowed += killed * CONCURRENCY
+
+
+def trials_of(names: Sequence[str], *, kills: int, points: int, seed: int = 0) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Kill each verb at so many random moments and at most so many changes of files; give its name and findings."""
+    with tempfile.TemporaryDirectory(prefix="foils-faults-") as folder, answering(Path(folder)) as server:
+        count_encoding()
+        world = make_world(Path(folder) / "world", server, lambda *arguments: prepare(Path(folder), arguments))
+        for name in names:
+            trials = Trials(VERBS[name], world, Path(folder))
+            trials.at_random(kills, np.random.default_rng([seed, list(VERBS).index(name)]))
+            trials.at_points(points)
+            yield name, {**vars(trials.found), "sound": trials.found.sound}
+
+
+def prepare(folder: Path, arguments: tuple[str, ...]) -> None:
+    """Run a verb whose output others begin with."""
+    place = fresh(folder / "prepared")
+    if run(Verb("prepared", lambda *_: list(arguments)), None, place) != 0:  # type: ignore[arg-type]
+        raise SystemExit((place.folder / "said.txt").read_text())
