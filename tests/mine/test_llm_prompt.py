@@ -28,6 +28,17 @@ A = ["one passage", 'two "quoted", with [brackets]']
         f"I made {{two}} of them: {json.dumps(A)}",
         json.dumps({"negatives": [*A, "a third one that is cut off"]})[:-14],
         json.dumps([*A, "cut"])[:-3],
+        f'so, ["x"] or {{}}</think>\n\n{json.dumps({"negatives": A})}',
+        json.dumps({f"hard_negative_document_{at}": text for at, text in enumerate(A, 1)}),
+        json.dumps({"reasoning": "first", **{f"hard_negative_document_{at}": text for at, text in enumerate(A, 1)}}),
+        json.dumps({"reasoning": ["first", "second"], "hard_negatives": A}),
+        json.dumps({"thoughts": {"negatives": ["x"]}, "result": {"hard_negatives": A}}),
+        json.dumps({"reasoning": ["first", "second"], "passages": A}),
+        json.dumps([{"reasoning": "first", "hard_negative": text} for text in A]),
+        json.dumps({"hard_negatives": [{"reasoning": "first", "title": "a", "negative": text} for text in A]}),
+        f"Not {json.dumps(['x'])} but {json.dumps({'negatives': A})}",
+        json.dumps({"reasoning": ["first"], "hard_negatives": [*A, "a third one that is cut off"]})[:-14],
+        json.dumps({**{f"hard_negative_document_{at}": text for at, text in enumerate(A, 1)}, "cut": "off"})[:-4],
         f"1. {A[0]}\n2) {A[1]}",
         f"Sure:\n- {A[0]}\n* {A[1]}\nDone.",
     ],
@@ -37,7 +48,21 @@ def test_answers_however_wrapped(said):
 
 
 @pytest.mark.parametrize(
-    "said", ["", "I cannot do that.", "{}", '{"negatives": []}', '{"negatives": "x"}', "[1, 2]", "[[["]
+    "said",
+    [
+        "",
+        "I cannot do that.",
+        "{}",
+        '{"negatives": []}',
+        '{"negatives": "x"}',
+        "[1, 2]",
+        "[[[",
+        '{"reasoning": ["x", "y"], "hard_negatives": []}',
+        '{"reasoning": ["x", "y"], "hard_neg',
+        '["x"]</think>',
+        '{"number_of_negatives": 3, "negative_reasoning": ["x"]}',
+        '{"negative": ' + "[" * 300 + "]" * 300 + "}",
+    ],
 )
 def test_answers_without_a_list(said):
     assert parse(said) == []

@@ -8,20 +8,26 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
+_BRACKET = re.compile(r"[\[{]")
+_TOKEN = re.compile(r'\s*+([\[\]{},:]|"(?:[^"\\]|\\.)*+"|-?\d[-+.eE\d]*+|true|false|null)', re.DOTALL)
+_CUT = re.compile(r'\s*+("(?s:.)*+|-|t|tr|tru|f|fa|fal|fals|n|nu|nul)?')  # a token that lacks its end
+
 STARTS = 1000
 """How many brackets of an answer are tried as the beginning of its JSON."""
 
 
 def without_thoughts(said: str) -> str:
-    """Return an answer without what stands between <think> and </think>; thoughts without an end stay."""
+    """Return an answer without what stands between <think> and </think>; thoughts without an end stay.
+
+    Where a </think> has no beginning, as under chat templates that open the thoughts in the prompt, all before it is
+    thought.
+    """
     kept: list[str] = []
-    while True:
-        before, _, rest = said.partition("<think>")
-        _, closed, after = rest.partition("</think>")
-        if not closed:
-            return "".join([*kept, said])
-        kept.append(before)
-        said = after
+    *thoughts, rest = said.split("</think>")
+    for part in thoughts:
+        before, begun, _ = part.partition("<think>")
+        kept = [*kept, before] if begun else []
+    return "".join([*kept, rest])
 
 
 def json_values(said: str) -> Iterator[Any]:
@@ -30,9 +36,58 @@ def json_values(said: str) -> Iterator[Any]:
     Brackets that begin no JSON are passed over; after STARTS brackets no more are tried.
     """
     decoder = json.JSONDecoder()
-    for start in islice((match.start() for match in re.finditer(r"[\[{]", said)), STARTS):
+    for start in islice((match.start() for match in _BRACKET.finditer(said)), STARTS):
         try:
             value, _ = decoder.raw_decode(said, start)
         except (ValueError, RecursionError):
             continue
         yield value
+
+
+def outer_values(said: str) -> Iterator[Any]:
+    """Yield each outermost JSON object or list; the last one, where it is cut off, up to its last whole value.
+
+    Line breaks inside strings are taken as they are. After STARTS brackets no more are tried.
+    """
+    decoder, at, walked = json.JSONDecoder(strict=False), 0, 0
+    for _ in range(STARTS):
+        bracket = _BRACKET.search(said, at)
+        if bracket is None:
+            return
+        try:
+            value, at = decoder.raw_decode(said, bracket.start())
+        except (ValueError, RecursionError):
+            at = bracket.end()
+            if at > walked:  # no part of the text is walked over twice
+                completed, walked = _completed(said, bracket.start())
+                try:
+                    value, at = decoder.decode(completed), walked
+                except (ValueError, RecursionError):
+                    continue
+                yield value
+            continue
+        yield value
+
+
+def _completed(said: str, start: int) -> tuple[str, int]:
+    """Return the JSON that begins here, cut after its last whole value and closed, and how far the walk over it came.
+
+    "" where it is not the end of the text that cuts it off.
+    """
+    open_brackets: list[str] = []
+    at, whole, depth, previous = start, start, 0, ""
+    while token := _TOKEN.match(said, at):
+        at, mark = token.end(), token.group(1)
+        if mark in "[{":
+            open_brackets.append(mark)
+        elif mark in "]}":
+            open_brackets.pop()
+        if not open_brackets:
+            return "", at
+        if mark not in "[{,:" and (open_brackets[-1] == "[" or previous == ":" or mark in "]}"):
+            whole, depth = at, len(open_brackets)
+        previous = mark
+    if not _CUT.fullmatch(said, at):
+        return "", at
+    closing = ["]" if bracket == "[" else "}" for bracket in reversed(open_brackets[:depth])]
+    return said[start:whole] + "".join(closing), len(said)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -16,13 +15,13 @@ from typing import Any
 from foils.data.lines import whole_text
 from foils.data.tokens import alphanumeric
 from foils.errors import FormatError, InputError
-from foils.llm.answers import json_values, without_thoughts
+from foils.llm.answers import outer_values, without_thoughts
 
 VERSION = "negatives-2"
 SLOTS = ("domain", "query", "positive", "number", "difficulty", "length", "example")
 NEEDED = ("query", "positive", "number")
 _SLOT = re.compile(r"\{([a-z_]+)\}")
-_QUOTED = re.compile(r'("(?:[^"\\]|\\.)*+"(?=\s*+[,\]]))|"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # never scanned twice
+_THOUGHTS = re.compile("reason|thought|think|expla|rational|analy", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -142,38 +141,66 @@ class Asking:
 def parse(content: str) -> list[str]:
     """Read the negatives out of an answer, however it is wrapped; [] where there is none.
 
-    Accepted: the JSON asked for; a bare list; objects with one text each; JSON inside a fence or among words, or
-    after a model's thoughts; JSON that is cut off, up to its last whole string; numbered or dashed lines.
+    Accepted: the JSON asked for; a list, or one text each, under keys that name negatives ("hard_negatives";
+    "hard_negative_document_1", "hard_negative_document_2" and so on, as in ECI's prompt); where no key does, the first
+    list that is not under a key that names thoughts ("reasoning"); objects with one text each in the place of texts;
+    JSON inside a fence or among words, or after a model's thoughts; JSON that is cut off, up to its last whole string;
+    numbered or dashed lines.
     """
     said = without_thoughts(content).strip()
-    for value in json_values(said):
-        if found := _texts(value):
-            return found
-    if cut := re.search(r'"negatives"\s*:\s*\[|\[\s*(?=")', said):
-        strings = [quoted.group(1) for quoted in _QUOTED.finditer(said, cut.end()) if quoted.group(1)]
-        return [text.strip() for text in map(_decoded, strings) if text.strip()]
+    values = list(outer_values(said))
+    called = [texts for value in values if (texts := _called_negatives(value)) is not None]
+    for texts in called or map(_first_list, values):
+        if texts:
+            return texts
     lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in said.splitlines())
     return [line.group(1) for line in lines if line]
 
 
-def _texts(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        lists = [value["negatives"]] if "negatives" in value else list(value.values())
-        value = next((item for item in lists if isinstance(item, list)), [])
-    found = []
-    for item in value if isinstance(value, list) else []:
-        if isinstance(item, dict):
-            item = next((part for part in item.values() if isinstance(part, str)), None)
-        if isinstance(item, str):
-            found.append(item.strip())
-    return found
+def _called_negatives(value: Any) -> list[str] | None:
+    """Texts under keys that name negatives, at any depth; None without such a key."""
+    found: list[str | None] = []
+    called = False
+    for part in _parts(value):
+        for key, inner in part.items() if isinstance(part, dict) else ():
+            if _names_negatives(key):
+                called = True
+                single = [] if key.lower().endswith("s") else [inner]  # "negatives": "none" is no text
+                found += map(_text, inner if isinstance(inner, list) else single)
+    return [text for text in found if text is not None] if called else None
 
 
-def _decoded(string: str) -> str:
-    try:
-        return str(json.loads(string, strict=False))
-    except ValueError:
-        return ""
+def _first_list(value: Any) -> list[str]:
+    """Texts of the first list that holds any, outer lists before inner ones."""
+    for part in _parts(value):
+        texts = [text for item in part if (text := _text(item)) is not None] if isinstance(part, list) else []
+        if texts:
+            return texts
+    return []
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a JSON value and all that is inside it, in its order, less what is under keys for thoughts or negatives."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, dict):
+            waiting += reversed([part[key] for key in part if not (_THOUGHTS.search(key) or _names_negatives(key))])
+        elif isinstance(part, list):
+            waiting += reversed(part)
+
+
+def _text(item: Any) -> str | None:
+    """A text, or an object's first one, that of a negative before others; None without one."""
+    if isinstance(item, dict):
+        texts = {key: text for key, text in item.items() if isinstance(text, str) and not _THOUGHTS.search(key)}
+        item = next((texts[key] for key in (*filter(_names_negatives, texts), *texts)), None)
+    return item.strip() if isinstance(item, str) else None
+
+
+def _names_negatives(key: str) -> bool:
+    return "negative" in key.lower() and not _THOUGHTS.search(key)
 
 
 def validated(
