@@ -185,6 +185,25 @@ def test_the_key_is_sent_and_never_told(monkeypatch):
     assert Client("m").describe() == {"model": "m", "server": None}
 
 
+def test_the_identity_is_of_what_answers_and_of_nothing_else(monkeypatch):
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    here = Client("m", "http://host:1/v1")
+    for same in (
+        Client("m", "http://me:word@HOST:1/v1/", key_variable="K", concurrency=2, timeout=9.0, retries=0, patience=3),
+        here,
+    ):
+        assert same.identity == here.identity
+    others = [
+        Client("n", "http://host:1/v1"), Client("m", "http://host:2/v1"), Client("m", "http://other:1/v1"),
+        Client("m", "https://host:1/v1"), Client("m", "http://host:1/v2"), Client("m"),
+        Client("m", "http://host:1/v1", structured=False),
+    ]  # fmt: skip
+    assert len({client.identity for client in [here, *others]}) == len(others) + 1
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://host:1/v1")
+    assert Client("m").identity == here.identity, "where the openai package looks for the address"
+    assert Client("m").describe() == here.describe() == {"model": "m", "server": "http://host:1/v1"}
+
+
 def test_an_unknown_model_and_a_dead_server_end_the_run():
     with pytest.raises(InputError, match="does not know the model 'm'"):
         ask(lambda *_: Reply(status=404, body=b"{}"), ["a"])

@@ -30,14 +30,21 @@ def client(server, **settings) -> Client:
     return Client("m", server.url, **{"pause": 0.01, "timeout": 5.0, "retries": 3, **settings})
 
 
-def asked(small, answer, place, *, asking=THREE, split="train", limit=None, **settings):
-    with serving(answer) as server:
-        found = mine_llm(small, client(server, **settings), place, split=split, asking=asking, limit=limit)
-    return found, server
+@pytest.fixture
+def asked(small):
+    """Mining by one server, whose answers change from call to call."""
+    with serving(good) as server:
+
+        def mined(answer, place, *, asking=THREE, split="train", limit=None, **settings):
+            server.answer, server.seen, server.keys = answer, [], []
+            made = client(server, **settings)
+            return mine_llm(small, made, place, split=split, asking=asking, limit=limit), server
+
+        yield mined
 
 
-def test_rows_are_texts_of_their_own(small, tmp_path):
-    found, server = asked(small, good, tmp_path)
+def test_rows_are_texts_of_their_own(small, asked, tmp_path):
+    found, server = asked(good, tmp_path)
     assert (found.queries, found.answered, found.failed, found.short) == (3, 3, {}, 0)
     assert found.usage == Usage(3, 21, 9)
     rows = found.negatives.table.to_pylist()
@@ -62,25 +69,25 @@ def test_rows_are_texts_of_their_own(small, tmp_path):
         (Reply(json.dumps({"negatives": ["", "  ", "how does a boat tack?"]})), "no usable negative"),
     ],
 )
-def test_a_failure_is_recorded_as_one_and_asked_for_again(small, tmp_path, bad, reason):
+def test_a_failure_is_recorded_as_one_and_asked_for_again(asked, tmp_path, bad, reason):
     settings = {"concurrency": 1, "retries": 1, "limit": 1}
-    found, _ = asked(small, lambda *_: bad, tmp_path, **settings)
+    found, _ = asked(lambda *_: bad, tmp_path, **settings)
     assert (found.answered, len(found.negatives)) == (0, 0)
     ((said, count),) = found.failed.items()
     assert reason in said
     assert count == 1
-    again, server = asked(small, good, tmp_path, **settings)
+    again, server = asked(good, tmp_path, **settings)
     assert (again.answered, again.failed, len(server.seen)) == (1, {}, 1)
 
 
-def test_missing_negatives_are_asked_for_again_and_named(small, tmp_path):
+def test_missing_negatives_are_asked_for_again_and_named(small, asked, tmp_path):
     replies = [
         ["one passage", "One  passage!", small.document_texts([0])[0]],
         ["how does a boat tack", "second passage"],
         ["third passage", "fourth passage"],
     ]
     found, server = asked(
-        small, lambda number, _: Reply(json.dumps({"negatives": replies[number]})), tmp_path, concurrency=1, limit=1
+        lambda number, _: Reply(json.dumps({"negatives": replies[number]})), tmp_path, concurrency=1, limit=1
     )
     assert found.negatives.table["text"].to_pylist() == ["one passage", "second passage", "third passage"]
     assert found.turned_away == {
@@ -95,90 +102,101 @@ def test_missing_negatives_are_asked_for_again_and_named(small, tmp_path):
     assert [each["properties"]["negatives"]["minItems"] for each in schemas] == [3, 2, 1]
 
 
-def test_a_short_record_is_told_and_kept(small, tmp_path):
+def test_a_short_record_is_told_and_kept(asked, tmp_path):
     answer = lambda *_: Reply(json.dumps({"negatives": ["the only one"]}))  # noqa: E731
-    found, server = asked(small, answer, tmp_path, limit=1)
+    found, server = asked(answer, tmp_path, limit=1)
     assert (found.answered, found.short, len(server.seen)) == (1, 1, 3)
-    _, server = asked(small, answer, tmp_path, limit=1)
+    _, server = asked(answer, tmp_path, limit=1)
     assert len(server.seen) == 0
 
 
-def test_every_positive_of_the_query_counts(small, tmp_path):
+def test_every_positive_of_the_query_counts(small, asked, tmp_path):
     second = small.document_texts([2])[0]  # q1's other positive
     answer = lambda *_: Reply(json.dumps({"negatives": [second, "x y", second + " indeed"]}))  # noqa: E731
-    found, _ = asked(small, answer, tmp_path, limit=1, asking=Asking(number=3, asks=1))
+    found, _ = asked(answer, tmp_path, limit=1, asking=Asking(number=3, asks=1))
     assert found.turned_away == {"equals a positive": 1}
     assert found.negatives.rejected() == {"near-duplicate of a positive": 1}
 
 
-def test_the_order_is_the_splits(small, tmp_path):
+def test_the_order_is_the_splits(asked, tmp_path):
     def answer(number, request):
         reply = good(number, request)
         reply.stall = 0.3 if number == 0 else 0.05
         return reply
 
-    one, _ = asked(small, answer, tmp_path / "a", concurrency=3)
-    two, _ = asked(small, good, tmp_path / "b", concurrency=1)
+    one, _ = asked(answer, tmp_path / "a", concurrency=3)
+    two, _ = asked(good, tmp_path / "b", concurrency=1)
     assert one.negatives.table.drop_columns("score").equals(two.negatives.table.drop_columns("score"))
 
 
 @pytest.mark.parametrize("killed", range(4))
 @pytest.mark.parametrize("torn", [False, True])
-def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(small, tmp_path, killed, torn):
+def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(asked, tmp_path, killed, torn):
     def answer(number, request):
         return Reply(hang_up=True) if number == killed else good(number, request)
 
     settings = {"concurrency": 1, "retries": 0, "patience": 1, "asking": Asking(number=3, asks=1)}
-    whole, _ = asked(small, good, tmp_path / "w", **settings)
+    whole, _ = asked(good, tmp_path / "w", **settings)
     whole.negatives.write(tmp_path / "a.parquet")
     if killed < 3:
         with pytest.raises(FailureError, match="1 records in a row"):
-            asked(small, answer, tmp_path / "b", **settings)
+            asked(answer, tmp_path / "b", **settings)
     log = next((tmp_path / "b").glob("*.jsonl"), None)
     if torn and log is not None:
         log.write_bytes(log.read_bytes() + b'{"key": "half a li')
-    found, server = asked(small, good, tmp_path / "b", **settings)
+    found, server = asked(good, tmp_path / "b", **settings)
     assert len(server.seen) == (3 - killed if killed < 3 else 3)
     found.negatives.write(tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
-def test_other_settings_are_other_records(small, tmp_path):
-    asked(small, good, tmp_path)
+def test_other_settings_are_other_records(asked, tmp_path):
+    asked(good, tmp_path)
     for asking in (Asking(number=3, temperature=0.1), Asking(Prompt(domain="sailing"), 3), Asking(number=2)):
-        _, server = asked(small, good, tmp_path, asking=asking)
+        _, server = asked(good, tmp_path, asking=asking)
         assert len(server.seen) >= 3
     assert len(list(tmp_path.glob("*.jsonl"))) == 4
 
 
-def test_the_key_goes_into_no_file(small, tmp_path, monkeypatch, caplog):
+def test_each_server_and_schema_mode_answers_for_itself(small, tmp_path):
+    says = [lambda *_, at=at: Reply(json.dumps({"negatives": [f"a passage by server {at}"]})) for at in range(2)]
+    one_each = Asking(number=1, asks=1)
+    with serving(says[0]) as one, serving(says[1]) as two:
+        for server, more in ((one, {}), (two, {}), (one, {"structured": False})):
+            mined = mine_llm(small, client(server, **more), tmp_path, split="train", asking=one_each, limit=1)
+            assert mined.negatives.table["text"].to_pylist() == [f"a passage by server {int(server is two)}"]
+        assert ["response_format" in request for request in one.seen] == [True, False]
+        assert len(two.seen) == 1
+
+
+def test_the_key_goes_into_no_file(asked, tmp_path, monkeypatch, caplog):
     secret = "sk-very-secret-123"
     monkeypatch.setenv("MY_KEY", secret)
     caplog.set_level("DEBUG", logger="foils")
     echo = Reply(status=422, body=json.dumps({"error": {"message": f"key {secret} is odd"}}).encode())
-    found, server = asked(small, lambda *_: echo, tmp_path, key_variable="MY_KEY", retries=0)
+    found, server = asked(lambda *_: echo, tmp_path, key_variable="MY_KEY", retries=0)
     assert server.keys[0] == f"Bearer {secret}"
     refused = Reply(status=401, body=json.dumps({"error": {"message": f"bad key {secret}"}}).encode())
     with pytest.raises(InputError, match="MY_KEY") as caught:
-        asked(small, lambda *_: refused, tmp_path, key_variable="MY_KEY")
+        asked(lambda *_: refused, tmp_path, key_variable="MY_KEY")
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
     for said in (written, str(caught.value), repr(caught.value.__cause__), str(found), caplog.text):
         assert secret not in said
 
 
-def test_limit_and_dry_run(small, tmp_path):
-    found, server = asked(small, good, tmp_path, limit=2)
+def test_limit_and_dry_run(small, asked, tmp_path):
+    found, server = asked(good, tmp_path, limit=2)
     assert (found.queries, len(server.seen)) == (2, 2)
     said = first_prompt(small, THREE, split="train")
     assert said in [request["messages"][0]["content"] for request in server.seen]
     assert "how does a boat tack" in said
     with pytest.raises(InputError, match="limit 0"):
-        asked(small, good, tmp_path, limit=0)
+        asked(good, tmp_path, limit=0)
 
 
-def test_settings_reach_the_server(small, tmp_path):
+def test_settings_reach_the_server(asked, tmp_path):
     asking = Asking(number=3, temperature=0.25, seed=11, most_tokens=99)
-    _, server = asked(small, good, tmp_path, asking=asking, limit=1)
+    _, server = asked(good, tmp_path, asking=asking, limit=1)
     assert (server.seen[0]["temperature"], server.seen[0]["seed"], server.seen[0]["max_tokens"]) == (0.25, 11, 99)
     assert server.seen[0]["model"] == "m"
 

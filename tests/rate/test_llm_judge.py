@@ -111,9 +111,10 @@ def test_a_stopped_run_asks_only_for_what_is_missing(tmp_path):
     def dies(number, asked):
         return honest(number, asked) if number < 10 else Reply(status=401)
 
-    with serving(dies) as server, pytest.raises(InputError, match="refuses the key"):
-        ask(judge(server, tmp_path, concurrency=1), candidates, pairs)
-    with serving(honest) as server:
+    with serving(dies) as server:
+        with pytest.raises(InputError, match="refuses the key"):
+            ask(judge(server, tmp_path, concurrency=1), candidates, pairs)
+        server.answer, server.seen = honest, []
         asked = judge(server, tmp_path)
         found = ask(asked, candidates, pairs)
         assert len(server.seen) == 2 * len(pairs) - 10
@@ -127,7 +128,7 @@ def test_a_failed_answer_is_asked_for_by_the_next_run(tmp_path):
     candidates, pairs = letters((3,)), all_pairs([3])
     with serving(lambda number, asked: Reply(status=500)) as server:
         assert np.isnan(judge(server, tmp_path, retries=0).judge(candidates, pairs)).all()
-    with serving(honest) as server:
+        server.answer = honest
         assert np.isfinite(judge(server, tmp_path).judge(candidates, pairs)).all()
 
 
@@ -186,7 +187,9 @@ def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
             PairAsking(longest=None)]  # fmt: skip
     client = Client("m", "http://127.0.0.1:1/v1")
     assert len({LLMJudge(client, tmp_path, way).fingerprint for way in ways}) == len(ways)
-    assert LLMJudge(Client("n"), tmp_path).fingerprint != LLMJudge(client, tmp_path).fingerprint
+    clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.1:2/v1"),
+               Client("m", client.base_url, structured=False)]  # fmt: skip
+    assert len({LLMJudge(each, tmp_path).fingerprint for each in clients}) == len(clients)
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,20 @@ def echo(number, asked):
     return Reply(f"  about {asked['messages'][0]['content'].split('Query: ')[1].splitlines()[0]}\n")
 
 
-def ask(answer, folder, queries=QUERIES, asking=None, **settings):
-    with serving(answer) as server:
-        client = Client("m", server.url, concurrency=1, pause=0.01, **{"retries": 0, "timeout": 0.5, **settings})
-        return ask_answers(queries, client, folder, asking=asking), server
+@pytest.fixture
+def ask():
+    """Answers of one server, which change from call to call."""
+    with serving(echo) as server:
+
+        def answers(answer, folder, queries=QUERIES, asking=None, **settings):
+            server.answer, server.seen = answer, []
+            client = Client("m", server.url, concurrency=1, pause=0.01, **{"retries": 0, "timeout": 0.5, **settings})
+            return ask_answers(queries, client, folder, asking=asking), server
+
+        yield answers
 
 
-def test_every_query_is_answered_once_and_kept(tmp_path):
+def test_every_query_is_answered_once_and_kept(ask, tmp_path):
     found, server = ask(echo, tmp_path)
     assert found.texts == {query: f"about {text}" for query, text in QUERIES.items()}
     assert (found.failed, found.usage.requests, found.usage.completion_tokens) == ({}, 3, 9)
@@ -60,7 +67,7 @@ def test_every_query_is_answered_once_and_kept(tmp_path):
         (Reply(body=b'{"choices": []}'), "an answer without choices"),
     ],
 )
-def test_a_failure_is_missing_and_said_and_asked_for_again(tmp_path, bad, reason):
+def test_a_failure_is_missing_and_said_and_asked_for_again(ask, tmp_path, bad, reason):
     found, _ = ask(lambda number, asked: bad if "keel" in str(asked["messages"]) else echo(number, asked), tmp_path)
     assert found.texts == {"a": "about what is tack", "b": None, "c": "about what is yeast"}
     assert found.failed == {reason: 1}
@@ -69,7 +76,14 @@ def test_a_failure_is_missing_and_said_and_asked_for_again(tmp_path, bad, reason
     assert (again.failed, len(server.seen)) == ({}, 1)
 
 
-def test_a_server_that_always_fails_ends_the_run(tmp_path):
+def test_each_server_answers_for_itself_and_its_thoughts_are_left_out(tmp_path):
+    said = ["<think>hm</think> a rope", "so, hm</think> a beam"]
+    with serving(lambda *_: Reply(said[0])) as one, serving(lambda *_: Reply(said[1])) as two:
+        found = [ask_answers({"a": "what"}, Client("m", server.url), tmp_path).texts["a"] for server in (one, two)]
+    assert found == ["a rope", "a beam"]
+
+
+def test_a_server_that_always_fails_ends_the_run(ask, tmp_path):
     with pytest.raises(FailureError, match="2 records in a row"):
         ask(lambda *_: Reply(status=500, body=b""), tmp_path, patience=2)
     with pytest.raises(InputError, match="refuses the key"):
@@ -85,7 +99,7 @@ def test_a_server_that_always_fails_ends_the_run(tmp_path):
         AnswerAsking(AnswerPrompt("Say. Query: {query}")),
     ],
 )
-def test_every_setting_is_sent_and_asks_anew(tmp_path, other):
+def test_every_setting_is_sent_and_asks_anew(ask, tmp_path, other):
     ask(echo, tmp_path)
     _, server = ask(echo, tmp_path, asking=other)
     sent = server.seen[0]

@@ -57,14 +57,23 @@ class Client:
                 "expected concurrency and patience of at least 1, retries and pause of at least 0, timeout above 0"
             )
 
+    @property
+    def server(self) -> str | None:
+        """The server's address less any name, password and query; None: the openai package's own default."""
+        parts = urlsplit(self.base_url or os.environ.get("OPENAI_BASE_URL", ""))
+        if not parts.hostname:
+            return None
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path.rstrip('/')}"
+
+    @property
+    def identity(self) -> tuple[str, str | None, bool]:
+        """Model, server, and whether JSON is asked for: what decides an answer beside the question itself."""
+        return self.model, self.server, self.structured
+
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it: the model, and the server less any name and password."""
-        parts = urlsplit(self.base_url or "")
-        host = f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.port else None
-        return {
-            "model": self.model,
-            "server": host or (f"{parts.scheme}://{parts.hostname}" if parts.hostname else None),
-        }
+        return {"model": self.model, "server": self.server}
 
 
 @dataclass

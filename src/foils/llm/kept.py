@@ -17,7 +17,7 @@ class Keyed(Protocol):
 
     @property
     def key(self) -> str:
-        """A digest of everything that decides the answer: model, settings, texts."""
+        """A digest of everything that decides the answer: the client's identity, settings, texts."""
         ...
 
 

@@ -83,7 +83,7 @@ class LLMMined:
 
 def first_prompt(collection: Collection, asking: Asking, *, split: str) -> str:
     """Return the prompt of the split's first query, as it would be sent (a dry run)."""
-    record = _records(collection, asking, "", split, 1)[0]
+    record = _records(collection, asking, None, split, 1)[0]
     return asking.prompt.text(record.query, record.positive, asking.number)
 
 
@@ -106,7 +106,7 @@ def mine_llm(
     Args:
         collection: documents, queries, judgements.
         client: of the server.
-        log: folder for finished records, one file for each combination of model and settings.
+        log: folder for finished records, one file for each combination of model, server and settings.
         split: whose queries.
         asking: what is asked.
         limit: ask for the first so many queries alone.
@@ -118,8 +118,8 @@ def mine_llm(
         FailureError: the server fails record after record; what was finished is kept.
     """
     asking = asking or Asking()
-    records = _records(collection, asking, client.model, split, limit)
-    file = Path(log) / f"{digest(client.model, sorted(asking.describe().items()))}.jsonl"
+    records = _records(collection, asking, client.identity, split, limit)
+    file = Path(log) / f"{digest(client.identity, sorted(asking.describe().items()))}.jsonl"
 
     async def serve(session: Session, record: Record) -> Written:
         return await _write(session, record, asking)
@@ -128,7 +128,7 @@ def mine_llm(
     return _mined(collection, asking, records, found, near_duplicate, made)
 
 
-def _records(collection: Collection, asking: Asking, model: str, split: str, limit: int | None) -> list[Record]:
+def _records(collection: Collection, asking: Asking, identity: object, split: str, limit: int | None) -> list[Record]:
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}; expected at least 1 query")
     positives, known = collection.positives(split), collection.known_positives
@@ -139,7 +139,7 @@ def _records(collection: Collection, asking: Asking, model: str, split: str, lim
     for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
         first = collection.document_texts(positives.of(index)[:1])[0]
         every = collection.document_texts(known.of(place[int(rows[index])]))
-        key = digest(model, asking.describe(), query, first, every)
+        key = digest(identity, asking.describe(), query, first, every)
         records.append(Record(key, identifier, query, first, tuple(every)))
     return records
 

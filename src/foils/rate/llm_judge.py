@@ -62,7 +62,7 @@ class LLMJudge:
 
     Args:
         client: how to reach the model.
-        log: folder of the answers, one file of JSON lines for each model and way of asking.
+        log: folder of the answers, one file of JSON lines for each model, server and way of asking.
         asking: what is asked.
 
     Attributes:
@@ -74,7 +74,7 @@ class LLMJudge:
     def __init__(self, client: Client, log: str | Path, asking: PairAsking | None = None) -> None:
         self._client, self._asking = client, asking or PairAsking()
         self.name = client.model
-        self.fingerprint = digest("llm judge", client.model, sorted(self._asking.describe().items()))
+        self.fingerprint = digest("llm judge", client.identity, sorted(self._asking.describe().items()))
         self._log = Path(log) / f"{self.fingerprint}.jsonl"
         self.asked = Asked()
 

@@ -18,6 +18,7 @@ from typing import Any
 from foils.data.lines import whole_text
 from foils.errors import FormatError, InputError
 from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
+from foils.llm.answers import without_thoughts
 
 VERSION = "answer-1"
 SLOT = "{query}"
@@ -150,7 +151,7 @@ def ask_answers(
     Args:
         queries: id → text.
         client: of the server.
-        log: folder for finished answers, one file for each combination of model and settings.
+        log: folder for finished answers, one file for each combination of model, server and settings.
         asking: what is asked.
 
     Raises:
@@ -161,7 +162,7 @@ def ask_answers(
     """
     asking = asking or AnswerAsking()
     settings = sorted(asking.describe().items())
-    records = [_Query(digest(client.model, settings, text), query, text) for query, text in queries.items()]
+    records = [_Query(digest(client.identity, settings, text), query, text) for query, text in queries.items()]
 
     async def serve(session: Session, record: _Query) -> _Answered:
         try:
@@ -173,10 +174,10 @@ def ask_answers(
             )
         except NoAnswerError as error:
             return _Answered(record.query_id, None, str(error), session.usage)
-        answer = said.strip()
+        answer = without_thoughts(said).strip()
         return _Answered(record.query_id, answer or None, None if answer else "a blank answer", session.usage)
 
-    file = Path(log) / f"answers-{digest(client.model, settings)}.jsonl"
+    file = Path(log) / f"answers-{digest(client.identity, settings)}.jsonl"
     found = ask_missing(client, file, records, serve, task="asking for answers", unit="queries")
     return Answers(
         {record.query_id: kept["answer"] for record, kept in zip(records, found, strict=True)},
