@@ -24,7 +24,7 @@ from foils.encode import VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.errors import FormatError, InputError
 from foils.evaluate.rerank import load_reranker
-from foils.search import FaissIndex
+from foils.search.index_files import read_origin
 from foils.train.models import load_trainable
 from train_models import bert_model, cross_encoder
 
@@ -102,7 +102,7 @@ def test_a_shard_of_vectors_is_not_unpickled(tmp_path: Path, bomb: tuple[bytes, 
     assert not bomb[1].exists()
 
 
-@pytest.mark.parametrize("read", [Negatives.read, Run.read, FaissIndex.load])
+@pytest.mark.parametrize("read", [Negatives.read, Run.read, read_origin])
 def test_files_that_are_pickles_are_refused(
     read: Callable[[Path], object], tmp_path: Path, bomb: tuple[bytes, Path]
 ) -> None:

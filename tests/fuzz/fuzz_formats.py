@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.sources import read_source
+from foils.encode import Vectors
 from foils.errors import FoilsError, FormatError, InputError
 
 LONGEST_MESSAGE = 20_000
@@ -384,18 +385,20 @@ def checkpoint() -> bytes:
     return sink.getvalue()
 
 
+def _indexed() -> Vectors:
+    return Vectors.of(np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
+
+
 def _index_examples() -> list[bytes]:
     from tempfile import TemporaryDirectory
 
-    from foils.encode import Vectors
     from foils.search import FaissIndex
 
-    vectors = Vectors.of(np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
-    found = []
+    vectors, found = _indexed(), []
     with TemporaryDirectory() as folder:
         for kind in ("flat", "hnsw", "ivf"):
             path = Path(folder) / kind
-            FaissIndex.build(vectors, kind, links=4, lists=2 if kind == "ivf" else None).save(path)
+            FaissIndex.build(vectors, kind, links=4, lists=2 if kind == "ivf" else None).save(path, vectors)
             found.append(path.read_bytes())
     return found
 
@@ -403,7 +406,7 @@ def _index_examples() -> list[bytes]:
 def _index(path: Path) -> int:
     from foils.search import FaissIndex
 
-    index = FaissIndex.load(path)
+    index = FaissIndex.load(path, _indexed())
     index.search(np.ones((1, 4), np.float32), 3)
     return len(index)
 

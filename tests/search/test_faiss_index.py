@@ -1,13 +1,17 @@
 """Any faiss index: as it is or wrapped, of inner products or of distances; what would rank otherwise is refused."""
 
+import hashlib
+
 import faiss
 import numpy as np
 import pytest
 
 from fakes import HashingEncoder
 from foils.encode import Vectors
-from foils.errors import InputError
+from foils.errors import FormatError, InputError
+from foils.memory import limited
 from foils.search import DimensionSettings, ExactIndex, FaissIndex, TextSearcher, as_index, search_vectors
+from foils.search.index_files import vectors_digest
 
 D = 12
 ECLIPSE = DimensionSettings("eclipse", k_plus=3, k_minus=4, share=0.5)
@@ -99,3 +103,46 @@ def test_numbers_that_are_no_positions_are_refused():
 def test_a_wrapped_index_of_distances_needs_its_documents_to_give_inner_products():
     with pytest.raises(InputError, match="as_index"):
         FaissIndex(filled(faiss.IndexFlatL2(D))).search(QUERIES, 3)
+
+
+def test_a_file_says_what_it_was_built_from_and_serves_nothing_else(tmp_path):
+    """Size and dimension alone do not tell one collection from another."""
+    path = tmp_path / "index.faiss"
+    FaissIndex.build(VECTORS, "hnsw").save(path, VECTORS, encoder="one")
+    loaded = FaissIndex.load(path, VECTORS, kind="hnsw", encoder="one")
+    assert loaded.kind == "hnsw"
+    np.testing.assert_array_equal(loaded.search(DOCUMENTS[:5], 1)[0][:, 0], np.arange(5))
+    for given, said in (
+        ((Vectors.of(unit(120, seed=7)), "hnsw", "one"), "other vectors"),
+        ((Vectors.of(DOCUMENTS[::-1]), "hnsw", "one"), "other vectors"),
+        ((Vectors.of(DOCUMENTS[:60]), "hnsw", "one"), "120 documents, not 60"),
+        ((VECTORS, "flat", "one"), "kind hnsw, not flat"),
+        ((VECTORS, "hnsw", "two"), "encoder one, not two"),
+        ((Vectors.of(unit(120, seed=7)), "ivf", "two"), "kind hnsw.*encoder one.*other vectors"),
+    ):
+        with pytest.raises(InputError, match=rf"index\.faiss.*{said}"):
+            FaissIndex.load(path, given[0], kind=given[1], encoder=given[2])
+
+
+def test_the_digest_is_of_the_vectors_however_they_are_stored_and_read():
+    halves = Vectors((DOCUMENTS[60:], DOCUMENTS[:60]), np.r_[60:120, 0:60])
+    digest = vectors_digest(VECTORS)
+    assert vectors_digest(halves) == digest
+    with limited(2**20):
+        many = Vectors.of(np.tile(DOCUMENTS, (400, 1)))
+        small = vectors_digest(many)
+    assert vectors_digest(many) == small
+    changed = DOCUMENTS.copy()
+    changed[70, 3] = np.nextafter(changed[70, 3], np.float32(2))
+    assert vectors_digest(Vectors.of(changed)) != digest
+    assert vectors_digest(Vectors.of(DOCUMENTS.reshape(60, 24))) != digest
+
+
+def test_a_file_that_does_not_say_what_it_was_built_from_is_refused(tmp_path):
+    """As the files of earlier versions: whole, but of any vectors."""
+    path = tmp_path / "index.faiss"
+    faiss.write_index(filled(faiss.IndexFlatIP(D)), str(path))
+    written = path.read_bytes()
+    path.write_bytes(written + b"foils-index-1\n" + hashlib.blake2b(written, digest_size=32).digest())
+    with pytest.raises(FormatError, match="earlier version"):
+        FaissIndex.load(path, VECTORS)

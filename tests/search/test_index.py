@@ -67,8 +67,8 @@ def test_approximate_search_finds_more_with_more_effort(kind, poor, rich):
 def test_a_saved_index_answers_as_before(kind, tmp_path):
     documents, queries = unit(800), unit(10, seed=1)
     index = FaissIndex.build(Vectors.of(documents), kind, probes=3, search_depth=30)
-    index.save(tmp_path / "index.faiss")
-    loaded = FaissIndex.load(tmp_path / "index.faiss")
+    index.save(tmp_path / "index.faiss", Vectors.of(documents))
+    loaded = FaissIndex.load(tmp_path / "index.faiss", Vectors.of(documents))
     assert len(loaded) == 800
     for one, other in zip(index.search(queries, 25), loaded.search(queries, 25), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -76,27 +76,28 @@ def test_a_saved_index_answers_as_before(kind, tmp_path):
 
 def test_a_file_that_is_no_index_is_named(tmp_path):
     (tmp_path / "x").write_bytes(b"not an index")
-    with pytest.raises(FormatError, match="not written by foils"):
-        FaissIndex.load(tmp_path / "x")
+    with pytest.raises(FormatError, match="not an index that foils wrote"):
+        FaissIndex.load(tmp_path / "x", Vectors.of(unit(4)))
     with pytest.raises(InputError, match="no such file"):
-        FaissIndex.load(tmp_path / "y")
+        FaissIndex.load(tmp_path / "y", Vectors.of(unit(4)))
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
 def test_a_damaged_index_never_reaches_faiss(kind, tmp_path):
     path = tmp_path / "index.faiss"
-    FaissIndex.build(Vectors.of(unit(400)), kind, lists=4).save(path)
+    documents = Vectors.of(unit(400))
+    FaissIndex.build(documents, kind, lists=4).save(path, documents)
     whole = path.read_bytes()
     for at in (4, 40, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(FormatError, match=r"index\.faiss: damaged"):
-            FaissIndex.load(path)
+            FaissIndex.load(path, documents)
     path.write_bytes(whole[:-1])
     with pytest.raises(FormatError, match=r"index\.faiss: damaged"):
-        FaissIndex.load(path)
+        FaissIndex.load(path, documents)
     faiss.write_index(faiss.IndexFlatIP(4), str(path))
-    with pytest.raises(FormatError, match=r"index\.faiss: damaged, or not written by foils"):
-        FaissIndex.load(path)
+    with pytest.raises(FormatError, match=r"index\.faiss: damaged, or not an index that foils wrote"):
+        FaissIndex.load(path, documents)
 
 
 @pytest.mark.parametrize("make", [ExactIndex, FaissIndex.build])

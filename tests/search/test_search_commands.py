@@ -178,6 +178,41 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
     assert answered != eclipse
 
 
+def test_an_index_file_serves_the_collection_encoder_and_kind_it_was_built_for(folder, models, command, tmp_path):
+    """Another collection of as many documents got the first one's documents, in silence."""
+    other = tmp_path / "other"
+    shutil.copytree(folder, other)
+    lines = (other / "corpus.jsonl").read_text().splitlines()
+    (other / "corpus.jsonl").write_text("\n".join(reversed(lines)) + "\n")
+
+    def search(name, *more, where=folder, model="one", kind="flat"):
+        status, said = command(
+            "search", where, "--model", models / model, "--dimensions", "none", "--run", tmp_path / name,
+            "--index", kind, "--index-file", tmp_path / "i.faiss", *more,
+        )  # fmt: skip
+        return status, said.err
+
+    assert search("first")[0] == 0
+    assert search("again")[0] == 0
+    for changed, said in (
+        ({"where": other}, "other vectors"), ({"model": "two"}, "encoder"), ({"kind": "hnsw"}, "kind flat, not hnsw"),
+    ):  # fmt: skip
+        status, error = search("none", **changed)
+        assert status == 2, changed
+        assert "i.faiss" in error
+        assert said in error
+        assert "--rebuild-index" in error
+    assert not (tmp_path / "none").exists()
+    assert search("rebuilt", "--rebuild-index", where=other)[0] == 0
+    assert search("first")[0] == 2, "the file is the other collection's now"
+
+    def scores(name):
+        rows = map(str.split, (tmp_path / name).read_text().splitlines())
+        return {(query, document): float(score) for query, _, document, _, score, _ in rows}
+
+    assert scores("rebuilt") == pytest.approx(scores("again"), abs=1e-5), "each document's own score in both"
+
+
 @pytest.mark.parametrize("experiment", ["filters", "shares", "depths", "moons", "all"])
 def test_experiments_print_and_write(folder, models, command, tmp_path, experiment):
     answers = tmp_path / "answers.jsonl"
@@ -270,6 +305,7 @@ def test_a_language_model_answers(folder, models, command, tmp_path):
         (["--run", "r", "--dimensions", "rdime", "--tune", "dev"], "nothing to tune"),
         (["--run", "r", "--index", "tree"], "hnsw"),
         (["--run", "r", "--index-file", "x"], "--index"),
+        (["--run", "r", "--index", "flat", "--rebuild-index"], "--index-file"),
         (["--run", "r", "--answers", "ANSWERS"], "query_id"),
         (["--experiment", "every"], "filters"),
         (["--run", "r", "--report", "x"], "--experiment"),

@@ -22,6 +22,7 @@ from foils.errors import InputError
 if TYPE_CHECKING:
     from numpy.random import Generator
 
+    from foils.encode import Encoder
     from foils.search import DimensionSettings, Embedded
 
 USUAL = "eclipse"
@@ -86,7 +87,7 @@ def search(
         if tuning.tune:
             depth = feedback.feedback_depth or top
             settings = tuning.chosen(embedded(split=tuning.tune), settings, k=depth, rng=rng)
-        result = _search(embedded(split=split), settings, run, feedback, index, top, rng, encoder.name)
+        result = _search(embedded(split=split), settings, run, feedback, index, top, rng, encoder)
     if json:
         head = {"collection": loaded.name, "split": split, "encoder": encoder.describe(), "dimensions": dimensions}
         write_json(json, {**head, **asked, **result})
@@ -100,7 +101,7 @@ def _search(
     index: IndexOptions,
     top: int,
     rng: Generator,
-    encoder: str,
+    encoder: Encoder,
 ) -> dict[str, Any]:
     """Search, write the run, show what was kept, and return it for JSON."""
     from foils.search import search_collection
@@ -108,13 +109,13 @@ def _search(
     searched = search_collection(
         embedded,
         settings,
-        index=index.open(embedded.documents),
+        index=index.open(embedded.documents, encoder.fingerprint),
         k=top,
         feedback_depth=feedback.feedback_depth,
         feedback=feedback.run(),
         second_pass=index.second_pass,  # type: ignore[arg-type]  # checked by search_vectors
         rng=rng,
-        name=f"{encoder}-{settings.method}",
+        name=f"{encoder.name}-{settings.method}",
     )
     searched.run.write(str(run))
     rows = [

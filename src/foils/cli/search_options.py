@@ -59,8 +59,16 @@ class IndexOptions:
     ] = "index"
     index: Annotated[str, typer.Option(help="exact; or of faiss: flat, hnsw, ivf.")] = "exact"
     index_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Load the faiss index from here, or build and save it.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Load the faiss index from here, or build and save it. An index of other vectors, another encoder or "
+            "another kind is refused.",
+        ),
     ] = None
+    rebuild_index: Annotated[
+        bool, typer.Option("--rebuild-index", help="Build the index anew and write it over the --index-file.")
+    ] = False
 
     def check(self) -> None:
         """Raise an InputError for an unknown index, or a file for exact search, before anything is embedded."""
@@ -68,19 +76,29 @@ class IndexOptions:
             raise UnknownNameError("index", self.index, INDEXES)
         if self.index == "exact" and self.index_file:
             raise InputError("--index-file goes with --index flat, hnsw or ivf; exact search needs no file")
+        if self.rebuild_index and not self.index_file:
+            raise InputError("--rebuild-index goes with --index-file FILE, whose index it builds anew")
 
-    def open(self, documents: Vectors) -> Index:
-        """Return the index over the documents: read from its file, or built, and kept where there is to be a file."""
+    def open(self, documents: Vectors, encoder: str) -> Index:
+        """Return the index over the documents: read from its file, or built, and kept where there is to be a file.
+
+        Args:
+            documents: vectors to search.
+            encoder: fingerprint of what made them.
+
+        Raises:
+            InputError: the file's index was built from something else.
+        """
         from foils.search import ExactIndex, FaissIndex
 
         path = self.index_file
         if self.index == "exact":
             return ExactIndex(documents)
-        if path and path.is_file():
-            return FaissIndex.load(path)
+        if path and path.exists() and not self.rebuild_index:
+            return FaissIndex.load(path, documents, kind=self.index, encoder=encoder)
         built = FaissIndex.build(documents, self.index)  # type: ignore[arg-type]  # one of INDEXES
         if path:
-            built.save(path)
+            built.save(path, documents, encoder=encoder)
         return built
 
 

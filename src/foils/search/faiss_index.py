@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -11,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from foils import memory, progress
-from foils.data.store import existing_file, write_whole
+from foils.data.store import write_whole
 from foils.encode import Vectors
 from foils.errors import FormatError, InputError, UnknownNameError, require
 from foils.search.index import Index, Rows, Scores, checked_queries
+from foils.search.index_files import IndexOrigin, add_origin, read_origin
 
 FaissKind = Literal["flat", "hnsw", "ivf"]
 FAISS_KINDS = ("flat", "hnsw", "ivf")
@@ -31,6 +31,7 @@ class FaissIndex:
             those it was built with.
         squared_norm: ‖d‖² of every document, which turns distances into inner products; `as_index` measures it, and an
             index of inner products needs none.
+        kind: what it is called in its file: `flat`, `hnsw` or `ivf`, otherwise the name of faiss' class.
 
     Made by `FaissIndex.build`, `FaissIndex.load` or `as_index`. Ties, and what an approximate index misses, are faiss'
     affair.
@@ -41,6 +42,7 @@ class FaissIndex:
 
     index: Any
     squared_norm: float | None = None
+    kind: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.index, require("faiss", "faiss").Index):
@@ -50,6 +52,7 @@ class FaissIndex:
                 f"{type(self.index).__name__} compares vectors by faiss' metric {self.index.metric_type}; expected "
                 "METRIC_INNER_PRODUCT or, where all documents have one norm, METRIC_L2"
             )
+        object.__setattr__(self, "kind", self.kind or type(self.index).__name__)
 
     @classmethod
     def build(
@@ -102,33 +105,71 @@ class FaissIndex:
             for _, part in documents.blocks(block):
                 index.add(np.ascontiguousarray(part, np.float32))
                 advance(len(part))
-        return cls(index)
+        return cls(index, kind=kind)
 
     @classmethod
-    def load(cls, path: str | Path) -> FaissIndex:
-        """Read an index that `save` wrote.
+    def load(
+        cls, path: str | Path, documents: Vectors, *, kind: str | None = None, encoder: str | None = None
+    ) -> FaissIndex:
+        """Read an index that `save` wrote, if it was built from just these documents.
+
+        Args:
+            path: of the file.
+            documents: vectors that the index must hold, in this order; one pass makes their digest.
+            kind: the kind that it must be; None: any.
+            encoder: fingerprint that it must have; None: any.
 
         Raises:
             MissingExtraError: faiss is not installed.
-            InputError: no such file.
+            InputError: no such file, or an index of other vectors, another encoder or another kind.
             FormatError: not an index that `save` wrote, or a damaged one.
         """
         faiss = require("faiss", "faiss")
-        if not _is_whole(existing_file(path)):  # faiss itself crashes on some damage
-            raise FormatError("damaged, or not written by foils; build it again", path)
+        origin = read_origin(path)  # faiss itself crashes on some damage
+        wanted = IndexOrigin.of(
+            documents, origin.kind if kind is None else kind, origin.encoder if encoder is None else encoder
+        )
+        if differences := origin.differences(wanted):
+            raise InputError(
+                f"{path}: an index built from something else: {'; '.join(differences)}; name another file, or build "
+                "the index again (--rebuild-index)"
+            )
         try:
-            return cls(faiss.read_index(str(path)))
+            return cls(faiss.read_index(str(path)), kind=origin.kind).over(documents)
         except RuntimeError as error:
             raise FormatError("not a readable faiss index; build it again", path) from error
 
-    def save(self, path: str | Path) -> None:
-        """Write the index, with its search-time settings, whole; a digest at the end, which faiss reads past."""
+    def save(self, path: str | Path, documents: Vectors, *, encoder: str = "") -> None:
+        """Write the index with its search-time settings, and what it was built from; the file appears whole.
+
+        Args:
+            path: of the file.
+            documents: the vectors that the index holds, in its order.
+            encoder: fingerprint of what made them.
+
+        Raises:
+            InputError: an index that does not hold these documents.
+        """
         faiss = require("faiss", "faiss")
+        origin = IndexOrigin.of(documents, self.over(documents).kind, encoder)
         with write_whole(path) as aside:
             faiss.write_index(self.index, str(aside))
-            digest = _digest(aside, aside.stat().st_size)
-            with aside.open("ab") as out:
-                out.write(_END + digest)
+            add_origin(aside, origin)
+
+    def over(self, documents: Vectors) -> FaissIndex:
+        """Return this index, ready to search these documents: of L2 distances, with the norm that all of them have.
+
+        Raises:
+            InputError: it has another size or dimension, or distances to documents of several norms.
+        """
+        if len(self) != len(documents) or self.index.d != documents.dimension:
+            raise InputError(
+                f"expected an index of the {len(documents):,} documents, of dimension {documents.dimension}; found "
+                f"{len(self):,} documents in the index, of dimension {self.index.d}"
+            )
+        if self.index.metric_type == L2 and self.squared_norm is None:
+            return replace(self, squared_norm=_common_squared_norm(documents))
+        return self
 
     def __len__(self) -> int:
         """Return how many documents the index holds."""
@@ -178,16 +219,13 @@ def as_index(index: Any, documents: Vectors) -> Index:
         index = FaissIndex(index)
     if not all(hasattr(index, name) for name in ("__len__", "search")):
         raise InputError(f"expected an index with a length and a search, or one of faiss; found {type(index).__name__}")
-    own, wanted = len(index), len(documents)
-    if own != wanted:
-        raise InputError(f"expected an index of the {wanted:,} documents; found {own:,} documents in the index")
-    if not isinstance(index, FaissIndex):
-        return index  # type: ignore[no-any-return]  # it has what the protocol asks for
-    if index.index.d != documents.dimension:
-        raise InputError(f"the index has dimension {index.index.d}, the documents {documents.dimension}; use one model")
-    if index.index.metric_type == L2 and index.squared_norm is None:
-        return replace(index, squared_norm=_common_squared_norm(documents))
-    return index
+    if isinstance(index, FaissIndex):
+        return index.over(documents)
+    if len(index) != len(documents):
+        raise InputError(
+            f"expected an index of the {len(documents):,} documents; found {len(index):,} documents in the index"
+        )
+    return index  # type: ignore[no-any-return]  # it has what the protocol asks for
 
 
 def _common_squared_norm(documents: Vectors) -> float:
@@ -202,26 +240,3 @@ def _common_squared_norm(documents: Vectors) -> float:
             "faiss.METRIC_INNER_PRODUCT"
         )
     return (low + high) / 2
-
-
-_END = b"foils-index-1\n"
-
-
-def _digest(path: Path, size: int) -> bytes:
-    """BLAKE2b of the first bytes of a file."""
-    hasher = hashlib.blake2b(digest_size=32)
-    with path.open("rb") as opened:
-        while size > 0 and (part := opened.read(min(size, 1 << 22))):
-            hasher.update(part)
-            size -= len(part)
-    return hasher.digest()
-
-
-def _is_whole(path: Path) -> bool:
-    """Tell whether the file ends with the digest of what comes before."""
-    size = path.stat().st_size - len(_END) - 32
-    if size < 0:
-        return False
-    with path.open("rb") as opened:
-        opened.seek(size)
-        return opened.read() == _END + _digest(path, size)
