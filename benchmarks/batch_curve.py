@@ -61,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     collection = load_collection(options.collection)
     pairs = training_pairs(collection, rng=np.random.default_rng([0, 2**31]))
-    settings = EncoderSettings(max_length=128, backend=options.backend, precision=options.precision, batch_size=16)
+    settings = EncoderSettings(max_length=128, backend=options.backend, precision=options.precision, encode_batch=16)
     encoder, store = load_encoder(options.encoder, settings), VectorStore(cache_folder() / "vectors")
     queries = store.embed(encoder, collection.query_texts(pairs.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(collection, pairs.doc_rows), "document").take(slice(None))

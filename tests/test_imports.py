@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mine", "score", "rate", "select", "batch", "train", "search", "evaluate")
 LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("errors", "progress"),
+    ("runtime",),
     ("agreement", "data", "memory", "parallel"),
     ("encode", "llm"),
     STAGES,
@@ -26,7 +27,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 
 LIGHT = {  # what any module may import when it is loaded, beside the standard library
-    "bm25s", "jinja2", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer", "threadpoolctl", "typer",
+    "bm25s", "cyclopts", "jinja2", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer", "threadpoolctl", "typer",
 }  # fmt: skip
 HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
     "batch/caching.py": {"torch"},
@@ -36,7 +37,7 @@ HEAVY_MODULES = {  # modules that cannot do without: others may import them insi
     "batch/sampler.py": {"sentence_transformers", "transformers"},
 }
 HEAVY_PARTS = {"train": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through
-PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli"}, "jinja2": {"report"}}
+PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"report"}}
 
 
 @dataclass(frozen=True)

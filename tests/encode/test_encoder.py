@@ -66,7 +66,7 @@ def test_vectors_are_those_of_the_model_itself(minilm: SentenceEncoder) -> None:
 
 
 def test_vectors_come_in_the_order_of_the_texts_whatever_the_batch_size(layer: Any) -> None:
-    encoder, one = (SentenceEncoder(layer, EncoderSettings(batch_size=size)) for size in (16, 1))
+    encoder, one = (SentenceEncoder(layer, EncoderSettings(encode_batch=size)) for size in (16, 1))
     forward = encoder.encode(TEXTS, "document")
     np.testing.assert_allclose(encoder.encode(TEXTS[::-1], "document")[::-1], forward, atol=1e-6)
     np.testing.assert_allclose(one.encode(TEXTS, "document"), forward, atol=1e-6)
@@ -190,7 +190,7 @@ def test_without_normalisation_lengths_stay() -> None:
 def test_fingerprints_tell_models_apart() -> None:
     base = SentenceEncoder(static()).fingerprint
     assert SentenceEncoder(static()).fingerprint == base
-    assert SentenceEncoder(static(), EncoderSettings(batch_size=3, trust_remote_code=True)).fingerprint == base
+    assert SentenceEncoder(static(), EncoderSettings(encode_batch=3, trust_remote_code=True)).fingerprint == base
     assert SentenceEncoder(static(), name="another").fingerprint == base
     others = [SentenceEncoder(static(seed=1)), SentenceEncoder(static(), EncoderSettings(precision="bfloat16"))]
     changed = static()
@@ -243,8 +243,8 @@ def test_a_text_without_a_vector_of_its_own_stays_zero() -> None:
     [
         ({"precision": "float8"}, "unknown precision 'float8'; expected one of: bfloat16, float16, float32"),
         ({"backend": "jax"}, "unknown backend 'jax'"),
-        ({"max_length": 1}, "maximum length 1"),
-        ({"batch_size": 0}, "batch size 0"),
+        ({"max_length": 1}, "max_length 1; expected at least 2"),
+        ({"encode_batch": 0}, "encode_batch 0; expected at least 1"),
     ],
 )
 def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:

@@ -124,7 +124,7 @@ class EncoderOptions:
             max_length=self.max_length,
             precision=self.precision,
             backend=self.backend,
-            batch_size=self.encode_batch,
+            encode_batch=self.encode_batch,
             device=self.device,
             trust_remote_code=self.trust_remote_code,
         )

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ import numpy.typing as npt
 from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
 from foils.encode.models import find_model, loading
-from foils.errors import FailureError, InputError, UnknownNameError
+from foils.errors import FailureError, UnknownNameError
+from foils.runtime.options import Option, Settings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -54,42 +55,36 @@ class Encoder(Protocol):
 
 
 @dataclass(frozen=True)
-class EncoderSettings:
+class EncoderSettings(Settings):
     """How a sentence-transformers model is used.
 
     Attributes:
-        query_prompt: put before each query; None: the model's own for queries, if it has one; `@NAME`: the model's
-            prompt of this name.
-        document_prompt: put before each document; None and `@NAME` as above.
-        max_length: tokens after which a text is cut; None: the model's own. A model that never cuts a text (a static
-            embedding) has none.
-        normalize: scale vectors to unit length.
-        precision: of the computation: float32, bfloat16 or float16 (torch), float32 or bfloat16 (openvino).
-        backend: what runs the transformer: torch, onnx (onnxruntime) or openvino, the last two on the processor.
-        batch_size: texts at once; changes speed, not results beyond rounding.
-        device: as torch names it; None: what sentence-transformers chooses.
-        trust_remote_code: run code that the model brings along.
+        query_prompt: Text put before each query, as in training ('query: ' for E5); @NAME is the model's prompt of that
+            name. Default: the model's own prompt for queries, if it has one.
+        document_prompt: Text put before each document; @NAME is the model's prompt of that name. Default: the model's
+            own prompt for documents, if it has one.
+        max_length: Tokens after which a text is cut. Default, where none is shown: the model's own maximum length. A
+            model that never cuts a text (a static embedding) has none.
+        normalize: Scale vectors to unit length.
+        precision: Precision of the computation. float16 needs the backend torch. The loss is measured and reported.
+        backend: What runs the transformer; onnx and openvino run on the processor and are often faster. What they
+            change is measured and reported.
+        encode_batch: Texts encoded at once. It changes speed, not results beyond rounding.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+        trust_remote_code: Run code that comes with the model.
     """
 
-    query_prompt: str | None = None
-    document_prompt: str | None = None
-    max_length: int | None = None
+    heading = "Encoder"
+
+    query_prompt: Annotated[str | None, Option(metavar="TEXT")] = None
+    document_prompt: Annotated[str | None, Option(metavar="TEXT")] = None
+    max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = None
     normalize: bool = True
-    precision: str = "float32"
-    backend: str = "torch"
-    batch_size: int = 16
+    precision: Annotated[str, Option(names=PRECISIONS)] = "float32"
+    backend: Annotated[str, Option(names=BACKENDS)] = "torch"
+    encode_batch: Annotated[int, Option(least=1)] = 16
     device: str | None = None
     trust_remote_code: bool = False
-
-    def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise UnknownNameError("precision", self.precision, PRECISIONS)
-        if self.backend not in BACKENDS:
-            raise UnknownNameError("backend", self.backend, BACKENDS)
-        if self.max_length is not None and self.max_length < 2:
-            raise InputError(f"maximum length {self.max_length}; expected at least 2 tokens")
-        if self.batch_size < 1:
-            raise InputError(f"batch size {self.batch_size}; expected at least 1")
 
 
 class SentenceEncoder:
@@ -180,7 +175,7 @@ class SentenceEncoder:
         vectors = encode(
             list(texts),
             prompt=self._prompts[kind],
-            batch_size=self.settings.batch_size,
+            batch_size=self.settings.encode_batch,
             show_progress_bar=False,
             convert_to_numpy=False,
             convert_to_tensor=True,
@@ -192,8 +187,8 @@ class SentenceEncoder:
     def _by_compiled(self, compiled: CompiledModel, texts: Sequence[str], kind: Kind) -> Floats:
         order = np.argsort([-len(text) for text in texts], kind="stable")
         found = np.empty((len(texts), self.dimension), np.float32)
-        for start in range(0, len(texts), self.settings.batch_size):
-            rows = order[start : start + self.settings.batch_size]
+        for start in range(0, len(texts), self.settings.encode_batch):
+            rows = order[start : start + self.settings.encode_batch]
             features = self.model.preprocess([texts[row] for row in rows], prompt=self._prompts[kind])
             found[rows] = compiled.encode_batch(features)
         return found

@@ -1,0 +1,158 @@
+"""The program's verbs, each made from its door: signature and docstring become options and help."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+
+from foils.cli.show import say
+from foils.runtime.options import Option, Setting, spelling
+
+Door = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What the program needs of a verb beside its door.
+
+    Attributes:
+        door: where the door is, as MODULE:FUNCTION.
+        example: a command, for the help.
+        writes: what `-o` is the name of, as "table of negatives"; empty: the result is not written.
+        reports: whether the result has a page.
+        after: does what the program alone does with the result; it is given the result and what the door was given.
+        more: options of the program alone, for `after`.
+    """
+
+    door: str
+    example: str
+    writes: str = ""
+    reports: bool = False
+    after: Callable[[Any, Mapping[str, Any]], None] | None = None
+    more: tuple[Setting, ...] = ()
+
+    def function(self) -> Door:
+        """Import the door."""
+        module, _, name = self.door.partition(":")
+        found: Door = getattr(import_module(module), name)
+        return found
+
+
+def option(name: str, kind: Any, text: str, **more: Any) -> Setting:
+    """Return an option of the program alone, which is not given where nobody gives it."""
+    return Setting(name, kind | None, Option(**more), None, text, "Output")
+
+
+JSON = option("json", Path, "Write the result as JSON to this file.", metavar="FILE")
+REPORT = option("report", Path, "Write an HTML page to this file.", metavar="FILE")
+
+
+def add_verb(app: App, name: str, verb: Verb) -> None:
+    """Give the program a verb."""
+    door = verb.function()
+    taken: dict[str, Setting] = door.settings  # type: ignore[attr-defined]
+    output = Setting(
+        "output", Path, Option(short="-o", metavar="FILE"), inspect.Parameter.empty,
+        f"Write the {verb.writes} to this file.", "Output",
+    )  # fmt: skip
+    own = [*([output] if verb.writes else []), *verb.more, JSON, *([REPORT] if verb.reports else [])]
+    every = [*taken.values(), *own]
+    kinds = {each.name: each.kind for each in inspect.signature(door).parameters.values()}
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(*args, **kwargs).arguments
+        flags = {each.name: _shown(each, kinds.get(each.name)) for each in every}
+        with spelling(flags):
+            values = {each.name: _parsed(each, bound[each.name]) for each in every if each.name in bound}
+            given = {key: value for key, value in values.items() if key in taken}
+            result = door(**given)
+            _finish(verb, result, values)
+
+    parameters = [_parameter(each, kinds.get(each.name)) for each in every]
+    signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__name__, run.__doc__ = name, None
+    app.command(run, name=name, help=described(door), help_epilogue=f"Example: {verb.example}")
+
+
+def described(door: Door) -> str:
+    """Return what a door's docstring says before its sections, each paragraph on one line."""
+    text = inspect.cleandoc(door.__doc__ or "").partition("\nArgs:\n")[0]
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n")).strip()
+
+
+def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
+    """Write, show and report a result; None, where a verb has nothing to say."""
+    from dataclasses import replace
+
+    from foils.data.store import write_json
+    from foils.runtime.terminal import print_tables
+
+    if result is None:
+        return
+    tables = result.tables()
+    if verb.writes:
+        result.write(values["output"])
+        tables = [replace(tables[0], title=f"{tables[0].title} → {values['output']}"), *tables[1:]]
+    print_tables(tables)
+    if verb.after:
+        verb.after(result, values)
+    if values.get("json"):
+        write_json(values["json"], result.to_json())
+    if values.get("report"):
+        result.report(values["report"])
+        say(f"report: {values['report']}")
+
+
+def _positional(setting: Setting, kind: Any) -> bool:
+    return kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and not setting.option.flag
+
+
+def _shown(setting: Setting, kind: Any) -> str:
+    """The name of an option, or the metavar of an argument, for messages."""
+    return setting.option.metavar or setting.name.upper() if _positional(setting, kind) else setting.flag
+
+
+def _parsed(setting: Setting, value: Any) -> Any:
+    parse = setting.option.parse
+    return value if parse is None or value is None or value == setting.default else parse(value)
+
+
+def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
+    """One parameter of a verb, as cyclopts reads it."""
+    option, positional = setting.option, _positional(setting, kind)
+    optional = setting.default is not inspect.Parameter.empty
+    annotation: Any = setting.annotation
+    if option.parse is not None:
+        annotation = list[str] if option.repeated else str
+        annotation = annotation | None if optional else annotation
+    text = " ".join(filter(None, [setting.help, f"Range: {option.range}." if option.range else ""]))
+    more: dict[str, Any] = {"help": text, "negative_iterable": (), "negative_none": ()}
+    if option.metavar:
+        more["metavar"] = option.metavar
+    if names := option.allowed():
+        more["choices"] = names
+    if setting.heading:
+        more["group"] = Group(setting.heading, sort_key=_place(setting))
+    if setting.default is None or (option.parse is not None and not isinstance(setting.default, str)):
+        more["show_default"] = False
+    if positional:
+        more["name"] = option.metavar or setting.name.upper()
+    else:
+        more["name"] = [*([option.short] if option.short else []), setting.flag]
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY,
+        default=setting.default,
+        annotation=Annotated[annotation, Parameter(**more)],
+    )
+
+
+def _place(setting: Setting) -> int:
+    return 2 if setting.heading == "Output" else 1

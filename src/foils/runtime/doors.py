@@ -1,0 +1,136 @@
+"""A door: the one function of a stage, which the program's verb is made of.
+
+A door takes its settings one by one, as keyword arguments, and is written with them in groups::
+
+    @door
+    def mine(collection: CollectionLike, method: str = "bm25", *, window: WindowSettings, seed: int = 0) -> Mined: ...
+
+    mine("scifact/", "bm25", top=10, ranks=(0, 100))     # top and ranks are fields of WindowSettings
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from difflib import get_close_matches
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from foils.runtime.options import Option, Setting, Settings, documented, settings_of, taken_apart
+
+Result = TypeVar("Result")
+
+
+@runtime_checkable
+class Surrounding(Protocol):
+    """A group of settings that holds for all that a door does, as a budget of memory does."""
+
+    def applied(self) -> AbstractContextManager[None]:
+        """Return the context in which the door works."""
+        ...
+
+
+def door(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Let a function that takes groups of settings take their fields one by one, as keyword arguments.
+
+    A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
+    defaults of the fields. The signature and the docstring show the fields. Groups that are `Surrounding` are applied.
+
+    Raises:
+        TypeError: (of the door) an unknown argument; the message names the nearest.
+    """
+    groups = _groups(function)
+    settings = settings_taken(function)
+    own = {name: each for name, each in inspect.signature(function).parameters.items() if name not in groups}
+    signature = inspect.Signature([_parameter(each, own.get(each.name)) for each in settings.values()])
+
+    @functools.wraps(function)
+    def opened(*args: Any, **kwargs: Any) -> Result:
+        for name in kwargs:
+            if name not in settings:
+                near = get_close_matches(name, settings, n=1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; expected some of {', '.join(settings)}"
+                raise TypeError(f"{function.__name__}() got an unexpected argument {name!r}{hint}")
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        made = {
+            name: group(**{each.name: given.pop(each.name) for each in settings_of(group)})
+            for name, (group, _) in groups.items()
+        }
+        for name, value in given.items():
+            settings[name].option.check(name, value)
+        with ExitStack() as around:
+            for each in made.values():
+                if isinstance(each, Surrounding):
+                    around.enter_context(each.applied())
+            return function(**given, **made)
+
+    opened.__signature__ = signature  # type: ignore[attr-defined]
+    opened.__doc__ = _with_fields(function.__doc__ or "", [each for each in settings.values() if each.name not in own])
+    opened.settings = settings  # type: ignore[attr-defined]
+    return opened
+
+
+def settings_taken(function: Callable[..., Any]) -> dict[str, Setting]:
+    """Return what a door takes, by name: its own parameters, and the fields of its groups in their places."""
+    if hasattr(function, "settings"):
+        return dict(function.settings)
+    texts, groups = documented(function.__doc__ or ""), _groups(function)
+    taken: dict[str, Setting] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name not in groups:
+            kind, option = taken_apart(_annotation(function, parameter))
+            taken[name] = Setting(name, kind, option, parameter.default, texts.get(name, ""))
+            continue
+        group, base = groups[name]
+        for each in settings_of(group):
+            default = each.default if base is None else getattr(base, each.name)
+            if each.name in taken:
+                raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
+            taken[each.name] = Setting(each.name, each.annotation, each.option, default, each.help, each.heading)
+    return taken
+
+
+def _groups(function: Callable[..., Any]) -> dict[str, tuple[type[Settings], Settings | None]]:
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        kind = taken_apart(_annotation(function, parameter))[0]
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            found[name] = (kind, None if parameter.default is inspect.Parameter.empty else parameter.default)
+    return found
+
+
+def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """The annotation of a parameter; one that is written as text is read in the function's own module."""
+    if not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    return eval(parameter.annotation, vars(sys.modules[function.__module__]))
+
+
+def _parameter(setting: Setting, own: inspect.Parameter | None) -> inspect.Parameter:
+    """A parameter of the door's signature: the function's own, or a field's."""
+    return setting.parameter() if own is None else own.replace(annotation=setting.annotation)
+
+
+def _with_fields(docstring: str, settings: list[Setting]) -> str:
+    """The docstring, with the fields of the groups among its arguments."""
+    lines = inspect.cleandoc(docstring).splitlines()
+    fields = [f"    {each.name}: {_help(each)}" for each in settings]
+    if not fields:
+        return "\n".join(lines)
+    start = lines.index("Args:") if "Args:" in lines else len(lines)
+    if start == len(lines):
+        lines += ["", "Args:"]
+        start += 1
+    end = next((at for at in range(start + 1, len(lines)) if not lines[at].strip()), len(lines))
+    return "\n".join([*lines[:end], *fields, *lines[end:]])
+
+
+def _help(setting: Setting) -> str:
+    option: Option = setting.option
+    names = option.allowed()
+    more = [f"One of {', '.join(names)}." if names else "", f"Range: {option.range}." if option.range else ""]
+    return " ".join(filter(None, [setting.help, *more]))

@@ -1,0 +1,72 @@
+"""Results show themselves: as tables, in a terminal or a notebook, as JSON, and as a page."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table to look at; its cells are text.
+
+    Attributes:
+        title: what it shows.
+        columns: their headings.
+        rows: of cells, the first of which names the row.
+        caption: remarks, a line each.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    caption: str = ""
+
+    def to_html(self) -> str:
+        """Return it as HTML, all text escaped."""
+        head = "".join(f"<th>{escape(str(cell))}</th>" for cell in self.columns)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in self.rows)
+        caption = "".join(f"<p>{escape(line)}</p>" for line in self.caption.splitlines())
+        return (
+            f"<h4>{escape(self.title)}</h4><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{caption}"
+        )
+
+
+class Result(ABC):
+    """What a door returns: it prints itself, and a notebook renders it.
+
+    A result that has a page of its own also has `report(path)`.
+    """
+
+    @abstractmethod
+    def tables(self) -> list[Table]:
+        """Return what there is to see, as the program prints it."""
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Return the result for `--json`: numbers, texts, lists and dictionaries; what is not known is None."""
+
+    def __str__(self) -> str:
+        """Return the tables as plain text."""
+        from foils.runtime.terminal import print_tables
+
+        text = io.StringIO()
+        print_tables(self.tables(), text)
+        return text.getvalue().rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return "".join(table.to_html() for table in self.tables())
+
+
+def p_value(p: float) -> str:
+    """Return a p-value with four digits; what they cannot tell from 0 is below 0.0001."""
+    return "< 0.0001" if p < 1e-4 else number(p, 4)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return a number with so many digits after the point, or an en dash where there is none."""
+    return "–" if value is None or value != value else f"{value:.{digits}f}"

@@ -1,0 +1,230 @@
+"""Options stand once: a door takes them one by one, checks them, and the program is made from them."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from cyclopts import App, CycloptsError
+
+from foils.cli.program import Verb, add_verb
+from foils.errors import InputError, UnknownNameError
+from foils.runtime.doors import door, settings_taken
+from foils.runtime.options import Option, Settings, refuse, settings_of, spelling
+from foils.runtime.results import Result, Table, number, p_value
+
+
+def window(text: str) -> tuple[int, int]:
+    first, _, end = text.partition("-")
+    if not (first.isdecimal() and end.isdecimal()):
+        raise InputError(f"ranks {text}: expected FROM-TO, as in 0-100")
+    return int(first), int(end)
+
+
+def weights(texts: list[str]) -> dict[str, float]:
+    return {name: float(value) for name, _, value in (text.partition("=") for text in texts)}
+
+
+@dataclass(frozen=True)
+class WindowSettings(Settings):
+    """Window of ranks.
+
+    Attributes:
+        top: Negatives per query.
+        ranks: Take negatives from these ranks alone, counted from 0.
+        draw: Sampling strategy.
+        weights: Weight of each source.
+        penalty: A number with another name in the program.
+    """
+
+    heading = "Window"
+
+    top: Annotated[int, Option(least=1, most=1000)] = 10
+    ranks: Annotated[tuple[int, int], Option(parse=window, metavar="FROM-TO")] = (0, 100)
+    draw: Annotated[str, Option(names=lambda: ("top", "uniform"))] = "top"
+    weights: Annotated[dict[str, float], Option(flag="--weight", parse=weights, repeated=True)] = field(
+        default_factory=dict
+    )
+    penalty: Annotated[float, Option(flag="--lambda", above=0)] = 1.0
+
+
+@dataclass(frozen=True)
+class DeeperSettings(WindowSettings):
+    """The same, deeper.
+
+    Attributes:
+        depth: Documents looked at.
+    """
+
+    depth: int = 1000
+
+
+budgets: list[int] = []
+
+
+@dataclass(frozen=True)
+class BudgetSettings(Settings):
+    """What holds while the door works.
+
+    Attributes:
+        budget: Of something.
+    """
+
+    budget: int = 1
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        budgets.append(self.budget)
+        yield
+        budgets.pop()
+
+
+@dataclass(frozen=True)
+class Seen(Result):
+    said: dict[str, Any]
+
+    def tables(self) -> list[Table]:
+        rows = [(name, json.dumps(value)) for name, value in self.said.items()]
+        return [Table("What the door saw", ["name", "value"], rows, caption="a <remark>")]
+
+    def to_json(self) -> dict[str, Any]:
+        return self.said
+
+    def write(self, path: Path) -> None:
+        path.write_text(json.dumps(self.said), "utf-8")
+
+
+@door
+def see(
+    collection: str,
+    method: Annotated[str, Option(flag="--with", names=("bm25", "dense"))] = "bm25",
+    *,
+    window: WindowSettings,
+    budget: BudgetSettings = BudgetSettings(budget=7),
+    seed: Annotated[int, Option(least=0)] = 0,
+) -> Seen:
+    """See what a door is given.
+
+    A second paragraph.
+
+    Args:
+        collection: A folder.
+        method: Retriever.
+        seed: Same seed, same bytes.
+
+    Raises:
+        InputError: a value out of range.
+    """
+    if method == "dense":
+        refuse(window.changed("draw"), "with method dense; leave it out")
+    return Seen({"collection": collection, "method": method, **vars(window), "seed": seed, "budgets": list(budgets)})
+
+
+def test_a_door_takes_the_fields_of_its_groups_one_by_one() -> None:
+    seen = see("folder/", "dense", top=3, weights={"a": 2.0}).said
+    assert seen == {
+        "collection": "folder/", "method": "dense", "top": 3, "ranks": (0, 100), "draw": "top", "weights": {"a": 2.0},
+        "penalty": 1.0, "seed": 0, "budgets": [7],
+    }  # fmt: skip
+    assert not budgets
+    names = ["collection", "method", "top", "ranks", "draw", "weights", "penalty", "budget", "seed"]
+    assert list(inspect.signature(see).parameters) == names == list(settings_taken(see))
+    assert "penalty: A number with another name in the program. Range: above 0." in (see.__doc__ or "")
+    assert (see.__doc__ or "").index("draw: Sampling strategy.") < (see.__doc__ or "").index("Raises:")
+
+
+def test_settings_of_a_class_that_inherits() -> None:
+    first = settings_of(DeeperSettings)[0]
+    assert (first.name, first.help) == ("top", "Negatives per query.")
+    assert settings_of(DeeperSettings)[-1].name == "depth"
+    assert DeeperSettings(top=3, depth=5).changed() == {"top": 3, "depth": 5}
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"top": 0}, InputError, "top 0; expected at least 1 and at most 1000"),
+        ({"top": 1001}, InputError, "top 1001"),
+        ({"penalty": 0.0}, InputError, "penalty 0; expected above 0"),
+        ({"penalty": float("nan")}, InputError, "penalty nan"),
+        ({"draw": "tpo"}, UnknownNameError, "unknown draw 'tpo'; expected one of: top, uniform. Did you mean 'top'"),
+        ({"seed": -1}, InputError, "seed -1"),
+        ({"tpo": 3}, TypeError, r"see\(\) got an unexpected argument 'tpo'; did you mean 'top'\?"),
+        ({"method": "dense", "draw": "uniform"}, InputError, "draw uniform: no effect with method dense"),
+    ],
+)
+def test_what_a_door_refuses(given: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        see("folder/", **given)
+
+
+def test_messages_call_options_as_the_caller_does() -> None:
+    with spelling({"top": "--top"}), pytest.raises(InputError, match=r"^--top 0; expected"):
+        WindowSettings(top=0)
+    with spelling({"flag": "--flag"}), pytest.raises(InputError, match=r"^--no-flag, other 1 2: no effect here"):
+        refuse({"flag": False, "other": [1, 2], "none": None}, "here")
+
+
+def program(*arguments: str, **verb: Any) -> None:
+    app = App(
+        name="foils", result_action="return_value", exit_on_error=False, print_error=False, help_format="plaintext"
+    )
+    add_verb(app, "see", Verb(f"{__name__}:see", example="foils see folder/ --with dense", **verb))
+    app(list(arguments))
+
+
+def test_the_program_gives_the_door_what_it_is_given(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output, result = tmp_path / "seen", tmp_path / "seen.json"
+    options = ["--ranks", "5-50", "--weight", "a=1", "--weight", "b=2", "--lambda", "0.5", "--budget", "3"]
+    program("see", "folder/", "--with", "dense", *options, "-o", str(output), "--json", str(result), writes="table")
+    expected = see("folder/", "dense", ranks=(5, 50), weights={"a": 1.0, "b": 2.0}, penalty=0.5, budget=3)
+    assert json.loads(result.read_text("utf-8")) == json.loads(output.read_text("utf-8"))
+    assert json.loads(output.read_text("utf-8")) == json.loads(json.dumps(expected.said))
+    shown = capsys.readouterr().out
+    assert f"What the door saw → {output}" in shown
+    assert "a <remark>" in shown
+
+
+def test_the_programs_help_is_the_doors(capsys: pytest.CaptureFixture[str]) -> None:
+    program("see", "--help")
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    for text in (
+        "See what a door is given.", "A second paragraph.", "COLLECTION A folder. [required]",
+        "--with CHOICE Retriever.",
+        "--lambda FLOAT A number with another name in the program. Range: above 0. [default: 1.0]",
+        "--ranks FROM-TO Take negatives", "[choices: top, uniform]", "Example: foils see folder/ --with dense",
+    ):  # fmt: skip
+        assert text in shown, text
+    assert "Raises" not in shown
+    assert "empty" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["x", "--with", "bm52"], 'Invalid value "bm52" for --with. Choose from: "bm25", "dense"'),
+        (["x", "--tpo", "3"], "Unknown option: --tpo"),
+        ([], "COLLECTION requires an argument"),
+        (["x", "--top", "many"], "Invalid value for --top"),
+        (["x", "--top", "0"], "--top 0; expected at least 1"),
+        (["x", "--ranks", "5"], "ranks 5: expected FROM-TO"),
+        (["x", "--with", "dense", "--draw", "uniform"], "--draw uniform: no effect"),
+    ],
+)
+def test_what_the_program_refuses(arguments: list[str], message: str) -> None:
+    with pytest.raises((CycloptsError, InputError)) as caught:
+        program("see", *arguments)
+    assert message in " ".join(str(caught.value).split())
+
+
+def test_a_result_shows_itself() -> None:
+    seen = Seen({"a": "<b>"})
+    assert "What the door saw" in str(seen)
+    assert "<td>&quot;&lt;b&gt;&quot;</td>" in seen._repr_html_()
+    assert (number(None), number(0.12345, 2), p_value(0.00001), p_value(0.04)) == ("–", "0.12", "< 0.0001", "0.0400")
