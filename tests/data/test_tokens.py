@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from foils.data.tokens import TOKENIZERS, Vocabulary, inverse_document_frequency
+from foils.data.tokens import TOKENIZERS, Vocabulary, alphanumeric, folded, inverse_document_frequency
 from foils.errors import InputError
 
 words = st.lists(st.sampled_from(["a", "b", "cc", "dd", "eee"]), max_size=6).map(" ".join)
@@ -35,6 +37,47 @@ texts = st.lists(words, min_size=1, max_size=6)
 )
 def test_tokenizers(tokenizer: str, text: str, expected: list[str]) -> None:
     assert list(TOKENIZERS[tokenizer](text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("किताब पढ़ना, हिन्दी!", ["किताब", "पढ़ना", "हिन्दी"]),  # Devanagari: vowel signs, nukta, virama
+        ("क्‍ष", ["क्ष"]),  # a joiner
+        ("ที่นี่ 3 คำ", ["ที่นี่", "3", "คํา"]),  # Thai: vowel signs and tones
+        ("كِتَابٌ، قلم", ["كِتَابٌ", "قلم"]),  # Arabic: vowel signs
+        ("ﻛﺘﺎﺏ می‌خواهم", ["كتاب", "میخواهم"]),  # presentation forms; a non-joiner
+        ("Tiếng Việt", ["tiếng", "việt"]),
+        ("İSTANBUL İstanbul istanbul", ["istanbul"] * 3),
+        ("ısı ISI", ["ısı", "isi"]),
+        ("ﬁne ＡＢＣ co\u00adoperate x²", ["fine", "abc", "cooperate", "x2"]),
+        ("❤️ \u0301", []),  # marks without a letter
+    ],
+)
+def test_letters_keep_their_marks(text: str, expected: list[str]) -> None:
+    expected = [unicodedata.normalize("NFKC", token) for token in expected]
+    assert alphanumeric(text) == expected
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert alphanumeric(unicodedata.normalize(form, text)) == expected
+
+
+def test_every_mark_stays_with_its_letter() -> None:
+    marks = [mark for mark in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(mark)[0] == "M"]
+    assert [mark for mark in marks if len(alphanumeric(f"x{mark}y \u00e9")) != 2] == []
+
+
+@given(st.text() | st.text("aIiıİ\u0307\u0301\u0323\u0345\u200dßſΣς \u00adＫ"))
+def test_folding(text: str) -> None:
+    assert folded(folded(text)) == folded(text)
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        for tokenizer in TOKENIZERS.values():
+            assert list(tokenizer(unicodedata.normalize(form, text))) == list(tokenizer(text))
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_plain_text_is_only_put_in_lower_case(text: str) -> None:
+    assert folded(text) == text.lower()
+    assert alphanumeric(text) == alphanumeric(text + " \u00e9")[:-1], "the same words beside a word that is not plain"
 
 
 def test_by_hand() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,32 +19,62 @@ Tokenizer = Callable[[str], Iterable[str]]
 Float64s = npt.NDArray[np.float64]
 Int32s = npt.NDArray[np.int32]
 
-_ALPHANUMERIC = re.compile(r"[^\W_]+")
-_LONGER = re.compile(r"[^\W_]{2,}")
+_ASCII_WORD = re.compile(r"[^\W_]+")
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]"
+)
+
+_DOTTED = re.compile("i\u0307+")
+
+
+def folded(text: str) -> str:
+    """Return a text without differences of case and of encoding that a reader does not see (Unicode's NFKC_Casefold).
+
+    Composed and decomposed letters are one, as are full-width letters, ligatures and presentation forms with their
+    plain ones; soft hyphens, joiners, direction marks and variation selectors are left out. The folding is that of no
+    language: İ and i are one (its dot is no mark of its own), ı and i are two, as I and i are one.
+    """
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFD", text).casefold()
+    compatible = unicodedata.normalize("NFKC", decomposed).casefold()
+    return unicodedata.normalize("NFKC", _DOTTED.sub("i", _UNSEEN.sub("", compatible)))
 
 
 def alphanumeric(text: str) -> list[str]:
-    """Return the case-folded runs of letters and digits (ECI_sem, text after eq. 8)."""
-    return _ALPHANUMERIC.findall(text.casefold())
+    """Return the runs of letters and digits, with the marks on them, of the folded text (ECI_sem, text after eq. 8).
+
+    A script that writes no blanks between words, as Thai and Chinese, has one token for each run of them.
+    """
+    word = _ASCII_WORD if text.isascii() else _word()
+    return word.findall(folded(text))
 
 
 def alphanumeric_2(text: str) -> list[str]:
-    """Return the case-folded runs of letters and digits of length 2 and more."""
-    return _LONGER.findall(text.casefold())
+    """Return the tokens of `alphanumeric` of two characters and more."""
+    return [token for token in alphanumeric(text) if len(token) > 1]
 
 
 def whitespace(text: str) -> list[str]:
-    """Return the case-folded words between white space."""
-    return text.casefold().split()
+    """Return the words between white space of the folded text."""
+    return folded(text).split()
 
 
 def character_trigrams(text: str) -> list[str]:
-    """Return every three neighbouring characters of the case-folded text, white space squeezed to one blank.
+    """Return every three neighbouring characters of the folded text, white space squeezed to one blank.
 
     A text of one or two characters is one token as it is; an empty one has none.
     """
-    squeezed = " ".join(text.casefold().split())
+    squeezed = " ".join(folded(text).split())
     return [squeezed[start : start + 3] for start in range(max(len(squeezed) - 2, bool(squeezed)))]
+
+
+@cache
+def _word() -> re.Pattern[str]:
+    """A letter or digit, and what follows of letters, digits and marks (Unicode's categories M)."""
+    codes = (*range(0x300, 0x20000), *range(0xE0100, 0xE01F0))  # no mark lies outside
+    marks = "".join(char for char in map(chr, codes) if unicodedata.category(char).startswith("M"))
+    return re.compile(rf"[^\W_]+(?:(?![\0-\u02ff])[{marks}]+[^\W_]*)*")
 
 
 TOKENIZERS: dict[str, Tokenizer] = {

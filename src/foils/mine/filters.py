@@ -164,7 +164,7 @@ class ScoreBelow:
 
 
 class HoldsAnswer:
-    """Rejects documents that hold an answer of the query, as whole words: case-folded letters and digits in a row.
+    """Rejects documents that hold an answer of the query, as whole words: equal tokens (`alphanumeric`) in a row.
 
     Args:
         answers: query id -> its answers; a query that is not in it has none. An answer without a letter or digit is

@@ -215,10 +215,10 @@ def validated(
 ) -> tuple[list[str], Counter[str]]:
     """Return the first `number` usable texts, and how many were turned away, by reason.
 
-    All comparisons are of case-folded letters and digits. The reasons, of which the first that holds counts: a text is
-    empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; is a part of the
-    query, or of the prompt, of two words or more; is in another script than the positives; has fewer words than a share
-    of the shortest positive; is one more than was asked for.
+    All comparisons are of folded letters and digits (`alphanumeric`). The reasons, of which the first that holds
+    counts: a text is empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; is a
+    part of the query, or of the prompt, of two words or more; is in another script than the positives; has fewer words
+    than a share of the shortest positive; is one more than was asked for.
 
     Args:
         texts: of an answer.
