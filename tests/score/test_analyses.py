@@ -155,15 +155,20 @@ def test_old_scores_are_the_plain_ones(world, scores):
         sims = [[float(vector(r.query) @ vector(text)) for text in r.negatives] for r in records]
         best = [max(float(vector(r.query) @ vector(text)) for text in r.positives) for r in records]
         signal = float(np.mean([s for of in sims for s in of]))
-        margin = max(0.0, float(np.mean([b - max(of) for b, of in zip(best, sims, strict=True)])))
+        margin = float(np.mean([b - s for b, of in zip(best, sims, strict=True) for s in of]))
+        by_list = float(np.mean([b - max(of) for b, of in zip(best, sims, strict=True)]))
         size = float(np.mean([len(of) for of in sims]))
         assert old[name].arithmetic == pytest.approx(plain.eci(signal, margin, size, arithmetic=True))
         assert old[name].eci == pytest.approx(plain.eci(signal, margin, size))
+        assert old[name].by_list_arithmetic == pytest.approx(plain.eci(signal, by_list, size, arithmetic=True))
+        assert old[name].by_list == pytest.approx(plain.eci(signal, by_list, size))
         assert old[name].gradient_norm == pytest.approx(size * math.exp(signal / 0.05))
         assert old[name].variance == pytest.approx(0.5 * (np.mean([max(of) for of in sims]) - signal) ** 2)
         three = [sorted(of, reverse=True)[:3] for of in sims]
         signal3, size3 = float(np.mean([s for of in three for s in of])), float(np.mean([len(of) for of in three]))
-        assert old[name].hardest_3 == pytest.approx(plain.eci(signal3, margin, size3))
+        margin3 = float(np.mean([b - s for b, of in zip(best, three, strict=True) for s in of]))
+        assert old[name].hardest_3 == pytest.approx(plain.eci(signal3, margin3, size3))
+        assert old[name].by_list_hardest_3 == pytest.approx(plain.eci(signal3, by_list, size3))
 
 
 # Composition

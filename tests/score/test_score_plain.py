@@ -144,15 +144,22 @@ def test_eci_and_its_per_query_form(seed: int) -> None:
         )
         count = sum(record.negatives for record in each)
         signal = sum(record.signal * record.negatives for record in each) / count
-        margin = sum(record.best_positive - record.hardest for record in each) / len(each)
         assert found.signal == pytest.approx(signal, rel=1e-9)
-        assert found.margin == pytest.approx(max(0.0, margin), rel=1e-9)
-        assert found.eci == pytest.approx(plain.eci(max(0.0, signal), margin, count / len(each)), rel=1e-9)
-        per_query = [
-            plain.eci(max(0.0, record.signal), record.best_positive - record.hardest, record.negatives)
-            for record in each
-        ]
-        assert found.eci_per_query == pytest.approx(sum(per_query) / len(each), rel=1e-9)
+        by_triplet = sum((record.best_positive - record.signal) * record.negatives for record in each) / count
+        by_list = sum(record.best_positive - record.hardest for record in each) / len(each)
+        per_triplet = [record.best_positive - record.signal for record in each]
+        per_list = [record.best_positive - record.hardest for record in each]
+        for value, own, margin, expected, of_each in (
+            (found.eci, found.eci_per_query, found.margin, by_triplet, per_triplet),
+            (found.eci_list, found.eci_list_per_query, found.margin_list, by_list, per_list),
+        ):
+            assert margin == pytest.approx(max(0.0, expected), rel=1e-9)
+            assert value == pytest.approx(plain.eci(max(0.0, signal), expected, count / len(each)), rel=1e-9)
+            per_query = [
+                plain.eci(max(0.0, record.signal), delta, record.negatives)
+                for record, delta in zip(each, of_each, strict=True)
+            ]
+            assert own == pytest.approx(sum(per_query) / len(each), rel=1e-9)
 
 
 def test_the_control_is_scored_like_a_source_of_its_triplets() -> None:

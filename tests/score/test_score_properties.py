@@ -45,7 +45,8 @@ def test_two_records_worked_by_hand() -> None:
       g = P·d − d₊ = (0.490629 + 0.6·0.328879 − 1, 0.180492 + 0.8·0.328879) = (−0.312044, 0.443595),
       ‖g‖² = 0.294148; −log P₊ = 0.712067.
     Record 2: P = (½, ½), g = 0, −log P₊ = ln 2. Means: energy 0.147074, proxy 0.702607, ambiguity 0.
-    ECI: S = (0 + 0.6 + 1)/3 = 0.533333, Δ = ((1 − 0.6) + (1 − 1))/2 = 0.2, |N| = 1.5,
+    ECI: S = (0 + 0.6 + 1)/3 = 0.533333, |N| = 1.5. Δ by triplet ((1 − 0) + (1 − 0.6) + (1 − 1))/3 = 0.466667,
+      ln 2.5 · 2·0.533333·0.466667/1 = 0.456109; by list ((1 − 0.6) + (1 − 1))/2 = 0.2,
       ln 2.5 · 2·0.533333·0.2/0.733333 = 0.916291·0.290909 = 0.266557.
     """
     collection = Collection.from_dicts(
@@ -75,8 +76,10 @@ def test_two_records_worked_by_hand() -> None:
     assert found.mnrl_proxy == pytest.approx(0.702607, abs=1e-6)
     assert found.ambiguity == found.inversion_rate == 0
     assert found.signal == pytest.approx(0.533333, abs=1e-6)
-    assert found.margin == pytest.approx(0.2)
-    assert found.eci == pytest.approx(0.266557, abs=1e-6)
+    assert found.margin == pytest.approx(1.4 / 3)
+    assert found.eci == pytest.approx(0.456109, abs=1e-6)
+    assert found.margin_list == pytest.approx(0.2)
+    assert found.eci_list == pytest.approx(0.266557, abs=1e-6)
     assert found.pair_loss == pytest.approx(-(math.log(0.731059) + math.log(0.598688) + math.log(0.5)) / 3, abs=1e-6)
     assert found.buckets == pytest.approx({
         "inverted": 0, "not_local": 0, "high_coverage": 100 / 3, "valid_high_coverage": 0, "valid_not_local": 0,

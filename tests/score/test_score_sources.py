@@ -224,7 +224,8 @@ def test_the_json_is_valid_and_has_the_agreed_fields(tmp_path: Path, two_splits:
     assert {"encoder", "dim", "temperature", "lambda", "records", "seed", "sources", "ranking"} <= said.keys()
     assert said["ranking"] == scores.ranking
     fields = "name hybrid records negatives dropped eci_sem eci_sem_low eci_sem_high eci_sem_per_dim trace eci signal "
-    fields += "margin rho eta coverage psi pair_loss inversion_rate gradient_energy mnrl_proxy ambiguity buckets"
+    fields += "margin eci_list eci_list_per_query margin_list rho eta coverage psi pair_loss inversion_rate "
+    fields += "gradient_energy mnrl_proxy ambiguity buckets"
     for source in [*said["sources"], said["control"]]:
         assert set(fields.split()) <= source.keys()
     assert said["dim"] == 32

@@ -104,6 +104,8 @@ def score(
 
 def show_scores(scores: Scores) -> None:
     """Print the ranking, best first, with what lies behind it."""
+    from foils.score.eci import MARGINS
+
     by_name = {found.name: found for found in scores.sources}
     rows = [
         (
@@ -117,16 +119,19 @@ def show_scores(scores: Scores) -> None:
             f"{100 * found.inversion_rate:.1f} %",
             number(found.mnrl_proxy),
             number(found.eci),
+            number(found.eci_list),
             f"{found.negatives:,}",
             "easy" if found.easy else "",
         )
         for found in [*(by_name[name] for name in scores.ranking), *([scores.control] if scores.control else [])]
     ]
     confidence = f"{100 * scores.settings.confidence:g} % interval"
-    columns = ["source", "ECI_sem", confidence, "÷ control", "ρ", "η", "ψ", "inverted", "MNRL", "ECI", "negatives", ""]
+    columns = ["source", "ECI_sem", confidence, "÷ control", "ρ", "η", "ψ", "inverted", "MNRL", "ECI", "ECI, list",
+               "negatives", ""]  # fmt: skip
     notes = [
         f"{len(scores.measured.records):,} records of {scores.collection['name']} ({scores.settings.split}), "
-        f"{scores.encoder['name']}, τ {scores.settings.temperature:g}, λ {scores.settings.regularization:g}"
+        f"{scores.encoder['name']}, τ {scores.settings.temperature:g}, λ {scores.settings.regularization:g}",
+        f"the margin of ECI: {MARGINS['triplet']}; of ECI, list: {MARGINS['list']}",
     ]
     if any(found.easy for found in scores.sources):
         notes.append("easy: not clearly below random negatives, so its score speaks of easiness, not of quality")
@@ -171,10 +176,12 @@ def show_ablations(analyses: Ablations) -> None:
     show_table("What λ does", ["", "score", "trace", "lost to repetition", "volume", "effective rank"], rows)
     rows = [
         (old.name, number(old.eci), number(old.arithmetic), number(old.hardest_3), number(old.per_query),
+         number(old.by_list), number(old.by_list_arithmetic), number(old.by_list_hardest_3),
          f"{old.gradient_norm:,.0f}", number(old.variance, 4))
         for old in analyses.eci
     ]  # fmt: skip
-    columns = ["", "ECI", "arithmetic", "3 hardest", "per query", "gradient norm", "variance"]
+    columns = ["", "ECI", "arithmetic", "3 hardest", "per query", "list", "list, arithmetic", "list, 3 hardest",
+               "gradient norm", "variance"]  # fmt: skip
     show_table("ECI and its rivals", columns, rows)
 
 

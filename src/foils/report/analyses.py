@@ -116,11 +116,14 @@ def _lambda_table(spectra: Sequence[Spectrum]) -> Table:
 def _eci_table(analyses: Ablations) -> Table:
     rows = [
         (old.name, f"{old.eci:.3f}", f"{old.arithmetic:.3f}", f"{old.hardest_3:.3f}", f"{old.per_query:.3f}",
+         f"{old.by_list:.3f}", f"{old.by_list_arithmetic:.3f}", f"{old.by_list_hardest_3:.3f}",
          f"{old.gradient_norm:,.0f}", f"{old.variance:.4f}")
         for old in analyses.eci
     ]  # fmt: skip
-    columns = ["source", "ECI", "arithmetic mean", "3 hardest", "per query", "gradient norm", "score variance"]
-    return Table(columns, rows, "ECI, its variants, and the heuristics it was compared with.")
+    columns = ["source", "ECI", "arithmetic mean", "3 hardest", "per query", "list", "list, arithmetic mean",
+               "list, 3 hardest", "gradient norm", "score variance"]  # fmt: skip
+    note = "ECI, its variants, with the margin of triplets and of lists, and the heuristics it was compared with."
+    return Table(columns, rows, note)
 
 
 def _or_dash(value: float) -> str:

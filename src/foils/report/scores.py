@@ -14,6 +14,7 @@ from foils.report.page import Example, Examples, Figure, Section, Table, label, 
 from foils.score.ablations import Ablations
 from foils.score.audit import Suspect
 from foils.score.diagnostics import BUCKET_RULES, BUCKETS
+from foils.score.eci import MARGINS
 from foils.score.ranking import Scores, SourceScore
 from foils.score.records import Target
 
@@ -72,7 +73,8 @@ _READING = (
     "score is, not how well it predicts training: measure that.",
     "The rates and buckets are per negative; gradient energy, MNRL proxy and ambiguity are per record over its whole "
     "list, so they grow when lists are united. ECI is the earlier score, ln(1 + |N|) times the harmonic mean of signal "
-    "and margin, averaged over the data set first.",
+    f"and margin, averaged over the data set first. Its margin is the {MARGINS['triplet']}; that of ECI, list is the "
+    f"{MARGINS['list']}.",
 )
 
 
@@ -176,7 +178,8 @@ def _ranking_table(scores: Scores) -> Table:
 def _full_table(scores: Scores) -> Table:
     ranked = [*_ranked(scores), *([scores.control] if scores.control else [])]
     columns = ["source", "records", "ECI_sem/d", "diversity", "effective rank", "ECI", "ECI per query", "signal",
-               "margin", "C", "pair loss", "gradient energy", "ambiguity", "left out"]  # fmt: skip
+               "margin", "ECI, list", "margin, list", "C", "pair loss", "gradient energy", "ambiguity",
+               "left out"]  # fmt: skip
     rows = [
         (
             score.name,
@@ -188,6 +191,8 @@ def _full_table(scores: Scores) -> Table:
             f"{score.eci_per_query:.3f}",
             f"{score.signal:.3f}",
             f"{score.margin:.3f}",
+            f"{score.eci_list:.3f}",
+            f"{score.margin_list:.3f}",
             f"{score.coverage:.3f}",
             f"{score.pair_loss:.3f}",
             f"{score.gradient_energy:.2f}",

@@ -15,7 +15,7 @@ from foils import progress
 from foils.agreement import rank_stability
 from foils.data.collection import Rows
 from foils.data.tokens import TOKENIZERS
-from foils.score.eci import gradient_norm, score_variance, source_eci
+from foils.score.eci import MARGINS, gradient_norm, score_variance, source_eci
 from foils.score.gates import WEIGHTINGS, Float64s, gated
 from foils.score.information import assign_blocks, blocked_moments, effective_rank, log_det
 from foils.score.lexical import Lexicon
@@ -70,8 +70,9 @@ class OldScores:
     """ECI of one target in its variants, and the heuristics it was compared with (ECI Tables 3–6).
 
     Attributes:
-        name: of the target. `eci`: harmonic, data set first. `arithmetic`: Table 5's mean. `hardest_3`: |N| fixed to
-            the 3 hardest (Table 4). `per_query`: mean of each record's own ECI.
+        name: of the target. `eci`: harmonic, data set first, with the margin of triplets. `arithmetic`: Table 5's mean.
+            `hardest_3`: |N| fixed to the 3 hardest (Table 4). `per_query`: mean of each record's own ECI. `by_list`,
+            `by_list_arithmetic`, `by_list_hardest_3`: the first three with the margin of lists.
         gradient_norm: |N|·exp(S/τ) (eq. 11). `variance`: ½(S_max − S)² (eq. 12), S_max the mean of each record's
             highest similarity.
     """
@@ -81,6 +82,9 @@ class OldScores:
     arithmetic: float
     hardest_3: float
     per_query: float
+    by_list: float
+    by_list_arithmetic: float
+    by_list_hardest_3: float
     gradient_norm: float
     variance: float
 
@@ -256,15 +260,22 @@ def _old(scores: Scores, target: Target) -> OldScores:
     measured = scores.measured
     member = target.of(measured.records.members)
     record, s_n = measured.records.record[member], measured.similarities.s_n[member]
-    plain = source_eci(record, s_n, measured.best_positive)
+    plain, arithmetic, hardest_3, by_list, by_list_arithmetic, by_list_hardest_3 = (
+        source_eci(record, s_n, measured.best_positive, margin=margin, mean=mean, hardest=hardest)
+        for margin in MARGINS
+        for mean, hardest in (("harmonic", None), ("arithmetic", None), ("harmonic", 3))
+    )
     start = np.flatnonzero(np.r_[True, np.diff(record) != 0])
     highest = float(np.maximum.reduceat(s_n, start).mean())
     return OldScores(
         target.name,
         plain.value,
-        source_eci(record, s_n, measured.best_positive, mean="arithmetic").value,
-        source_eci(record, s_n, measured.best_positive, hardest=3).value,
+        arithmetic.value,
+        hardest_3.value,
         plain.per_query,
+        by_list.value,
+        by_list_arithmetic.value,
+        by_list_hardest_3.value,
         gradient_norm(plain.signal, plain.negatives, scores.settings.temperature),
         score_variance(highest, plain.signal),
     )

@@ -15,7 +15,7 @@ from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.errors import InputError
 from foils.score.diagnostics import ambiguous, mnrl_proxy, triplet_means
-from foils.score.eci import source_eci
+from foils.score.eci import MARGINS, source_eci
 from foils.score.gates import check_temperature, gated
 from foils.score.information import (
     BlockedMoments,
@@ -94,7 +94,9 @@ class SourceScore:
         eci_sem: log det(Id + I/λ), with the bootstrap interval `eci_sem_low`, `eci_sem_high` (NaN: not to be had).
         trace: tr I/λ, what the score would be without diversity. `diversity`: their difference, in [0, trace].
         effective_rank: of I.
-        eci, signal, margin: ECI of the data set. `eci_per_query`: mean of each record's own.
+        eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits the published
+            tables. `eci_per_query`: mean of each record's own. `eci_list`, `eci_list_per_query`, `margin_list`: the
+            same with the margin of the list's hardest negative, the published text (`foils.score.eci.MARGINS`).
         control_ratio: score over the control's, with its interval; NaN without a control.
         easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
             too, when one of its parts is: the score of a union is about the mean of its parts' scores.
@@ -116,6 +118,9 @@ class SourceScore:
     eci_per_query: float
     signal: float
     margin: float
+    eci_list: float
+    eci_list_per_query: float
+    margin_list: float
     rho: float
     eta: float
     coverage: float
@@ -184,6 +189,7 @@ class Scores:
             "confidence": self.settings.confidence,
             "tokenizer": self.settings.tokenizer,
             "idf_corpus": dict(self.idf_corpus),
+            "margins": {"eci": MARGINS["triplet"], "eci_list": MARGINS["list"]},
             "sources": [score.to_json() for score in self.sources],
             "control": self.control.to_json() if self.control else None,
             "ranking": self.ranking,
@@ -263,7 +269,7 @@ def _score_targets(
         trace = float(np.trace(information)) / settings.regularization
         low, high = replicates.interval(target.name, settings.confidence)
         record, s_n = records.record[member], measured.similarities.s_n[member]
-        old = source_eci(record, s_n, measured.best_positive)
+        old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
         means = triplet_means(measured.gates, member)
         found.append(
             SourceScore(
@@ -283,6 +289,9 @@ def _score_targets(
                 eci_per_query=old.per_query,
                 signal=old.signal,
                 margin=old.margin,
+                eci_list=by_list.value,
+                eci_list_per_query=by_list.per_query,
+                margin_list=by_list.margin,
                 gradient_energy=float(np.nanmean(energies[:, index])),
                 mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, settings.temperature).mean()),
                 ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),

@@ -16,8 +16,8 @@ from foils.study.benefit import Recapture, benefits
 
 LAMBDAS = (0.1, 0.01, 0.001)
 _PLAIN = (
-    "eci_sem", "trace", "effective_rank", "eci", "eci_per_query", "signal", "margin", "rho", "eta", "psi", "pair_loss",
-    "inversion_rate", "gradient_energy", "mnrl_proxy", "ambiguity",
+    "eci_sem", "trace", "effective_rank", "eci", "eci_per_query", "signal", "margin", "eci_list", "eci_list_per_query",
+    "margin_list", "rho", "eta", "psi", "pair_loss", "inversion_rate", "gradient_energy", "mnrl_proxy", "ambiguity",
 )  # fmt: skip
 
 PREDICTORS: dict[str, str] = {
@@ -28,11 +28,14 @@ PREDICTORS: dict[str, str] = {
     "residual_only": "log det with weight 1 (Table 4)",
     "gradient_weighted": "gradient-weighted log det (Table 4)",
     "margin_hardness": "margin hardness (Table 4)",
-    "eci": "ECI, averaged over the data set first",
-    "eci_per_query": "ECI, per query",
-    "eci_arithmetic": "ECI with the arithmetic mean",
+    "eci": "ECI, margin of triplets, averaged over the data set first",
+    "eci_per_query": "ECI, margin of triplets, per query",
+    "eci_arithmetic": "ECI, margin of triplets, with the arithmetic mean",
+    "eci_list": "ECI, margin of lists, averaged over the data set first",
+    "eci_list_per_query": "ECI, margin of lists, per query",
     "signal": "mean similarity of query and negative",
-    "margin": "best positive less hardest negative",
+    "margin": "best positive less negative, mean over negatives",
+    "margin_list": "best positive less hardest negative, mean over queries",
     "gradient_norm": "estimated gradient norm (ECI eq. 11)",
     "variance": "estimated score variance (ECI eq. 12)",
     "rho": "mean ρ",
