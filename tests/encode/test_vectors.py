@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import HashingEncoder
+from foils import progress
 from foils.data import Collection
 from foils.encode import DocumentTexts, Kind, Vectors, VectorStore, vectors
 from foils.encode.vectors import cosine_loss, text_keys
@@ -65,6 +67,37 @@ def test_duplicates_in_one_call_are_encoded_once(tmp_path: Path, encoder: Hashin
     assert encoder.encoded == 7
     assert sorted(text for call in encoder.calls for text in call) == sorted(TEXTS[:7])
     np.testing.assert_array_equal(found.take(np.arange(40)), expected(texts))
+
+
+@pytest.mark.parametrize("size", [2, 3, 100])
+def test_progress_counts_each_distinct_text_once(
+    tmp_path: Path, encoder: HashingEncoder, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.setattr(vectors, "SLICE", size)
+    told: list[list[int]] = []
+
+    class Reporter:
+        def task(self, description: str, total: int | None, unit: str) -> AbstractContextManager[progress.Advance]:
+            if description != "looking up document texts":
+                told.append([total or 0])
+                return nullcontext(told[-1].append)
+            return nullcontext(lambda _: None)
+
+    store = VectorStore(tmp_path)
+    with progress.reporting(Reporter()):
+        store.embed(encoder, ["a", "b", "a", "b", "c", "a"], "document")
+        store.embed(encoder, ["d", "a", "a", "e", "d", "d"], "document")
+    assert [(total, sum(done)) for total, *done in told] == [(3, 3), (3, 3)]
+    assert told[1][1] == 1, "what is there already counts at once"
+
+
+def test_only_spread_rows_have_a_vector() -> None:
+    spread = Vectors.of(np.eye(2, dtype=np.float32)).spread([3, 1], 5)
+    assert len(spread) == 5
+    assert spread.take([1, 3, 1]).tolist() == [[0, 1], [1, 0], [0, 1]]
+    for taken in (lambda: spread.take([1, 0]), lambda: spread.select([1, 4]).take(slice(None))):
+        with pytest.raises(InputError, match="1 of 2 rows have no vector"):
+            taken()
 
 
 def test_texts_are_told_apart_exactly(tmp_path: Path, encoder: HashingEncoder) -> None:

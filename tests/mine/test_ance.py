@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import pytest
+
 from fakes import HashingEncoder
+from foils.cli.mine_methods import METHODS, RankingOptions, Settings
 from foils.encode import VectorStore
 from foils.mine.ance import refresh
 
@@ -24,3 +29,16 @@ def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothin
             one.encode(small.query_texts(query), "query") @ one.encode(small.document_texts(document), "document").T
         )
         assert abs(row["score"] - cosine.item()) < 1e-6
+
+
+@pytest.mark.parametrize("method", ["dense", "ance", "trisampler"])
+def test_only_the_queries_of_the_split_are_embedded(small, tmp_path, method):
+    encoder = HashingEncoder()
+    models = SimpleNamespace(open=lambda collection: (encoder, VectorStore(tmp_path)))
+    made = METHODS[method](small, Settings(RankingOptions(), models, 0, None, "test"))
+    encoded = {text for call in encoder.calls for text in call}
+    assert encoded & set(small.query_texts(range(5))) == set(small.query_texts([3, 4]))
+    documents, _ = made.retriever.search(small.positives("test").query_rows, 2)
+    assert documents[:, 0].tolist() == [1, 7], "each query's own positive"
+    refresh(small, other := HashingEncoder(salt="other"), VectorStore(tmp_path), split="test", top=1)
+    assert other.encoded == 10 + 2

@@ -80,7 +80,7 @@ def mine(
     options |= {"--top": top, "--split": None if split == "train" else split}
     check_combination(method, options, sources=bool(sources), exports=bool(exports.export))
     loaded = load_collection(collection)
-    settings = Settings(ranking, encoding, seed, sources[0] if sources else None)
+    settings = Settings(ranking, encoding, seed, sources[0] if sources else None, split)
     made: Made | None
     if method == "fuse":
         made = fusing.fused(loaded, sources, top)

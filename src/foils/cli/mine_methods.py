@@ -40,6 +40,7 @@ class Settings:
     encoder: opt.EncoderOptions
     seed: int
     source: str | None
+    split: str
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,8 @@ def _ance(collection: Collection, settings: Settings) -> Method:
     from foils.mine.ance import ANCERetriever
 
     encoder, store = settings.encoder.open(collection)
-    return Method(ANCERetriever(collection, encoder, store), {"encoder": encoder.describe()})
+    query_rows = collection.positives(settings.split).query_rows
+    return Method(ANCERetriever(collection, encoder, store, query_rows=query_rows), {"encoder": encoder.describe()})
 
 
 def _trisampler(collection: Collection, settings: Settings) -> Method:
@@ -148,10 +150,9 @@ def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[Pa
 
 
 def _vectors(collection: Collection, settings: Settings) -> tuple[Any, Any, Any]:
-    import numpy as np
-
     from foils.encode import DocumentTexts
+    from foils.mine.dense import embed_queries
 
     encoder, store = settings.encoder.open(collection)
-    queries = store.embed(encoder, collection.query_texts(np.arange(len(collection.queries))), "query")
+    queries = embed_queries(collection, encoder, store, collection.positives(settings.split).query_rows)
     return encoder, queries, store.embed(encoder, DocumentTexts(collection), "document")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -67,7 +68,7 @@ class Vectors:
 
     Attributes:
         chunks: arrays (m_i, d), float32 or float16.
-        positions: (n,) where each vector lies in the chunks laid end to end.
+        positions: (n,) where each vector lies in the chunks laid end to end; −1: there is none (`spread`).
     """
 
     chunks: tuple[npt.NDArray[np.floating], ...]
@@ -92,6 +93,12 @@ class Vectors:
         """The dimension d."""
         return int(self.chunks[0].shape[1])
 
+    def spread(self, rows: npt.ArrayLike, length: int) -> Vectors:
+        """Return `length` rows of which only these, in order, have a vector: the others must not be taken."""
+        positions = np.full(length, -1, np.int64)
+        positions[np.asarray(rows, np.int64)] = self.positions
+        return Vectors(self.chunks, positions)
+
     def select(self, rows: npt.ArrayLike) -> Vectors:
         """Return these rows, without copying a vector."""
         return Vectors(self.chunks, self.positions[np.asarray(rows, np.int64)])
@@ -102,8 +109,13 @@ class Vectors:
         """Return copies of these rows, (len(rows), d), in float32 (float64 where the vectors are).
 
         With `out`, of that shape and of any precision, they are written there: fresh memory costs more than the copy.
+
+        Raises:
+            InputError: a row without a vector (`spread`).
         """
         wanted = self.positions[rows if isinstance(rows, slice) else np.asarray(rows, np.int64)]
+        if (wanted < 0).any():
+            raise InputError(f"{int((wanted < 0).sum())} of {len(wanted)} rows have no vector; embed them first")
         first = self.chunks[0]
         if out is None:
             kind = np.float64 if first.dtype == np.float64 else np.float32
@@ -158,7 +170,7 @@ class VectorStore:
             texts: (n,) a list, or anything that gives its texts in slices.
             kind: "query" or "document", which decides prompt and route.
             task: what the progress says; None: that texts of this kind are embedded.
-            unit: what the progress counts.
+            unit: what the progress counts, each distinct text once.
 
         Raises:
             InputError: an encoder that gives another number of vectors, or of another dimension, than it says.
@@ -167,27 +179,14 @@ class VectorStore:
             FormatError: a shard that is damaged.
         """
         shards = self._shards(encoder)
-        positions = np.empty(len(texts), np.int64)
-        size = shard_size(len(texts))
-
-        def missing() -> Iterator[tuple[Keys, list[str]]]:
-            for start in range(0, len(texts), SLICE):
-                part = texts[start : start + SLICE]
-                keys = text_keys(part, encoder.route(kind))
-                found = shards.find(keys)
-                advance(int((found >= 0).sum()))
-                rows = _distinct(keys, found < 0)
-                rows = rows[np.argsort([-len(part[i]) for i in rows], kind="stable")]
-                own = [rows[first : first + size] for first in range(0, len(rows), size)]
-                for chosen in own:
-                    shards.expect(keys[chosen])
-                positions[start : start + SLICE] = shards.find(keys)
-                yield from ((keys[chosen], [part[i] for i in chosen]) for chosen in own)
-
-        write = ShardWriter(encoder, kind, shards.folder, self.storage)
         try:
-            with progress.task(task or f"embedding {kind} texts", total=len(texts), unit=unit) as advance:
-                for path in map_shards(write, missing(), model=True):
+            positions, plan = _planned(shards, texts, encoder.route(kind), kind, unit)
+            fresh = sum(len(keys) for _, part in plan for keys, _ in part)
+            distinct = len(np.unique(positions))
+            write = ShardWriter(encoder, kind, shards.folder, self.storage)
+            with progress.task(task or f"embedding {kind} texts", total=distinct, unit=unit) as advance:
+                advance(distinct - fresh)
+                for path in map_shards(write, _read(texts, plan), model=True):
                     advance(shards.open(path))
         except BaseException:
             self._opened.clear()  # it expects shards that will not come
@@ -206,6 +205,36 @@ class VectorStore:
         if place not in self._opened:
             self._opened[place] = Shards(self.folder / place, encoder.dimension, self.storage)
         return self._opened[place]
+
+
+_Plan = list[tuple[int, list[tuple[Keys, Rows]]]]  # where a slice begins; keys and rows, within it, of each new shard
+
+
+def _planned(shards: Shards, texts: Texts, route: str, kind: Kind, unit: str) -> tuple[Rows, _Plan]:
+    """Return where each text's vector will lie, and which shards are to be made for that; announce their keys."""
+    positions, plan = np.empty(len(texts), np.int64), []
+    size = shard_size(len(texts))
+    looking = progress.task(f"looking up {kind} texts", total=len(texts), unit=unit)
+    with looking if len(texts) > SLICE else nullcontext(lambda _: None) as advance:
+        for start in range(0, len(texts), SLICE):
+            part = texts[start : start + SLICE]
+            keys = text_keys(part, route)
+            rows = _distinct(keys, shards.find(keys) < 0)
+            rows = rows[np.argsort([-len(part[i]) for i in rows], kind="stable")]
+            own = [(keys[chosen], chosen) for chosen in (rows[at : at + size] for at in range(0, len(rows), size))]
+            for chosen_keys, _ in own:
+                shards.expect(chosen_keys)
+            positions[start : start + SLICE] = shards.find(keys)
+            plan += [(start, own)] if own else []
+            advance(len(part))
+    return positions, plan
+
+
+def _read(texts: Texts, plan: _Plan) -> Iterator[tuple[Keys, list[str]]]:
+    """Yield keys and texts of each planned shard."""
+    for start, shards in plan:
+        part = texts[start : start + SLICE]
+        yield from ((keys, [part[i] for i in rows]) for keys, rows in shards)
 
 
 def shard_size(texts: int) -> int:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from foils.data.collection import Collection
+from foils.data.collection import Collection, Rows
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import DocumentTexts, VectorStore
 from foils.mine.candidates import Mined, mine
-from foils.mine.dense import DenseRetriever
+from foils.mine.dense import DenseRetriever, embed_queries
 
 
 class ANCERetriever(DenseRetriever):
@@ -20,14 +18,17 @@ class ANCERetriever(DenseRetriever):
         collection: documents and queries.
         encoder: the checkpoint; other weights have another fingerprint, so no vector of an older one is used.
         store: keeps the vectors.
+        query_rows: the queries that will be asked for, which alone are embedded; None: all.
 
     Source: Xiong et al., ANCE (ICLR 2021); HOBIT, baselines.
     """
 
     name = "ance"
 
-    def __init__(self, collection: Collection, encoder: Encoder, store: VectorStore) -> None:
-        queries = store.embed(encoder, collection.query_texts(np.arange(len(collection.queries))), "query")
+    def __init__(
+        self, collection: Collection, encoder: Encoder, store: VectorStore, *, query_rows: Rows | None = None
+    ) -> None:
+        queries = embed_queries(collection, encoder, store, query_rows)
         super().__init__(queries, store.embed(encoder, DocumentTexts(collection), "document"))
 
 
@@ -35,4 +36,5 @@ def refresh(
     collection: Collection, encoder: Encoder, store: VectorStore, *, split: str, top: int, **settings: Any
 ) -> Mined:
     """Mine a split's negatives anew with a checkpoint's vectors; `settings` are those of `mine`."""
-    return mine(collection, ANCERetriever(collection, encoder, store), split=split, top=top, **settings)
+    retriever = ANCERetriever(collection, encoder, store, query_rows=collection.positives(split).query_rows)
+    return mine(collection, retriever, split=split, top=top, **settings)

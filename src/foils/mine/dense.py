@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from foils.data.collection import Rows
+from foils.data.collection import Collection, Rows
+from foils.encode.encoder import Encoder
 from foils.encode.nearest import BLOCK, top_inner_products
-from foils.encode.vectors import Vectors
+from foils.encode.vectors import Vectors, VectorStore
 from foils.errors import InputError
 from foils.mine.pairs import Pairs, Scores
 from foils.mine.scorers import paired_products
+
+
+def embed_queries(
+    collection: Collection, encoder: Encoder, store: VectorStore, query_rows: Rows | None = None
+) -> Vectors:
+    """Return vectors of all queries of a collection by row; with `query_rows`, of these alone."""
+    rows = np.arange(len(collection.queries)) if query_rows is None else query_rows
+    return store.embed(encoder, collection.query_texts(rows), "query").spread(rows, len(collection.queries))
 
 
 class DenseRetriever:
