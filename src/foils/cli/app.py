@@ -11,10 +11,13 @@ from importlib import import_module
 from importlib.metadata import version
 
 import typer
+from cyclopts import CycloptsError
 
 from foils.cli.memory_options import takes_memory
+from foils.cli.program import by_door, summary
 from foils.cli.scale_options import takes_ray, with_address
-from foils.cli.show import Progress, say
+from foils.cli.show import Progress, messages, say
+from foils.cli.verbs import DOORS
 from foils.errors import FailureError, FoilsError, InputError
 from foils.progress import reporting
 
@@ -42,6 +45,8 @@ def application() -> typer.Typer:
             typer.echo(f"foils {version('foils')}")
             raise typer.Exit
 
+    for verb, made in DOORS.items():  # `run` gives them to `foils.cli.program`; here they stand for the help
+        app.command(verb, help=summary(made))(lambda: None)
     for verb in VERBS:
         function = getattr(import_module(f"foils.cli.{verb}"), verb)
         text = _paragraphs(function)
@@ -63,7 +68,9 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run the program with these arguments and return its exit status; messages go to stderr."""
     try:
-        with Progress() as progress, reporting(progress):
+        with Progress() as progress, reporting(progress), messages():
+            if arguments and arguments[0] in DOORS:
+                return by_door(with_address(arguments))
             status = application()(with_address(arguments), prog_name="foils", standalone_mode=False)
         if status == EXIT_INTERRUPTED:
             raise typer.Abort
@@ -71,6 +78,9 @@ def run(arguments: list[str]) -> int:
     except typer.TyperException as error:
         if message := error.format_message():  # none where no arguments were given and the help was shown
             say(f"error: {message} (see: foils{_verb(arguments)} --help)")
+        return EXIT_INPUT
+    except CycloptsError as error:
+        say(f"error: {' '.join(str(error).split())} (see: foils{_verb(arguments)} --help)")
         return EXIT_INPUT
     except InputError as error:
         say(f"error: {error}")
@@ -87,7 +97,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _verb(arguments: list[str]) -> str:
-    return f" {arguments[0]}" if arguments and arguments[0] in VERBS else ""
+    return f" {arguments[0]}" if arguments and arguments[0] in (*DOORS, *VERBS) else ""
 
 
 def _quieten() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,8 @@ from foils.cli.show import say
 from foils.runtime.options import Option, Setting, spelling
 
 Door = Callable[..., Any]
+_ROOT = Path(__file__).parents[2]  # of the modules' files
+_QUIET: Any = {"result_action": "return_value", "exit_on_error": False, "print_error": False}
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Verb:
         reports: whether the result has a page.
         after: does what the program alone does with the result; it is given the result and what the door was given.
         more: options of the program alone, for `after`.
+        alone: whether it can go without arguments; where not, it shows its help then.
     """
 
     door: str
@@ -36,6 +40,7 @@ class Verb:
     reports: bool = False
     after: Callable[[Any, Mapping[str, Any]], None] | None = None
     more: tuple[Setting, ...] = ()
+    alone: bool = False
 
     def function(self) -> Door:
         """Import the door."""
@@ -69,7 +74,7 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
         bound = signature.bind(*args, **kwargs).arguments
         flags = {each.name: _shown(each, kinds.get(each.name)) for each in every}
         with spelling(flags):
-            values = {each.name: _parsed(each, bound[each.name]) for each in every if each.name in bound}
+            values = {each.name: _parsed(each, bound[each.name]) for each in every if bound.get(each.name) is not None}
             given = {key: value for key, value in values.items() if key in taken}
             result = door(**given)
             _finish(verb, result, values)
@@ -79,6 +84,31 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
     app.command(run, name=name, help=described(door), help_epilogue=f"Example: {verb.example}")
+
+
+def by_door(arguments: Sequence[str]) -> int:
+    """Run the verb that the arguments begin with; return the exit status.
+
+    Raises:
+        CycloptsError: options that the verb does not have, or values that are not of their form.
+    """
+    from foils.cli.verbs import DOORS
+
+    app = App(name="foils", help_format="plaintext", help_flags=["--help", "-h"], version_flags=[], **_QUIET)
+    add_verb(app, arguments[0], DOORS[arguments[0]])
+    if len(arguments) == 1 and not DOORS[arguments[0]].alone:
+        app([arguments[0], "--help"])
+        return 2
+    app(list(arguments))
+    return 0
+
+
+def summary(verb: Verb) -> str:
+    """Return the first line of a door's docstring, read as text: nothing is imported for `foils --help`."""
+    module, _, name = verb.door.partition(":")
+    source = _ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+    found = re.search(rf'^def {name}\(.*?"""(.*?)$', source, re.DOTALL | re.MULTILINE)
+    return found[1].strip() if found else ""
 
 
 def described(door: Door) -> str:
@@ -121,7 +151,7 @@ def _shown(setting: Setting, kind: Any) -> str:
 
 def _parsed(setting: Setting, value: Any) -> Any:
     parse = setting.option.parse
-    return value if parse is None or value is None or value == setting.default else parse(value)
+    return value if parse is None or value == setting.default else parse(value)
 
 
 def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
@@ -133,6 +163,9 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
         annotation = list[str] if option.repeated else str
         annotation = annotation | None if optional else annotation
     text = " ".join(filter(None, [setting.help, f"Range: {option.range}." if option.range else ""]))
+    default = setting.default
+    if option.parse is not None and optional and not isinstance(default, str):
+        default = None  # what the program reads is text; the door knows the default
     more: dict[str, Any] = {"help": text, "negative_iterable": (), "negative_none": ()}
     if option.metavar:
         more["metavar"] = option.metavar
@@ -140,7 +173,7 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
         more["choices"] = names
     if setting.heading:
         more["group"] = Group(setting.heading, sort_key=_place(setting))
-    if setting.default is None or (option.parse is not None and not isinstance(setting.default, str)):
+    if default is None:
         more["show_default"] = False
     if positional:
         more["name"] = option.metavar or setting.name.upper()
@@ -149,7 +182,7 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.POSITIONAL_ONLY if positional else inspect.Parameter.KEYWORD_ONLY,
-        default=setting.default,
+        default=default,
         annotation=Annotated[annotation, Parameter(**more)],
     )
 

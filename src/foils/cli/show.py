@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 import time
@@ -26,6 +27,27 @@ _EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
 def say(message: str) -> None:
     """Print a line to stderr."""
     print(f"foils: {message}", file=sys.stderr)
+
+
+class _Messages(logging.Handler):
+    """Prints what the library has to say."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+@contextmanager
+def messages() -> Iterator[None]:
+    """Print what the library logs, from INFO on, to stderr."""
+    logger, handler = logging.getLogger("foils"), _Messages()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> None:

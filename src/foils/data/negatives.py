@@ -6,9 +6,12 @@ rejected row gets `keep = false` and a `reason`.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +20,9 @@ import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
 from foils.data.columns import with_types
-from foils.data.store import Provenance, read_table, write_table
+from foils.data.store import Provenance, read_table, table_bytes, write_table
 from foils.errors import FormatError, InputError
+from foils.runtime.results import Result, Table
 
 REQUIRED = pa.schema(
     [
@@ -43,7 +47,7 @@ KNOWN = {
 
 
 @dataclass(frozen=True)
-class Negatives:
+class Negatives(Result):
     """Candidate negatives of queries, as a table.
 
     Attributes:
@@ -89,6 +93,23 @@ class Negatives:
     def without_rejected(self) -> Negatives:
         """Return the table of the kept rows alone, with its provenance."""
         return self._of_the_same_pairs(self.kept(), self.provenance)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the file that `write` writes, in hexadecimal, for provenance."""
+        return hashlib.sha256(table_bytes(self.table, self.provenance)).hexdigest()
+
+    def tables(self) -> list[Table]:
+        """Return how many rows there are, kept, and rejected for which reason."""
+        rows = [("rows", f"{len(self):,}"), ("kept", f"{int(self.keep.sum()):,}")]
+        rows += [(f"rejected: {reason}", f"{count:,}") for reason, count in self.rejected().items()]
+        return [Table("Negatives", ("", "count"), rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, and the settings that made the table."""
+        settings = self.provenance.get("settings", {})
+        counts = {"rows": len(self), "kept": int(self.keep.sum()), "rejected": self.rejected()}
+        return {"settings": settings, **counts}
 
     def rejected(self) -> dict[str, int]:
         """Count the rejected rows by reason, most frequent first."""

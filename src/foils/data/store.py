@@ -154,10 +154,20 @@ def write_json(path: str | Path, value: object) -> None:
 
 def write_table(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
     """Write an Arrow table as Parquet (zstd) with its provenance in the metadata, whole."""
-    recorded = json.dumps(provenance, sort_keys=True)
-    labelled = table.replace_schema_metadata({_KEY: recorded.encode()})
     with write_whole(path) as aside:
-        pq.write_table(labelled, aside, compression="zstd")
+        _write_parquet(aside, table, provenance)
+
+
+def table_bytes(table: pa.Table, provenance: Provenance) -> bytes:
+    """Return the bytes of the file that `write_table` writes."""
+    written = pa.BufferOutputStream()
+    _write_parquet(written, table, provenance)
+    return bytes(written.getvalue())
+
+
+def _write_parquet(place: Any, table: pa.Table, provenance: Provenance) -> None:
+    recorded = json.dumps(provenance, sort_keys=True)
+    pq.write_table(table.replace_schema_metadata({_KEY: recorded.encode()}), place, compression="zstd")
 
 
 def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:

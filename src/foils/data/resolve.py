@@ -1,0 +1,88 @@
+"""What users give to a door, as a name, a path or an object, becomes a collection or a source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+
+from foils.data.collection import Collection
+from foils.data.load import load_collection
+from foils.data.negatives import Negatives
+from foils.data.sources import NamedSource, read_source, read_sources
+from foils.errors import InputError
+from foils.runtime.options import Option
+
+if TYPE_CHECKING:
+    CollectionLike = str | Path | Collection
+    SourceLike = str | Path | Negatives | NamedSource | Any  # Any: a DataFrame of pandas or polars, an Arrow table
+    SourcesLike = Mapping[str, SourceLike] | Sequence[SourceLike]
+else:
+    CollectionLike = Annotated[str, Option(metavar="COLLECTION")]
+    SourceLike = Annotated[str, Option(metavar="SOURCE")]
+    SourcesLike = Annotated[list[str], Option(metavar="SOURCE")]
+
+
+def as_collection(given: CollectionLike) -> Collection:
+    """Return a collection as it is, or the one of this name or path (see `load_collection`)."""
+    return given if isinstance(given, Collection) else load_collection(given)
+
+
+def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
+    """Return sources of negatives, each with its name.
+
+    Args:
+        given: name -> source, or sources: each a table of negatives, a DataFrame with its columns, or a file,
+            `[NAME=]PATH`.
+        collection: that they belong to.
+
+    Raises:
+        InputError: a source cannot be read, or two have one name.
+    """
+    if isinstance(given, Mapping):
+        return [as_source(source, collection, name=name) for name, source in given.items()]
+    if isinstance(given, (str, Path)) or not isinstance(given, Sequence):
+        given = [given]
+    if all(isinstance(each, (str, Path)) for each in given):
+        return read_sources([str(each) for each in given], collection)
+    sources = [as_source(each, collection) for each in given]
+    names = [each.name for each in sources]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"several sources are called {', '.join(repeated)}; give them as a dictionary, by name")
+    return sources
+
+
+def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> NamedSource:
+    """Return one source with its name; without one, that of its file, or of what it says its rows come from.
+
+    Raises:
+        InputError: it is not a source, or holds ids that the collection does not know.
+    """
+    if isinstance(given, (str, Path)):
+        return read_source(f"{name}={given}" if name else str(given), collection)
+    if isinstance(given, NamedSource):
+        return NamedSource(name or given.name, given.negatives, given.digest)
+    negatives = given if isinstance(given, Negatives) else Negatives(_arrow(given))
+    negatives.rows_in(collection)
+    return NamedSource(name or _own_name(negatives), negatives, negatives.digest)
+
+
+def _own_name(negatives: Negatives) -> str:
+    names = negatives.table["source"].unique().to_pylist()
+    return str(names[0]) if len(names) == 1 else "negatives"
+
+
+def _arrow(given: Any) -> pa.Table:
+    """An Arrow table of what offers one: pyarrow's own, or a DataFrame."""
+    if isinstance(given, pa.Table):
+        return given
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.table(given)
+    if hasattr(given, "__dataframe__") or type(given).__module__.startswith("pandas"):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    raise InputError(
+        f"a source of type {type(given).__name__}; expected a table of negatives, a DataFrame with its columns, or the "
+        "path of a file"
+    )

@@ -1,0 +1,112 @@
+"""Which encoder a stage uses and where its vectors are kept: the options of every door that embeds texts."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from foils.data.collection import Collection
+from foils.data.store import cache_folder
+from foils.encode.encoder import Encoder, EncoderSettings, SentenceEncoder, load_encoder
+from foils.encode.models import DEFAULT_MODEL
+from foils.encode.shards import STORAGE
+from foils.encode.vectors import VectorStore, cosine_loss
+from foils.runtime.options import Option, Settings
+
+if TYPE_CHECKING:
+    EncoderLike = str | Path | Encoder | Any  # Any: a SentenceTransformer
+    StoreLike = str | Path | VectorStore
+else:
+    EncoderLike = Annotated[str, Option(metavar="MODEL")]
+    StoreLike = str
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EncoderName(Settings):
+    """Which encoder.
+
+    Attributes:
+        encoder: A sentence-transformers model: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for
+            the word table of one. In Python also a SentenceTransformer, or an object with the methods of `Encoder`.
+    """
+
+    encoder: EncoderLike = DEFAULT_MODEL
+
+
+@dataclass(frozen=True)
+class StoreSettings(Settings):
+    """Where vectors are kept.
+
+    Attributes:
+        storage: Storage precision of vectors. The loss is measured and reported.
+        vectors: Folder where vectors are kept, so that no text is embedded twice. In Python also a `VectorStore`.
+            Default: the cache.
+    """
+
+    storage: Annotated[str, Option(names=STORAGE)] = "float32"
+    vectors: Annotated[StoreLike | None, Option(metavar="FOLDER")] = None
+
+    def open_store(self) -> VectorStore:
+        """Return the store of vectors."""
+        if isinstance(self.vectors, VectorStore):
+            return self.vectors
+        return VectorStore(self.vectors or cache_folder() / "vectors", storage=self.storage)
+
+
+@dataclass(frozen=True)
+class EncodingSettings(StoreSettings, EncoderSettings, EncoderName):
+    """The options of every door that embeds texts."""
+
+    heading = "Encoder"
+
+    def encoder_settings(self) -> EncoderSettings:
+        """Return how the model is used."""
+        return EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
+
+    def open(self, collection: Collection) -> tuple[Encoder, VectorStore]:
+        """Load the encoder and open the store; report what a lower precision or storage loses on this collection."""
+        store = self.open_store()
+        settings = self.encoder_settings()
+        encoder = as_encoder(self.encoder, settings)
+        lossy = self.changed("precision", "storage", "backend")
+        if lossy and isinstance(self.encoder, (str, Path)):
+            exact = load_encoder(self.encoder, replace(settings, precision="float32", backend="torch"))
+            self._report_loss(exact, encoder, collection, lossy)
+        return encoder, store
+
+    def _report_loss(self, exact: Encoder, encoder: Encoder, collection: Collection, lossy: dict[str, Any]) -> None:
+        rows = np.unique(np.linspace(0, len(collection.documents) - 1, 64).astype(int))
+        texts = collection.document_texts(rows)
+        vectors = encoder.encode(texts, "document")
+        if self.storage == "float16":
+            vectors = vectors.astype(np.float16).astype(np.float32)
+        mean, least = cosine_loss(exact.encode(texts, "document"), vectors)
+        chosen = ", ".join(f"{name} {value}" for name, value in lossy.items())
+        log.info(
+            "%s: cosine to plain float32 vectors %.6f on average, %.6f at least, over %d documents",
+            chosen, mean, least, len(texts),
+        )  # fmt: skip
+
+
+AT_128 = EncodingSettings(max_length=128)  # tokens, as all five papers train and score
+
+
+def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
+    """Return an encoder: of a model's name or folder, of a SentenceTransformer, or as it is.
+
+    Settings do not change an object that is an `Encoder` already.
+
+    Raises:
+        InputError: the model cannot be loaded, or the settings do not fit it.
+    """
+    if isinstance(given, (str, Path)):
+        return load_encoder(given, settings)
+    if hasattr(given, "fingerprint") and hasattr(given, "route"):
+        return given
+    return SentenceEncoder(given, settings)
