@@ -36,7 +36,7 @@ def test_two_processes_share_the_steps_and_write_one_model(tmp_path):
     table(collection).write(tmp_path / "negatives.parquet")
     static_model().save_pretrained(str(tmp_path / "before"))
     verb = ["train", "world", "negatives.parquet", "--model", "before", "--batch-size", str(BATCH)]
-    verb += ["--epochs", str(EPOCHS), "--learning-rate", "0.05"]
+    verb += ["--epochs", str(EPOCHS), "--learning-rate", "0.05", "--warmup", "0.5"]
     alone = [sys.executable, "-c", "from foils.cli import main; main()"]
     (tmp_path / "foils_program.py").write_text("from foils.cli import main\n\nmain()\n")
     both = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "foils_program.py"]
@@ -52,6 +52,10 @@ def test_two_processes_share_the_steps_and_write_one_model(tmp_path):
     assert two["steps"] == one["steps"] // 2
     losses = [entry["loss"] for entry in two["history"] if "loss" in entry]
     assert losses[-1] < losses[0]
+    for made in (one, two):  # the learning rate rises for half of the steps that are taken, however many processes
+        rates = [entry["learning_rate"] for entry in made["history"] if "loss" in entry]
+        assert len(rates) == made["steps"]
+        assert rates.index(max(rates)) == made["steps"] // 2
     weights = {name: read(tmp_path / name) for name in ("before", "one", "two")}
     assert (weights["two"] != weights["before"]).any()
     assert (weights["two"] != weights["one"]).any()

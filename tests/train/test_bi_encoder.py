@@ -1,13 +1,19 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from accelerate.data_loader import BatchSamplerShard
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback
 
+from foils import progress
 from foils.batch.sampler import BatchPlanner
 from foils.errors import FailureError, InputError, UnknownNameError
 from foils.train.bi_encoder import BATCHES, train_bi_encoder
@@ -123,6 +129,35 @@ def test_precision_and_length_change_the_weights_and_mini_batches_do_not(data, t
     near = [torch.allclose(weights(first.model), weights(run.model), atol=2e-5) for run in others]
     assert near == [True, True, False, False]
     assert others[-1].precision == "bfloat16"
+
+
+def share_of(processes, dataset, batch_size, drop_last, **_):
+    """The batches that accelerate deals out to the first of several processes."""
+    whole = DefaultBatchSampler(SequentialSampler(dataset), batch_size, drop_last)
+    return BatchSamplerShard(whole, num_processes=processes, process_index=0)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, data, tmp_path):
+    tasks, advanced = [], []
+
+    class Reporter:
+        @contextmanager
+        def task(self, description, total, unit):
+            tasks.append((description, total, unit))
+            yield advanced.append
+
+    settings = replace(BASE, batch_size=4, epochs=2, warmup=0.5, log_steps=1)
+    sampler = partial(share_of, processes)
+    with progress.reporting(Reporter()):
+        found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, sampler=sampler)
+    steps = 2 * 80 // (4 * processes)
+    assert found.steps == steps
+    assert tasks == [("training", steps, "steps")]
+    assert sum(advanced) == steps
+    rates = [entry["learning_rate"] / BASE.learning_rate for entry in found.history if "loss" in entry]
+    half = steps // 2
+    assert rates == pytest.approx([*(i / half for i in range(half)), *(1 - i / half for i in range(half))])
 
 
 class KilledError(Exception):

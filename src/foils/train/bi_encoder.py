@@ -77,7 +77,6 @@ def train_bi_encoder(
         SentenceTransformerTrainingArguments,
         model,
         Path(output),
-        rows=len(data),
         settings=settings,
         evaluated=score is not None,
         batch_sampler=BATCHES["random"] if sampler is None else sampler,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
+from foils import progress
 from foils.data.lines import whole_json
 from foils.data.store import write_json
 from foils.errors import FailureError, FormatError, InputError
@@ -118,15 +120,16 @@ class Watch(TrainerCallback):  # type: ignore[misc]
     """Reports progress, and ends a training whose loss is no number.
 
     Args:
-        advance: told each step.
+        reporting: where the task is opened once the trainer knows its number of steps; whoever made it closes it.
     """
 
-    def __init__(self, advance: Advance) -> None:
-        self.advance = advance
-        self._seen = 0
+    def __init__(self, reporting: ExitStack) -> None:
+        self.reporting = reporting
+        self.advance: Advance = lambda _: None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Count the steps of before as done."""
+        """Open the task, and count the steps of before as done."""
+        self.advance = self.reporting.enter_context(progress.task("training", total=state.max_steps, unit="steps"))
         self.advance(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -240,7 +240,6 @@ def train_reranker(
         CrossEncoderTrainingArguments,
         model,
         Path(output),
-        rows=len(dataset),
         settings=settings,
         evaluated=score is not None,
     )

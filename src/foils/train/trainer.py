@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import torch
 from safetensors import SafetensorError
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
-from foils import progress
 from foils.errors import FailureError, InputError
 from foils.train.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
 from foils.train.settings import TrainSettings
@@ -48,12 +46,14 @@ def arguments(
     model: Any,
     output: Path,
     *,
-    rows: int,
     settings: TrainSettings,
     evaluated: bool,
     **more: Any,
 ) -> Any:
     """Return training arguments of sentence-transformers for these settings.
+
+    What goes by the number of steps is given as a share of them: several processes, or batches of another size, make
+    fewer steps of an epoch than rows / batch size, and the trainer alone knows how many.
 
     Raises:
         InputError: patience without an evaluation, or a precision that the device does not have.
@@ -61,14 +61,13 @@ def arguments(
     if settings.patience is not None and not evaluated:
         raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
     strategy = "epoch" if settings.checkpoint_steps is None else "steps"
-    steps = math.ceil(rows / settings.batch_size) * settings.epochs
     precision = precision_of(settings.precision, model.device)
     return kind(
         output_dir=str(output),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
         learning_rate=settings.learning_rate,
-        warmup_steps=math.ceil(settings.warmup * steps),
+        warmup_steps=settings.warmup,  # below 1: a share
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.clip,
         seed=settings.seed,
@@ -83,7 +82,7 @@ def arguments(
         metric_for_best_model=f"eval_{DEV}" if evaluated else None,
         greater_is_better=True if evaluated else None,
         restore_callback_states_from_checkpoint=True,
-        logging_steps=settings.log_steps or max(1, steps // 100),
+        logging_steps=settings.log_steps or 0.01,
         logging_nan_inf_filter=False,
         report_to=list(settings.trackers) or "none",
         disable_tqdm=True,
@@ -135,9 +134,8 @@ def fit(
             f"{args.output_dir} holds checkpoints of another training; resume it, or choose another folder"
         )
     last = last_whole_checkpoint(output) if resume else None
-    total = math.ceil(len(dataset) / settings.batch_size) * settings.epochs
-    with progress.task("training", total=total, unit="batches") as advance:
-        own: list[Any] = [LossState(loss if inner is None else inner), Watch(advance), *callbacks]
+    with ExitStack() as reporting:
+        own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
         if settings.patience is not None:
             own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
         trainer = kind(
