@@ -254,10 +254,11 @@ def measured(setting: Setting, mine: np.ndarray, seed: int) -> dict[tuple[str, s
         )
         for rule in RULES:
             try:
-                kept = select_negatives(rated.negatives, by=rule, seed=seed).negatives
+                selected = select_negatives(rated.negatives, by=rule, seed=seed).negatives
             except InputError as error:
                 print(f"{name} {rule}: {error}")
                 continue
+            kept = Negatives(selected.table.slice(0, len(usable)))  # the rows of rated positives come after
             reasons = np.array(kept.table["reason"].to_pylist(), object)
             rejected = usable & ~kept.keep & (reasons != "tells too little")
             count = int(rejected.sum())

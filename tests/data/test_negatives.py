@@ -192,6 +192,39 @@ def test_rejecting_equals_a_plain_loop(masks: list[list[bool]]) -> None:
 # In a collection
 
 
+def test_rejected_rows_are_added_for_pairs_that_have_none() -> None:
+    given = negatives(cosine=[0.1, 0.2, 0.3])
+    more, rows = given.with_rejected(
+        pa.array(["q2", "q1", "q1"]), pa.array(["d2", "d4", "d5"]), source="labels", reason="labelled positive"
+    )
+    assert rows.tolist() == [3, 1, 4]
+    assert more.table["doc_id"].to_pylist() == ["d2", "d4", "d5", "d2", "d5"]
+    assert more.table["query_id"].to_pylist() == ["q1", "q1", "q2", "q2", "q1"]
+    assert more.table["source"].to_pylist() == ["bm25"] * 3 + ["labels"] * 2
+    assert more.rejected() == {"labelled positive": 2}
+    assert more.keep.tolist() == [True] * 3 + [False] * 2
+    assert np.isnan(more.table["score"].to_numpy()[3:]).all()
+    assert np.isnan(more.table["cosine"].to_numpy()[3:]).all()
+    kept = more.without_rejected().table.drop_columns(["keep", "reason"])
+    assert repr(kept.to_pylist()) == repr(given.table.to_pylist())
+    assert len(given) == 3
+    again, rows = Negatives(more.table).with_rejected(pa.array(["q1"]), pa.array(["d5"]), source="labels", reason="")
+    assert rows.tolist() == [4]
+    assert repr(again.table.to_pylist()) == repr(more.table.to_pylist())
+
+
+def test_rejected_rows_are_added_to_an_empty_table() -> None:
+    more, rows = (
+        negatives()
+        .without_rejected()
+        .with_rejected(pa.array([], pa.string()), pa.array([], pa.string()), source="s", reason="r")
+    )
+    assert (len(more), len(rows)) == (3, 0)
+    none = Negatives(table().slice(0, 0))
+    more, rows = none.with_rejected(pa.array(["q"]), pa.array(["d"]), source="s", reason="r")
+    assert (more.rejected(), rows.tolist()) == ({"r": 1}, [0])
+
+
 def test_rows_in_a_collection(small: Collection) -> None:
     queries, documents = negatives().rows_in(small)
     assert (queries.tolist(), documents.tolist()) == ([0, 0, 1], [1, 3, 4])

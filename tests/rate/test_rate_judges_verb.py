@@ -47,7 +47,7 @@ def rate(folder, *more):
 
 
 def gaps(folder):
-    return Negatives.read(folder / "rated.parquet").table["gap"].to_numpy()
+    return Negatives.read(folder / "rated.parquet").kept()["gap"].to_numpy()
 
 
 def by_number(number, asked):

@@ -54,9 +54,9 @@ def rate(folder, *more):
 def test_it_writes_table_and_json_and_repeats_itself(folder, capsys):
     assert rate(folder, "--json", str(folder / "rated.json"), "--model", "bradley-terry", "--validate", "all") == 0
     found = Negatives.read(folder / "rated.parquet")
-    gaps = found.table["gap"].to_numpy()
+    gaps = found.kept()["gap"].to_numpy()
     np.testing.assert_allclose(gaps, 173.7 * np.arange(7, 0, -1), rtol=0.06)  # less by the prior
-    np.testing.assert_allclose(found.table["preference"].to_numpy()[-1], 1 / (1 + np.exp(-1)))
+    np.testing.assert_allclose(found.kept()["preference"].to_numpy()[-1], 1 / (1 + np.exp(-1)))
     assert found.provenance["stage"] == "rate"
     assert found.provenance["settings"]["model"] == "bradley-terry"
     report = json.loads((folder / "rated.json").read_text())
@@ -83,9 +83,9 @@ def test_several_judges_are_averaged(folder):
     halves = pq.read_table(folder / "answers.parquet").set_column(3, "preference", pa.array([0.5] * 28))
     pq.write_table(halves, folder / "halves.parquet")
     rate(folder)
-    alone = Negatives.read(folder / "rated.parquet").table["gap"].to_numpy()
+    alone = Negatives.read(folder / "rated.parquet").kept()["gap"].to_numpy()
     assert rate(folder, "--judge", f"recorded:{folder / 'halves.parquet'}") == 0
-    both = Negatives.read(folder / "rated.parquet").table["gap"].to_numpy()
+    both = Negatives.read(folder / "rated.parquet").kept()["gap"].to_numpy()
     assert (both < 0.8 * alone).all()
 
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from judging import NumberJudge
 
@@ -34,7 +35,9 @@ def rows():
 
 
 def column(rated, name):
-    return rated.negatives.table[name].to_numpy()
+    """Of the rows that were given: those of positives come after them."""
+    found = rated.negatives.table
+    return found.filter(pc.not_equal(found["source"], "labels"))[name].to_numpy()
 
 
 def test_gaps_are_the_planted_ones_in_elo_points():
@@ -60,6 +63,28 @@ def test_gaps_are_the_planted_ones_in_elo_points():
     assert rated.report.unrated == rated.report.missing == 0
     assert rated.report.connectivity > 0
     assert rated.report.diameter <= 4
+
+
+@pytest.mark.parametrize("positives", [1, 2])
+def test_every_rated_positive_has_one_row_with_its_own_rating(positives):
+    """Document i has the strength i: with all pairs asked, its Elo is i logits and a constant of the query."""
+    given = table([*rows(), ("q0", "d2")])  # q0's second positive was mined, too
+    rated = rate_negatives(
+        collection(), given, NumberJudge(), split="train", positives=positives, degree=10, model="bradley-terry",
+        prior_sd=1e4,
+    )  # fmt: skip
+    made = rated.negatives.table.to_pylist()
+    assert rated.negatives.table.select(given.table.column_names).slice(0, len(given)).equals(given.table)
+    mined, *added = made[len(given) - 1 :]
+    assert [(row["query_id"], row["doc_id"]) for row in added] == [("q0", "d11"), ("q1", "d5")]
+    assert {(row["source"], row["keep"], row["reason"]) for row in added} == {("labels", False, "labelled positive")}
+    assert np.isfinite(mined["elo"]) == (positives == 2)
+    assert np.isnan([row[name] for row in [mined, *added] for name in ("gap", "gap_se")]).all()
+    for query in ("q0", "q1"):
+        of = [row for row in made if row["query_id"] == query and np.isfinite(row["elo"])]
+        strengths, elo = np.array([(float(row["doc_id"][1:]), row["elo"]) for row in of]).T
+        np.testing.assert_allclose(elo - 1500, ELO_PER_LOGIT * (strengths - strengths.mean()), atol=0.5)
+        assert all(row["elo_se"] > 0 for row in of)
 
 
 def test_rejected_rows_other_splits_and_positives_are_not_rated():
@@ -138,8 +163,8 @@ def test_a_record_is_resumed_and_gives_the_same_table(tmp_path):
     asked = judge.asked
     again = rate(judge, JudgementRecord(tmp_path, {}))
     assert judge.asked == asked
-    assert first.negatives.table.equals(again.negatives.table)
-    assert first.negatives.table.equals(rate(NumberJudge()).negatives.table)
+    assert repr(first.negatives.table.to_pylist()) == repr(again.negatives.table.to_pylist())
+    assert repr(first.negatives.table.to_pylist()) == repr(rate(NumberJudge()).negatives.table.to_pylist())
 
 
 def test_rows_in_another_order_get_the_same_gaps_when_all_pairs_are_asked():

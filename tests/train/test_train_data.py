@@ -7,7 +7,9 @@ import pytest
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.errors import InputError, UnknownNameError
+from foils.rate import rate_negatives
 from foils.train.data import training_set
+from foils.train.reranker import RERANKER_LOSSES, reranker_set
 from train_models import made_up, table
 
 
@@ -83,14 +85,59 @@ def test_texts_of_a_source_come_along_and_equal_texts_are_one_document(small):
 
 
 def test_weights_and_ratings_come_from_the_table(small):
-    gap, elo = [300.0, 100.0, 250.0, np.nan], [1400.0, 1600.0, 1450.0, np.nan]
-    table = negatives(ROWS, elo=elo, gap=gap, weight=[1.0, 0.5, 0.7, 1.0])
-    made = training_set(small, table)
+    rows = [*ROWS, ("q1", "d1", 0), ("q2", "d4", 0)]
+    gap, elo = [300.0, 100.0, 250.0, np.nan, np.nan, np.nan], [1400.0, 1600.0, 1450.0, np.nan, 1700.0, np.nan]
+    source = negatives(rows, elo=elo, gap=gap, weight=[1.0, 0.5, 0.7, 1.0, 1.0, 1.0])
+    made = training_set(small, source.reject(np.arange(6) > 3, "no negative"), form="lists", per_query=3)
+    # d1, q1's first positive, has a row with its rating; q2 has a single positive, whose rating is elo + gap
     known = np.array([1400.0, 1600.0, 1450.0, 1700.0, 1700.0])
-    expected = [[1700, 1600], [1700, 1400], [1700, np.nan], [1700, 1450]]
+    expected = [[1700, 1600, 1400, np.nan], [1700, 1450, np.nan, np.nan]]
     assert np.allclose(made.facts.ratings, (expected - known.mean()) / known.std(), equal_nan=True)
+    assert made.counts["positives without a rating"] == 0
     weights = np.exp(made.facts.known_log_weight)
     assert sorted(weights.round(6).tolist()) == [0, 0, 0, 0.5, 0.7, 1, 1]
+
+
+def test_of_several_positives_a_rating_belongs_to_the_one_that_has_it(small):
+    """A table that has no rows of positives does not say which of q1's two positives was rated."""
+    gap, elo = [300.0, 100.0, 250.0, 150.0], [1400.0, 1600.0, 1450.0, 1550.0]
+    made = training_set(small, negatives(ROWS, elo=elo, gap=gap), form="lists", max_positives=2)
+    assert np.isnan(made.facts.ratings[:, 0]).tolist() == [True, True, False]
+    assert np.isfinite(made.facts.ratings[:2, 1:]).all()
+    assert made.counts["positives without a rating"] == 2
+
+
+STRENGTHS = {"strong": 2.0, "weak": -1.0, "near": 1.0, "middle": 0.0, "far": -2.0}
+
+
+def test_a_weak_positive_is_trained_toward_its_own_rating():
+    """Strengths +2 and −1 of the positives, 1, 0, −2 of the negatives: their mean is 0, their variance 2."""
+    collection = Collection.from_dicts(
+        "strengths",
+        {name: str(strength) for name, strength in STRENGTHS.items()},
+        {"q": "query"},
+        {"train": {"q": {"strong": 1, "weak": 1}}},
+    )
+    source = negatives([("q", name, rank) for rank, name in enumerate(("near", "middle", "far"))])
+    rated = rate_negatives(
+        collection, source, StrengthJudge(), split="train", positives=2, model="bradley-terry", prior_sd=1e4
+    ).negatives
+    made = training_set(collection, rated, form="lists", max_positives=2)
+    expected = np.array([[2, 1, 0, -2], [-1, 1, 0, -2]]) / np.sqrt(2)
+    np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
+    pairs = reranker_set(made, RERANKER_LOSSES["regression"])
+    targets = dict(zip(pairs["document"], pairs["label"], strict=True))
+    np.testing.assert_allclose([targets["-1.0"], targets["2.0"]], np.array([-1, 2]) / np.sqrt(2), atol=1e-3)
+
+
+class StrengthJudge:
+    """σ of the difference of the strengths, which are the texts."""
+
+    name, fingerprint, antisymmetric = "strengths", "strengths", True
+
+    def judge(self, candidates, pairs):
+        first, second = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
+        return 1 / (1 + np.exp(second - first))
 
 
 def test_what_cannot_be_trained_on_is_refused(small):

@@ -1,7 +1,7 @@
 """The one table: a row per (query, document), where it came from, at what rank, with what score.
 
 Every stage takes the table and gives a new one with more columns. No stage deletes a row or overwrites a column: a
-rejected row gets `keep = false` and a `reason`.
+rejected row gets `keep = false` and a `reason`. Rating adds rows: rejected ones, of the positives that it rates.
 """
 
 from __future__ import annotations
@@ -158,6 +158,34 @@ class Negatives(Result):
         table = table.append_column("reason", pc.if_else(pa.array(fresh), reason, old))
         return self._of_the_same_pairs(table, self.provenance)
 
+    def with_rejected(
+        self, query_ids: pa.Array, doc_ids: pa.Array, *, source: str, reason: str
+    ) -> tuple[Negatives, Rows]:
+        """Return the table with a row for each of these pairs, and (m,) the row of each.
+
+        A pair that has a row keeps it as it is. One that has none gets a row after all others: rejected, of rank 0,
+        without a score and whatever else the others have.
+
+        Args:
+            query_ids: (m,) of documents in the collection that belong in the table but are no negatives.
+            doc_ids: (m,) their ids; no pair twice.
+            source: of the new rows.
+            reason: why they are rejected.
+        """
+        more = negatives_table(query_ids, doc_ids, source, np.zeros(len(doc_ids)), np.full(len(doc_ids), np.nan))
+        more = more.append_column("keep", pa.array(np.zeros(len(more), bool)))
+        more = more.append_column("reason", pa.repeat(pa.scalar(reason), len(more)))
+        marked = self.reject(np.zeros(len(self), bool), "").table
+        keys = _pair_keys(pa.concat_tables([table.select(["query_id", "doc_id"]) for table in (marked, more)]))
+        order = np.argsort(keys[: len(self)], kind="stable")
+        known, wanted = keys[: len(self)][order], keys[len(self) :]
+        at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
+        there = known[at] == wanted if len(known) else np.zeros(len(wanted), bool)
+        rows = np.empty(len(wanted), np.int64)
+        rows[there], rows[~there] = order[at[there]], len(self) + np.arange((~there).sum())
+        table = pa.concat_tables([marked, more.filter(pa.array(~there))], promote_options="default")
+        return self._of_the_same_pairs(table, self.provenance), rows
+
     def rows_in(self, collection: Collection) -> tuple[Rows, Rows]:
         """Return (query rows, document rows), each (n,), of the table in a collection; −1 for a row with its own text.
 
@@ -242,7 +270,7 @@ def _check_values(table: pa.Table) -> None:
 
 def _check_pairs(table: pa.Table) -> None:
     codes, values = zip(*(_encoded(table[name]) for name in ("query_id", "doc_id")), strict=True)
-    keys = codes[0].astype(np.int64) * max(len(values[1]), 1) + codes[1]
+    keys = _joined(codes[0], codes[1], len(values[1]))
     keys.sort()
     if len(twice := np.unique(keys[1:][keys[1:] == keys[:-1]])):
         query, document = (
@@ -252,6 +280,16 @@ def _check_pairs(table: pa.Table) -> None:
             f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
             "a pair has one row"
         )
+
+
+def _pair_keys(table: pa.Table) -> Rows:
+    """Return (n,) one number for each row's pair: equal where the pairs are."""
+    (queries, _), (documents, names) = (_encoded(table[name]) for name in ("query_id", "doc_id"))
+    return _joined(queries, documents, len(names))
+
+
+def _joined(queries: npt.NDArray[np.int32], documents: npt.NDArray[np.int32], distinct: int) -> Rows:
+    return np.asarray(queries.astype(np.int64) * max(distinct, 1) + documents, np.int64)
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], pa.Array]:

@@ -24,6 +24,7 @@ VALIDATIONS = ("none", "borderline", "all")
 BORDERLINE = (80.0, 150.0)
 NO_POSITIVE = "query without a positive in the split"
 POSITIVE = "labelled positive"
+LABELS = "labels"
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,9 @@ def rate_negatives(
     query. gap = e_positive − e_d, so that a small or negative one means danger; of several positives the one rated best
     counts. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`).
 
+    A positive that was rated has a row with its own elo and elo_se, and no gap: what a model that learns ratings is to
+    learn of it. A row that is not in the given table comes after its rows, rejected as a labelled positive.
+
     Args:
         collection: texts and judgements.
         negatives: the table; rejected rows get NaN.
@@ -143,9 +147,11 @@ def rate_negatives(
     columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error}
     if validate != "none":
         columns["preference"] = _direct(judged, candidates.offsets, gap, best, validate)
-    rows = np.full((len(columns), len(negatives)), np.nan)
+    widened, of_positive = _with_positives(negatives, found)
+    rows = np.full((len(columns), len(widened)), np.nan)
     rows[:, found.row] = np.stack(list(columns.values()))[:, found.candidate]
-    table = negatives.with_columns(dict(zip(columns, rows, strict=True))).table
+    rows[:2, of_positive] = ratings.elo[found.positive], ratings.elo_error[found.positive]
+    table = widened.with_columns(dict(zip(columns, rows, strict=True))).table
     every, judgements = _every(candidates.offsets, asked)
     report = _report(every, judgements, answered, ratings, gap[found.candidate], found.skipped)
     return Rated(Negatives(table, made or negatives.provenance), report, candidates, every, judgements.preference)
@@ -153,11 +159,20 @@ def rate_negatives(
 
 @dataclass(frozen=True)
 class _Found:
-    """Candidates; `row` (r,) of the table and `candidate` (r,) its; `positives` (Q,) how many end a query; skipped."""
+    """What is rated.
+
+    Attributes:
+        candidates: of all queries.
+        row, candidate: (r,) rows of the table, and the candidate of each.
+        positive: (p,) the candidates that are positives.
+        positives: (Q,) how many of them end each query.
+        skipped: reason -> rows that are not rated.
+    """
 
     candidates: Candidates
     row: Rows
     candidate: Rows
+    positive: Rows
     positives: Rows
     skipped: dict[str, int]
 
@@ -205,7 +220,15 @@ def _candidates(collection: Collection, negatives: Negatives, split: str, most: 
     doc_ids[positive] = collection.documents["doc_id"].take(pa.array(of[positive])).to_pylist()
     query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
     shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids.tolist(), texts)
-    return _Found(shown, row, candidate, added, {why: n for why, n in skipped.items() if n})
+    return _Found(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
+
+
+def _with_positives(negatives: Negatives, found: _Found) -> tuple[Negatives, Rows]:
+    """Return the table with a row for each positive that is rated, and (p,) these rows."""
+    shown = found.candidates
+    query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(found.positive)))
+    doc_ids = pa.array([shown.doc_ids[at] for at in found.positive], pa.string())
+    return negatives.with_rejected(query_ids, doc_ids, source=LABELS, reason=POSITIVE)
 
 
 def _best(ratings: Ratings, offsets: Rows, positives: Rows) -> Rows:

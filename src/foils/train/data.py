@@ -214,6 +214,8 @@ def _assemble(collection: Collection, rows: Rows, table: _Table, counts: dict[st
     names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
     lookup = TextLookup(collection, table.extra, frozenset(names[1:]))
     facts = _facts(collection, rows, table, lookup)
+    if np.isfinite(facts.ratings).any():
+        counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
     return TrainingSet(_dataset(names, rows, lookup), facts, rows, counts, lookup)
 
 
@@ -240,7 +242,7 @@ def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup
     return PairFacts(
         query_number(rows[:, 0]),
         documents,
-        _ratings(rows, table),
+        _ratings(collection, rows, table),
         query_number(np.concatenate([asked, table.query[listed]])),
         document_number(np.concatenate([answers, table.document[listed]])),
         log_weight,
@@ -248,21 +250,37 @@ def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup
     )
 
 
-def _ratings(rows: Rows, table: _Table) -> Floats:
-    """Ratings of each row's documents, standardised over the rated rows of the table and their positives."""
-    ratings = np.full((len(rows), rows.shape[1] - 1), np.nan)
-    rated = np.isfinite(table.elo)
+def _ratings(collection: Collection, rows: Rows, table: _Table) -> Floats:
+    """Ratings of each row's documents, each its own, standardised over all that the table rates; NaN where it is not.
+
+    A rated positive has a row in the table. Without one, elo + gap of a query's negatives is the rating of its only
+    positive; of several nobody knows which.
+    """
+    query, document, elo = table.query, table.document, table.elo
+    only_query, only_document = _only_positives(collection)
+    with_gap = np.flatnonzero(np.isfinite(elo) & np.isfinite(table.gap))
+    asked, first = np.unique(query[with_gap], return_index=True)
+    asked, first = (rows_of[np.isin(asked, only_query)] for rows_of in (asked, with_gap[first]))
+    query = np.concatenate([query, asked])
+    document = np.concatenate([document, only_document[np.searchsorted(only_query, asked)]])
+    elo = np.concatenate([elo, (table.elo + table.gap)[first]])
+    rated = np.isfinite(elo)
     if not rated.any():
-        return ratings
-    elo = {(q, d): e for q, d, e in zip(table.query[rated], table.document[rated], table.elo[rated], strict=True)}
-    with_gap = rated & np.isfinite(table.gap)
-    of_positive = dict(zip(table.query[with_gap].tolist(), (table.elo + table.gap)[with_gap].tolist(), strict=True))
-    known = np.array([*elo.values(), *of_positive.values()])
-    mean, spread = known.mean(), known.std() or 1.0
-    for i, (query, _, *others) in enumerate(rows.tolist()):
-        found = [of_positive.get(query, np.nan), *(elo.get((query, document), np.nan) for document in others)]
-        ratings[i] = (np.array(found) - mean) / spread
-    return ratings
+        return np.full((len(rows), rows.shape[1] - 1), np.nan)
+    width = int(max(document.max(), rows[:, 1:].max())) + 1
+    keys, first = np.unique((query * width + document)[rated], return_index=True)
+    known = elo[rated][first]
+    wanted = rows[:, :1] * width + rows[:, 1:]
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found = np.where((keys[at] == wanted) & (rows[:, 1:] >= 0), known[at], np.nan)
+    return np.asarray((found - known.mean()) / (known.std() or 1.0), np.float64)
+
+
+def _only_positives(collection: Collection) -> tuple[Rows, Rows]:
+    """Return the queries with a single labelled positive, ascending, and its document."""
+    asked, answers = collection.known_positives.pairs()
+    queries, first, counts = np.unique(asked, return_index=True, return_counts=True)
+    return queries[counts == 1], answers[first[counts == 1]]
 
 
 class _Numbers:
