@@ -103,7 +103,7 @@ def one(path: str, split: str, encoder, store, reading: str, further: bool, answ
         having = ~np.isnan(embedded.answers).any(axis=1)
         parts = {name: getattr(embedded, name)[having] for name in ("query_rows", "queries", "answers")}
         embedded = replace(embedded, **parts)
-    bench = prepare(embedded, k=1000, depth=len(collection.documents) if further else None)
+    bench = prepare(embedded, k=1000, feedback_depth=len(collection.documents) if further else 1000)
     result, values = filters(bench, reading)
     result = {
         "collection": collection.name,

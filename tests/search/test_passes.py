@@ -1,6 +1,7 @@
 """Two passes: the right feedback goes in, short lists are said, nothing changes where everything is kept."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from foils.search import (
     eclipse_importance,
     keep_share,
     moon,
+    moon_rows,
     passes,
     query_masks,
     rdime_mask,
@@ -60,8 +62,8 @@ def test_both_second_passes_are_the_definition(method, answered):
     settings = replace(ECLIPSE, method=method)
     answers = unit(9, seed=3) if answered else None
     index, retrieved = (
-        search_vectors(QUERIES, VECTORS, INDEX, settings, k=20, feedback_depth=50, answers=answers, second_pass=second)
-        for second in ("index", "retrieved")
+        search_vectors(QUERIES, VECTORS, INDEX, settings, k=20, feedback_depth=50, answers=answers, **second)
+        for second in ({}, {"second_pass": "retrieved", "rerank_depth": 20})
     )
     for row, query in enumerate(QUERIES):
         answer = None if answers is None else answers[row]
@@ -112,8 +114,11 @@ def test_with_all_dimensions_kept_the_result_is_the_baselines_byte_for_byte(meth
 def test_every_setting_changes_the_result(change, second):
     def run(settings):
         return bytes_of(
-            search_vectors(QUERIES, VECTORS, INDEX, settings, k=40, second_pass=second, rng=np.random.default_rng(0))
-        )
+            search_vectors(
+                QUERIES, VECTORS, INDEX, settings, k=40, feedback_depth=40, second_pass=second,
+                rng=np.random.default_rng(0),
+            )
+        )  # fmt: skip
 
     assert run(replace(ECLIPSE, **change)) != run(ECLIPSE)
 
@@ -128,6 +133,97 @@ def test_the_depth_of_the_feedback_moves_the_moon():
         search_vectors(QUERIES, VECTORS, INDEX, dime, k=10, feedback_depth=depth).masks for depth in (20, 100)
     )
     np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("second", ["index", "retrieved"])
+def test_the_moon_is_the_end_of_the_feedback_however_many_documents_are_returned(second):
+    masks = [search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=k, second_pass=second).masks for k in (1, 10, 110)]
+    for row, query in enumerate(QUERIES):
+        expected, _, _ = plainly(query, ECLIPSE, k=1, depth=120)
+        for mask in masks:
+            np.testing.assert_array_equal(mask[row], expected)
+
+
+def test_what_is_ranked_again_is_independent_of_result_and_feedback():
+    """The best of more than ten documents are other ten than the ten best of the first pass, turned about."""
+    few, some, usual = (
+        search_vectors(
+            QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback_depth=30, second_pass="retrieved", rerank_depth=depth
+        ).positions
+        for depth in (10, 60, None)
+    )
+    for row, query in enumerate(QUERIES):
+        _, whole, ten = plainly(query, ECLIPSE, k=10, depth=30)
+        _, _, sixty = plainly(query, ECLIPSE, k=60, depth=30)
+        np.testing.assert_array_equal(few[row], ten)
+        np.testing.assert_array_equal(some[row], sixty[:10])
+        np.testing.assert_array_equal(usual[row], whole, "1000 of 120 documents are all")
+    assert any(set(one) != set(other) for one, other in zip(few, some, strict=True))
+
+
+class Counted(ExactIndex):
+    """An exact index that remembers how it was asked."""
+
+    asked: ClassVar[list[tuple[int, int]]] = []
+
+    def search(self, queries, k):
+        self.asked.append((len(queries), k))
+        return super().search(queries, k)
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "searches"),
+    [
+        (ECLIPSE, {}, [(9, 40), (9, 10)]),
+        (replace(ECLIPSE, method="dime"), {}, [(9, 10), (9, 10)]),
+        (ECLIPSE, {"feedback": True}, [(9, 10)]),
+        (ECLIPSE, {"feedback": True, "answers": unit(9, seed=3)}, [(9, 10)]),
+        (replace(ECLIPSE, method="dime"), {"answers": unit(9, seed=3)}, [(9, 10)]),
+        (ECLIPSE, {"answers": unit(9, seed=3)}, [(9, 40), (9, 10)]),
+        (ECLIPSE, {"feedback": True, "second_pass": "retrieved", "rerank_depth": 25}, [(9, 25)]),
+        (ECLIPSE, {"second_pass": "retrieved", "rerank_depth": 25}, [(9, 40)]),
+        (replace(ECLIPSE, share=1.0), {"feedback": True, "second_pass": "retrieved"}, [(9, 10)]),
+        (DimensionSettings("none"), {}, [(9, 10)]),
+    ],
+)
+def test_no_search_is_made_whose_result_is_not_used(settings, more, searches, monkeypatch):
+    monkeypatch.setattr(Counted, "asked", [])
+    lists = [np.random.default_rng(row).permutation(120)[:40] for row in range(9)]
+    options = {"k": 10, "feedback_depth": 40, **more} | ({"feedback": lists} if "feedback" in more else {})
+    counted = search_vectors(QUERIES, VECTORS, Counted(VECTORS), settings, **options)
+    assert Counted.asked == searches
+    assert [len(found) for found in counted.positions] == [10] * 9
+
+
+def test_with_another_run_s_feedback_a_query_without_it_gets_the_baseline_s_result():
+    lists = [np.arange(0), *([np.arange(40)] * 8)]
+    found = search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback=lists)
+    plain = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=10)
+    assert found.short.tolist() == [True] + [False] * 8
+    np.testing.assert_array_equal(found.positions[0], plain.positions[0])
+    np.testing.assert_array_equal(found.scores[0], plain.scores[0])
+
+
+@pytest.mark.parametrize("wrong", [[-1], [3, 120], [2.0, 3.0], [[1, 2]]])
+def test_numbers_that_are_no_positions_are_refused(wrong):
+    """NumPy takes −1, which an approximate index gives where it found nothing, for the last document."""
+    lists = [np.arange(40)] * 8 + [np.asarray(wrong)]
+    for call in (
+        lambda: query_masks(QUERIES, VECTORS, lists, ECLIPSE),
+        lambda: search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback=lists),
+        lambda: search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), feedback=lists, feedback_depth=1),
+    ):
+        with pytest.raises(InputError, match="from 0 to 119; list 8"):
+            call()
+
+
+def test_a_random_moon_never_holds_a_document_of_the_sun():
+    """Of 12 documents 3 make the sun and the last 8 are the pool; with 11 they would meet."""
+    settings = replace(ECLIPSE, moon_pool=8)
+    _, short = query_masks(QUERIES[:2], VECTORS, [np.arange(12), np.arange(11)], settings, rng=np.random.default_rng(0))
+    assert short.tolist() == [False, True]
+    drawn = [moon_rows(12, 4, pool=8, rng=np.random.default_rng(seed)) for seed in range(200)]
+    assert min(rows.min() for rows in drawn) == 4
 
 
 def test_feedback_may_come_from_another_run():
@@ -145,7 +241,7 @@ def test_feedback_may_come_from_another_run():
         (ECLIPSE, [0, 4, 7, 8, 9], [True, True, True, False, False]),  # 0 < 3 < k − 4
         (replace(ECLIPSE, method="dime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
         (replace(ECLIPSE, method="rdime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
-        (replace(ECLIPSE, moon_pool=8), [7, 8, 9, 10, 11], [True, True, False, False, False]),
+        (replace(ECLIPSE, moon_pool=8), [8, 9, 11, 12, 13], [True, True, True, False, False]),  # 0 < 3 < k − 8
         (replace(ECLIPSE, share=1.0), [0, 0, 0, 0, 0], [False] * 5),
     ],
 )
@@ -159,6 +255,15 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
 def test_with_answers_a_list_needs_only_the_moon():
     lists = [np.arange(length) for length in (4, 5)]
     _, short = query_masks(QUERIES[:2], VECTORS, lists, ECLIPSE, answers=unit(2, seed=2))
+    assert short.tolist() == [True, False]
+    _, short = query_masks(
+        QUERIES[:2],
+        VECTORS,
+        [np.arange(8), np.arange(9)],
+        replace(ECLIPSE, moon_pool=8),
+        answers=unit(2, seed=2),
+        rng=np.random.default_rng(0),
+    )
     assert short.tolist() == [True, False]
     _, short = query_masks(QUERIES[:1], VECTORS, [np.arange(0)], replace(ECLIPSE, method="dime"), answers=unit(1))
     assert short.tolist() == [False]
@@ -192,3 +297,9 @@ def test_unusable_input_is_refused():
         search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, answers=unit(3))
     with pytest.raises(InputError, match="k=0"):
         search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=0)
+    with pytest.raises(InputError, match="feedback_depth=0"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback_depth=0)
+    with pytest.raises(InputError, match="rerank_depth=9 is below k=10"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, rerank_depth=9, second_pass="retrieved")
+    with pytest.raises(InputError, match=r"rerank_depth=90: no effect.*retrieved"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, rerank_depth=90)

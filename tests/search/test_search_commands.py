@@ -178,6 +178,29 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
     assert answered != eclipse
 
 
+def test_result_feedback_and_ranking_again_have_depths_of_their_own(folder, models, command, tmp_path):
+    def search(*more):
+        status, said = command("search", folder, "--model", models / "one", "--run", tmp_path / "r", *more)
+        assert status == 0, said.err
+        by_query = {}
+        for line in (tmp_path / "r").read_text().splitlines():
+            query, _, document, *_ = line.split()
+            by_query.setdefault(query, []).append(document)
+        return by_query
+
+    whole = search()
+    assert search("--top", 5) == {query: found[:5] for query, found in whole.items()}, "the moon stays where it was"
+    retrieved = ["--second-pass", "retrieved"]
+    assert search("--top", 5, *retrieved) == search("--top", 5), "up to 1000 are ranked again, here all"
+    some = search("--top", 20, *retrieved, "--rerank-depth", 20)
+    first = search("--top", 20, "--dimensions", "none")
+    assert {query: set(found) for query, found in some.items()} == {query: set(of) for query, of in first.items()}
+    assert search("--top", 5, *retrieved, "--rerank-depth", 20) == {query: found[:5] for query, found in some.items()}
+    status, said = command("search", folder, "--run", "r", "--top", 30, *retrieved, "--rerank-depth", 20)
+    assert status == 2
+    assert "--rerank-depth 20 is below --top 30" in said.err
+
+
 def test_an_index_file_serves_the_collection_encoder_and_kind_it_was_built_for(folder, models, command, tmp_path):
     """Another collection of as many documents got the first one's documents, in silence."""
     other = tmp_path / "other"

@@ -127,7 +127,7 @@ def test_feedback_comes_from_a_run_by_ids(embedded):
     assert len(lists[1]) == 0
     found = search_collection(embedded, ECLIPSE, k=10, feedback=run)
     assert set(embedded.query_ids) - set(found.short) == {"q0", "q3"}
-    masks, _ = query_masks(embedded.queries[:1], embedded.documents, [lists[0][:10]], ECLIPSE)
+    masks, _ = query_masks(embedded.queries[:1], embedded.documents, lists[:1], ECLIPSE)
     np.testing.assert_array_equal(found.found.masks[0], masks[0])
     with pytest.raises(InputError, match="nowhere"):
         search_collection(embedded, ECLIPSE, feedback=Run.from_dict({"q0": {"nowhere": 1.0}}))
@@ -150,12 +150,12 @@ def test_relevant_documents_come_with_their_grades(embedded):
 
 @pytest.fixture(scope="module")
 def bench(embedded):
-    return prepare(embedded, k=60, depth=100)
+    return prepare(embedded, k=60, feedback_depth=100, rerank_depth=60)
 
 
 def test_values_of_masks_are_those_of_the_run(embedded, bench):
     ir_measures = pytest.importorskip("ir_measures")
-    run = search_collection(embedded, ECLIPSE, k=60, second_pass="retrieved").run
+    run = search_collection(embedded, ECLIPSE, k=60, feedback_depth=60, second_pass="retrieved", rerank_depth=60).run
     masks, _ = query_masks(bench.embedded.queries, bench.embedded.documents, bench.retrieved, ECLIPSE)
     values = mask_values(bench, masks)
     scores, qrels = {}, {}
@@ -170,7 +170,9 @@ def test_values_of_masks_are_those_of_the_run(embedded, bench):
 
 
 def test_filters_are_compared_honestly_and_by_oracle(bench):
-    systems = compare_filters(bench, {"DIME": dime_grid(), "Eclipse": GRID}, rng=np.random.default_rng(0), depth=60)
+    systems = compare_filters(
+        bench, {"DIME": dime_grid(), "Eclipse": GRID}, rng=np.random.default_rng(0), feedback_depth=60
+    )
     by_name = {(system.name, system.kind): system for system in systems}
     assert list(by_name) == [
         ("baseline", "fixed"),
@@ -201,16 +203,16 @@ def test_answers_bring_filters_of_their_own(collection, tmp_path):
 
 
 def test_values_already_evaluated_are_used(bench):
-    found = grid_values(bench, GRID, depth=60)
+    found = grid_values(bench, GRID, feedback_depth=60)
     fresh, reused = (
-        compare_filters(bench, {"Eclipse": GRID}, rng=np.random.default_rng(0), depth=60, tuned=tuned)
+        compare_filters(bench, {"Eclipse": GRID}, rng=np.random.default_rng(0), feedback_depth=60, tuned=tuned)
         for tuned in (None, {"PRF Eclipse": found})
     )
     assert [s.means for s in fresh] == [s.means for s in reused]
 
 
 def test_curves_over_the_share_hold_each_share_s_best(bench):
-    found = grid_values(bench, GRID, depth=60)
+    found = grid_values(bench, GRID, feedback_depth=60)
     curve = by_share(found, "AP")
     assert list(curve) == [0.3, 0.6, 1.0]
     for share, system in curve.items():
@@ -239,7 +241,7 @@ def test_depths_are_compared(bench):
 
 
 def test_random_moons_are_compared_with_the_exact_one(bench):
-    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 30, None), runs=3, depth=60)
+    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 30, None), runs=3, feedback_depth=60)
     assert {name: len(of) for name, of in table.items()} == {"bottom 8": 3, "bottom 30": 3, "exact": 1}
     assert len({tuple(s.per_query["AP"]) for s in table["bottom 30"]}) == 3
     masks, _ = query_masks(

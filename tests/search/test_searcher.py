@@ -69,7 +69,7 @@ def test_every_option_of_a_search_changes_what_is_found(searcher):
     other = [[f"d{i}" for i in np.random.default_rng(row).permutation(90)[:50]] for row in range(6)]
     for options in (
         {"settings": SETTINGS[1]}, {"k": 5}, {"feedback_depth": 20}, {"feedback": other}, {"answers": ANSWERS},
-        {"second_pass": "retrieved"},
+        {"second_pass": "retrieved", "rerank_depth": 8},
     ):  # fmt: skip
         assert found(**options) != plain, options
     assert ids(searcher.search(QUERIES)) == ids(searcher.search(QUERIES, DimensionSettings("rdime", k_plus=1), k=10))
@@ -144,6 +144,16 @@ def test_what_cannot_be_searched_is_refused(searcher):
         searcher.search(["w1"], feedback=[["d1", "d1"]])
     with pytest.raises(InputError, match="each of 1 queries; found 2"):
         searcher.search(["w1"], answers=["a", "b"])
+
+
+@pytest.mark.parametrize("missing", [None, " ", float("nan")])
+def test_an_answer_that_is_missing_is_said(searcher, missing):
+    """A pipeline's column has None or NaN where a model did not answer."""
+    answers = [*ANSWERS[:4], missing, ANSWERS[5]]
+    with pytest.raises(InputError, match=r"not blank.*queries \[4\] \(1 of 6\)"):
+        searcher.search(QUERIES, ECLIPSE, answers=answers)
+    with pytest.raises(InputError, match="without answers"):
+        searcher.rank(QUERIES, [["d1", "d2"]] * 6, ECLIPSE, answers=answers)
 
 
 @pytest.fixture

@@ -45,7 +45,8 @@ def one_by_one(settings, **options):
     """Values of the settings, each searched for on its own."""
     out = {measure: np.empty((len(QUERIES), len(settings))) for measure in MEASURES}
     for column, setting in enumerate(settings):
-        found = search_vectors(QUERIES, DOCUMENTS, INDEX, setting, k=40, second_pass="retrieved", **options)
+        options = {"k": 40, "feedback_depth": 40, "rerank_depth": 40, **options}
+        found = search_vectors(QUERIES, DOCUMENTS, INDEX, setting, second_pass="retrieved", **options)
         for row, relevant in enumerate(RELEVANT):
             place = {position: rank for rank, position in enumerate(found.positions[row])}
             ranks = np.array([place.get(position, UNREACHED) for position in relevant.rows])
@@ -62,7 +63,7 @@ def test_the_grid_in_one_pass_is_the_settings_one_by_one(grid, answered, compile
         monkeypatch.setattr(loops, "_compiled", lambda: None)
     answers = unit(6, seed=5) if answered else None
     found = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, grid, measures=MEASURES, answers=answers)
-    expected = one_by_one(grid.settings, answers=answers)
+    expected = one_by_one(found.settings, answers=answers)
     for measure in MEASURES:
         np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
     assert not found.short.any()
@@ -80,12 +81,46 @@ def test_every_named_setting_is_among_the_settings_that_can_differ():
 
 def test_depth_and_feedback_reach_the_grid():
     lists = [np.random.default_rng(row).permutation(80)[:30] for row in range(6)]
-    for options in ({"depth": 12}, {"feedback": lists}, {"feedback": lists, "depth": 12}):
+    for options in ({"feedback_depth": 12}, {"feedback": lists}, {"feedback": lists, "feedback_depth": 12}):
         found = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, GRID, measures=MEASURES, **options)
-        searched = {"feedback_depth": options.get("depth", 40), "feedback": options.get("feedback")}
+        searched = {"feedback_depth": options.get("feedback_depth", 40), "feedback": options.get("feedback")}
         expected = one_by_one(GRID.settings, **searched)
         for measure in MEASURES:
             np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
+
+
+def test_only_the_best_of_each_ranking_count():
+    found = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, GRID, measures=MEASURES, k=6)
+    expected = one_by_one(GRID.settings, k=6)
+    whole = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, GRID, measures=MEASURES)
+    for measure in MEASURES:
+        np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
+    assert (found.values["AP"] < whole.values["AP"]).any()
+
+
+def test_with_answers_settings_that_differ_in_the_sun_s_documents_alone_are_one():
+    """k⁺ has no effect where an answer is the sun, so each distinct setting is computed once."""
+    answers = unit(6, seed=5)
+    published = published_grid()
+    assert len(published.settings) == 105 * 63 * 10
+    assert len(published.answered.settings) == 13 * 63 * 10
+    assert sorted(minus for _, minus in published.answered.depths) == list(range(2, 15))
+    assert len(dime_grid(range(1, 15)).answered.settings) == 10
+    many = replace(GRID, depths=((2, 3), (4, 3), (3, 7), (6, 3)))
+    few = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, many, measures=MEASURES, answers=answers)
+    assert few.settings == [s for s in many.settings if (s.k_plus, s.k_minus) in ((2, 3), (3, 7))]
+    assert few.size == many.size
+    expected = one_by_one([replace(s, k_plus=9) for s in few.settings], answers=answers)
+    for measure in MEASURES:
+        np.testing.assert_allclose(few.values[measure], expected[measure], atol=1e-6)
+
+
+@pytest.mark.parametrize("which", ["lists", "feedback"])
+def test_numbers_that_are_no_positions_are_refused(which):
+    wrong = [*LISTS[:5], np.array([3, -1])]
+    given = {"lists": LISTS, "feedback": None} | {which: wrong}
+    with pytest.raises(InputError, match="from 0 to 79; list 5"):
+        evaluate_grid(QUERIES, DOCUMENTS, given["lists"], RELEVANT, GRID, feedback=given["feedback"])
 
 
 def test_short_lists_keep_everything_and_are_marked():

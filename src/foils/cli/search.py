@@ -15,7 +15,7 @@ from foils.cli.llm_options import LLMOptions
 from foils.cli.search_answers import FeedbackOptions
 from foils.cli.search_combinations import check_combination
 from foils.cli.search_experiments import ExperimentOptions
-from foils.cli.search_options import DimensionOptions, IndexOptions, TuneOptions
+from foils.cli.search_options import DepthOptions, DimensionOptions, IndexOptions, TuneOptions
 from foils.cli.show import show_table
 from foils.errors import InputError
 
@@ -30,6 +30,7 @@ USUAL = "eclipse"
 
 @takes(DimensionOptions, "chosen")
 @takes(FeedbackOptions, "feedback")
+@takes(DepthOptions, "depths")
 @takes(IndexOptions, "index")
 @takes(TuneOptions, "tuning")
 @takes(ExperimentOptions, "trial")
@@ -42,7 +43,7 @@ def search(
     dimensions: Annotated[str, typer.Option(help="none (keep all), dime, eclipse, or rdime.")] = USUAL,
     run: Annotated[Path | None, typer.Option("--run", metavar="FILE", help="Write the run in TREC form.")] = None,
     split: opt.Split = "test",
-    top: Annotated[int, typer.Option("--top", min=1, help="Documents of a query (k).")] = 1000,
+    depths: DepthOptions,
     chosen: DimensionOptions,
     feedback: FeedbackOptions,
     index: IndexOptions,
@@ -68,11 +69,12 @@ def search(
 
     trial.check()
     index.check()
+    depths.check()
     if run is None and trial.experiment is None:
         raise InputError("nothing to write; give --run FILE, or an --experiment")
     feedback.check(llm)
     options = {"--run": run, "--dimensions": None if dimensions == USUAL else dimensions}
-    check_combination(dimensions, options | given(chosen, feedback, index, tuning, trial, llm))
+    check_combination(dimensions, options | given(chosen, feedback, depths, index, tuning, trial, llm))
     settings = chosen.settings(dimensions)
     loaded = load_collection(collection)
     splits = [split, *([tuning.tune] if tuning.tune else [])]
@@ -82,12 +84,11 @@ def search(
     rng = np.random.default_rng(seed)
     result: dict[str, Any]
     if trial.experiment:
-        result = trial.run(embedded(split=split), settings, tuning, encoder=encoder.name, top=top, rng=rng)
+        result = trial.run(embedded(split=split), settings, tuning, encoder=encoder.name, depths=depths, rng=rng)
     else:
         if tuning.tune:
-            depth = feedback.feedback_depth or top
-            settings = tuning.chosen(embedded(split=tuning.tune), settings, k=depth, rng=rng)
-        result = _search(embedded(split=split), settings, run, feedback, index, top, rng, encoder)
+            settings = tuning.chosen(embedded(split=tuning.tune), settings, depths=depths, rng=rng)
+        result = _search(embedded(split=split), settings, run, feedback, index, depths, rng, encoder)
     if json:
         head = {"collection": loaded.name, "split": split, "encoder": encoder.describe(), "dimensions": dimensions}
         write_json(json, {**head, **asked, **result})
@@ -99,7 +100,7 @@ def _search(
     run: Path | None,
     feedback: FeedbackOptions,
     index: IndexOptions,
-    top: int,
+    depths: DepthOptions,
     rng: Generator,
     encoder: Encoder,
 ) -> dict[str, Any]:
@@ -110,8 +111,9 @@ def _search(
         embedded,
         settings,
         index=index.open(embedded.documents, encoder.fingerprint),
-        k=top,
-        feedback_depth=feedback.feedback_depth,
+        k=depths.top,
+        feedback_depth=depths.feedback_depth,
+        rerank_depth=depths.rerank_depth if index.second_pass == "retrieved" else None,
         feedback=feedback.run(),
         second_pass=index.second_pass,  # type: ignore[arg-type]  # checked by search_vectors
         rng=rng,

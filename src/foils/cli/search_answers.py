@@ -24,7 +24,6 @@ class FeedbackOptions:
     feedback: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Take sun and moon from this TREC run (as of BM25).")
     ] = None
-    feedback_depth: Annotated[int | None, typer.Option(min=1, help="Length of the feedback; default: --top.")] = None
     answers: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help='JSONL of {"query_id", "answer"}: texts whose vectors make the sun.'),

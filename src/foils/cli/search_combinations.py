@@ -31,6 +31,11 @@ def check_combination(dimensions: str, options: Mapping[str, object]) -> None:
         return
     refuse(only(options, "--folds"), "without --experiment; give one")
     if options.get("--tune") is None:
+        if options.get("--second-pass") != "retrieved":
+            refuse(
+                only(options, "--rerank-depth"),
+                "without --second-pass retrieved, for all documents are ranked again; give it, or leave this out",
+            )
         refuse(only(options, "--measure", "--reading"), "without --tune or --experiment; give one of them")
         idle = _CHOSEN - TAKES.get(dimensions, _CHOSEN)
         refuse(only(options, *idle), f"with --dimensions {dimensions}; leave it out")
@@ -48,7 +53,7 @@ def check_combination(dimensions: str, options: Mapping[str, object]) -> None:
 
 def _check_experiment(name: str, options: Mapping[str, object]) -> None:
     refuse(
-        only(options, "--run", "--tune", "--feedback", "--feedback-depth", *options_of(IndexOptions)),
+        only(options, "--run", "--tune", "--feedback", *options_of(IndexOptions)),
         "with --experiment, which writes no run and takes feedback from an exact first pass on --split; leave it out, "
         "or search without --experiment",
     )
@@ -56,4 +61,9 @@ def _check_experiment(name: str, options: Mapping[str, object]) -> None:
         refuse(
             only(options, "--dimensions", *_CHOSEN - {"--moon-pool"}),
             f"with --experiment {name}, which compares the published settings; leave it out",
+        )
+    if name == "depths":
+        refuse(
+            only(options, "--feedback-depth"),
+            "with --experiment depths, which compares feedback of 50, 300, 1,000 and all documents; leave it out",
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foils.cli.search_options import TuneOptions
+from foils.cli.search_options import DepthOptions, TuneOptions
 from foils.cli.show import number, show_table
 from foils.errors import InputError, UnknownNameError
 
@@ -51,7 +51,7 @@ class ExperimentOptions:
         tuning: TuneOptions,
         *,
         encoder: str,
-        top: int,
+        depths: DepthOptions,
         rng: np.random.Generator,
     ) -> dict[str, Any]:
         """Run the experiment, show and write what it found, and return it for JSON."""
@@ -64,7 +64,7 @@ class ExperimentOptions:
             tuning.grid("eclipse", settings.moon_pool),
             encoder=encoder,
             measures=list(dict.fromkeys([*MEASURES, tuning.measure])),
-            top=top,
+            depths=depths,
             folds=self.folds,
             rng=rng,
         )
@@ -84,7 +84,7 @@ def run_experiments(
     *,
     encoder: str,
     measures: Sequence[str],
-    top: int,
+    depths: DepthOptions,
     folds: int,
     rng: np.random.Generator,
 ) -> Findings:
@@ -95,7 +95,9 @@ def run_experiments(
     from foils.search import System, mask_values, prepare
 
     wanted = EXPERIMENTS[:-1] if name == "all" else (name,)
-    bench = prepare(embedded, k=top, depth=len(embedded.documents) if "depths" in wanted else None)
+    deep = depths.feedback_depth
+    longest = len(embedded.documents) if "depths" in wanted else deep
+    bench = prepare(embedded, k=depths.top, feedback_depth=longest, rerank_depth=depths.rerank_depth)
     values = mask_values(bench, np.ones(bench.embedded.queries.shape, bool), measures)
     found = Findings(
         embedded.collection.name,
@@ -105,9 +107,9 @@ def run_experiments(
         measures,
         System("baseline", "fixed", values, kept=1.0),
     )
-    grids = _values(bench, grid, measures, top, rng) if {"filters", "shares"} & set(wanted) else {}
+    grids = _values(bench, grid, measures, deep, rng) if {"filters", "shares"} & set(wanted) else {}
     if "filters" in wanted:
-        found = _filters(found, bench, grid, grids, top, folds, rng)
+        found = _filters(found, bench, grid, grids, deep, folds, rng)
     if "shares" in wanted:
         found = _shares(found, grids, folds, rng)
     if "depths" in wanted:
@@ -115,19 +117,21 @@ def run_experiments(
     if "moons" in wanted:
         from foils.search import by_moon
 
-        found = replace(found, moons=by_moon(bench, settings, rng=rng, measures=measures, depth=top))
+        found = replace(found, moons=by_moon(bench, settings, rng=rng, measures=measures, feedback_depth=deep))
     return found
 
 
 def _values(
-    bench: Bench, grid: Grid, measures: Sequence[str], top: int, rng: np.random.Generator
+    bench: Bench, grid: Grid, measures: Sequence[str], feedback_depth: int, rng: np.random.Generator
 ) -> dict[str, GridValues]:
     """Values of DIME's grid and of Eclipse's, with feedback for the sun and, where there are some, with answers."""
     from foils.search import dime_grid, grid_values
 
     answers = {"PRF": None, "LLM": bench.embedded.answers}
     return {
-        f"{sun} {label}": grid_values(bench, of, measures=measures, depth=top, answers=answers[sun], rng=rng)
+        f"{sun} {label}": grid_values(
+            bench, of, measures=measures, feedback_depth=feedback_depth, answers=answers[sun], rng=rng
+        )
         for label, of in (("DIME", dime_grid()), ("Eclipse", grid))
         for sun in SUNS
         if sun == "PRF" or answers[sun] is not None
@@ -139,14 +143,16 @@ def _filters(
     bench: Bench,
     grid: Grid,
     grids: Mapping[str, GridValues],
-    top: int,
+    feedback_depth: int,
     folds: int,
     rng: np.random.Generator,
 ) -> Findings:
     from foils.search import compare_filters, dime_grid
 
     by_label = {"DIME": dime_grid(), "Eclipse": grid}
-    systems = compare_filters(bench, by_label, rng=rng, measures=found.measures, folds=folds, depth=top, tuned=grids)
+    systems = compare_filters(
+        bench, by_label, rng=rng, measures=found.measures, folds=folds, feedback_depth=feedback_depth, tuned=grids
+    )
     return replace(found, filters=systems, comparisons={**found.comparisons, **_tests(found, systems[1:], rng)})
 
 

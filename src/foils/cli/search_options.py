@@ -51,6 +51,35 @@ class DimensionOptions:
 
 
 @dataclass(frozen=True)
+class DepthOptions:
+    """How many documents: of the result, of the feedback, and ranked again."""
+
+    top: Annotated[int, typer.Option("--top", min=1, help="Number of documents returned for each query.")] = 1000
+    feedback_depth: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Length of the feedback list, whose best documents make the sun and whose last ones the moon."
+        ),
+    ] = 1000
+    rerank_depth: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of retrieved documents that are ranked again (--second-pass retrieved, --tune, --experiment). "
+            "At least --top; default: 1000, or --top where that is more.",
+        ),
+    ] = None
+
+    def check(self) -> None:
+        """Raise an InputError where fewer documents are ranked again than returned, before anything is embedded."""
+        if self.rerank_depth is not None and self.rerank_depth < self.top:
+            raise InputError(
+                f"--rerank-depth {self.rerank_depth} is below --top {self.top}: what is returned is taken from what is "
+                "ranked again; raise it, or lower --top"
+            )
+
+
+@dataclass(frozen=True)
 class IndexOptions:
     """What is searched."""
 
@@ -127,11 +156,21 @@ class TuneOptions:
             raise InputError(f"--dimensions {method} has nothing to tune; leave --tune out")
         return published_grid(self.reading, moon_pool=moon_pool)  # type: ignore[arg-type]  # checked there
 
-    def chosen(self, embedded: Embedded, settings: DimensionSettings, *, k: int, rng: Generator) -> DimensionSettings:
+    def chosen(
+        self, embedded: Embedded, settings: DimensionSettings, *, depths: DepthOptions, rng: Generator
+    ) -> DimensionSettings:
         """Return the best settings of the grid on a split's queries, and print them."""
         from foils.search import choose_settings
 
         grid = self.grid(settings.method, settings.moon_pool)
-        found = choose_settings(embedded, grid, measure=self.measure, k=k, rng=rng)
+        found = choose_settings(
+            embedded,
+            grid,
+            measure=self.measure,
+            k=depths.top,
+            feedback_depth=depths.feedback_depth,
+            rerank_depth=depths.rerank_depth,
+            rng=rng,
+        )
         say(f"chosen on {embedded.split}: {found}")
         return found

@@ -1,6 +1,7 @@
 """Search with the dimensions of a query that are worth keeping."""
 
 from foils.search.answers import AnswerAsking, AnswerPrompt, Answers, ask_answers
+from foils.search.bench import MEASURES, Bench, grid_values, mask_values, prepare
 from foils.search.dimensions import (
     check_depths,
     dime_importance,
@@ -15,22 +16,19 @@ from foils.search.dimensions import (
     sun,
 )
 from foils.search.experiments import (
-    MEASURES,
-    Bench,
     System,
     by_moon,
     by_share,
     choose_settings,
     compare_filters,
     depth_values,
-    grid_values,
     honest_and_oracle,
-    mask_values,
-    prepare,
 )
 from foils.search.faiss_index import FaissIndex, as_index
+from foils.search.grids import Grid, dime_grid, published_grid
 from foils.search.index import ExactIndex, Index
-from foils.search.passes import DimensionSettings, Found, query_masks, rank_lists, search_vectors
+from foils.search.masks import DimensionSettings, query_masks
+from foils.search.passes import FEEDBACK_DEPTH, Found, check_search_depths, rank_lists, search_vectors
 from foils.search.pyterrier import pyterrier_transformer
 from foils.search.ranks import Relevant, measure_ranks
 from foils.search.runs import (
@@ -43,17 +41,15 @@ from foils.search.runs import (
 )
 from foils.search.searcher import Hit, TextSearcher, as_encoder
 from foils.search.tune import (
-    Grid,
     GridValues,
     Tuned,
     cross_validate,
-    dime_grid,
     evaluate_grid,
     oracle,
-    published_grid,
 )
 
 __all__ = [
+    "FEEDBACK_DEPTH",
     "MEASURES",
     "AnswerAsking",
     "AnswerPrompt",
@@ -79,6 +75,7 @@ __all__ = [
     "by_moon",
     "by_share",
     "check_depths",
+    "check_search_depths",
     "choose_settings",
     "compare_filters",
     "cross_validate",

@@ -12,18 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from foils.data.collection import Rows
-from foils.search.dimensions import Floats, Mask, masked
-from foils.search.index import ExactIndex
-from foils.search.passes import DimensionSettings, query_masks, rank_lists
-from foils.search.ranks import UNREACHED, Relevant, measure_ranks
-from foils.search.runs import Embedded, relevant_of
-from foils.search.tune import Grid, GridValues, Tuned, cross_validate, evaluate_grid, oracle
+from foils.search.bench import MEASURES, Bench, grid_values, mask_values, prepare
+from foils.search.dimensions import Floats
+from foils.search.grids import Grid
+from foils.search.masks import DimensionSettings, query_masks
+from foils.search.passes import FEEDBACK_DEPTH
+from foils.search.runs import Embedded
+from foils.search.tune import GridValues, Tuned, cross_validate, oracle
 
 Kind = Literal["fixed", "honest", "oracle"]
-MEASURES = ("nDCG@10", "AP")
 DEPTHS = (50, 300, 1000, None)
 POOLS = (30, 100, 150)
 
@@ -52,43 +50,6 @@ class System:
         return {measure: float(values.mean()) for measure, values in self.per_query.items()}
 
 
-@dataclass(frozen=True)
-class Bench:
-    """A split's queries that have a relevant document, with everything retrieved for them.
-
-    Attributes:
-        embedded: the vectors, of these queries alone.
-        lists: n rankings of document positions by all dimensions, best first, as deep as the deepest feedback.
-        relevant: n sets of relevant documents.
-        k: how many of each list are ranked again.
-    """
-
-    embedded: Embedded
-    lists: list[Rows]
-    relevant: list[Relevant]
-    k: int
-
-    @property
-    def retrieved(self) -> list[Rows]:
-        """The k best of each list."""
-        return [found[: self.k] for found in self.lists]
-
-
-def prepare(embedded: Embedded, *, k: int = 1000, depth: int | None = None) -> Bench:
-    """Retrieve, by exact search, k documents for each query with a relevant one, and feedback as deep as `depth`.
-
-    Args:
-        embedded: vectors of a split.
-        k: documents to rank again.
-        depth: of the feedback; None: k.
-    """
-    having, relevant = relevant_of(embedded)
-    answers = None if embedded.answers is None else embedded.answers[having]
-    kept = replace(embedded, query_rows=embedded.query_rows[having], queries=embedded.queries[having], answers=answers)
-    positions, _ = ExactIndex(kept.documents).search(kept.queries, max(k, depth or k))
-    return Bench(kept, list(positions), relevant, k)
-
-
 def compare_filters(
     bench: Bench,
     grids: Mapping[str, Grid],
@@ -96,7 +57,7 @@ def compare_filters(
     rng: np.random.Generator,
     measures: Sequence[str] = MEASURES,
     folds: int = 5,
-    depth: int | None = 1000,
+    feedback_depth: int | None = FEEDBACK_DEPTH,
     tuned: Mapping[str, GridValues] | None = None,
 ) -> list[System]:
     """Compare the baseline, RDIME and each grid, honest and oracle; with PRF, and with answers where there are some.
@@ -107,7 +68,7 @@ def compare_filters(
         rng: deals queries to folds (the same deal for every filter and measure) and draws random moons.
         measures: names that `measure_ranks` knows.
         folds: of the cross-validation.
-        depth: of the feedback; None: as deep as the lists.
+        feedback_depth: length of the feedback; None: as deep as the lists.
         tuned: values already evaluated, by the system's name (`PRF Eclipse`), to be used as they are.
 
     Source: Eclipse, Table 1.
@@ -123,7 +84,7 @@ def compare_filters(
         masks, _ = query_masks(
             bench.embedded.queries,
             bench.embedded.documents,
-            [found[:depth] for found in bench.lists],
+            [found[:feedback_depth] for found in bench.lists],
             DimensionSettings("rdime", k_plus=1),
             answers=answers,
         )
@@ -132,7 +93,7 @@ def compare_filters(
         for sun, answers in suns.items():
             name = f"{sun} {label}"
             found = (tuned or {}).get(name) or grid_values(
-                bench, grid, measures=measures, depth=depth, answers=answers, rng=rng
+                bench, grid, measures=measures, feedback_depth=feedback_depth, answers=answers, rng=rng
             )
             systems += _both(name, found, measures, folds, deal)
     return systems
@@ -180,7 +141,7 @@ def depth_values(
     """
     return {
         f"k={depth or 'all'}": grid_values(
-            bench, grid, measures=measures, depth=depth, answers=bench.embedded.answers, rng=rng
+            bench, grid, measures=measures, feedback_depth=depth, answers=bench.embedded.answers, rng=rng
         )
         for depth in depths
     }
@@ -213,7 +174,7 @@ def by_moon(
     measures: Sequence[str] = MEASURES,
     pools: Sequence[int | None] = (*POOLS, None),
     runs: int = 5,
-    depth: int | None = 1000,
+    feedback_depth: int | None = FEEDBACK_DEPTH,
 ) -> dict[str, list[System]]:
     """Compare moons drawn at random from the bottom of the list with the last k⁻, at one setting, over several runs.
 
@@ -229,7 +190,7 @@ def by_moon(
             masks, _ = query_masks(
                 bench.embedded.queries,
                 bench.embedded.documents,
-                [found[:depth] for found in bench.lists],
+                [found[:feedback_depth] for found in bench.lists],
                 replace(settings, moon_pool=pool),
                 answers=bench.embedded.answers,
                 rng=rng,
@@ -245,6 +206,8 @@ def choose_settings(
     *,
     measure: str = "nDCG@10",
     k: int = 1000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    rerank_depth: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> DimensionSettings:
     """Return a grid's best settings on a split, to be used on another: the honest way where there is a dev split.
@@ -253,55 +216,16 @@ def choose_settings(
         embedded: vectors of the split to choose on.
         grid: what to choose from.
         measure: to choose by.
-        k: documents retrieved, both ranked again and feedback.
+        k: documents of a ranking that count.
+        feedback_depth: length of the feedback.
+        rerank_depth: documents ranked again, at least k; None: 1000, or k where that is more.
         rng: source of the draws, where the grid has random moons.
     """
-    bench = prepare(embedded, k=k)
-    found = grid_values(bench, grid, measures=[measure], depth=k, answers=bench.embedded.answers, rng=rng)
-    return oracle(found, measure).settings[0]
-
-
-def grid_values(
-    bench: Bench,
-    grid: Grid,
-    *,
-    measures: Sequence[str] = MEASURES,
-    depth: int | None = 1000,
-    answers: npt.NDArray[np.floating] | None = None,
-    rng: np.random.Generator | None = None,
-) -> GridValues:
-    """Evaluate a grid over a bench, as `evaluate_grid`."""
-    return evaluate_grid(
-        bench.embedded.queries,
-        bench.embedded.documents,
-        bench.retrieved,
-        bench.relevant,
-        grid,
-        measures=measures,
-        depth=depth,
-        feedback=bench.lists,
-        answers=answers,
-        rng=rng,
+    bench = prepare(embedded, k=k, feedback_depth=feedback_depth, rerank_depth=rerank_depth)
+    found = grid_values(
+        bench, grid, measures=[measure], feedback_depth=feedback_depth, answers=bench.embedded.answers, rng=rng
     )
-
-
-def mask_values(bench: Bench, masks: Mask, measures: Sequence[str] = MEASURES) -> dict[str, Floats]:
-    """Measure what masks (n, d) give, ranking the retrieved documents again; a full mask leaves the list as it is."""
-    values = {measure: np.empty(len(masks)) for measure in measures}
-    rankings = bench.retrieved
-    again = np.flatnonzero(~masks.all(axis=1))
-    sharpened = masked(bench.embedded.queries[again], masks[again])
-    found, _ = rank_lists(sharpened, bench.embedded.documents, [rankings[row] for row in again])
-    for row, ranking in zip(again.tolist(), found, strict=True):
-        rankings[row] = ranking
-    for row, ranking in enumerate(rankings):
-        relevant = bench.relevant[row]
-        hit, where = np.nonzero(relevant.rows[:, None] == ranking)
-        ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
-        ranks[hit] = where
-        for measure in measures:
-            values[measure][row] = measure_ranks(measure, ranks, relevant)
-    return values
+    return oracle(found, measure).settings[0]
 
 
 def _both(name: str, found: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:

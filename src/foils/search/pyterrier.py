@@ -6,8 +6,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from foils.errors import InputError, UnknownNameError, require
-from foils.search.passes import SECOND_PASSES, DimensionSettings, SecondPass
+from foils.errors import require
+from foils.search.masks import DimensionSettings
+from foils.search.passes import FEEDBACK_DEPTH, SecondPass, check_search_depths
 from foils.search.searcher import RDIME, Hit, TextSearcher
 
 DataFrame: TypeAlias = Any  # of pandas, which comes with PyTerrier
@@ -18,7 +19,8 @@ def pyterrier_transformer(
     settings: DimensionSettings = RDIME,
     *,
     k: int = 1_000,
-    feedback_depth: int = 1_000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    rerank_depth: int | None = None,
     second_pass: SecondPass = "index",
     answers: str | None = None,
     seed: int = 0,
@@ -37,6 +39,8 @@ def pyterrier_transformer(
         settings: how dimensions are chosen.
         k: documents returned by a search.
         feedback_depth: length of the feedback list; of given results, so many of the best.
+        rerank_depth: with second_pass `retrieved`, documents of the first pass that are ranked again; given results
+            are ranked whole.
         second_pass: `index` ranks all documents again, `retrieved` only those of the first pass or those given.
         answers: column with an answer text per query (such as `qanswer`), whose vector takes the place of the sun.
         seed: of the draws of a random moon.
@@ -48,10 +52,7 @@ def pyterrier_transformer(
             refused as PyTerrier does it.
     """
     pt = require("pyterrier", "pyterrier")
-    if second_pass not in SECOND_PASSES:
-        raise UnknownNameError("second pass", second_pass, SECOND_PASSES)
-    if min(k, feedback_depth) < 1:
-        raise InputError(f"expected depths of at least 1; found k={k}, feedback_depth={feedback_depth}")
+    check_search_depths(k, feedback_depth, rerank_depth, second_pass)
 
     def transform(frame: DataFrame) -> DataFrame:
         own = [] if answers is None else [answers]
@@ -67,7 +68,13 @@ def pyterrier_transformer(
             found = searcher.rank(queries["query"].tolist(), given, settings, **common)
             return _joined(frame.drop(columns=["score", "rank"], errors="ignore"), found, ["qid", "docno"])
         found = searcher.search(
-            queries["query"].tolist(), settings, k=k, feedback=given, second_pass=second_pass, **common
+            queries["query"].tolist(),
+            settings,
+            k=k,
+            feedback=given,
+            rerank_depth=rerank_depth,
+            second_pass=second_pass,
+            **common,
         )
         return _joined(queries[pt.model.query_columns(frame)], found, ["qid"])
 

@@ -15,7 +15,8 @@ from foils.data.collection import Rows
 from foils.encode import DocumentTexts, Encoder, Vectors, VectorStore
 from foils.errors import InputError
 from foils.search.index import ExactIndex
-from foils.search.passes import DimensionSettings, Found, SecondPass, search_vectors
+from foils.search.masks import DimensionSettings
+from foils.search.passes import FEEDBACK_DEPTH, Found, SecondPass, search_vectors
 from foils.search.ranks import Relevant
 
 
@@ -114,7 +115,8 @@ def search_collection(
     *,
     index: Any = None,
     k: int = 1000,
-    feedback_depth: int | None = None,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    rerank_depth: int | None = None,
     feedback: Run | None = None,
     second_pass: SecondPass = "index",
     rng: np.random.Generator | None = None,
@@ -127,7 +129,8 @@ def search_collection(
         settings: how dimensions are chosen.
         index: what retrieves, as `search_vectors`; None: exact search.
         k: documents of each list.
-        feedback_depth: length of the feedback; None: k.
+        feedback_depth: length of the feedback, whose end is the moon.
+        rerank_depth: documents of the first pass that are ranked again, as `search_vectors`.
         feedback: a run to take sun and moon from, in place of the first pass' own; a query that it does not answer
             keeps every dimension.
         second_pass: `index` or `retrieved`, as `search_vectors`.
@@ -145,6 +148,7 @@ def search_collection(
         settings,
         k=k,
         feedback_depth=feedback_depth,
+        rerank_depth=rerank_depth,
         feedback=lists,
         answers=embedded.answers,
         second_pass=second_pass,

@@ -18,7 +18,8 @@ from foils.errors import InputError
 from foils.search.dimensions import Rows, masked
 from foils.search.faiss_index import as_index
 from foils.search.index import ExactIndex, Index, Scores
-from foils.search.passes import DimensionSettings, SecondPass, query_masks, rank_lists, search_vectors
+from foils.search.masks import DimensionSettings, query_masks
+from foils.search.passes import FEEDBACK_DEPTH, SecondPass, rank_lists, search_vectors
 
 RDIME = DimensionSettings("rdime", k_plus=1)
 SLICE = 1_024  # texts encoded at once where no store keeps them
@@ -93,7 +94,8 @@ class TextSearcher:
         settings: DimensionSettings = RDIME,
         *,
         k: int = 10,
-        feedback_depth: int = 1_000,
+        feedback_depth: int = FEEDBACK_DEPTH,
+        rerank_depth: int | None = None,
         feedback: Sequence[Sequence[str]] | None = None,
         answers: Sequence[str] | None = None,
         second_pass: SecondPass = "index",
@@ -106,13 +108,15 @@ class TextSearcher:
             settings: how dimensions are chosen; RDIME, which has nothing to tune, unless said otherwise.
             k: how many documents to return.
             feedback_depth: length of the feedback list, from whose end eclipse takes its moon.
+            rerank_depth: documents of the first pass that are ranked again, as `search_vectors`.
             feedback: ids of another system's results for each query, best first, in place of the first pass' own.
             answers: an answer text per query, whose vector takes the place of the sun.
-            second_pass: `index` ranks all documents again, `retrieved` only the k of the first pass.
+            second_pass: `index` ranks all documents again, `retrieved` only those that the first pass retrieved.
             rng: source of the draws of a random moon.
 
         Raises:
-            InputError: ids that are not among the documents, lengths that differ, or what `search_vectors` refuses.
+            InputError: ids that are not among the documents, lengths that differ, an answer that is no text or blank,
+                or what `search_vectors` refuses.
         """
         found = search_vectors(
             self._queries(queries),
@@ -121,6 +125,7 @@ class TextSearcher:
             settings,
             k=k,
             feedback_depth=feedback_depth,
+            rerank_depth=rerank_depth,
             feedback=None if feedback is None else self.positions(feedback),
             answers=self._answers(answers, len(queries)),
             second_pass=second_pass,
@@ -134,7 +139,7 @@ class TextSearcher:
         candidates: Sequence[Sequence[str]],
         settings: DimensionSettings = RDIME,
         *,
-        feedback_depth: int = 1_000,
+        feedback_depth: int = FEEDBACK_DEPTH,
         answers: Sequence[str] | None = None,
         rng: np.random.Generator | None = None,
     ) -> list[list[Hit]]:
@@ -149,7 +154,8 @@ class TextSearcher:
             rng: source of the draws of a random moon.
 
         Raises:
-            InputError: ids that are not among the documents or come twice for a query, or lengths that differ.
+            InputError: ids that are not among the documents or come twice for a query, lengths that differ, or an
+                answer that is no text or blank.
         """
         lists, vectors = self.positions(candidates), self._queries(queries)
         masks, _ = query_masks(
@@ -191,6 +197,11 @@ class TextSearcher:
             return None
         if len(texts) != count:
             raise InputError(f"expected an answer for each of {count} queries; found {len(texts)}")
+        if silent := [at for at, text in enumerate(texts) if not isinstance(text, str) or not text.strip()]:
+            raise InputError(
+                f"expected a text that is not blank as the answer to each query; queries {silent[:5]} "
+                f"({len(silent)} of {count}) have none, as {texts[silent[0]]!r}; search for them without answers"
+            )
         return _encoded(self.encoder, texts, "document")
 
     def _hits(self, positions: Sequence[Rows], scores: Sequence[Scores]) -> list[list[Hit]]:

@@ -20,102 +20,12 @@ import numpy.typing as npt
 
 from foils import progress
 from foils.encode import Vectors
-from foils.errors import InputError, UnknownNameError
+from foils.errors import InputError
 from foils.search.dimensions import Floats, Rows, dimension_order, kept_count, moon_rows, sun
 from foils.search.grid_ranks import grid_ranks
-from foils.search.passes import DimensionSettings, serves
+from foils.search.grids import Grid
+from foils.search.masks import DimensionSettings, checked_positions, serves
 from foils.search.ranks import UNREACHED, Relevant, measure_ranks
-
-Reading = Literal["few-irrelevant", "few-relevant", "both", "spread"]
-READINGS = ("few-irrelevant", "few-relevant", "both", "spread")
-TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
-
-
-@dataclass(frozen=True)
-class Grid:
-    """Settings to search.
-
-    Attributes:
-        method: `dime` or `eclipse`.
-        depths: pairs (k⁺, k⁻), each at least 1; dime uses k⁺ alone.
-        weights: pairs (α, β), α > 0 and β ≥ 0; dime uses none.
-        shares: retained shares.
-        moon_pool: draw moons at random from so many of the last documents; None: the last k⁻.
-    """
-
-    method: Literal["dime", "eclipse"]
-    depths: tuple[tuple[int, int], ...]
-    weights: tuple[tuple[float, float], ...] = ((1.0, 0.0),)
-    shares: tuple[float, ...] = TENTHS
-    moon_pool: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.method not in ("dime", "eclipse"):
-            raise UnknownNameError("method with a grid", self.method, ("dime", "eclipse"))
-        if not (self.depths and self.weights and self.shares):
-            raise InputError("an empty grid; expected at least one pair of depths, one of weights and one share")
-        for plus, minus in self.depths:  # the settings check their ranges
-            DimensionSettings(self.method, plus, minus, moon_pool=self.moon_pool)
-        for alpha, beta in self.weights:
-            DimensionSettings(self.method, alpha=alpha, beta=beta)
-        for share in self.shares:
-            DimensionSettings(self.method, share=share)
-
-    @property
-    def size(self) -> int:
-        """How many settings the grid names, those that order dimensions alike counted each."""
-        return len(self.depths) * len(self.weights) * len(self.shares)
-
-    @property
-    def ratios(self) -> tuple[tuple[float, float], ...]:
-        """The first pair of weights of each distinct β/α, in the order in which they come."""
-        first: dict[float, tuple[float, float]] = {}
-        for alpha, beta in self.weights:
-            first.setdefault(round(beta / alpha, 12), (alpha, beta))
-        return tuple(first.values())
-
-    @property
-    def settings(self) -> list[DimensionSettings]:
-        """The settings that can differ, depths slowest, then ratios, then shares."""
-        return [
-            DimensionSettings(self.method, plus, minus, alpha, beta, share, self.moon_pool)
-            for plus, minus in self.depths
-            for alpha, beta in self.ratios
-            for share in self.shares
-        ]
-
-
-def published_grid(reading: Reading = "both", *, moon_pool: int | None = None) -> Grid:
-    """Return Eclipse's grid: α, β and share in 0.1..1 by 0.1; one of k⁺, k⁻ in 2..6, the other in 2..14.
-
-    Args:
-        reading: which of the two is in 2..6, for the paper's sentence can be read both ways: `few-irrelevant` (k⁻),
-            `few-relevant` (k⁺), 65,000 settings each; `both` together (105,000, their overlap once); or `spread`, 2,280
-            of both: k⁺ in 2, 5, 9, 14, k⁻ in 2, 4, 6, and α or β at 1, which covers every β/α down to 0.1.
-        moon_pool: draw the moons at random from so many of the last documents (Table 3).
-
-    Raises:
-        UnknownNameError: an unknown reading.
-
-    Source: Eclipse, section 4 (hyperparameters).
-    """
-    if reading not in READINGS:
-        raise UnknownNameError("reading of the published grid", reading, READINGS)
-    if reading == "spread":
-        spread = [(plus, minus) for plus in (2, 5, 9, 14) for minus in (2, 4, 6)]
-        ratios = [(alpha, beta) for alpha in TENTHS for beta in TENTHS if 1.0 in (alpha, beta)]
-        return Grid("eclipse", tuple(spread), tuple(ratios), TENTHS, moon_pool)
-    few, many = range(2, 7), range(2, 15)
-    depths = [(plus, minus) for plus in many for minus in few] if reading != "few-relevant" else []
-    if reading != "few-irrelevant":
-        depths += [(plus, minus) for plus in few for minus in many if (plus, minus) not in set(depths)]
-    weights = tuple((alpha, beta) for alpha in TENTHS for beta in TENTHS)
-    return Grid("eclipse", tuple(depths), weights, TENTHS, moon_pool)
-
-
-def dime_grid(k_plus: Sequence[int] = (1,)) -> Grid:
-    """Return DIME's grid: the retained share in 0.1..1 by 0.1, at k⁺ = 1 as published, or at others."""
-    return Grid("dime", tuple((plus, 1) for plus in k_plus))
 
 
 @dataclass(frozen=True)
@@ -162,7 +72,8 @@ def evaluate_grid(
     grid: Grid,
     *,
     measures: Sequence[str] = ("nDCG@10", "AP"),
-    depth: int | None = None,
+    k: int | None = None,
+    feedback_depth: int | None = None,
     feedback: Sequence[Rows] | None = None,
     answers: npt.NDArray[np.floating] | None = None,
     rng: np.random.Generator | None = None,
@@ -176,16 +87,19 @@ def evaluate_grid(
         relevant: n sets of relevant documents; those outside the list stay unreached.
         grid: the settings.
         measures: names that `measure_ranks` knows.
-        depth: length of the feedback; None: the whole list.
+        k: how many documents of each new ranking count; None: all that are ranked.
+        feedback_depth: length of the feedback; None: the whole list.
         feedback: n lists of another system to take sun and moon from; None: `lists`.
-        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer. Settings
+            that differ in k⁺ alone are then one, and computed once.
         rng: source of the draws of random moons; one draw for each query and k⁻.
 
     Returns:
         Values equal to those of ranking one setting at a time, up to rounding of the scores.
 
     Raises:
-        InputError: lengths that do not fit, or a random moon without a generator.
+        InputError: lengths that do not fit, numbers that are no positions of documents, or a random moon without a
+            generator.
     """
     n = len(queries)
     given = lists if feedback is None else feedback
@@ -196,6 +110,8 @@ def evaluate_grid(
         )
     if grid.method == "eclipse" and grid.moon_pool is not None and rng is None:
         raise InputError("a moon drawn at random needs a generator; give rng")
+    size, grid = grid.size, grid if answers is None else grid.answered
+    lists, given = checked_positions(lists, len(documents)), checked_positions(given, len(documents))
     settings = grid.settings
     values = {measure: np.empty((n, len(settings))) for measure in measures}
     short = np.zeros((n, len(settings)), bool)
@@ -203,13 +119,15 @@ def evaluate_grid(
         for row, query in enumerate(queries):
             answer = None if answers is None else np.asarray(answers[row], np.float64)
             ranks, unserved = _query_ranks(
-                query, documents, lists[row], given[row][:depth], relevant[row], grid, answer=answer, rng=rng
+                query, documents, lists[row], given[row][:feedback_depth], relevant[row], grid, answer=answer, rng=rng
             )
             short[row] = np.repeat(unserved, len(grid.ratios) * len(grid.shares))
+            if k is not None:
+                ranks[ranks >= k] = UNREACHED
             for measure in measures:
                 values[measure][row] = measure_ranks(measure, ranks, relevant[row])
             advance(1)
-    return GridValues(settings, values, short, grid.size)
+    return GridValues(settings, values, short, size)
 
 
 def oracle(found: GridValues, measure: str) -> Tuned:
