@@ -76,6 +76,14 @@ class EncoderOptions:
     max_length: Annotated[int | None, _option("--max-length", "Cut texts after so many tokens.", metavar="TOKENS")] = (
         128
     )
+    similarity: Annotated[
+        str | None,
+        _option(
+            "--similarity",
+            "How vectors are compared: cosine, or dot (inner product, vectors as they are). Default: what the model "
+            "was made for.",
+        ),
+    ] = None
     precision: Annotated[
         str,
         _option(
@@ -122,6 +130,7 @@ class EncoderOptions:
             query_prompt=self.query_prompt,
             document_prompt=self.document_prompt,
             max_length=self.max_length,
+            similarity=self.similarity,
             precision=self.precision,
             backend=self.backend,
             encode_batch=self.encode_batch,

@@ -38,6 +38,7 @@ KNOWN = {
     "keep": pa.bool_(),
     "reason": pa.string(),
     "cosine": pa.float64(),
+    "dot": pa.float64(),
     "elo": pa.float64(),
     "elo_se": pa.float64(),
     "gap": pa.float64(),

@@ -1,4 +1,4 @@
-"""Text to unit vectors, by any sentence-transformers model, with a fingerprint of everything that shapes them."""
+"""Text to vectors, by any sentence-transformers model, with a fingerprint of everything that shapes them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
 from foils.encode.models import find_model, loading
+from foils.encode.similarity import SIMILARITIES, similarity_of
 from foils.errors import FailureError, UnknownNameError
 from foils.runtime.options import Option, Settings
 
@@ -50,7 +51,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str], kind: Kind) -> Floats:
-        """Return (n, d) vectors of the texts, unit length where the encoder normalises, all finite."""
+        """Return (n, d) vectors of the texts, of unit length where they are compared by the cosine, all finite."""
         ...
 
 
@@ -65,7 +66,8 @@ class EncoderSettings(Settings):
             own prompt for documents, if it has one.
         max_length: Tokens after which a text is cut. Default, where none is shown: the model's own maximum length. A
             model that never cuts a text (a static embedding) has none.
-        normalize: Scale vectors to unit length.
+        similarity: How vectors are compared: cosine scales them to unit length, dot leaves them as they are. Default:
+            what the model was made for.
         precision: Precision of the computation. float16 needs the backend torch. The loss is measured and reported.
         backend: What runs the transformer; onnx and openvino run on the processor and are often faster. What they
             change is measured and reported.
@@ -79,7 +81,7 @@ class EncoderSettings(Settings):
     query_prompt: Annotated[str | None, Option(metavar="TEXT")] = None
     document_prompt: Annotated[str | None, Option(metavar="TEXT")] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = None
-    normalize: bool = True
+    similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None
     precision: Annotated[str, Option(names=PRECISIONS)] = "float32"
     backend: Annotated[str, Option(names=BACKENDS)] = "torch"
     encode_batch: Annotated[int, Option(least=1)] = 16
@@ -97,6 +99,7 @@ class SentenceEncoder:
 
     Raises:
         UnknownNameError: a prompt `@NAME` that the model does not have.
+        InputError: the model was made for a distance, and the settings choose no similarity.
     """
 
     def __init__(self, model: SentenceTransformer, settings: EncoderSettings | None = None, *, name: str = "") -> None:
@@ -109,9 +112,10 @@ class SentenceEncoder:
             "document": _prompt(model, "document", self.settings.document_prompt),
         }
         self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
+        self.similarity = similarity_of(model, self.settings.similarity)
         self.dimension = int(model.get_embedding_dimension() or 0)
         weights = _weights_digest(model)
-        shaping = (self.max_length, self.settings.normalize, self.settings.precision, self.settings.backend)
+        shaping = (self.max_length, self.similarity == "cosine", self.settings.precision, self.settings.backend)
         self.fingerprint = hashlib.blake2b(repr((weights, shaping)).encode(), digest_size=16).hexdigest()
         self._source: str | None = None  # `load_encoder` knows it
         self._compiled: CompiledModel | None = None
@@ -148,6 +152,7 @@ class SentenceEncoder:
             "fingerprint": self.fingerprint,
             "dimension": self.dimension,
             "max_length": self.max_length,
+            "similarity": self.similarity,
             "precision": self.settings.precision,
             "backend": self.settings.backend,
             "query_prompt": self._prompts["query"],
@@ -165,7 +170,7 @@ class SentenceEncoder:
         found = (
             self._by_torch(texts, kind) if self._compiled is None else self._by_compiled(self._compiled, texts, kind)
         )
-        if self.settings.normalize:
+        if self.similarity == "cosine":
             lengths = np.linalg.norm(found, axis=1, keepdims=True)
             found = (found / np.where(lengths > 0, lengths, 1)).astype(np.float32, copy=False)
         return check_finite(found, texts, self.name)

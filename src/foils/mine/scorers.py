@@ -16,15 +16,16 @@ BLOCK = 4_096  # pairs at once, at most
 class EncoderScorer:
     """Scores pairs by the inner product of an encoder's vectors: cosines, for unit ones. Texts are embedded once.
 
+    The column of the scores is called by the encoder's similarity: cosine or dot.
+
     Args:
         encoder: makes the vectors.
         store: keeps them.
     """
 
-    column = "cosine"
-
     def __init__(self, encoder: Encoder, store: VectorStore) -> None:
         self._encoder, self._store = encoder, store
+        self.column: str = getattr(encoder, "similarity", "cosine")
 
     def score(self, pairs: Pairs) -> Scores:
         """Return the inner product of each pair, (n,), of documents in the collection or with a text of their own."""

@@ -10,6 +10,7 @@ import numpy as np
 from foils.data import Collection, Run
 from foils.encode import DocumentTexts
 from foils.encode.nearest import BLOCK, top_inner_products
+from foils.encode.similarity import similarity_of
 from foils.encode.vectors import Vectors
 from foils.evaluate import Measured, measure_rankings, qrels_of, rankings_of, rerank_run
 
@@ -23,7 +24,7 @@ def measure_encoder(
     """Measure exact search by a model over the whole collection; nothing is stored.
 
     Args:
-        model: a SentenceTransformer; its own prompts are used, vectors are normalised.
+        model: a SentenceTransformer; its own prompts and its own similarity are used.
         collection: with judgements of the split.
         split: whose queries, all of which count.
         measures: ir_measures' names, none that looks deeper than `depth`.
@@ -35,7 +36,7 @@ def measure_encoder(
     """
     qrels = qrels_of(collection, split)
     texts = DocumentTexts(collection)
-    settings = {"normalize_embeddings": True, "show_progress_bar": False}
+    settings = {"normalize_embeddings": similarity_of(model) == "cosine", "show_progress_bar": False}
     chunks = tuple(
         model.encode_document(list(texts[start : start + TEXTS]), **settings) for start in range(0, len(texts), TEXTS)
     )

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from foils.errors import InputError
 from foils.train.facts import BatchFacts
-from foils.train.losses import ContrastiveLoss, gradient_norm, units
+from foils.train.losses import ContrastiveLoss, gradient_norm
 
 
 class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[misc]
@@ -63,8 +63,8 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
         """Return the loss of embeddings in pieces; with `with_backward`, leave each piece's gradient in its `grad`."""
         batch = self.facts_of([column[0] for column in reps], labels)
         with torch.autocast(reps[0][0].device.type, enabled=False):
-            queries = units(torch.cat(reps[0]))
-            documents = units(torch.cat([piece for column in reps[1:] for piece in column]))
+            queries = self.compared(torch.cat(reps[0]))
+            documents = self.compared(torch.cat([piece for column in reps[1:] for piece in column]))
             if not with_backward:
                 sums = [self.sums(queries[a:b], documents, a, b, batch) for a, b in self._blocks(len(queries))]
                 losses = torch.stack(sums).sum(0)

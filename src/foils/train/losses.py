@@ -19,6 +19,7 @@ import torch
 from sentence_transformers.base.losses.merged_forward import embed_columns
 from torch import Tensor, nn
 
+from foils.encode.similarity import similarity_of
 from foils.errors import InputError
 from foils.train.facts import BatchFacts, LeastGap, PairFacts
 from foils.train.mixing import Mixing, describe_mixing
@@ -63,8 +64,9 @@ class LearnableTemperature(nn.Module):  # type: ignore[misc]
 class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     """Mean of an objective over the batch's queries, against all documents of the batch; with `mixing`, the hybrid.
 
-    Similarity is the cosine, computed in float32 whatever the model's precision. The hybrid adds the regression of the
-    own documents' ratings on gain·cosine + offset, the two learned with the model: the head g_ψ of eq. 40.
+    Similarity is the model's own, cosine or inner product, computed in float32 whatever the model's precision. The
+    hybrid adds the regression of the own documents' ratings on gain·similarity + offset, the two learned with the
+    model: the head g_ψ of eq. 40.
 
     Args:
         model: a SentenceTransformer.
@@ -95,7 +97,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             raise InputError("the hybrid loss regresses on ratings, and there are none; rate the negatives first")
         if least_gap is not None and (facts is None or not np.isfinite(facts.known_gap).any()):
             raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
-        self.model = model
+        self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
         self.temperature = temperature
         self.mixing = mixing
@@ -107,6 +109,11 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     def tau(self) -> float | Tensor:
         """τ as it is now."""
         return self.temperature() if isinstance(self.temperature, LearnableTemperature) else self.temperature
+
+    def compared(self, vectors: Tensor) -> Tensor:
+        """Return the vectors as float32 (or wider), of length 1 where the similarity is the cosine."""
+        wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+        return nn.functional.normalize(wide, dim=1) if self.similarity == "cosine" else wide
 
     def own_parameters(self) -> list[Tensor]:
         """Return what is learned beside the model."""
@@ -131,7 +138,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         columns = embed_columns(self.model, list(sentence_features))
         batch = self.facts_of(columns, labels)
         with torch.autocast(columns[0].device.type, enabled=False):
-            queries, documents = units(columns[0]), units(torch.cat(columns[1:]))
+            queries, documents = self.compared(columns[0]), self.compared(torch.cat(columns[1:]))
             losses = self.sums(queries, documents, 0, len(queries), batch)
             losses = losses / self.counts(len(queries), batch).to(losses)
             norms = None
@@ -165,8 +172,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
 
         Args:
-            queries: (end − begin, d) unit vectors.
-            documents: ((1 + k)·b, d) unit vectors of the whole batch, column after column.
+            queries: (end − begin, d) vectors, as `compared` returns them.
+            documents: ((1 + k)·b, d) vectors of the whole batch, column after column.
             begin: first row of the batch.
             end: the row after the last.
             batch: what is known.
@@ -201,6 +208,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             **settings,
             "temperature": tau,
             "temperature_learned": learned,
+            "similarity": self.similarity,
             "known_positives_left_out": self.facts is not None,
             **({} if self.mixing is None else describe_mixing(self.mixing)),
         }
@@ -213,12 +221,6 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         rated = torch.isfinite(ratings).any(1)
         predictions = self.gain * similarities.gather(1, own) + self.offset
         return rating_regression(predictions[rated], ratings[rated]).sum()
-
-
-def units(vectors: Tensor) -> Tensor:
-    """Return the vectors as float32 (or wider) of length 1."""
-    wide = vectors if vectors.dtype == torch.float64 else vectors.float()
-    return nn.functional.normalize(wide, dim=1)
 
 
 def gradient_norm(gradients: Iterable[Tensor | None]) -> Tensor:

@@ -1,0 +1,31 @@
+"""How a model compares vectors: by the cosine, or by the inner product of vectors of any length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foils.errors import InputError, UnknownNameError
+
+SIMILARITIES = ("cosine", "dot")
+
+
+def similarity_of(model: Any, asked: str | None = None) -> str:
+    """Return how vectors of a sentence-transformers model are compared: cosine or dot.
+
+    Args:
+        model: a SentenceTransformer; what it was trained for stands in its `similarity_fn_name`.
+        asked: in place of the model's own; None: the model's own.
+
+    Raises:
+        UnknownNameError: `asked` is neither.
+        InputError: the model was made for a distance, by which nothing here compares.
+    """
+    if asked is not None and asked not in SIMILARITIES:
+        raise UnknownNameError("similarity", asked, SIMILARITIES)
+    own = str(model.similarity_fn_name or "cosine")
+    if asked is None and own not in SIMILARITIES:
+        raise InputError(
+            f"the model compares vectors by {own} distance; retrieval here ranks by cosine or dot: choose one of them "
+            "as the similarity"
+        )
+    return asked or own

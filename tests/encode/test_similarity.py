@@ -1,0 +1,141 @@
+"""A model made for inner products keeps them wherever it ranks, measures, scores and learns."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    MultipleNegativesRankingLoss,
+)
+from sentence_transformers.util import dot_score
+
+from foils.cli.app import run
+from foils.data import Negatives
+from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
+from foils.encode.similarity import similarity_of
+from foils.errors import InputError, UnknownNameError
+from foils.mine.scorers import EncoderScorer
+from foils.study.measuring import measure_encoder
+from foils.train.cached import CachedContrastiveLoss
+from foils.train.losses import ContrastiveLoss
+from train_models import WORDS, bert_model, made_up, static_model
+
+
+@pytest.fixture
+def collection() -> Any:
+    return made_up()
+
+
+def dot_model(similarity: str = "dot") -> Any:
+    """Word vectors of very different lengths, so that inner products and cosines rank apart."""
+    model = static_model()
+    with torch.no_grad():
+        table = next(iter(model.parameters()))
+        table *= torch.linspace(0.05, 3, len(table))[:, None]
+    model.similarity_fn_name = similarity
+    return model
+
+
+def ranking(collection: Any, model: Any, *, unit: bool) -> list[str]:
+    """The best document of each query, by plain NumPy."""
+    texts = [collection.document_texts(np.arange(len(collection.documents)))]
+    documents = model.encode(texts[0], normalize_embeddings=unit)
+    queries = model.encode(collection.queries["text"].to_pylist(), normalize_embeddings=unit)
+    return [f"d{best}" for best in (queries @ documents.T).argmax(axis=1)]
+
+
+def test_the_models_own_similarity_is_taken_unless_another_is_asked_for() -> None:
+    assert similarity_of(static_model()) == "cosine"
+    assert similarity_of(dot_model()) == "dot"
+    assert similarity_of(dot_model(), "cosine") == "cosine"
+    assert similarity_of(dot_model("euclidean"), "dot") == "dot"
+    with pytest.raises(InputError, match="euclidean distance; retrieval here ranks by cosine or dot"):
+        similarity_of(dot_model("euclidean"))
+    with pytest.raises(UnknownNameError, match="similarity 'manhattan'"):
+        similarity_of(dot_model(), "manhattan")
+
+
+def test_vectors_of_a_model_for_inner_products_keep_their_lengths() -> None:
+    texts = [" ".join(WORDS[:3]), " ".join(WORDS[-3:])]
+    own, unit = SentenceEncoder(dot_model()), SentenceEncoder(dot_model(), EncoderSettings(similarity="cosine"))
+    np.testing.assert_allclose(own.encode(texts, "query"), dot_model().encode(texts), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(unit.encode(texts, "query"), axis=1), 1, atol=1e-5)
+    assert own.fingerprint != unit.fingerprint
+    assert (own.describe()["similarity"], unit.describe()["similarity"]) == ("dot", "cosine")
+
+
+def test_mining_ranks_by_the_models_similarity(collection: Any, tmp_path: Path) -> None:
+    dot_model().save(str(tmp_path / "model"))
+    assert load_encoder(tmp_path / "model").similarity == "dot"
+    write_beir(collection, tmp_path / "beir")
+    tables = {}
+    for name, more in (("own", []), ("cosine", ["--similarity", "cosine"])):
+        mine = ["mine", tmp_path / "beir", "--with", "dense", "--top", "5", "--encoder", tmp_path / "model", *more]
+        assert run([*map(str, mine), "--vectors", str(tmp_path / "v"), "-o", str(tmp_path / f"{name}.parquet")]) == 0
+        tables[name] = Negatives.read(tmp_path / f"{name}.parquet").table.to_pylist()
+    assert tables["own"] != tables["cosine"]
+    model = dot_model()
+    texts = dict(zip(collection.documents["doc_id"].to_pylist(), collection.documents["text"].to_pylist(), strict=True))
+    asked = dict(zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True))
+    for name, unit in (("own", False), ("cosine", True)):
+        for row in tables[name][:10]:
+            pair = model.encode([asked[row["query_id"]], texts[row["doc_id"]]], normalize_embeddings=unit)
+            assert row["score"] == pytest.approx(float(pair[0] @ pair[1]), rel=1e-4, abs=1e-5)
+
+
+def write_beir(collection: Any, folder: Path) -> None:
+    (folder / "qrels").mkdir(parents=True)
+    rows = zip(collection.documents["doc_id"].to_pylist(), collection.documents["text"].to_pylist(), strict=True)
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": i, "title": "", "text": t}) + "\n" for i, t in rows)
+    )
+    rows = zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True)
+    (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in rows))
+    for split, table in collection.qrels.items():
+        lines = [f"{row['query_id']}\t{row['doc_id']}\t{row['relevance']}\n" for row in table.to_pylist()]
+        (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+
+
+def test_a_column_of_scores_is_called_by_the_similarity(tmp_path: Path) -> None:
+    store = VectorStore(tmp_path)
+    assert EncoderScorer(SentenceEncoder(dot_model()), store).column == "dot"
+    assert EncoderScorer(SentenceEncoder(static_model()), store).column == "cosine"
+
+
+def test_measuring_ranks_by_the_models_similarity(collection: Any) -> None:
+    for model, unit in ((dot_model(), False), (dot_model("cosine"), True)):
+        best = ranking(collection, model, unit=unit)
+        test = collection.qrels["test"].to_pylist()
+        hits = np.mean([best[int(row["query_id"][1:])] == row["doc_id"] for row in test])
+        assert measure_encoder(model, collection, "test", ["P@1"]).means["P@1"] == pytest.approx(hits)
+    assert ranking(collection, dot_model(), unit=False) != ranking(collection, dot_model(), unit=True)
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_losses_compare_as_the_model_does(cached: bool, tmp_path: Path) -> None:
+    model = bert_model(tmp_path)
+    model.similarity_fn_name = "dot"
+    rng = np.random.default_rng(0)
+    features = [model.preprocess([" ".join(rng.choice(WORDS, 4)) for _ in range(6)]) for _ in range(3)]
+    loss: Any = ContrastiveLoss(copy.deepcopy(model), temperature=1.0)
+    theirs: Any = MultipleNegativesRankingLoss(copy.deepcopy(model), scale=1.0, similarity_fct=dot_score)
+    if cached:
+        loss = CachedContrastiveLoss(copy.deepcopy(model), temperature=1.0, mini_batch_size=2)
+        theirs = CachedMultipleNegativesRankingLoss(
+            copy.deepcopy(model), scale=1.0, similarity_fct=dot_score, mini_batch_size=2
+        )
+    values = []
+    for each in (loss, theirs):
+        value = each([dict(feature) for feature in features], None)
+        value.backward()
+        values.append((value.item(), {name: p.grad for name, p in each.model.named_parameters() if p.grad is not None}))
+    assert values[0][0] == pytest.approx(values[1][0], abs=1e-5)
+    for name, gradient in values[0][1].items():
+        assert torch.allclose(gradient, values[1][1][name], atol=1e-4), name
