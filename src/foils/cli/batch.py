@@ -49,6 +49,7 @@ def batch(
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Plan batches whose pairs are hard negatives for each other, and show how hard, clean and varied they are.
@@ -64,7 +65,7 @@ def batch(
     from foils.data.store import write_json
 
     settings = dict(opt.parsed_loosely(text) for text in options.setting or [])
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     given = read_source(source, loaded) if source else None
     planned = plan_collection(
         loaded,

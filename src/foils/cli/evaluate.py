@@ -84,6 +84,7 @@ def evaluate(
     ] = None,
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions = opt.MODELS_OWN_LENGTH,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Measure systems on a split; every judged query counts, answered or not.
@@ -98,7 +99,7 @@ def evaluate(
     from foils.data.store import write_json
     from foils.evaluate import evaluate_runs
 
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     runs = systems.runs(loaded, encoding, split, top=top, depth=rerank_depth)
     result = evaluate_runs(
         loaded,
@@ -132,7 +133,7 @@ def show_evaluation(result: Evaluation, collection: str) -> None:
     ]
     count = len(result.systems[0].query_ids)
     title = f"{collection} ({result.split}), {count:,} queries, mean and 95 % interval"
-    show_table(title, ["system", *names, "unanswered"], rows)
+    show_table(title, ["system", *names, "unanswered"], rows, caption=opt.left_out(result.identical_ids))
     if result.comparisons:
         table = [
             (f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, p_value(c.p), p_value(c.p_holm))

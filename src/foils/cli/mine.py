@@ -64,6 +64,7 @@ def mine(
     writing: WritingOptions,
     llm: LLMOptions = WRITER,
     encoding: opt.EncoderOptions,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Mine negatives: the best-ranked documents that are not labelled relevant.
@@ -79,7 +80,7 @@ def mine(
     options = given(window, ranking, fusing, chosen, writing, llm, llm_temperature=WRITER.llm_temperature)
     options |= {"--top": top, "--split": None if split == "train" else split}
     check_combination(method, options, sources=bool(sources), exports=bool(exports.export))
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     settings = Settings(ranking, encoding, seed, sources[0] if sources else None, split)
     made: Made | None
     if method == "fuse":
@@ -130,6 +131,7 @@ def _mine(
     rules = [*way.rules, *chosen.make(loaded, positives)]
     extra = chosen.describe() if rules or scorer else {}
     facts |= {"rules": extra} if extra else {}
+    facts |= {"keep_identical_ids": True} if loaded.keep_identical_ids else {}
     facts |= {"ranks": ranks} if ranks != (0, None) else {}
     facts |= {"draw": window.draw, "seed": seed} if window.draw != "top" or way.draw else {}
     mined = mine_negatives(

@@ -36,6 +36,14 @@ SourceNames = Annotated[
         show_default=False,
     ),
 ]
+KeepIdenticalIds = Annotated[
+    bool,
+    typer.Option(
+        "--keep-identical-ids",
+        help="Treat a document whose id is the query's own as any other. Default: it is neither a negative of the "
+        "query nor an answer to it, as in BEIR's evaluation, unless it is labelled relevant.",
+    ),
+]
 Split = Annotated[str, typer.Option("--split", help="Split of the judgements.")]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Same seed, same bytes.")]
 Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result as JSON.")]
@@ -159,6 +167,12 @@ class EncoderOptions:
             f"--backend {self.backend} --precision {self.precision} --storage {self.storage}: cosine to "
             f"plain float32 vectors {mean:.6f} on average, {least:.6f} at least, over {len(texts)} documents"
         )
+
+
+def left_out(identical_ids: int) -> str:
+    """Return the sentence about documents of identical ids that are no answers; "" where there are none."""
+    said = "queries: the document with the query's own id is left out (--keep-identical-ids)"
+    return f"{identical_ids:,} {said}" if identical_ids else ""
 
 
 MODELS_OWN_LENGTH = EncoderOptions(max_length=None)

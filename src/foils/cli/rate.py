@@ -61,6 +61,7 @@ def rate(
     report: Annotated[
         Path | None, typer.Option("--report", metavar="FILE", help="Write a page: gaps, errors, signal and risk.")
     ] = None,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Rate negatives: add elo, elo_se, gap = e_positive − e_d and gap_se, in Elo points.
@@ -77,7 +78,7 @@ def rate(
 
     kinds = {spec.partition(":")[0] for spec in judges.judge or ["bi-encoder"]}
     check_combination(kinds, given(judges, distilling, question, llm))
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     named = read_source(source, loaded)
     distilling.check()
     opened = judges.open(loaded, encoding, llm, question)

@@ -60,6 +60,7 @@ def score(
         int, typer.Option(min=0, help="List so many negatives that look most like unlabelled positives.")
     ] = 0,
     report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page.")] = None,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Rank sources of negatives by ECI_sem, before any training, with the encoder that training starts from.
@@ -75,7 +76,7 @@ def score(
     from foils.score import audit as find_suspects
 
     settings = ScoreSettings(**vars(scoring), seed=seed)
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}
     result: dict[str, object] = {}
     if until is None:

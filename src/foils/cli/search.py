@@ -52,6 +52,7 @@ def search(
     seed: opt.Seed = 0,
     llm: LLMOptions,
     encoding: opt.EncoderOptions = opt.MODELS_OWN_LENGTH,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Search with the dimensions of each query's vector that help it, estimated from what a first pass returns.
@@ -76,7 +77,7 @@ def search(
     options = {"--run": run, "--dimensions": None if dimensions == USUAL else dimensions}
     check_combination(dimensions, options | given(chosen, feedback, depths, index, tuning, trial, llm))
     settings = chosen.settings(dimensions)
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     splits = [split, *([tuning.tune] if tuning.tune else [])]
     texts, asked = feedback.texts(loaded, splits, llm, seed)
     encoder, store = replace(encoding, encoder=model).open(loaded)

@@ -87,6 +87,7 @@ def select(
     split: opt.Split = "train",
     seed: opt.Seed = 0,
     encoding: opt.EncoderOptions,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Select negatives: add keep, reason, weight and tier; no row is dropped.
@@ -109,14 +110,14 @@ def select(
             raise InputError("--by composition takes --collection and --source, and no table of ratings")
         if report or settings:
             raise InputError("--report and --set are of ratings; --by composition has none")
-        loaded = load_collection(collection)
+        loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
         made = composition.made(loaded, split, encoding)
     else:
         if rated is None or composition.source:
             raise InputError(f"--by {by} takes a table of ratings, and no --source")
         if (report or exports.export) and collection is None:
             raise InputError("--report and --export need the texts: give the --collection that was rated")
-        loaded = load_collection(collection) if collection is not None else None
+        loaded = load_collection(collection, keep_identical_ids=keep_identical_ids) if collection is not None else None
         found = rule.selected(rated, seed)
         made = _made(found, f"{rated.name} by {by}", {"by": by, "settings": settings, "seed": seed})
     made.write(output, json)

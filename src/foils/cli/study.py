@@ -88,6 +88,7 @@ def study(
     options: StudyOptions,
     device: opt.Device = None,
     vectors: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where vectors are kept.")] = None,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.
@@ -103,7 +104,9 @@ def study(
     from foils.study import analyse, read_cells, run_study, write_study_report
 
     settings = options.settings()
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
+    if identical := opt.left_out(loaded.identical_ids(settings.test_split)):
+        say(identical)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}
     _remember(output / COMMANDS)
     run_study(output, loaded, sources, model, opt.vector_store(vectors), settings, device=device)

@@ -50,6 +50,7 @@ def train(
     tracker: Annotated[list[str] | None, typer.Option(help="As transformers names it; several times.")] = None,
     device: opt.Device = None,
     seed: opt.Seed = 0,
+    keep_identical_ids: opt.KeepIdenticalIds = False,
     json: opt.Json = None,
 ) -> None:
     """Train a model on a source of negatives, and write it with a card that says how.
@@ -65,7 +66,7 @@ def train(
     given["trackers"] = tuple(tracker) if tracker else None
     dev.check(reranker=reranker)
     plan = method.plan(given, reranker=reranker, source=source is not None, dev=dev.dev_split is not None)
-    loaded = load_collection(collection)
+    loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     known = read_source(source, loaded) if source else None
     data, refresh = plan.rows(
         loaded, known.negatives if known else None, split, partial(load_trainable, model, device=device)

@@ -5,6 +5,7 @@ Ids are strings outside and row numbers inside: every stage turns ids into rows 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from foils.errors import InputError, UnknownNameError
 
 Rows = npt.NDArray[np.int64]
+IDENTICAL = "has the query's own id"
 TABLE = 1 << 30  # bytes of ids that one table of hashes is made of
 
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])
@@ -84,6 +86,8 @@ class Collection:
         qrels: split name -> table of `query_id, doc_id, relevance` (relevant where above 0).
         digest: of the contents, for provenance.
         folder: where the documents' Arrow file is, by which they go to other processes; None: they lie in memory.
+        keep_identical_ids: a document whose id is a query's own may be a negative of the query and an answer to it
+            (`identical`).
 
     Made by `load_collection`, or `Collection.from_dicts`.
     """
@@ -94,13 +98,14 @@ class Collection:
     qrels: Mapping[str, pa.Table] = field(default_factory=dict)
     digest: str = ""
     folder: Path | None = None
+    keep_identical_ids: bool = False
 
     def __reduce__(self) -> tuple[Callable[..., Collection], tuple[Any, ...]]:
         """Send a collection to other processes, its documents by their folder where they are stored."""
-        rest = (self.queries, dict(self.qrels), self.digest)
+        rest = (self.queries, dict(self.qrels), self.digest, self.folder, self.keep_identical_ids)
         if self.folder is None:
             return Collection, (self.name, self.documents, *rest)
-        return _with_stored_documents, (self.folder, self.name, *rest)
+        return _with_stored_documents, (self.name, *rest)
 
     @classmethod
     def from_dicts(
@@ -179,6 +184,33 @@ class Collection:
         """The relevant documents of every query in all splits together."""
         return _positives_of(list(self.qrels.values()), self)
 
+    @cached_property
+    def identical(self) -> Rows:
+        """(queries,) row of the document that has the query's own id: neither a negative of it nor an answer to it.
+
+        −1 where there is none, where it is labelled relevant for the query (in any split), and everywhere with
+        `keep_identical_ids`. Such a document is the query itself (ArguAna), or shares its number by chance.
+
+        Source: BEIR's evaluation (`ignore_identical_ids`), which leaves out those labelled relevant too.
+        """
+        own = np.full(len(self.queries), -1, np.int64)
+        if not self.keep_identical_ids:
+            queries = rows_of(self.documents["doc_id"], self.queries["query_id"])
+            own[queries[queries >= 0]] = np.flatnonzero(queries >= 0)
+            own[self.known_positives.contain(np.arange(len(own)), own)] = -1
+        return own
+
+    def identical_ids(self, split: str) -> int:
+        """Return for how many judged queries of a split there is such a document (`identical`)."""
+        return int((self.identical[self.query_rows(self.judgements(split)["query_id"].unique())] >= 0).sum())
+
+    @property
+    def measured_digest(self) -> str:
+        """The digest; another where it has documents of `identical` ids, which are not measured as others are."""
+        if (self.identical < 0).all():
+            return self.digest
+        return hashlib.blake2b(f"{self.digest} identical ids".encode(), digest_size=16).hexdigest()
+
 
 def rows_of(ids: pa.Array | pa.ChunkedArray | Sequence[str], among: pa.ChunkedArray) -> Rows:
     """Return the position of each id in `among` (the first, where it repeats), −1 where it is missing."""
@@ -206,11 +238,11 @@ def _joined(chunks: Sequence[pa.Array]) -> Iterator[pa.Array]:
 
 
 def _with_stored_documents(
-    folder: Path, name: str, queries: pa.Table, qrels: Mapping[str, pa.Table], digest: str
+    name: str, queries: pa.Table, qrels: Mapping[str, pa.Table], digest: str, folder: Path, keep_identical_ids: bool
 ) -> Collection:
     from foils.data.build import open_stored  # the builder needs this module
 
-    return Collection(name, open_stored(folder).documents, queries, qrels, digest, folder)
+    return Collection(name, open_stored(folder).documents, queries, qrels, digest, folder, keep_identical_ids)
 
 
 def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -17,18 +18,24 @@ from foils.data.store import cache_folder
 PREFIX = "lenient:"
 
 
-def load_collection(name: str | Path) -> Collection:
+def load_collection(name: str | Path, *, keep_identical_ids: bool = False) -> Collection:
     """Open a collection.
 
     Args:
         name: a BEIR folder; `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); or `pydocs`. `lenient:`
             before it leaves out documents and queries without a text, and judgements of what is not there, which are
             complaints without; the collection's name then tells how many.
+        keep_identical_ids: let a document whose id is a query's own be a negative of the query and an answer to it
+            (`Collection.identical`).
 
     Raises:
         InputError: there is no such collection, or it is not well-formed.
         MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`.
     """
+    return replace(_load(name), keep_identical_ids=keep_identical_ids)
+
+
+def _load(name: str | Path) -> Collection:
     lenient = str(name).startswith(PREFIX)
     name = str(name).removeprefix(PREFIX) if lenient else name
     kind, colon, rest = str(name).partition(":")

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from foils.data.collection import Collection
 from foils.data.lines import Complaints, numbered_lines
 from foils.data.store import write_whole
 from foils.errors import InputError
@@ -99,6 +101,18 @@ class Run:
         with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
             for query, document, score, rank in zip(*columns, strict=True):
                 out.write(f"{query} Q0 {document} {rank + 1} {score!r} {tag}\n")
+
+
+def without_identical(run: Run, collection: Collection) -> Run:
+    """Return a run without the document that has a query's own id (`Collection.identical`), ranked anew."""
+    table = run.table
+    alike = np.flatnonzero(pc.equal(table["query_id"], table["doc_id"]).to_numpy())
+    queries = collection.query_rows(table["query_id"].take(pa.array(alike)))
+    own = alike[(queries >= 0) & (collection.identical[queries] >= 0)] if len(alike) else alike
+    if not len(own):
+        return run
+    table = table.take(pa.array(np.delete(np.arange(len(table)), own)))
+    return Run.ranked(table["query_id"], table["doc_id"], table["score"].to_numpy(), name=run.name)
 
 
 def ranks_within(groups: npt.ArrayLike) -> npt.NDArray[np.int32]:

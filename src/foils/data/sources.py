@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection
+from foils.data.collection import IDENTICAL, Collection
 from foils.data.lines import Complaints, json_objects, magic, numbered_lines, text_field
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.run import Run, ranks_within
@@ -67,7 +67,8 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
     """Read one source, `[NAME=]PATH`, in whatever form the file has.
 
     In a TREC run the documents that are labelled relevant in the collection are left out: its non-positives are the
-    negatives. In JSONL a passage that is not a document of the collection brings its own text.
+    negatives. In every form a document that has the query's own id is rejected (`Collection.identical`). In JSONL a
+    passage that is not a document of the collection brings its own text.
 
     Raises:
         InputError: no such file.
@@ -77,9 +78,11 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
     form = _form(path)
     negatives = Negatives.read(path) if form is None else form(path, name, collection)
     try:
-        negatives.rows_in(collection)
+        queries, documents = negatives.rows_in(collection)
     except InputError as error:
         raise FormatError(str(error), path) from error
+    own = (collection.identical[queries] == documents) & (documents >= 0)
+    negatives = negatives.reject(own, IDENTICAL) if own.any() else negatives
     return NamedSource(name, negatives, file_digest(path))
 
 

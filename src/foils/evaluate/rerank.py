@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from foils import progress
 from foils.data import Collection, Run
+from foils.data.run import without_identical
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.errors import FailureError, InputError
 
@@ -42,6 +43,8 @@ def rerank_run(
 ) -> Run:
     """Score the first `depth` documents of each query again and sort them; the rest is left out.
 
+    So is a document that has the query's own id (`Collection.identical`), before the first are counted.
+
     Args:
         run: of the first stage.
         collection: holds the texts.
@@ -60,7 +63,8 @@ def rerank_run(
     """
     if min(depth, block) < 1:
         raise InputError(f"expected depth and block of at least 1; found {depth} and {block}")
-    table = run.table.filter(pc.less(run.table["rank"], depth))
+    table = without_identical(run, collection).table
+    table = table.filter(pc.less(table["rank"], depth))
     queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
     for ids, rows, what in ((table["query_id"], queries, "queries"), (table["doc_id"], documents, "documents")):
         if (rows < 0).any():

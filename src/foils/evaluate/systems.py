@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Run
+from foils.data.run import without_identical
 from foils.errors import InputError
 from foils.evaluate.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings
 from foils.evaluate.significance import Alternative, Comparison, bootstrap_interval, compare_systems
@@ -24,17 +25,20 @@ class Evaluation:
         systems: each system's measures, in the order given.
         intervals: system → measure → bootstrap interval of the mean.
         comparisons: every pair of systems under every measure; empty for one system.
+        identical_ids: queries of the split for which the document of the query's own id was left out of every run.
     """
 
     split: str
     systems: tuple[Measured, ...]
     intervals: dict[str, dict[str, tuple[float, float]]]
     comparisons: tuple[Comparison, ...]
+    identical_ids: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as plain values: split, systems (measures, per query), comparisons."""
         return {
             "split": self.split,
+            "identical_ids": self.identical_ids,
             "systems": [
                 {
                     "name": system.name,
@@ -65,6 +69,8 @@ def evaluate_runs(
 ) -> Evaluation:
     """Measure runs on a split and compare them.
 
+    A document that has the query's own id is left out of each run before it is measured (`Collection.identical`).
+
     Args:
         collection: holds the judgements.
         runs: one a system, names distinct.
@@ -84,7 +90,10 @@ def evaluate_runs(
     if not runs or len(set(names)) != len(names):
         raise InputError(f"expected at least one run, with names that differ; found {names}")
     qrels = qrels_of(collection, split)
-    systems = tuple(measure_rankings(rankings_of(run), qrels, measures, name=run.name) for run in runs)
+    systems = tuple(
+        measure_rankings(rankings_of(without_identical(run, collection)), qrels, measures, name=run.name)
+        for run in runs
+    )
     silent = [system.name for system in systems if len(system.unanswered) == len(system.query_ids)]
     if silent:
         raise InputError(
@@ -109,7 +118,7 @@ def evaluate_runs(
         if len(systems) > 1
         else []
     )
-    return Evaluation(split, systems, intervals, tuple(comparisons))
+    return Evaluation(split, systems, intervals, tuple(comparisons), collection.identical_ids(split))
 
 
 def qrels_of(collection: Collection, split: str) -> Qrels:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils import progress
-from foils.data.collection import Collection, Rows
+from foils.data.collection import IDENTICAL, Collection, Rows
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.run import ranks_within
 from foils.data.store import Provenance
@@ -98,12 +98,13 @@ def mine(
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
 
-    A document labelled relevant for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A
-    document whose text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a
-    Jaccard similarity of `near_duplicate` or more to a positive's, stays in the table with `keep = false` and does
-    not count towards `top`; so do those that a rule rejects, and those before the window of ranks. A list ends with
-    its last negative, or with the window. The table's provenance says under `recapture` how many labelled positives
-    the window held, of how many, beside how many negatives kept: what an estimate of false negatives needs.
+    A document labelled relevant for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document
+    whose text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a Jaccard
+    similarity of `near_duplicate` or more to a positive's, stays in the table with `keep = false` and does not count
+    towards `top`; so do one that has the query's own id (`Collection.identical`), those that a rule rejects, and those
+    before the window of ranks. A list ends with its last negative, or with the window. The table's provenance says
+    under `recapture` how many labelled positives the window held, of how many, beside how many negatives kept: what an
+    estimate of false negatives needs.
 
     Args:
         collection: documents, queries, judgements.
@@ -280,7 +281,7 @@ class _Judge:
         self, collection: Collection, looks: LookAlikes, rules: Sequence[Rule], scorer: PairScorer | None
     ) -> None:
         self.collection, self._looks, self._rules, self._scorer = collection, looks, rules, scorer
-        self.reasons = (EQUAL, NEAR, *(rule.reason for rule in rules), BEFORE, NOT_DRAWN)
+        self.reasons = (EQUAL, NEAR, IDENTICAL, *(rule.reason for rule in rules), BEFORE, NOT_DRAWN)
         if len(self.reasons) > np.iinfo(np.uint8).max:
             raise InputError(f"{len(rules)} rules; expected at most 250")
         self.before, self.not_drawn = len(self.reasons) - 1, len(self.reasons)
@@ -306,7 +307,8 @@ class _Judge:
         part = flat[asked]
         if self._scorer is not None:
             part["scale"] = self._scorer.score(Pairs(self.collection, part["query"], part["document"], part["score"]))
-        for code, rule in enumerate(self._rules, 3):
+        part["reason"][self.collection.identical[part["query"]] == part["document"]] = 3
+        for code, rule in enumerate(self._rules, 4):
             fresh = rule.marks(self.pairs(part)) & (part["reason"] == 0)
             part["reason"][fresh] = code
         flat[asked] = part

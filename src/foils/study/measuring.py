@@ -23,6 +23,8 @@ def measure_encoder(
 ) -> Measured:
     """Measure exact search by a model over the whole collection; nothing is stored.
 
+    A document that has the query's own id is left out (`Collection.identical`).
+
     Args:
         model: a SentenceTransformer; its own prompts and its own similarity are used.
         collection: with judgements of the split.
@@ -41,13 +43,17 @@ def measure_encoder(
         model.encode_document(list(texts[start : start + TEXTS]), **settings) for start in range(0, len(texts), TEXTS)
     )
     documents = Vectors(chunks, np.arange(len(texts)))
-    asked = model.encode_query(collection.query_texts(collection.query_rows(list(qrels))), **settings)
+    rows_of_queries = collection.query_rows(list(qrels))
+    asked = model.encode_query(collection.query_texts(rows_of_queries), **settings)
     ids = np.asarray(collection.documents["doc_id"].to_pylist(), object)
+    identical = collection.identical[rows_of_queries]
+    deepest = min(depth + int((identical >= 0).any()), len(ids))
     rankings: dict[str, list[str]] = {}
     for start in range(0, len(asked), BLOCK):
-        rows, _ = top_inner_products(asked[start : start + BLOCK], documents, min(depth, len(ids)))
-        for query, row in zip(list(qrels)[start : start + BLOCK], rows, strict=True):
-            rankings[query] = ids[row].tolist()
+        part = slice(start, start + BLOCK)
+        found, _ = top_inner_products(asked[part], documents, deepest)
+        for query, own, rows in zip(list(qrels)[part], identical[part], found, strict=True):
+            rankings[query] = ids[rows[rows != own][:depth]].tolist()
     return measure_rankings(rankings, qrels, measures)
 
 

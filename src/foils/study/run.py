@@ -180,7 +180,7 @@ class _Cell:
         training = train_settings(settings, 0)
         model = load_trainable(name, device=device)
         encoder = SentenceEncoder(model, EncoderSettings(max_length=training.max_length, device=device), name=name)
-        of_collection = {"name": collection.name, "digest": collection.digest}
+        of_collection = {"name": collection.name, "digest": collection.measured_digest}
         of_model = {"name": name, "fingerprint": encoder.fingerprint}
         folder = cell_folder(study, of_collection, of_model, settings.of_a_training())
         facts = {
