@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from foils import memory
 from foils.errors import InputError
 from foils.rate.bradley_terry import bradley_terry
 from foils.rate.graph import regular_pairs
@@ -23,6 +24,7 @@ from foils.rate.thurstone import thurstone
 
 ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}
 _CELLS = 500_000
+_CELL = 120  # bytes that a cell of the choice takes: covariance, leads, bits, worth
 
 
 def rate_adaptively(
@@ -91,7 +93,7 @@ def informative_pairs(pairs: Pairs, ratings: Ratings, *, budget: npt.ArrayLike, 
     link = LINKS[ratings.model]
     wanted = np.broadcast_to(np.asarray(budget, np.int64), (pairs.queries,))
     query, first, second = [], [], []
-    for block in pairs.blocks(_CELLS, power=2):
+    for block in pairs.blocks(memory.rows_at_once(_CELL, most=_CELLS), power=2):
         for at, one, other in _choose(pairs, block, ratings.rating, link, 1 / prior_sd**2, wanted[block.queries]):
             query.append(block.queries[at])
             first.append(block.at.reshape(-1, block.n)[at, one])

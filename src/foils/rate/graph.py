@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from foils import memory
 from foils.errors import InputError
-from foils.rate.pairs import Floats, Pairs, Rows
+from foils.rate.pairs import Floats, Pairs, Rows, by_size, rectangle
 
 _REPAIRS = 200
-_CELLS = 2**26
+_DRAWN = 2**22  # cells of the adjacencies of graphs drawn together; another number draws other graphs
+_CELLS = 2**22  # cells of the adjacencies looked at together
+_CELL = 40  # bytes a cell takes: Laplacian, its copy and the powers of the adjacency
 
 
 def all_pairs(sizes: npt.ArrayLike) -> Pairs:
     """Return every pair of each query's candidates; `sizes` is (Q,) how many each has."""
-    return _assemble(_sizes(sizes), _complete)
+    return _assemble(_sizes(sizes), lambda n, count: [_complete(n, count)])
 
 
 def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, rng: np.random.Generator) -> Pairs:
@@ -47,13 +50,13 @@ def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, rng: np.random.Gener
             f"degree {degree}: a union of cycles has an even degree of at least 2; take {degree + degree % 2}"
         )
 
-    def edges(n: int, count: int) -> Rows:
+    def edges(n: int, count: int) -> Iterable[Rows]:
         if n <= degree + 1:
-            return _complete(n, count)
-        block = max(1, _CELLS // (n * n))
-        return np.concatenate([_cycles(n, degree, min(block, count - b), rng) for b in range(0, count, block)])
+            return [_complete(n, count)]
+        block = max(1, _DRAWN // (n * n))
+        return (_cycles(n, degree, min(block, count - start), rng) for start in range(0, count, block))
 
-    return _assemble(_sizes(sizes), edges)
+    return _assemble(_sizes(sizes), edges, degree=degree)
 
 
 def algebraic_connectivity(pairs: Pairs) -> Floats:
@@ -99,18 +102,20 @@ def _sizes(sizes: npt.ArrayLike) -> Rows:
     return found
 
 
-def _assemble(sizes: Rows, edges: Callable[[int, int], Rows]) -> Pairs:
-    """Collect edges(n, count), (count, m, 2) for the queries of each size n, into pairs ordered by query."""
+def _assemble(sizes: Rows, edges: Callable[[int, int], Iterable[Rows]], *, degree: int | None = None) -> Pairs:
+    """Put edges(n, count), parts (c, m, 2) that cover the queries of each size n, at their queries' places."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    query, ends = [np.zeros(0, np.int64)], [np.zeros((0, 2), np.int64)]
-    for n in np.unique(sizes):
-        queries = np.flatnonzero(sizes == n)
-        found = edges(int(n), len(queries)) + offsets[queries, None, None]
-        query.append(np.repeat(queries, found.shape[1]))
-        ends.append(found.reshape(-1, 2))
-    order = np.argsort(np.concatenate(query), kind="stable")
-    both = np.concatenate(ends)[order]
-    return Pairs(offsets, both[:, 0], both[:, 1])
+    counts = sizes * (sizes - 1) // 2 if degree is None else sizes * np.minimum(sizes - 1, degree) // 2
+    begins = np.cumsum(counts) - counts
+    first, second = np.empty((2, counts.sum()), np.int64)
+    for n, queries in by_size(sizes):
+        done = 0
+        for part in edges(n, len(queries)):
+            chosen = queries[done : done + len(part)]
+            at = begins[chosen, None] + np.arange(part.shape[1])
+            first[at], second[at] = (part[..., end] + offsets[chosen, None] for end in (0, 1))
+            done += len(part)
+    return Pairs(offsets, first, second)
 
 
 def _complete(n: int, count: int) -> Rows:
@@ -164,15 +169,11 @@ def _walecki(n: int) -> Rows:
 
 def _adjacency(pairs: Pairs) -> Iterator[tuple[Rows, Floats]]:
     """Yield (B,) queries of one size n ≥ 2 and their (B, n, n) adjacency, repeated pairs counted once."""
-    for n in np.unique(pairs.sizes[pairs.sizes >= 2]):
-        of_size = np.flatnonzero(pairs.sizes == n)
-        for queries in np.array_split(of_size, max(1, len(of_size) * int(n) ** 2 // _CELLS)):
-            place = np.full(pairs.queries, -1)
-            place[queries] = np.arange(len(queries))
-            query = pairs.query
-            mine = place[query] >= 0
-            row, start = place[query[mine]], pairs.offsets[query[mine]]
-            first, second = pairs.first[mine] - start, pairs.second[mine] - start
-            adjacency = np.zeros((len(queries), n, n))
-            adjacency[row, first, second] = adjacency[row, second, first] = 1.0
-            yield queries, adjacency
+    for n, of_size in by_size(pairs.sizes):
+        size = max(1, memory.rows_at_once(_CELL, most=_CELLS) // max(n, 1) ** 2)
+        for start in range(0, len(of_size) if n >= 2 else 0, size):
+            block = rectangle(pairs, of_size[start : start + size])
+            query, first, second = block.first // n, block.first % n, block.second % n
+            adjacency = np.zeros((len(block.queries), n, n))
+            adjacency[query, first, second] = adjacency[query, second, first] = 1.0
+            yield block.queries, adjacency

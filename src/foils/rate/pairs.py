@@ -14,6 +14,7 @@ from foils.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
+_AT_ONCE = 2**18  # pairs checked, or candidates whose components are looked for, together
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,14 @@ class Pairs:
         """Return the pairs of a single query with this many candidates."""
         return cls(np.array([0, candidates]), np.asarray(first, np.int64), np.asarray(second, np.int64))
 
+    @classmethod
+    def _unchecked(cls, offsets: Rows, first: Rows, second: Rows) -> Pairs:
+        """Wrap pairs taken from checked ones, whose `offsets` stay the same object: that costs nothing per query."""
+        made = object.__new__(cls)
+        for name, values in (("offsets", offsets), ("first", first), ("second", second)):
+            object.__setattr__(made, name, values)
+        return made
+
     @property
     def queries(self) -> int:
         """How many queries, Q."""
@@ -77,11 +86,21 @@ class Pairs:
     @property
     def degrees(self) -> Rows:
         """(N,) in how many pairs each candidate takes part."""
-        return np.bincount(np.concatenate([self.first, self.second]), minlength=self.candidates)
+        once, twice = (np.bincount(ends, minlength=self.candidates) for ends in (self.first, self.second))
+        return np.asarray(once + twice)
+
+    @property
+    def turned(self) -> Pairs:
+        """The same pairs, the second of each first."""
+        return Pairs._unchecked(self.offsets, self.second, self.first)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Pairs:
         """Return the pairs at which `chosen` (m,) is true; the candidates stay."""
-        return Pairs(self.offsets, self.first[chosen], self.second[chosen])
+        return self if chosen.all() else self.at(np.flatnonzero(chosen))
+
+    def at(self, rows: Rows) -> Pairs:
+        """Return the pairs at these positions, ascending; the candidates stay."""
+        return Pairs._unchecked(self.offsets, self.first[rows], self.second[rows])
 
     def joined(self, other: Pairs) -> tuple[Pairs, Rows]:
         """Return the pairs of both, query by query, and the (m + m',) positions they had when laid end to end.
@@ -97,9 +116,18 @@ class Pairs:
 
     def components(self) -> Rows:
         """Return (N,) labels of the connected components, 0, 1, …: only ratings within one can be compared."""
-        ones, shape = np.ones(len(self), np.int8), (self.candidates, self.candidates)
-        graph = sparse.coo_array((ones, (self.first, self.second)), shape=shape)
-        return np.asarray(sparse.csgraph.connected_components(graph, directed=False)[1], np.int64)
+        labels, count, begin = np.empty(self.candidates, np.int64), 0, 0
+        while begin < self.queries:
+            end = int(np.searchsorted(self.offsets, self.offsets[begin] + _AT_ONCE, side="right")) - 1
+            end = max(end, begin + 1)
+            inside = slice(self.pair_offsets[begin], self.pair_offsets[end])
+            start, stop = int(self.offsets[begin]), int(self.offsets[end])
+            ends = (self.first[inside] - start, self.second[inside] - start)
+            graph = sparse.coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(stop - start, stop - start))
+            found, labels[start:stop] = sparse.csgraph.connected_components(graph, directed=False)
+            labels[start:stop] += count
+            count, begin = count + found, end
+        return labels
 
     def blocks(self, limit: int, *, power: int = 1) -> Iterator[Block]:
         """Cut the queries, in order of size, into blocks that are padded to one size n each.
@@ -108,14 +136,14 @@ class Pairs:
             limit: a block of B queries has B·n^power ≤ limit, or B = 1.
             power: 1 limits the candidates of a block, 2 the cells of its (B, n, n) matrices.
         """
-        sizes, pair_offsets = self.sizes, self.pair_offsets
+        sizes = self.sizes
         order = np.argsort(sizes, kind="stable")
         begin = 0
         while begin < len(order):
             end = begin + 1
             while end < len(order) and int(sizes[order[end]]) ** power * (end + 1 - begin) <= limit:
                 end += 1
-            yield _block(self, order[begin:end], sizes, pair_offsets)
+            yield rectangle(self, order[begin:end])
             begin = end
 
 
@@ -140,13 +168,39 @@ class Block:
     second: Rows
 
 
-def _block(pairs: Pairs, queries: Rows, sizes: Rows, pair_offsets: Rows) -> Block:
-    n = int(sizes[queries].max(initial=0))
-    inside = np.arange(n) < sizes[queries, None]
-    at = np.where(inside, pairs.offsets[queries, None] + np.arange(n), -1).ravel()
-    counts = pair_offsets[queries + 1] - pair_offsets[queries]
-    chosen = np.repeat(pair_offsets[queries] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-    shift = np.repeat(np.arange(len(queries)) * n - pairs.offsets[queries], counts)
+def rows_between(offsets: Rows, chosen: Rows) -> Rows:
+    """Return offsets[c] … offsets[c + 1] − 1 of each chosen c, one after the other."""
+    counts = offsets[chosen + 1] - offsets[chosen]
+    return np.asarray(np.repeat(offsets[chosen] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()))
+
+
+def by_size(sizes: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each size that occurs, smallest first, and the queries of that size, ascending."""
+    order = np.argsort(sizes, kind="stable")
+    cuts = np.flatnonzero(np.diff(sizes[order])) + 1
+    for queries in np.split(order, cuts) if len(order) else ():
+        yield int(sizes[queries[0]]), queries
+
+
+def parts_by_query(rows: Rows, query: Rows, block: int) -> Iterator[Rows]:
+    """Cut rows, ordered by query, between queries, into parts of at least `block` where there are so many."""
+    begin, of = 0, query[rows]
+    while begin < len(rows):
+        end = begin + block
+        if end < len(rows):
+            end = int(np.searchsorted(of, of[end - 1], side="right"))
+        yield rows[begin:end]
+        begin = end
+
+
+def rectangle(pairs: Pairs, queries: Rows) -> Block:
+    """Return these queries laid out in a rectangle."""
+    starts, pair_offsets = pairs.offsets[queries], pairs.pair_offsets
+    sizes = pairs.offsets[queries + 1] - starts
+    n = int(sizes.max(initial=0))
+    at = np.where(np.arange(n) < sizes[:, None], starts[:, None] + np.arange(n), -1).ravel()
+    chosen = rows_between(pair_offsets, queries)
+    shift = np.repeat(np.arange(len(queries)) * n - starts, pair_offsets[queries + 1] - pair_offsets[queries])
     return Block(queries, n, at, chosen, pairs.first[chosen] + shift, pairs.second[chosen] + shift)
 
 
@@ -158,18 +212,23 @@ def _check(pairs: Pairs) -> None:
         )
     if first.ndim != 1 or first.shape != second.shape:
         raise InputError(f"first {first.shape} and second {second.shape} must be two rows of the same length")
-    if not len(first):
-        return
-    faults = []
-    outside = (np.minimum(first, second) < 0) | (np.maximum(first, second) >= offsets[-1])
-    if outside.any():
-        raise InputError(f"{int(outside.sum())} pairs name a candidate outside 0 … {offsets[-1] - 1}")
-    query = pairs.query
-    if (alone := first == second).any():
-        faults.append(f"{int(alone.sum())} pairs compare a candidate with itself")
-    if (across := query != np.searchsorted(offsets, second, side="right") - 1).any():
-        faults.append(f"{int(across.sum())} pairs compare candidates of different queries")
-    if (np.diff(query) < 0).any():
-        faults.append("the pairs are not ordered by query")
+    outside = alone = across = 0
+    ordered = True
+    before = -1
+    for start in range(0, len(first), _AT_ONCE):
+        one, other = first[start : start + _AT_ONCE], second[start : start + _AT_ONCE]
+        outside += int(((np.minimum(one, other) < 0) | (np.maximum(one, other) >= offsets[-1])).sum())
+        query = np.searchsorted(offsets, one, side="right")
+        alone += int((one == other).sum())
+        across += int((query != np.searchsorted(offsets, other, side="right")).sum())
+        ordered = ordered and before <= query[0] and not (np.diff(query) < 0).any()
+        before = query[-1]
+    if outside:
+        raise InputError(f"{outside} pairs name a candidate outside 0 … {offsets[-1] - 1}")
+    faults = [
+        *([f"{alone} pairs compare a candidate with itself"] if alone else []),
+        *([f"{across} pairs compare candidates of different queries"] if across else []),
+        *(["the pairs are not ordered by query"] if not ordered else []),
+    ]
     if faults:
         raise InputError("; ".join(faults))

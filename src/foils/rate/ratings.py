@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from foils import progress
+from foils import memory, progress
 from foils.errors import ConvergenceError, InputError
 from foils.parallel import map_shards
 from foils.rate.elo import BASE, checked_preference
@@ -17,6 +17,7 @@ from foils.rate.pairs import Block, Floats, Pairs, Rows
 
 _CANDIDATES = 20_000
 _CELLS = 1_000_000
+_CELL = 64  # bytes that a cell of a covariance takes, with what it is made from
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def estimate(
     preference = checked_preference(pairs, preference)
     _check_settings(prior_sd, tolerance, max_iterations, failures)
     judged = pairs.where(np.isfinite(preference))
-    outcomes, precision = preference[np.isfinite(preference)], 1 / prior_sd**2
+    outcomes, precision = preference if judged is pairs else preference[np.isfinite(preference)], 1 / prior_sd**2
     total, queries = pairs.candidates, pairs.queries
     rating, error, likelihood = np.full(total, np.nan), np.full(total, np.nan), np.zeros(queries)
     iterations, converged = np.zeros(queries, np.int64), np.ones(queries, bool)
@@ -100,7 +101,7 @@ def estimate(
     rating -= _means(rating, component)[component]
     if standard_errors:
         with progress.task("standard errors", queries, "queries") as advance:
-            for block, variance in map_shards(uncertain, judged.blocks(_CELLS, power=2)):
+            for block, variance in map_shards(uncertain, judged.blocks(_cells(), power=2)):
                 _put(error, block, np.sqrt(np.maximum(variance, 0.0)))
                 advance(len(block.queries))
         error[np.isnan(rating)] = np.nan
@@ -125,7 +126,7 @@ def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: floa
     Source: ANMI 2.0 eqs. 44–45 for C, the inverse Fisher information.
     """
     link, error = LINKS[ratings.model], np.full(judged.candidates, np.nan)
-    for block in judged.blocks(_CELLS, power=2):
+    for block in judged.blocks(_cells(), power=2):
         spread = covariance(block, ratings.rating, link, precision=1 / prior_sd**2)
         rows, place = np.arange(len(block.queries)), leader[block.queries] - judged.offsets[block.queries]
         own = np.diagonal(spread, axis1=1, axis2=2)
@@ -135,6 +136,11 @@ def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: floa
     known = np.isfinite(ratings.rating) & np.isfinite(ratings.rating[of])
     known &= ratings.component == ratings.component[of]
     return np.where(known, link.elo_per_unit * error, np.nan)
+
+
+def _cells() -> int:
+    """Return how many cells of covariances may be at work together."""
+    return memory.rows_at_once(_CELL, most=_CELLS)
 
 
 def _means(values: Floats, group: Rows) -> Floats:
