@@ -127,7 +127,7 @@ def test_the_option_is_on_the_verbs_with_blocks_and_sets_the_budget() -> None:
     def mine(*, top: int = 1) -> None:
         seen.append((top, memory.budget()))
 
-    def rate() -> None: ...
+    def select() -> None: ...
 
     wrapped = takes_memory(mine)
     assert list(inspect.signature(wrapped).parameters) == ["top", "memory"]
@@ -136,6 +136,6 @@ def test_the_option_is_on_the_verbs_with_blocks_and_sets_the_budget() -> None:
     assert seen == [(3, 2**21), (1, memory.DEFAULT)]
     with pytest.raises(InputError, match="'lots' is not a size"):
         wrapped(memory="lots")
-    assert takes_memory(rate) is rate
+    assert takes_memory(select) is select
     for verb in VERBS:
         assert (Path(memory.__file__).parent / "cli" / f"{verb}.py").is_file()

@@ -271,7 +271,7 @@ def _negatives(path: Path) -> int:
 
 
 def _answers(path: Path) -> int:
-    from foils.rate.judgements import read_answers
+    from foils.rate.records import read_answers
 
     table = read_answers(path)
     for name in ("forward", "backward"):
@@ -412,7 +412,7 @@ def _index(path: Path) -> int:
 
 
 def _record_key(path: Path) -> int:
-    from foils.rate.judgements import JudgementRecord
+    from foils.rate.records import JudgementRecord
 
     JudgementRecord(path.parent, {"judge": "x", "collection": "y"})
     return 1

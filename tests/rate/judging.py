@@ -14,16 +14,16 @@ def letters(documents_per_query=(4, 3)):
 
 
 class NumberJudge:
-    """σ(difference of the numbers that the texts are) + bias for the first shown; counts what it is asked."""
+    """σ(difference of the texts' numbers over the temperature) + bias for the first shown; counts what it is asked."""
 
-    def __init__(self, *, bias=0.0, fail=(), antisymmetric=False, name="numbers"):
+    def __init__(self, *, bias=0.0, temperature=1.0, fail=(), antisymmetric=False, name="numbers"):
         self.name, self.fingerprint, self.antisymmetric = name, f"{name}{bias}", antisymmetric
-        self.bias, self.fail, self.asked = bias, set(fail), 0
+        self.bias, self.temperature, self.fail, self.asked = bias, temperature, set(fail), 0
 
     def judge(self, candidates, pairs):
         self.asked += len(pairs)
         one, other = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
-        answers = np.clip(expit(one - other) + self.bias, 0, 1)
+        answers = np.clip(expit((one - other) / self.temperature) + self.bias, 0, 1)
         failed = [
             (candidates.doc_ids[a], candidates.doc_ids[b]) in self.fail
             for a, b in zip(pairs.first, pairs.second, strict=True)

@@ -5,7 +5,17 @@ import pytest
 from judging import NumberJudge, letters
 
 from foils.errors import FailureError, FormatError, InputError
-from foils.rate import JudgementRecord, Judgements, Pairs, RecordedJudge, all_pairs, ask, bradley_terry
+from foils.rate import (
+    EnsembleJudge,
+    JudgementRecord,
+    Judgements,
+    Pairs,
+    RecordedJudge,
+    all_pairs,
+    ask,
+    bradley_terry,
+    combined,
+)
 
 KEY = {"judge": "numbers", "collection": "abc"}
 
@@ -209,3 +219,72 @@ def test_two_writers_of_one_folder(tmp_path):
     np.testing.assert_array_equal(again.preference, first.preference)
     np.testing.assert_array_equal(again.preference[4:], second.preference)
     assert not list(tmp_path.glob(".*"))
+
+
+def test_combining_leaves_out_a_judge_that_lacks_an_order_of_a_pair():
+    # pair 0: both judges, (.6 + .8)/2 and (.5 + .1)/2; pair 1: the second lacks an order; pair 2: nobody has both
+    one = Judgements(np.array([0.6, 0.6, np.nan]), np.array([0.5, 0.4, 0.5]))
+    other = Judgements(np.array([0.8, 0.9, 0.7]), np.array([0.1, np.nan, np.nan]))
+    found = combined([one, other])
+    np.testing.assert_allclose(found.forward, [0.7, 0.6, np.nan])
+    np.testing.assert_allclose(found.backward, [0.3, 0.4, np.nan])
+    np.testing.assert_allclose(found.preference, [np.mean([0.55, 0.85]), 0.6, np.nan])
+
+
+def test_each_judge_of_an_ensemble_has_its_own_record_and_a_missing_order_is_asked_again(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    fair = NumberJudge(temperature=1e9, name="fair")
+
+    def records():
+        return [JudgementRecord(tmp_path / name, {"judge": name}) for name in ("fair", "biased")]
+
+    lost = NumberJudge(temperature=1e9, bias=0.25, fail=[("q0d1", "q0d0")])  # fails when d1 is shown first
+    first = ask(EnsembleJudge([fair, lost]), candidates, pairs, record=records())
+    np.testing.assert_allclose(first.preference, 0.5, atol=1e-6)
+    assert [len(record) for record in records()] == [3, 2]
+    asked, whole = fair.asked, NumberJudge(temperature=1e9, bias=0.25)
+    again = ask(EnsembleJudge([fair, whole]), candidates, pairs, record=records())
+    assert (fair.asked - asked, whole.asked) == (0, 2)
+    np.testing.assert_allclose(again.preference, 0.5, atol=1e-6)
+    np.testing.assert_allclose(again.forward, 0.625, atol=1e-6)
+    alone = ask(NumberJudge(name="nobody"), candidates, pairs, record=records()[0])  # one judge's answers serve alone
+    np.testing.assert_allclose(alone.preference, 0.5, atol=1e-6)
+    recorded = ask(RecordedJudge(tmp_path), candidates, pairs)  # the folder of both is the ensemble
+    np.testing.assert_array_equal(recorded.forward, again.forward)
+    np.testing.assert_array_equal(recorded.backward, again.backward)
+
+
+def test_records_that_do_not_fit_the_judges_are_refused(tmp_path):
+    candidates, pairs, record = letters((2,)), all_pairs([2]), JudgementRecord(tmp_path, KEY)
+    for wrong in (record, [record]):
+        with pytest.raises(InputError, match="for each of its 2 judges"):
+            ask(EnsembleJudge([NumberJudge(), NumberJudge(bias=0.1)]), candidates, pairs, record=wrong)
+    with pytest.raises(InputError, match="2 records for the one judge numbers"):
+        ask(NumberJudge(), candidates, pairs, record=[record, None])
+
+
+def test_a_pair_that_repeats_is_kept_once(tmp_path):
+    candidates, pairs = letters((3,)), Pairs(np.array([0, 3]), np.array([0, 1, 0]), np.array([1, 2, 1]))
+    first = ask(NumberJudge(bias=0.1), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    again = ask(NumberJudge(name="nobody"), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    np.testing.assert_array_equal(again.forward, first.forward)
+    assert len(JudgementRecord(tmp_path, KEY)) == 2
+
+
+def test_answers_in_a_file_are_found_in_any_order_of_rows_and_documents(tmp_path):
+    """Queries of other collections, documents of others' queries and turned pairs among them."""
+    candidates, pairs, rng = letters((4, 5, 3)), all_pairs([4, 5, 3]), np.random.default_rng(0)
+    known = rng.random((2, len(pairs)))
+    rows = [
+        (candidates.query_ids[q], candidates.doc_ids[a], candidates.doc_ids[b], *one)
+        if i % 2
+        else (candidates.query_ids[q], candidates.doc_ids[b], candidates.doc_ids[a], *one[::-1])
+        for i, (q, a, b, one) in enumerate(zip(pairs.query, pairs.first, pairs.second, known.T, strict=True))
+    ]
+    rows = [rows[i] for i in rng.permutation(len(rows)) if i] + [("other", "a", "b", 0.1, 0.2)]
+    rows += [("q0", "q1d0", "q0d0", 0.3, 0.4), ("q1", "q0d0", "q0d1", 0.3, 0.4)]
+    names = ("query_id", "first", "second", "forward", "backward")
+    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), tmp_path / "a.parquet")
+    found = ask(RecordedJudge(tmp_path / "a.parquet"), candidates, pairs)
+    assert np.isnan(found.forward[0])
+    np.testing.assert_array_equal([found.forward[1:], found.backward[1:]], known[:, 1:])

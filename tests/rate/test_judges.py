@@ -5,7 +5,16 @@ from scipy.special import expit, logit
 
 from foils.encode import VectorStore
 from foils.errors import InputError
-from foils.rate import BiEncoderJudge, Candidates, CrossEncoderJudge, EnsembleJudge, Pairs, all_pairs, bradley_terry
+from foils.rate import (
+    BiEncoderJudge,
+    Candidates,
+    CrossEncoderJudge,
+    EnsembleJudge,
+    Pairs,
+    all_pairs,
+    ask,
+    bradley_terry,
+)
 
 
 def words():
@@ -72,23 +81,28 @@ def test_nothing_to_judge_is_no_answer():
 
 def test_an_ensemble_is_the_mean_of_those_that_answered():
     candidates, pairs = letters((3,)), all_pairs([3])
-    plain, biased = NumberJudge(), NumberJudge(bias=0.1)
-    np.testing.assert_allclose(
-        EnsembleJudge([plain, biased]).judge(candidates, pairs), plain.judge(candidates, pairs) + 0.05
-    )
-    failing = NumberJudge(bias=0.1, fail=[("q0d0", "q0d1")])
-    found = EnsembleJudge([plain, failing]).judge(candidates, pairs)
-    np.testing.assert_allclose(found[0], plain.judge(candidates, pairs)[0])
+    one, other = NumberJudge(antisymmetric=True), NumberJudge(temperature=2.0)
+    both = (one.judge(candidates, pairs) + other.judge(candidates, pairs)) / 2
+    np.testing.assert_allclose(EnsembleJudge([one, other]).judge(candidates, pairs), both)
+    failing = NumberJudge(temperature=2.0, fail=[("q0d0", "q0d1")])
+    found = EnsembleJudge([one, failing]).judge(candidates, pairs)
+    np.testing.assert_allclose(found, [one.judge(candidates, pairs)[0], *both[1:]])
     assert np.isnan(EnsembleJudge([failing]).judge(candidates, pairs)[0])
     with pytest.raises(InputError, match="at least one"):
         EnsembleJudge([])
 
 
-def test_an_ensemble_is_antisymmetric_when_all_its_judges_are():
-    straight, turned = NumberJudge(antisymmetric=True), NumberJudge()
-    assert EnsembleJudge([straight]).antisymmetric
-    assert not EnsembleJudge([straight, turned]).antisymmetric
-    assert EnsembleJudge([straight]).fingerprint != EnsembleJudge([straight, turned]).fingerprint
+@pytest.mark.parametrize("fail", [(), [("q0d1", "q0d0")], [("q0d0", "q0d1")]])
+def test_no_position_bias_enters_an_ensemble(fail):
+    """A judge that always says 1/2 but for its bias, with and without an order that failed: the answer is 1/2."""
+    candidates, pairs = letters((3,)), all_pairs([3])
+    fair, biased = NumberJudge(temperature=1e9), NumberJudge(temperature=1e9, bias=0.25, fail=fail)
+    ensemble = EnsembleJudge([fair, biased])
+    np.testing.assert_allclose(ensemble.judge(candidates, pairs), 0.5, atol=1e-6)
+    found = ask(ensemble, candidates, pairs)
+    np.testing.assert_allclose(found.preference, 0.5, atol=1e-6)
+    np.testing.assert_allclose(found.forward[1:], 0.625, atol=1e-6)  # what is shown of the bias stays
+    assert EnsembleJudge([fair]).fingerprint != ensemble.fingerprint
 
 
 class FakeCrossEncoder:

@@ -212,5 +212,6 @@ def test_it_can_be_one_of_an_ensemble_that_goes_on_where_it_failed(tmp_path):
     candidates, pairs = letters((3,)), all_pairs([3])
     with serving(lambda number, asked: says(0.8)) as one, serving(lambda number, asked: Reply("?")) as other:
         sure, lost = judge(one, tmp_path), judge(other, tmp_path, model="n")
-        found = EnsembleJudge([sure, lost]).judge(candidates, pairs)
-    np.testing.assert_allclose(found, 0.8)
+        found = ask(EnsembleJudge([sure, lost]), candidates, pairs)
+    np.testing.assert_allclose(found.forward, 0.8)
+    np.testing.assert_allclose(found.preference, 0.5)  # it says so of whichever is shown first

@@ -87,6 +87,26 @@ def test_the_question_is_ones_own_and_several_models_are_an_ensemble(folder, tmp
         assert len(list((tmp_path / "log" / "judge").glob("*.jsonl"))) == 2
 
 
+def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_path):
+    def answer(number, asked):
+        """Model two says A whatever is shown, and fails where w6 comes second."""
+        content = asked["messages"][0]["content"]
+        if asked["model"] == "two":
+            return Reply("?" if "Passage B:\nw6" in content else json.dumps({"preference": 0.9}))
+        return by_number(number, asked)
+
+    kept = tmp_path / "kept"
+    with serving(answer) as server:
+        options = ["--base-url", server.url, "--log", str(tmp_path / "log"), "--judgements", str(kept)]
+        assert rate(folder, "--judge", "llm:one", "--judge", "llm:two", *options) == 0
+        rows = sorted(sum(pq.read_metadata(part).num_rows for part in each.iterdir() if part.suffix == ".parquet")
+                      for each in kept.iterdir())  # fmt: skip
+        assert rows == [6 * (24 - 6), 6 * 24], "six pairs of w6 in each query lack an order of the second model"
+    together = gaps(folder)
+    assert rate(folder, "--judge", f"recorded:{kept}", "--memory", "1MiB") == 0
+    np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
+
+
 def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
     (tmp_path / "base").mkdir()
     base, made = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"]), tmp_path / "judge"

@@ -189,7 +189,9 @@ class JudgeOptions:
     judgements: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Where judgements are kept, so that none is asked twice. Default: the cache."
+            metavar="FOLDER",
+            help="Where judgements are kept, so that none is asked twice; with several judges, in a folder for each "
+            "inside it. Default: the cache.",
         ),
     ] = None
 
@@ -200,18 +202,22 @@ class JudgeOptions:
         judging = Judging(collection, self.temperature, encoder, llm, question)
         return [judging.made(spec) for spec in self.judge or ["bi-encoder"]]
 
-    def record(self, judge: Judge, collection: Collection, given: NamedSource) -> JudgementRecord | None:
-        """Return where a judge's judgements on a source are kept; None where they are recorded as it is."""
+    def records(self, judges: list[Judge], collection: Collection, given: NamedSource) -> list[JudgementRecord | None]:
+        """Return where each judge's judgements on a source are kept; None where they are recorded as it is."""
         from foils.data.store import cache_folder
-        from foils.rate import JudgementRecord
+        from foils.rate import JudgementRecord, RecordedJudge
 
-        if any(spec.partition(":")[0] == "recorded" for spec in self.judge or []):
-            return None
-        key = {"judge": judge.fingerprint, "collection": collection.digest}
-        if "text" in given.negatives.table.column_names:  # its ids name texts of its own
-            key["source"] = given.digest
-        place = self.judgements or cache_folder() / "judgements" / "-".join(value[:16] for value in key.values())
-        return JudgementRecord(place, key)
+        def record(judge: Judge) -> JudgementRecord | None:
+            if isinstance(judge, RecordedJudge):
+                return None
+            key = {"judge": judge.fingerprint, "collection": collection.digest}
+            if "text" in given.negatives.table.column_names:  # its ids name texts of its own
+                key["source"] = given.digest
+            own = self.judgements and (self.judgements / judge.fingerprint[:16] if len(judges) > 1 else self.judgements)
+            place = own or cache_folder() / "judgements" / "-".join(value[:16] for value in key.values())
+            return JudgementRecord(place, key)
+
+        return [record(judge) for judge in judges]
 
 
 def language_models(judges: list[Judge]) -> list[LLMJudge]:

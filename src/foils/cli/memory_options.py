@@ -19,7 +19,7 @@ Memory = Annotated[
         "Default: 1GiB.",
     ),
 ]
-VERBS = ("mine", "evaluate", "search", "study", "demo")  # others' blocks are small, whatever the data
+VERBS = ("mine", "rate", "evaluate", "search", "study", "demo")  # others' blocks are small, whatever the data
 
 
 def takes_memory(command: Verb) -> Verb:

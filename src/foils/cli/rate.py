@@ -87,7 +87,8 @@ def rate(
     settings |= {"language_models": [each.describe() for each in models]} if models else {}
     inputs = {"collection": loaded.digest, "source": named.digest, "judge": judge.fingerprint}
     made = provenance("rate", settings, inputs=inputs, seed=seed, before=named.negatives.provenance)
-    record = judges.record(judge, loaded, named)
+    records = judges.records(opened, loaded, named)
+    record = records if len(opened) > 1 else records[0]
     rated = rate_negatives(
         loaded, named.negatives, judge, split=split, record=record, seed=seed, made=made, **vars(rating)
     )
@@ -121,7 +122,7 @@ def check_combination(kinds: Set[str], options: Mapping[str, object]) -> None:
         )
     if "llm" not in kinds:
         refuse(only(options, *options_of(QuestionOptions), *options_of(LLMOptions)), "without --judge llm; give it")
-    if "recorded" in kinds:
+    if kinds == {"recorded"}:
         refuse(only(options, "--judgements"), "with --judge recorded, whose judgements are kept already; leave it out")
     if "--distil" not in options:
         refuse(only(options, *options_of(DistilOptions)), "without --distil FOLDER; give it")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from foils.errors import InputError
 from foils.rate.pairs import Pairs, Rows
@@ -54,7 +55,11 @@ class Candidates:
         """Return the query of each candidate row."""
         return np.asarray(np.searchsorted(self.offsets, rows, side="right") - 1)
 
+    def ids(self, rows: npt.ArrayLike) -> pa.Array:
+        """Return the document ids of these rows, as large strings."""
+        return pa.array([self.doc_ids[row] for row in np.asarray(rows).tolist()], pa.large_string())
+
     def check(self, pairs: Pairs) -> None:
-        """Raise an InputError where pairs are not over these candidates."""
-        if not np.array_equal(pairs.offsets, self.offsets):
+        """Raise an InputError where pairs are not over these candidates; pairs with these very offsets cost nothing."""
+        if pairs.offsets is not self.offsets and not np.array_equal(pairs.offsets, self.offsets):
             raise InputError("the pairs were made for other candidates; their offsets differ")

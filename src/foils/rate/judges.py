@@ -187,10 +187,16 @@ class CrossEncoderJudge:
 
 
 class EnsembleJudge:
-    """The mean of several judges' probabilities, p = (1/|P|) Σ R_p(q, d_i, d_j) (eq. 29).
+    """The mean of several judges' probabilities, p = (1/|P|) Σ R_p(q, d_i, d_j) (eq. 29), R_p the mean of both orders.
 
-    A judge that failed on a pair is left out of that pair's mean; NaN where all failed.
+    A judge that failed in one order of a pair is left out of that pair's mean; NaN where every judge is. `ask` asks
+    the judges one after the other, and keeps the answers of each by themselves.
+
+    Raises:
+        InputError: no judge.
     """
+
+    antisymmetric = True
 
     def __init__(self, judges: Sequence[Judge]) -> None:
         if not judges:
@@ -198,20 +204,18 @@ class EnsembleJudge:
         self.judges = tuple(judges)
         self.name = "+".join(judge.name for judge in judges)
         self.fingerprint = _digest("ensemble", *(judge.fingerprint for judge in judges))
-        self.antisymmetric = all(judge.antisymmetric for judge in judges)
-
-    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge | None:
-        """Return the ensemble of the judges, prepared; None where one cannot be."""
-        ready = [each for judge in self.judges if (each := prepared(judge, candidates, pairs)) is not None]
-        return EnsembleJudge(ready) if len(ready) == len(self.judges) else None
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
-        """Return the mean of the answers, (m,)."""
-        answers = np.stack([judge.judge(candidates, pairs) for judge in self.judges])
+        """Return the mean of the judges' answers, each asked in both orders where order can matter, (m,)."""
+        answers = np.stack([_both_orders(judge, candidates, pairs) for judge in self.judges])
         known = np.isfinite(answers)
-        total = np.where(known, answers, 0.0).sum(axis=0)
-        answered = known.sum(axis=0)
+        total, answered = np.where(known, answers, 0.0).sum(axis=0), known.sum(axis=0)
         return np.asarray(np.divide(total, answered, out=np.full(len(pairs), np.nan), where=answered > 0))
+
+
+def _both_orders(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
+    straight = judge.judge(candidates, pairs)
+    return straight if judge.antisymmetric else (straight + 1 - judge.judge(candidates, pairs.turned)) / 2
 
 
 def load_cross_encoder_judge(
@@ -270,7 +274,9 @@ class _Score(Protocol):
 def _asked_about(candidates: Candidates, pairs: Pairs) -> tuple[Rows, Rows]:
     """Rows of the candidates that are in a pair, and of their queries, each once."""
     candidates.check(pairs)
-    rows = np.unique(np.concatenate([pairs.first, pairs.second]))
+    asked = np.zeros(pairs.candidates, bool)
+    asked[pairs.first] = asked[pairs.second] = True
+    rows = np.flatnonzero(asked)
     return rows, np.unique(candidates.query_of(rows))
 
 

@@ -13,9 +13,10 @@ from foils.data.negatives import Negatives
 from foils.data.store import Provenance
 from foils.errors import InputError, UnknownNameError
 from foils.rate.adaptive import ESTIMATORS, rate_adaptively
+from foils.rate.asking import Records, ask
 from foils.rate.candidates import Candidates
 from foils.rate.graph import algebraic_connectivity, diameter, regular_pairs
-from foils.rate.judgements import JudgementRecord, Judgements, ask
+from foils.rate.judgements import Judgements
 from foils.rate.judges import Judge
 from foils.rate.pairs import Floats, Pairs, Rows
 from foils.rate.ratings import Ratings, lead_errors
@@ -80,7 +81,7 @@ def rate_negatives(
     prior_sd: float = 10.0,
     rounds: int = 0,
     validate: str = "none",
-    record: JudgementRecord | None = None,
+    record: Records = None,
     block: int = 2048,
     seed: int = 0,
     made: Provenance | None = None,
@@ -108,7 +109,7 @@ def rate_negatives(
         rounds: 0: the random graph; else rounds of informative pairs after a first random cycle.
         validate: also ask about (positive, negative) directly, for the column `preference`, P(positive ≻ d): `none`;
             `borderline`, where the gap is 80–150 (eq. 35); `all`.
-        record: where judgements are kept and found again.
+        record: where judgements are kept and found again; for an ensemble, one for each of its judges.
         block: pairs asked, and recorded, together.
         seed: of the graphs.
         made: provenance of the new table; None: the old one's.
@@ -257,6 +258,8 @@ def _direct(judged: Callable[[Pairs], Floats], offsets: Rows, gap: Floats, posit
 
 def _every(offsets: Rows, asked: list[tuple[Pairs, Judgements]]) -> tuple[Pairs, Judgements]:
     """Everything that was asked, query by query."""
+    if len(asked) == 1:
+        return asked[0]
     first, second = (np.concatenate([getattr(pairs, name) for pairs, _ in asked]) for name in ("first", "second"))
     order = np.argsort(np.searchsorted(offsets, first, side="right"), kind="stable")
     answers = (np.concatenate([getattr(part, name) for _, part in asked])[order] for name in ("forward", "backward"))
