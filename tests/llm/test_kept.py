@@ -14,6 +14,7 @@ import pytest
 from foils import progress
 from foils.errors import FailureError, FormatError
 from foils.llm import Client, NoAnswerError, RecordLog, ask_missing, digest
+from foils.llm import log as log_module
 from llm_server import Reply, serving
 
 
@@ -152,3 +153,47 @@ def test_two_processes_do_not_write_one_log(tmp_path):
         other.wait()
     with RecordLog(path) as log:  # its lock died with it
         assert log.records == {"a": {"text": "x"}}
+
+
+def counted(monkeypatch):
+    """Count the lines that are parsed."""
+    parsed, plain = [], log_module.json_value
+    monkeypatch.setattr(log_module, "json_value", lambda line: parsed.append(line) or plain(line))
+    return parsed
+
+
+def test_a_log_opened_again_reads_only_what_is_new(tmp_path: Path, monkeypatch):
+    log, other = (RecordLog(tmp_path / "log.jsonl") for _ in range(2))
+    parsed = counted(monkeypatch)
+    for number in range(20):
+        with log:
+            log.add(f"a{number}", {"n": number})
+        with other:
+            other.add(f"b{number}", {"n": -number})
+    with log:
+        assert [log.get(key) for key in ("a3", "b19", "c")] == [{"n": 3}, {"n": -19}, None]
+    assert len(parsed) == 20 + 20 + 2, "each reads the lines of the other, once"
+    (tmp_path / "log.jsonl").write_bytes(b'{"key": "c", "n": 5}\n')
+    with log:
+        assert [log.get(key) for key in ("a3", "c")] == [None, {"n": 5}]
+
+
+def test_the_last_record_of_each_of_many_keys_is_found(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(log_module.os, "fsync", lambda handle: None)
+    log = RecordLog(tmp_path / "log.jsonl")
+    with log:
+        for number in range(15_000):
+            log.add(f"key {number % 11_000}", {"n": number})
+        last = [number + 11_000 if number < 4_000 else number for number in range(11_000)]
+        assert [log.get(f"key {number}")["n"] for number in range(11_000)] == last
+    with RecordLog(tmp_path / "log.jsonl") as again:
+        assert [again.get(f"key {number}")["n"] for number in range(0, 11_000, 7)] == last[::7]
+        assert again.get("key 11000") is None
+
+
+def test_keys_of_one_digest_are_asked_for_again_not_mixed_up(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(log_module, "_digest", lambda key: 7)
+    found, server = ask(echo, tmp_path / "log.jsonl", ["a1", "b1"])
+    assert found == ["A1", "B1"]
+    found, server = ask(echo, tmp_path / "log.jsonl", ["a1", "b1"])
+    assert (found, len(server.seen)) == (["A1", "B1"], 1)

@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from foils.errors import FailureError, InputError, UnknownNameError
 from foils.llm import Client
+from foils.llm import log as log_module
 from foils.rate import EnsembleJudge, LLMJudge, PairAsking, PairPrompt, Pairs, all_pairs, ask
 from foils.rate.llm_judge import UNREADABLE
 from foils.rate.llm_prompt import ANSWERS, parse_answer
@@ -215,3 +216,18 @@ def test_it_can_be_one_of_an_ensemble_that_goes_on_where_it_failed(tmp_path):
         found = ask(EnsembleJudge([sure, lost]), candidates, pairs)
     np.testing.assert_allclose(found.forward, 0.8)
     np.testing.assert_allclose(found.preference, 0.5)  # it says so of whichever is shown first
+
+
+def test_lines_read_of_the_log_grow_with_the_questions_not_with_their_square(tmp_path, monkeypatch):
+    parsed, plain = [], log_module.json_value
+    monkeypatch.setattr(log_module, "json_value", lambda line: parsed.append(line) or plain(line))
+    read = []
+    for queries in (5, 20):
+        parsed.clear()
+        candidates, pairs = letters((2,) * queries), all_pairs([2] * queries)
+        with serving(honest) as server:
+            asked = judge(server, tmp_path / str(queries))
+            for _ in range(2):
+                assert not np.isnan(ask(asked, candidates, pairs, block=1).preference).any()
+        read.append(len(parsed))
+    assert read[1] <= 4 * read[0]

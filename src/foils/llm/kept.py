@@ -45,7 +45,7 @@ def digest(*parts: object) -> str:
 
 def ask_missing(
     client: Client,
-    log: str | Path,
+    log: str | Path | RecordLog,
     records: Sequence[R],
     serve: Callable[[Session, R], Awaitable[S]],
     *,
@@ -59,7 +59,7 @@ def ask_missing(
 
     Args:
         client: of the server.
-        log: file of the finished records (JSON lines).
+        log: file of the finished records (JSON lines); a `RecordLog` that serves several calls reads the file once.
         records: what is to be served.
         serve: as in `ask_all`.
         task: what the progress says.
@@ -70,22 +70,20 @@ def ask_missing(
         InputError: the server refuses the key, or does not know the model.
         FailureError: the log cannot be written, or record after record failed; what was finished is kept.
     """
-    with RecordLog(log) as kept:
+    with log if isinstance(log, RecordLog) else RecordLog(log) as kept:
         asked: dict[str, R] = {}
         for record in records:
             asked.setdefault(record.key, record)
-        missing = [record for key, record in asked.items() if _missing(kept.records.get(key))]
+        came = {key: found for key in asked if (found := kept.get(key)) is not None and found["failure"] is None}
+        missing = [record for key, record in asked.items() if key not in came]
         with progress.task(task, total=len(asked), unit=unit) as advance:
-            advance(len(asked) - len(missing))
+            advance(len(came))
 
             def finished(record: R, served: S) -> None:
-                kept.add(record.key, served.as_record())
+                came[record.key] = served.as_record()
+                kept.add(record.key, came[record.key])
                 advance(1)
 
             if missing:
                 ask_all(client, missing, serve, finished)
-        return [kept.records[record.key] for record in records]
-
-
-def _missing(record: dict[str, Any] | None) -> bool:
-    return record is None or record["failure"] is not None
+        return [came[record.key] for record in records]

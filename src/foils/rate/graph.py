@@ -14,7 +14,7 @@ from foils.rate.pairs import Floats, Pairs, Rows, by_size, rectangle
 
 _REPAIRS = 200
 _DRAWN = 2**22  # cells of the adjacencies of graphs drawn together; another number draws other graphs
-_CELLS = 2**22  # cells of the adjacencies looked at together
+_CELLS = 2**20  # cells of the adjacencies looked at together
 _CELL = 40  # bytes a cell takes: Laplacian, its copy and the powers of the adjacency
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
+from foils.llm import Client, NoAnswerError, RecordLog, Session, Usage, ask_missing, digest
 from foils.rate.candidates import Candidates
 from foils.rate.llm_prompt import ANSWERS, PairAsking, parse_answer
 from foils.rate.pairs import Floats, Pairs
@@ -75,7 +75,7 @@ class LLMJudge:
         self._client, self._asking = client, asking or PairAsking()
         self.name = client.model
         self.fingerprint = digest("llm judge", client.identity, sorted(self._asking.describe().items()))
-        self._log = Path(log) / f"{self.fingerprint}.jsonl"
+        self._log = RecordLog(Path(log) / f"{self.fingerprint}.jsonl")  # read once, however often it is asked
         self.asked = Asked()
 
     def describe(self) -> dict[str, Any]:
