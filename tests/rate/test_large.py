@@ -8,7 +8,7 @@ import pytest
 from judging import NumberJudge
 
 from foils import memory
-from foils.rate import Candidates, JudgementRecord, RecordedJudge, all_pairs, ask, regular_pairs
+from foils.rate import Candidates, JudgementRecord, RecordedJudge, all_pairs, ask, lead_errors, regular_pairs, thurstone
 from foils.rate import candidates as candidates_module
 from foils.rate import graph as graph_module
 from foils.rate import pairs as pairs_module
@@ -16,6 +16,7 @@ from foils.rate.graph import algebraic_connectivity, diameter
 from foils.rate.pairs import parts_by_query
 
 KEY = {"judge": "numbers"}
+POOLS = []  # kept to the end of the process: what was taken from a pool may be given back late
 
 
 def numbers(queries, documents=4, length=0):
@@ -69,6 +70,7 @@ def test_no_array_of_strings_grows_with_the_pairs(tmp_path, kept):
         candidates, pairs = numbers(queries, length=100), all_pairs([4] * queries)
         folder = tmp_path / str(queries)
         seen = pa.proxy_memory_pool(pool)
+        POOLS.append(seen)
         pa.set_memory_pool(seen)
         try:
             ask(NumberJudge(), candidates, pairs, record=JudgementRecord(folder, KEY), block=100)
@@ -100,3 +102,20 @@ def test_components_are_the_same_however_many_candidates_are_looked_at_together(
     monkeypatch.setattr(pairs_module, "_AT_ONCE", 2)
     np.testing.assert_array_equal(pairs.components(), whole)
     assert set(whole) == set(range(whole.max() + 1))
+
+
+def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypatch):
+    rng = np.random.default_rng(0)
+    pairs = regular_pairs([60] * 20 + [59] * 3 + [5, 1, 0], degree=4, rng=rng)
+    preference, leader = rng.random(len(pairs)), np.minimum(pairs.offsets[:-1], pairs.candidates - 1)
+
+    def errors():
+        ratings = thurstone(pairs, preference)
+        return ratings.standard_error, lead_errors(pairs, ratings, leader, prior_sd=10.0)
+
+    whole, sizes, plain = errors(), [], pairs_module.rectangle
+    monkeypatch.setattr(pairs_module, "rectangle", lambda *given: sizes.append(len(given[1])) or plain(*given))
+    with memory.limited(memory.LEAST):
+        small = errors()
+    np.testing.assert_array_equal(small, whole)
+    assert sizes.count(4) == 2 * 5, "two passes over twenty queries, 4 of 60² cells in a block"

@@ -134,14 +134,17 @@ class Pairs:
 
         Args:
             limit: a block of B queries has B·n^power ≤ limit, or B = 1.
-            power: 1 limits the candidates of a block, 2 the cells of its (B, n, n) matrices.
+            power: 1 limits the candidates of a block, 2 the cells of its (B, n, n) matrices; then all its queries have
+                n ≥ 1 candidates, so that no padding lets the limit into the last digits.
         """
         sizes = self.sizes
         order = np.argsort(sizes, kind="stable")
-        begin = 0
+        begin = int((sizes == 0).sum()) if power == 2 else 0
         while begin < len(order):
             end = begin + 1
             while end < len(order) and int(sizes[order[end]]) ** power * (end + 1 - begin) <= limit:
+                if power == 2 and sizes[order[end]] != sizes[order[begin]]:
+                    break
                 end += 1
             yield rectangle(self, order[begin:end])
             begin = end

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from foils.data.store import Provenance
 from foils.errors import InputError, UnknownNameError
 from foils.rate.adaptive import ESTIMATORS, rate_adaptively
 from foils.rate.asking import Records, ask
-from foils.rate.candidates import Candidates
+from foils.rate.candidates import Candidates, TableDocuments
 from foils.rate.graph import algebraic_connectivity, diameter, regular_pairs
 from foils.rate.judgements import Judgements
 from foils.rate.judges import Judge
@@ -203,24 +203,11 @@ def _candidates(collection: Collection, negatives: Negatives, split: str, most: 
     positive = np.repeat(offsets[1:] - added, added) + place
     candidate = np.delete(np.arange(offsets[-1]), positive)
     of = np.empty(offsets[-1], np.int64)
-    of[candidate], of[positive] = (
-        document[row],
-        positives.doc_rows[np.repeat(positives.offsets[at[queries]], added) + place],
-    )
-    own = negatives.table["text"].take(pa.array(row)).to_pylist() if "text" in negatives.table.column_names else []
-    own_of = dict(
-        zip(candidate[of[candidate] < 0].tolist(), (own[i] for i in np.flatnonzero(document[row] < 0)), strict=True)
-    )
-
-    def texts(wanted: Rows) -> Sequence[str]:
-        known = collection.document_texts(np.maximum(of[wanted], 0))
-        return [own_of.get(int(one), text) for one, text in zip(wanted, known, strict=True)]
-
-    doc_ids = np.empty(offsets[-1], object)
-    doc_ids[candidate] = negatives.table["doc_id"].take(pa.array(row)).to_pylist()
-    doc_ids[positive] = collection.documents["doc_id"].take(pa.array(of[positive])).to_pylist()
+    of[candidate] = np.where(document[row] < 0, -1 - row, document[row])
+    of[positive] = positives.doc_rows[np.repeat(positives.offsets[at[queries]], added) + place]
+    documents = TableDocuments(collection, negatives.table, of)
     query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
-    shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids.tolist(), texts)
+    shown = Candidates(query_ids, collection.query_texts(queries), offsets, documents, documents.texts)
     return _Found(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
 
 
@@ -228,7 +215,7 @@ def _with_positives(negatives: Negatives, found: _Found) -> tuple[Negatives, Row
     """Return the table with a row for each positive that is rated, and (p,) these rows."""
     shown = found.candidates
     query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(found.positive)))
-    doc_ids = pa.array([shown.doc_ids[at] for at in found.positive], pa.string())
+    doc_ids = shown.ids(found.positive).cast(pa.string())
     return negatives.with_rejected(query_ids, doc_ids, source=LABELS, reason=POSITIVE)
 
 
