@@ -288,3 +288,14 @@ def test_answers_in_a_file_are_found_in_any_order_of_rows_and_documents(tmp_path
     found = ask(RecordedJudge(tmp_path / "a.parquet"), candidates, pairs)
     assert np.isnan(found.forward[0])
     np.testing.assert_array_equal([found.forward[1:], found.backward[1:]], known[:, 1:])
+
+
+def test_a_pair_repeated_in_another_row_group_is_refused(tmp_path):
+    names = ("query_id", "first", "second", "preference")
+    rows = [("q", "a", "b", 0.1), ("q", "c", "b", 0.1), ("p", "a", "b", 0.1), ("q", "a", "b", 0.9)]
+    for kept in (3, 4):
+        table = pa.table(dict(zip(names, map(list, zip(*rows[:kept], strict=True)), strict=True)))
+        pq.write_table(table, tmp_path / f"{kept}.parquet", row_group_size=1)
+    RecordedJudge(tmp_path / "3.parquet")
+    with pytest.raises(FormatError, match="1 pairs are judged more than once"):
+        RecordedJudge(tmp_path / "4.parquet")

@@ -69,7 +69,9 @@ class Candidates:
 
 @dataclass(frozen=True)
 class TableDocuments(Sequence[str]):
-    """Ids and texts of candidates from a table of negatives: looked up, not held, since a hundred thousand queries have ten million of them.
+    """Ids and texts of candidates from a table of negatives, looked up when they are wanted.
+
+    A hundred thousand queries have ten million candidates: as Python strings they would take gigabytes.
 
     Attributes:
         collection: has most of them.

@@ -245,7 +245,7 @@ def _rows(ids: pa.ChunkedArray, row_of: Mapping[str, int]) -> Rows:
 
 def _codes(values: pa.ChunkedArray) -> Rows:
     """Return a number for each value, the same for the same values."""
-    chunks = values.dictionary_encode().chunks
+    chunks = values.dictionary_encode().unify_dictionaries().chunks
     return np.concatenate([np.zeros(0, np.int64), *(chunk.indices.to_numpy() for chunk in chunks)])
 
 
