@@ -203,8 +203,10 @@ def test_variances_are_the_covariances_diagonal(model, precision):
         np.testing.assert_allclose(found, np.diagonal(whole, axis1=1, axis2=2), rtol=1e-9, atol=1e-12)
 
 
-def test_where_no_curvature_is_left_nothing_is_known():
-    pairs, apart = all_pairs([6]), np.arange(6) * 9.0  # probits: Φ(9) is 1 to the last digit
+@pytest.mark.parametrize("step", [8.7, 8.8, 8.9, 9.0, 9.1, 40.0])
+def test_where_no_curvature_is_left_nothing_is_known(step):
+    """Information that rounding alone makes is none, whether or not a factor of its matrix can be found."""
+    pairs, apart = all_pairs([6]), np.arange(6) * step  # probits: Φ(9) is 1 to the last digit
     block = next(pairs.blocks(1000, power=2))
     assert (variances(block, apart, THURSTONE, precision=0.0) == np.inf).all()
     assert np.isfinite(variances(block, apart, THURSTONE, precision=0.01)).all()
