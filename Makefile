@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-slow test-ray faults fuzz llm-trial lint types docs bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray faults fuzz llm-trial lint types docs bench all clean
 
 all: lint types test docs
 
@@ -18,23 +18,25 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/foils demo -o out/demo
 
-# Each stage's tests have processes of their own: all in one have crashed (see CONTRIBUTING.md).
-PARTS := $(sort $(dir $(wildcard tests/*/test_*.py)))
+# The tests' own processes have one thread each: that is quicker, and their sums come in one order.
+PYTEST := OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -q
 
 test: $(READY)
-	set -e; for part in $(PARTS) "$(wildcard tests/test_*.py)"; do \
-		OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false \
-		$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow" $$part; \
-	done
+	$(PYTEST) -n 2 --dist worksteal -m "not slow"
+
+# The same in one process, and as processors without AVX-512 and without AVX compute.
+test-one: $(READY)
+	$(PYTEST) -m "not slow"
+
+test-cpu: $(READY)
+	$(subst -m pytest,tests/processors.py,$(PYTEST)) -n 2 --dist worksteal -m "not slow"
 
 # Slow tests; Ray's have a target of their own.
 test-slow: $(READY)
-	set -e; for part in $(filter-out tests/scale/,$(PARTS)); do \
-		OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false $(BIN)/python -m pytest -q -m slow $$part || test $$? = 5; \
-	done
+	$(PYTEST) -m slow --ignore=tests/scale
 
 test-ray: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -m slow tests/scale
+	$(PYTEST) -m slow tests/scale
 
 # Fifty kills of every long verb; a million malformed lines and files; a small local language model's negatives.
 faults: $(READY)
