@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
@@ -50,6 +51,13 @@ QRELS = {
     "train": {"q1": {"d1": 1, "d3": 1, "d7": 0}, "q2": {"d4": 2}, "q3": {"d7": 1}},
     "test": {"q4": {"d2": 1}, "q5": {"d8": 1, "d9": 0}},
 }
+
+
+@pytest.fixture(autouse=True)
+def no_line_of_progress_for_slowness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a verb prints does not depend on how busy the machine is."""
+    monkeypatch.setattr("foils.cli.show._EVERY", math.inf)
+    monkeypatch.setattr("foils.cli.show._LEAST", math.inf)
 
 
 @pytest.fixture(scope="session")

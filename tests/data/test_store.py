@@ -186,7 +186,7 @@ def test_a_pipe_is_written_as_it_is(tmp_path: Path) -> None:
     os.mkfifo(pipe)  # in a folder of its own: if this fails, no pipe or device of the system is replaced
     with reader_of(pipe, "print(source.read())") as reader:
         write_json(pipe, {"a": 1})
-        assert json.loads(reader.communicate(timeout=60)[0]) == {"a": 1}
+        assert json.loads(reader.communicate(timeout=300)[0]) == {"a": 1}
     assert pipe.is_fifo()
     assert names(tmp_path) == ["pipe"]
 

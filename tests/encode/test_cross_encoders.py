@@ -24,7 +24,7 @@ def test_logits_come_before_the_activation(folder):
     found = logits(model, PAIRS)
     assert found.dtype == np.float32
     assert 1 / (1 + np.exp(-found)) == pytest.approx(model.predict(PAIRS, activation_fn=torch.nn.Sigmoid()), abs=1e-6)
-    assert logits(model, PAIRS, batch_size=1) == pytest.approx(found, abs=1e-6)
+    assert logits(model, PAIRS, batch_size=1) == pytest.approx(found, rel=1e-5, abs=1e-5)
     assert logits(model, []).shape == (0,)
 
 

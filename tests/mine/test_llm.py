@@ -27,7 +27,7 @@ def good(number: int, asked: dict) -> Reply:
 
 
 def client(server, **settings) -> Client:
-    return Client("m", server.url, **{"pause": 0.01, "timeout": 5.0, "retries": 3, **settings})
+    return Client("m", server.url, **{"pause": 0.01, "timeout": 60.0, "retries": 3, **settings})
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def honest(number: int, asked: dict, *, bias: float = 0.0) -> Reply:
 
 
 def judge(server, place, asking=None, *, model="m", **settings) -> LLMJudge:
-    more = {"pause": 0.01, "timeout": 5.0, "retries": 2, **settings}
+    more = {"pause": 0.01, "timeout": 60.0, "retries": 2, **settings}
     return LLMJudge(Client(model, server.url, **more), place, asking)
 
 

@@ -37,7 +37,7 @@ def ask():
 
         def answers(answer, folder, queries=QUERIES, asking=None, **settings):
             server.answer, server.seen = answer, []
-            client = Client("m", server.url, concurrency=1, pause=0.01, **{"retries": 0, "timeout": 0.5, **settings})
+            client = Client("m", server.url, concurrency=1, pause=0.01, **{"retries": 0, "timeout": 60.0, **settings})
             return ask_answers(queries, client, folder, asking=asking), server
 
         yield answers
@@ -59,7 +59,7 @@ def test_every_query_is_answered_once_and_kept(ask, tmp_path):
         (Reply(status=500, body=b"oops"), "status 500"),
         (Reply(status=422, body=b"{}"), "status 422"),
         (Reply(hang_up=True), "no connection"),
-        (Reply(stall=1.0, content="late"), "no whole answer in 0.5 s"),
+        (Reply(stall=4.0, content="late"), "no whole answer in 1.5 s"),
         (Reply(None, refusal="I cannot"), "the model refused"),
         (Reply(""), "an empty answer (finish reason stop)"),
         (Reply(" \n "), "a blank answer"),
@@ -68,7 +68,11 @@ def test_every_query_is_answered_once_and_kept(ask, tmp_path):
     ],
 )
 def test_a_failure_is_missing_and_said_and_asked_for_again(ask, tmp_path, bad, reason):
-    found, _ = ask(lambda number, asked: bad if "keel" in str(asked["messages"]) else echo(number, asked), tmp_path)
+    found, _ = ask(
+        lambda number, asked: bad if "keel" in str(asked["messages"]) else echo(number, asked),
+        tmp_path,
+        timeout=1.5 if bad.stall else 60.0,
+    )
     assert found.texts == {"a": "about what is tack", "b": None, "c": "about what is yeast"}
     assert found.failed == {reason: 1}
     again, server = ask(echo, tmp_path)

@@ -22,6 +22,7 @@ from foils.progress import Advance
 _WIDTH = 160  # of tables that do not go to a terminal
 _NUMBER = re.compile(r"[-+−–]?[\d.,–\[\]\s]*%?")  # also intervals, and nothing
 _EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
+_LEAST = 2.0  # seconds of a task that leaves a line
 
 
 def say(message: str) -> None:
@@ -129,7 +130,7 @@ class Progress:
             spent = time.monotonic() - start
             if bar is not None:
                 self._bars.remove_task(bar)
-            if spent > 2:
+            if spent > _LEAST:
                 say(f"{description}: {done:,} {unit} in {spent:,.0f} s")
 
 
