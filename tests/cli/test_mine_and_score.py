@@ -103,7 +103,7 @@ def test_the_encoder_options_reach_the_encoder(
     (name, settings), (exact_name, exact) = loaded
     assert name == exact_name == "my model"
     assert (settings.query_prompt, settings.document_prompt, settings.max_length) == ("q: ", "@d", 64)
-    assert (settings.precision, settings.batch_size, settings.device) == ("bfloat16", 7, "cpu")
+    assert (settings.precision, settings.encode_batch, settings.device) == ("bfloat16", 7, "cpu")
     assert settings.trust_remote_code
     assert (exact.precision, exact.max_length) == ("float32", 64)
     assert [path.name.split("-")[1] for path in (tmp_path / "kept").iterdir()] == ["float16"]
