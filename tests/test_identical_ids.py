@@ -16,10 +16,11 @@ from foils.data.collection import IDENTICAL
 from foils.data.run import without_identical
 from foils.data.sources import read_source
 from foils.encode import VectorStore
-from foils.evaluate import evaluate_runs, rerank_run
+from foils.evaluate import evaluate_runs, rankings_of, rerank_run
 from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
 from foils.mine.dense import embed_queries
 from foils.mine.pairs import Pairs
+from foils.search import DimensionSettings, embed_collection, prepare, search_collection
 from foils.study.measuring import measure_encoder
 
 DOCUMENTS = {
@@ -133,6 +134,7 @@ def test_a_reranker_does_not_see_the_query_itself(arguments):
 
 def test_a_model_in_training_is_measured_alike(arguments):
     class Model:
+        similarity_fn_name = "cosine"
         encode_query = encode_document = lambda self, texts, **_: HashingEncoder().encode(texts, "document")
 
     own = measure_encoder(Model(), arguments, "test", ["RR@10"], depth=5).per_query["RR@10"]
@@ -141,6 +143,37 @@ def test_a_model_in_training_is_measured_alike(arguments):
     np.testing.assert_allclose(own[:2], 1 / (1 / all_[:2] - 1), err_msg="each positive moves up by one")
     assert own[2:].tolist() == all_[2:].tolist()
     assert measure_encoder(Model(), arguments, "test", ["R@10"], depth=6).per_query["R@10"].tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("second_pass", ["index", "retrieved"])
+@pytest.mark.parametrize("settings", [DimensionSettings("none"), DimensionSettings("dime", k_plus=1, share=0.5)])
+def test_search_does_not_return_the_query_itself(arguments, tmp_path, settings, second_pass):
+    def searched(collection, **more):
+        embedded = embed_collection(collection, HashingEncoder(), VectorStore(tmp_path), split="test")
+        found = search_collection(embedded, settings, k=5, second_pass=second_pass, **more)
+        return {query: list(documents) for query, documents in rankings_of(found.run).items()}, found.found.masks
+
+    (own, masks), (all_, other) = searched(arguments), searched(kept(arguments))
+    for query in "ac":
+        assert query not in own[query]
+        assert query in all_[query]
+        assert len(own[query]) == len(all_[query]) == 5, "the next one moves up"
+    assert "e" in own["e"], "a labelled positive"
+    if settings.method == "dime":
+        assert (masks[:2] != other[:2]).any(), "the query itself is no feedback"
+        assert (masks[2:] == other[2:]).all()
+        from_elsewhere = searched(arguments, feedback=Run.from_dict({query: {query: 1.0} for query in "ac"}))[1]
+        assert from_elsewhere.all(), "a feedback of the query alone is none"
+    else:
+        assert all_["a"] == ["a", *own["a"][:4]]
+
+
+def test_experiments_do_not_rank_the_query_itself(arguments, tmp_path):
+    for collection in (arguments, kept(arguments)):
+        embedded = embed_collection(collection, HashingEncoder(), VectorStore(tmp_path), split="test")
+        bench = prepare(embedded, k=6)
+        found = [row in rows for row, rows in zip(arguments.identical, bench.lists, strict=True)]
+        assert found == [collection.keep_identical_ids] * 2 + [False] * 2
 
 
 def test_sources_made_elsewhere(arguments, tmp_path):

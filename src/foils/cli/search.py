@@ -127,5 +127,8 @@ def _search(
         ("dimensions kept", f"{100 * searched.kept:.1f} %"),
         ("queries that kept all, for want of feedback or answer", f"{len(searched.short):,}"),
     ]
-    show_table(f"{settings.method} search of {embedded.collection.name} ({embedded.split}) → {run}", ["", ""], rows)
-    return {"settings": vars(settings), "kept": searched.kept, "short": searched.short, "run": str(run)}
+    title = f"{settings.method} search of {embedded.collection.name} ({embedded.split}) → {run}"
+    identical = embedded.collection.identical_ids(embedded.split)
+    show_table(title, ["", ""], rows, caption=opt.left_out(identical))
+    facts = {"settings": vars(settings), "kept": searched.kept, "short": searched.short, "run": str(run)}
+    return {**facts, "identical_ids": identical}

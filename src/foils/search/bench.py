@@ -11,7 +11,7 @@ import numpy.typing as npt
 from foils.data.collection import Rows
 from foils.search.dimensions import Floats, Mask, masked
 from foils.search.grids import Grid
-from foils.search.index import ExactIndex
+from foils.search.index import ExactIndex, search_lists
 from foils.search.passes import FEEDBACK_DEPTH, check_search_depths, rank_lists
 from foils.search.ranks import UNREACHED, Relevant, measure_ranks
 from foils.search.runs import Embedded, relevant_of
@@ -62,8 +62,9 @@ def prepare(
     having, relevant = relevant_of(embedded)
     answers = None if embedded.answers is None else embedded.answers[having]
     kept = replace(embedded, query_rows=embedded.query_rows[having], queries=embedded.queries[having], answers=answers)
-    positions, _ = ExactIndex(kept.documents).search(kept.queries, max(reranked, feedback_depth))
-    return Bench(kept, list(positions), relevant, k, reranked)
+    depth = max(reranked, feedback_depth)
+    lists, _ = search_lists(ExactIndex(kept.documents), kept.queries, depth, without=kept.identical)
+    return Bench(kept, lists, relevant, k, reranked)
 
 
 def grid_values(

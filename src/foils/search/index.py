@@ -79,6 +79,26 @@ class ExactIndex:
         return positions, scores
 
 
+def search_lists(
+    index: Index, queries: npt.NDArray[np.floating], k: int, *, without: Rows | None = None
+) -> tuple[list[Rows], list[Scores]]:
+    """Return each query's list of at most k positions, best first, and their scores.
+
+    Args:
+        index: what retrieves; places that an approximate one leaves empty are left out.
+        queries: (n, d).
+        k: at least 1.
+        without: (n,) a position that is left out of the query's list, to which the next moves up; −1: none.
+    """
+    own = np.full(len(queries), -1, np.int64) if without is None else without
+    positions, scores = index.search(queries, k + int((own >= 0).any()))
+    found = (positions >= 0) & (positions != own[:, None])
+    found &= np.cumsum(found, axis=1) <= k
+    if found.all():
+        return list(positions), list(scores)
+    return [p[f] for p, f in zip(positions, found, strict=True)], [s[f] for s, f in zip(scores, found, strict=True)]
+
+
 def checked_queries(queries: npt.NDArray[np.floating], k: int, dimension: int) -> Scores:
     """Return queries (n, d) as a contiguous float32 array.
 

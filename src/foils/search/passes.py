@@ -24,7 +24,7 @@ from foils.encode.nearest import rank_rows
 from foils.errors import InputError, UnknownNameError
 from foils.search.dimensions import Mask, Rows, masked
 from foils.search.faiss_index import as_index
-from foils.search.index import Scores
+from foils.search.index import Scores, search_lists
 from foils.search.masks import QUERIES, DimensionSettings, checked_positions, query_masks
 
 SecondPass = Literal["index", "retrieved"]
@@ -62,6 +62,7 @@ def search_vectors(
     feedback: Sequence[Rows] | None = None,
     answers: npt.NDArray[np.floating] | None = None,
     second_pass: SecondPass = "index",
+    without: Rows | None = None,
     rng: np.random.Generator | None = None,
 ) -> Found:
     """Search with each query's useful dimensions.
@@ -79,6 +80,7 @@ def search_vectors(
         feedback: lists of another system, best first, in place of the first pass' own; cut to `feedback_depth`.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
         second_pass: `index` ranks all documents again, `retrieved` only those that the first pass retrieved.
+        without: (n,) position of a document that neither pass returns for the query; −1: there is none.
         rng: source of the draws of a random moon.
 
     Returns:
@@ -96,20 +98,23 @@ def search_vectors(
     if feedback is None:
         first = max(first, _feedback_used(settings, feedback_depth, answered=answers is not None))
     positions, scores = (
-        _lists(*index.search(queries, max(k, first))) if first else ([np.empty(0, np.int64)] * len(queries), [])
+        search_lists(index, queries, max(k, first), without=without)
+        if first
+        else ([np.empty(0, np.int64)] * len(queries), [])
     )
     lists = positions if feedback is None else checked_positions(feedback, len(documents))
     masks, short = query_masks(
         queries, documents, [found[:feedback_depth] for found in lists], settings, answers=answers, rng=rng
     )
     if not first:
-        return Found(*_lists(*index.search(masked(queries, masks), k)), masks, short)
+        return Found(*search_lists(index, masked(queries, masks), k, without=without), masks, short)
     again = np.flatnonzero(~masks.all(axis=1))
     sharpened = masked(queries[again], masks[again])
     if second_pass == "retrieved":
         ranked = rank_lists(sharpened, documents, [positions[row][:reranked] for row in again])
     else:
-        ranked = _lists(*index.search(sharpened, k)) if len(again) else ([], [])
+        own = None if without is None else without[again]
+        ranked = search_lists(index, sharpened, k, without=own) if len(again) else ([], [])
     for row, found, score in zip(again, *ranked, strict=True):
         positions[row], scores[row] = found, score
     return Found([found[:k] for found in positions], [score[:k] for score in scores], masks, short)
@@ -167,11 +172,3 @@ def _feedback_used(settings: DimensionSettings, depth: int, *, answered: bool) -
     if settings.method == "eclipse":
         return depth
     return 0 if answered else min(depth, settings.k_plus)
-
-
-def _lists(positions: Rows, scores: Scores) -> tuple[list[Rows], list[Scores]]:
-    """Rows as lists, less the places that an approximate index left empty."""
-    found = positions >= 0
-    if found.all():
-        return list(positions), list(scores)
-    return [p[f] for p, f in zip(positions, found, strict=True)], [s[f] for s, f in zip(scores, found, strict=True)]

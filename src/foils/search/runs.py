@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from foils.data import Collection, Run
 from foils.data.collection import Rows
+from foils.data.run import without_identical
 from foils.encode import DocumentTexts, Encoder, Vectors, VectorStore
 from foils.errors import InputError
 from foils.search.index import ExactIndex
@@ -39,6 +40,12 @@ class Embedded:
     queries: npt.NDArray[np.float32]
     documents: Vectors
     answers: npt.NDArray[np.float32] | None = None
+
+    @property
+    def identical(self) -> Rows:
+        """(n,) position of the document that has each query's own id, which is no answer to it; −1: there is none."""
+        own: Rows = self.collection.identical[self.query_rows]
+        return own
 
     @property
     def query_ids(self) -> list[str]:
@@ -124,6 +131,8 @@ def search_collection(
 ) -> Searched:
     """Search for every query of a split, with the dimensions that `settings` choose.
 
+    A document that has the query's own id is in no list, nor in the feedback (`Collection.identical`).
+
     Args:
         embedded: vectors of queries, documents and, where the sun is to come from a text, answers.
         settings: how dimensions are chosen.
@@ -152,6 +161,7 @@ def search_collection(
         feedback=lists,
         answers=embedded.answers,
         second_pass=second_pass,
+        without=embedded.identical,
         rng=rng,
     )
     ids = np.array(embedded.query_ids, object)
@@ -167,6 +177,7 @@ def feedback_lists(embedded: Embedded, run: Run) -> list[Rows]:
     Raises:
         InputError: documents that the collection does not have.
     """
+    run = without_identical(run, embedded.collection)
     positions = embedded.collection.document_rows(run.table["doc_id"])
     if (positions < 0).any():
         unknown = run.table["doc_id"].take(pa.array(np.flatnonzero(positions < 0)[:5])).to_pylist()
