@@ -247,6 +247,11 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
     assert status == 0, said.err
     result, page = json.loads((tmp_path / "e.json").read_text()), (tmp_path / "page.html").read_text()
     assert result["experiment"] == experiment
+    assert "no feedback" in said.out
+    assert "no feedback" in page
+    facts = {"seed": 0, "top": 40, "feedback_depth": 1000, "rerank_depth": 1000, "folds": 5, "reading": "spread"}
+    facts |= {"measure": "nDCG@10", "second_pass": "retrieved", "index": "exact"}
+    assert {name: result[name] for name in facts} == facts
     assert ("honest" in said.out) == (experiment != "moons")
     ran = {
         "filters": bool(result["systems"]), "shares": bool(result["shares"]),
@@ -270,11 +275,19 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
         assert all(oracle[share] >= honest[share] for share in oracle)
         assert oracle["1"] == honest["1"] == result["baseline"]["AP"]
     if ran["depths"]:
-        assert [*result["depths"]["oracle_by_share"]["AP"]] == ["k=50", "k=300", "k=1000", "k=all"]
+        depths = [f"{sun} k={k}" for sun in ("PRF", "LLM") for k in (50, 300, 1000, "all")]
+        assert [*result["depths"]["oracle_by_share"]["AP"]] == depths
     if ran["moons"]:
+        draws = {"bottom 30": 5, "bottom 100": 5, "bottom 150": 5, "exact": 1}
         assert {pool: len(of) for pool, of in result["moons"].items()} == {
-            "bottom 30": 5, "bottom 100": 5, "bottom 150": 5, "exact": 1
-        }  # fmt: skip
+            f"{sun} {pool}": count for sun in ("PRF", "LLM") for pool, count in draws.items()
+        }
+        assert result["moons"]["PRF exact"][0]["means"] != result["moons"]["LLM exact"][0]["means"]
+        short = {pool: of[0]["short"]["AP"] for pool, of in result["moons"].items()}
+        assert {pool for pool, count in short.items() if count == 14} == {
+            f"{sun} bottom {pool}" for sun in ("PRF", "LLM") for pool in (100, 150)
+        }, "longer than the list of 60"
+        assert said.out.count("14 of 14") == page.count("14 of 14") // 2 == 4, "the page has a row for each measure"
 
 
 def test_a_language_model_answers(folder, models, command, tmp_path):
@@ -318,6 +331,45 @@ def test_a_language_model_answers(folder, models, command, tmp_path):
         texts = [json.loads(query)["text"] for query in queries]
         said = {asked["messages"][0]["content"].split("Query: ")[1].split("\n")[0] for asked in server.seen[before:]}
         assert said == (set(texts[14:]) - set(texts[:14])) | {"no answer"}, "the other split's queries, and what failed"
+
+
+def test_the_json_says_how_the_search_was_made(folder, models, command, tmp_path):
+    def facts(*more):
+        out = tmp_path / "s.json"
+        status, said = command(
+            "search", folder, "--model", models / "one", "--run", tmp_path / "r", "--json", out, *more
+        )
+        assert status == 0, said.err
+        return json.loads(out.read_text())
+
+    names = ("seed", "second_pass", "index", "index_file", "feedback", "top", "feedback_depth", "rerank_depth", "tune")
+    plain = facts()
+    assert [plain[name] for name in names] == [0, "index", "exact", None, None, 1000, 1000, None, None]
+    more = facts(
+        "--seed", 3, "--second-pass", "retrieved", "--index", "flat", "--index-file", tmp_path / "i", "--top", 5,
+        "--feedback-depth", 40, "--feedback", tmp_path / "r",
+    )  # fmt: skip
+    files = str(tmp_path / "i"), str(tmp_path / "r")
+    assert [more[name] for name in names] == [3, "retrieved", "flat", *files, 5, 40, 1000, None]
+    tuned = facts("--tune", "dev", "--measure", "AP", "--reading", "spread", "--rerank-depth", 1200)
+    assert tuned["tune"] == {"split": "dev", "measure": "AP", "reading": "spread"}
+    assert tuned["rerank_depth"] == 1200
+
+
+def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, models, command, tmp_path):
+    out = ["--model", models / "one", "--run", tmp_path / "r"]
+    status, said = command("search", folder, *out, "--tune", "test", "--split", "test")
+    assert status == 2
+    assert "--tune test --split test" in said.err
+    assert "another split" in said.err
+    shared = tmp_path / "shared"
+    shutil.copytree(folder, shared)
+    with (shared / "qrels" / "dev.tsv").open("a") as judgements:
+        judgements.write("q3\td3\t1\nq5\td5\t1\n")
+    status, said = command("search", shared, *out, "--tune", "dev", "--split", "test")
+    assert status == 2
+    assert "share 2 queries: q3, q5" in said.err
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.parametrize(

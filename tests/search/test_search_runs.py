@@ -15,6 +15,7 @@ from foils.search import (
     by_moon,
     by_share,
     compare_filters,
+    cross_validate,
     depth_values,
     dime_grid,
     embed_collection,
@@ -248,3 +249,55 @@ def test_random_moons_are_compared_with_the_exact_one(bench):
         bench.embedded.queries, bench.embedded.documents, [found[:60] for found in bench.lists], ECLIPSE
     )
     np.testing.assert_array_equal(table["exact"][0].per_query["AP"], mask_values(bench, masks)["AP"])
+
+
+def test_queries_that_kept_everything_for_want_of_feedback_are_counted(bench):
+    """A pool as long as the list leaves no room for the sun: every number is then the baseline's, with no deviation."""
+    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 57, 80, None), runs=2, feedback_depth=60)
+    baseline = mask_values(bench, np.ones((18, 24), bool))
+    counts = {name: [system.short_counts for system in of] for name, of in table.items()}
+    for name in ("bottom 57", "bottom 80"):
+        assert counts[name] == [{"nDCG@10": 18, "AP": 18}] * 2
+        for system in table[name]:
+            np.testing.assert_array_equal(system.per_query["AP"], baseline["AP"])
+    assert counts["bottom 8"] == [{"nDCG@10": 0, "AP": 0}] * 2
+    assert counts["exact"] == [{"nDCG@10": 0, "AP": 0}]
+
+
+def test_what_is_chosen_says_for_how_many_queries_it_did_nothing(bench):
+    """Of lists of 5 documents, 2 and 2 can be taken, 3 and 3 cannot; a share of 1 keeps everything on purpose."""
+    served = Grid("eclipse", ((2, 2),), shares=(0.5,))
+    grids = {"served": served, "short": replace(served, depths=((3, 3),)), "all": replace(served, shares=(1.0,))}
+    found = {name: grid_values(bench, grid, feedback_depth=5) for name, grid in grids.items()}
+    systems = honest_and_oracle(found, rng=np.random.default_rng(0))
+    counts = {(system.name, system.kind): system.short_counts["AP"] for system in systems}
+    assert counts == {(name, kind): 18 * (name == "short") for name in grids for kind in ("honest", "oracle")}
+    assert by_share(found["short"], "AP")[0.5].short_counts == {"nDCG@10": 18, "AP": 18}
+    mixed = grid_values(bench, replace(served, depths=((2, 2), (3, 3))), feedback_depth=5)
+    tuned = cross_validate(mixed, "AP", rng=np.random.default_rng(0))
+    chosen = np.array([setting.k_plus == 3 for setting in tuned.settings])
+    np.testing.assert_array_equal(tuned.short, chosen[tuned.fold])
+    systems = compare_filters(bench, {"Eclipse": grids["short"]}, rng=np.random.default_rng(0), feedback_depth=5)
+    assert [system.short_counts["AP"] for system in systems] == [0, 0, 18, 18], "baseline, RDIME, Eclipse twice"
+
+
+def test_depths_and_moons_take_the_sun_they_are_told(collection, tmp_path):
+    """Answers are one sun, feedback another; neither is used in silence for the other."""
+    answers = {f"q{i}": " ".join(str((i % 9) * 12 + w) for w in range(8)) for i in range(19)}
+    answered = embed_collection(collection, Bag(), VectorStore(tmp_path), split="test", answers=answers)
+    silent = prepare(replace(answered, answers=None), k=60)
+    bench = prepare(answered, k=60)
+    assert {name: vectors is None for name, vectors in bench.suns.items()} == {"PRF": True, "LLM": False}
+    assert list(silent.suns) == ["PRF"]
+
+    def moons(of, sun):
+        table = by_moon(of, ECLIPSE, rng=np.random.default_rng(0), pools=(None,), answers=sun)
+        return table["exact"][0].means["AP"]
+
+    def depths(of, sun):
+        values = depth_values(of, GRID, rng=np.random.default_rng(0), depths=(60,), answers=sun)
+        return values["k=60"].values["AP"].mean()
+
+    for measured in (moons, depths):
+        assert measured(bench, None) == measured(silent, None)
+        assert measured(bench, bench.suns["LLM"]) != measured(bench, None)

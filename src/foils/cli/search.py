@@ -71,6 +71,7 @@ def search(
     trial.check()
     index.check()
     depths.check()
+    tuning.check(split)
     if run is None and trial.experiment is None:
         raise InputError("nothing to write; give --run FILE, or an --experiment")
     feedback.check(llm)
@@ -78,6 +79,7 @@ def search(
     check_combination(dimensions, options | given(chosen, feedback, depths, index, tuning, trial, llm))
     settings = chosen.settings(dimensions)
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
+    tuning.check_queries(loaded, split)
     splits = [split, *([tuning.tune] if tuning.tune else [])]
     texts, asked = feedback.texts(loaded, splits, llm, seed)
     encoder, store = replace(encoding, encoder=model).open(loaded)
@@ -90,9 +92,11 @@ def search(
         if tuning.tune:
             settings = tuning.chosen(embedded(split=tuning.tune), settings, depths=depths, rng=rng)
         result = _search(embedded(split=split), settings, run, feedback, index, depths, rng, encoder)
+        reranks = index.second_pass == "retrieved" or tuning.tune is not None
+        result |= {"tune": tuning.facts(), **depths.facts(reranks=reranks)}
     if json:
         head = {"collection": loaded.name, "split": split, "encoder": encoder.describe(), "dimensions": dimensions}
-        write_json(json, {**head, **asked, **result})
+        write_json(json, {**head, "seed": seed, **asked, **result})
 
 
 def _search(
@@ -130,5 +134,7 @@ def _search(
     title = f"{settings.method} search of {embedded.collection.name} ({embedded.split}) → {run}"
     identical = embedded.collection.identical_ids(embedded.split)
     show_table(title, ["", ""], rows, caption=opt.left_out(identical))
-    facts = {"settings": vars(settings), "kept": searched.kept, "short": searched.short, "run": str(run)}
-    return {**facts, "identical_ids": identical}
+    return {
+        "settings": vars(settings), "kept": searched.kept, "short": searched.short, "identical_ids": identical,
+        "run": str(run), "feedback": str(feedback.feedback) if feedback.feedback else None, **index.facts(),
+    }  # fmt: skip

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from foils.cli.search_findings import plain_findings, show_findings
 from foils.cli.search_options import DepthOptions, TuneOptions
-from foils.cli.show import number, show_table
 from foils.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from foils.search import Bench, DimensionSettings, Embedded, Grid, GridValues, System
 
 EXPERIMENTS = ("filters", "shares", "depths", "moons", "all")
-SUNS = ("PRF", "LLM")
-NOTE = "oracle: settings chosen on these very queries; honest: on other folds. p: one-sided, Holm."
 
 
 @dataclass(frozen=True)
@@ -73,7 +71,11 @@ class ExperimentOptions:
             from foils.report.search import write_search_report
 
             write_search_report(self.report, found)
-        return {"experiment": self.experiment, **plain_findings(found)}
+        return {
+            "experiment": self.experiment, "folds": self.folds, "reading": tuning.reading, "measure": tuning.measure,
+            "settings": vars(settings), "second_pass": "retrieved", "index": "exact", **depths.facts(reranks=True),
+            **plain_findings(found),
+        }  # fmt: skip
 
 
 def run_experiments(
@@ -115,9 +117,7 @@ def run_experiments(
     if "depths" in wanted:
         found = _depths(found, bench, grid, folds, rng)
     if "moons" in wanted:
-        from foils.search import by_moon
-
-        found = replace(found, moons=by_moon(bench, settings, rng=rng, measures=measures, feedback_depth=deep))
+        found = replace(found, moons=_moons(found, bench, settings, deep, rng))
     return found
 
 
@@ -127,14 +127,12 @@ def _values(
     """Values of DIME's grid and of Eclipse's, with feedback for the sun and, where there are some, with answers."""
     from foils.search import dime_grid, grid_values
 
-    answers = {"PRF": None, "LLM": bench.embedded.answers}
     return {
         f"{sun} {label}": grid_values(
-            bench, of, measures=measures, feedback_depth=feedback_depth, answers=answers[sun], rng=rng
+            bench, of, measures=measures, feedback_depth=feedback_depth, answers=answers, rng=rng
         )
         for label, of in (("DIME", dime_grid()), ("Eclipse", grid))
-        for sun in SUNS
-        if sun == "PRF" or answers[sun] is not None
+        for sun, answers in bench.suns.items()
     }
 
 
@@ -183,11 +181,29 @@ def _shares(found: Findings, grids: Mapping[str, GridValues], folds: int, rng: n
 def _depths(found: Findings, bench: Bench, grid: Grid, folds: int, rng: np.random.Generator) -> Findings:
     from foils.search import by_share, depth_values, honest_and_oracle
 
-    values = depth_values(bench, grid, rng=rng, measures=found.measures)
+    values = {
+        f"{sun} {depth}": of
+        for sun, answers in bench.suns.items()
+        for depth, of in depth_values(bench, grid, rng=rng, measures=found.measures, answers=answers).items()
+    }
     systems = honest_and_oracle(values, rng=rng, measures=found.measures, folds=folds)
     shares = {m: {name: by_share(of, m) for name, of in values.items()} for m in found.measures}
     tests = _tests(found, systems, rng)
     return replace(found, depths=systems, depth_shares=shares, comparisons={**found.comparisons, **tests})
+
+
+def _moons(
+    found: Findings, bench: Bench, settings: DimensionSettings, feedback_depth: int, rng: np.random.Generator
+) -> dict[str, list[System]]:
+    from foils.search import by_moon
+
+    return {
+        f"{sun} {pool}": systems
+        for sun, answers in bench.suns.items()
+        for pool, systems in by_moon(
+            bench, settings, rng=rng, measures=found.measures, feedback_depth=feedback_depth, answers=answers
+        ).items()
+    }
 
 
 def _tests(
@@ -204,69 +220,3 @@ def _tests(
             for test in compare_systems(values, rng=rng, against=["baseline"], alternative="greater"):
                 tests[test.a, of[test.a].kind, test.measure] = test
     return tests
-
-
-def show_findings(found: Findings) -> None:
-    """Print the tables."""
-    from foils.report.search import titled
-
-    where = f"of {found.collection} ({found.split})"
-    for title, systems in (("Filters", found.filters), ("Length of the feedback list", found.depths)):
-        if systems:
-            rows = [(titled(system), *(_cell(found, system, m) for m in found.measures)) for system in systems]
-            show_table(f"{title} {where}", ["system", *found.measures], rows, caption=NOTE)
-    for measure, filters in found.shares.items():
-        curves = {f"{name} ({kind})": curve for name, kinds in filters.items() for kind, curve in kinds.items()}
-        rows = [
-            (f"{share:g}", *(f"{curve[share].means[measure]:.4f}" for curve in curves.values()))
-            for share in next(iter(curves.values()))
-        ]
-        level = f"all dimensions: {found.baseline.means[measure]:.4f}"
-        show_table(f"{measure} by share of dimensions kept, {where}", ["share", *curves], rows, caption=level)
-    if found.moons:
-        rows = [
-            (pool, str(len(of)), *(_spread([system.means[m] for system in of]) for m in found.measures))
-            for pool, of in found.moons.items()
-        ]
-        show_table(f"Moons {where}", ["moon", "runs", *found.measures], rows, caption="mean ± deviation over runs")
-
-
-def plain_findings(found: Findings) -> dict[str, Any]:
-    """Return everything as JSON has it."""
-    curve = {
-        measure: {name: {kind: _means(of, measure) for kind, of in kinds.items()} for name, kinds in filters.items()}
-        for measure, filters in found.shares.items()
-    }
-    depths = {m: {name: _means(of, m) for name, of in curves.items()} for m, curves in found.depth_shares.items()}
-    return {
-        "queries": found.queries,
-        "systems": [_plain(system) for system in found.filters],
-        "shares": curve,
-        "depths": {"systems": [_plain(system) for system in found.depths], "oracle_by_share": depths},
-        "moons": {pool: [_plain(system) for system in of] for pool, of in found.moons.items()},
-        "baseline": found.baseline.means,
-        "comparisons": [{"kind": kind, **vars(test)} for (_, kind, _), test in found.comparisons.items()],
-    }
-
-
-def _means(curve: Mapping[float, System], measure: str) -> dict[str, float]:
-    return {f"{share:g}": system.means[measure] for share, system in curve.items()}
-
-
-def _plain(system: System) -> dict[str, Any]:
-    settings = {measure: [vars(one) for one in of] for measure, of in system.settings.items()}
-    values = {measure: of.tolist() for measure, of in system.per_query.items()}
-    facts = {"name": system.name, "kind": system.kind, "means": system.means, "kept": system.kept}
-    return {**facts, "settings": settings, "per_query": values}
-
-
-def _cell(found: Findings, system: System, measure: str) -> str:
-    test = found.comparisons.get((system.name, system.kind, measure))
-    return f"{system.means[measure]:.4f}" + (f" (p {number(test.p_holm)})" if test is not None else "")
-
-
-def _spread(values: list[float]) -> str:
-    import numpy as np
-
-    deviation = f" ± {np.std(values, ddof=1):.4f}" if len(values) > 1 else ""
-    return f"{np.mean(values):.4f}{deviation}"

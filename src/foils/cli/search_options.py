@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,7 @@ from foils.errors import InputError, UnknownNameError
 if TYPE_CHECKING:
     from numpy.random import Generator
 
+    from foils.data import Collection
     from foils.encode import Vectors
     from foils.search import DimensionSettings, Embedded, Grid, Index
 
@@ -78,6 +79,11 @@ class DepthOptions:
                 "ranked again; raise it, or lower --top"
             )
 
+    def facts(self, *, reranks: bool) -> dict[str, Any]:
+        """Return the depths for JSON; that of ranking again is None where all documents are ranked again."""
+        reranked = (self.rerank_depth or max(self.top, 1000)) if reranks else None
+        return {"top": self.top, "feedback_depth": self.feedback_depth, "rerank_depth": reranked}
+
 
 @dataclass(frozen=True)
 class IndexOptions:
@@ -107,6 +113,14 @@ class IndexOptions:
             raise InputError("--index-file goes with --index flat, hnsw or ivf; exact search needs no file")
         if self.rebuild_index and not self.index_file:
             raise InputError("--rebuild-index goes with --index-file FILE, whose index it builds anew")
+
+    def facts(self) -> dict[str, Any]:
+        """Return for JSON what is searched."""
+        return {
+            "second_pass": self.second_pass,
+            "index": self.index,
+            "index_file": str(self.index_file) if self.index_file else None,
+        }
 
     def open(self, documents: Vectors, encoder: str) -> Index:
         """Return the index over the documents: read from its file, or built, and kept where there is to be a file.
@@ -141,6 +155,29 @@ class TuneOptions:
     ] = None
     measure: Annotated[str, typer.Option(help="To choose settings by: nDCG@10, AP, RR@10, …")] = "nDCG@10"
     reading: Annotated[str, typer.Option(help=f"Of the published grid: {READINGS}.")] = "both"
+
+    def check(self, split: str) -> None:
+        """Raise an InputError for settings that would be chosen on the queries they are reported on."""
+        if self.tune == split:
+            raise InputError(
+                f"--tune {self.tune} --split {split}: settings chosen on the queries that are searched for say "
+                "nothing of others; tune on another split, or see --experiment for cross-validation"
+            )
+
+    def check_queries(self, collection: Collection, split: str) -> None:
+        """Raise an InputError where the split to choose settings on shares queries with the one searched for."""
+        if self.tune is None:
+            return
+        tuned, searched = ({*collection.judgements(name)["query_id"].to_pylist()} for name in (self.tune, split))
+        if shared := sorted(tuned & searched):
+            raise InputError(
+                f"the splits {self.tune!r} and {split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "
+                "settings chosen on the queries that are searched for say nothing of others; take them out of one"
+            )
+
+    def facts(self) -> dict[str, Any] | None:
+        """Return for JSON how settings were chosen; None where they were given."""
+        return {"split": self.tune, "measure": self.measure, "reading": self.reading} if self.tune else None
 
     def grid(self, method: str, moon_pool: int | None) -> Grid:
         """Return the published settings of a way to choose dimensions.

@@ -111,6 +111,16 @@ def titled(system: System) -> str:
     return system.name if system.kind == "fixed" else f"{system.name} ({system.kind})"
 
 
+def short_of(systems: Sequence[System], found: Findings, measures: Sequence[str] | None = None) -> str:
+    """Return how many of the queries kept every dimension for want of feedback or of an answer: `3 of 225`.
+
+    Where systems or measures differ, because other settings were chosen, the fewest and the most: `0–3 of 225`.
+    """
+    counts = [system.short_counts[m] for system in systems for m in measures or found.measures]
+    least, most = min(counts), max(counts)
+    return f"{most:,} of {found.queries:,}" if least == most else f"{least:,}–{most:,} of {found.queries:,}"
+
+
 def _system_section(title: str, systems: Sequence[System], found: Findings, prose: Sequence[str]) -> Section:
     dots = [_dots(systems, measure, found) for measure in found.measures]
     return Section(title, [*dots, _system_table(systems, found)], prose)
@@ -151,9 +161,9 @@ def _system_table(systems: Sequence[System], found: Findings) -> Table:
             cells += [f"{system.means[measure]:.4f}", *_tested(test)]
             if test is not None and test.p_holm < SIGNIFICANT:
                 marked.add(index)
-        rows.append(cells)
+        rows.append([*cells, short_of([system], found)])
     heads = [head for measure in found.measures for head in (measure, "gain", "p", "p (Holm)", "test")]
-    return Table(["system", "kept", *heads], rows, _CAPTION, frozenset(marked))
+    return Table(["system", "kept", *heads, "no feedback"], rows, f"{_CAPTION} {SHORT}", frozenset(marked))
 
 
 def _tested(test: Comparison | None) -> list[str]:
@@ -181,8 +191,10 @@ def _half_table(found: Findings) -> Table:
             for kind, curve in kinds.items():
                 if 0.5 in curve:
                     test = found.comparisons.get((f"{name}, half", kind, measure))
-                    rows.append([measure, f"{name} ({kind})", f"{curve[0.5].means[measure]:.4f}", *_tested(test)])
-    return Table(["measure", "filter", "mean", "gain", "p", "p (Holm)", "test"], rows, "Half of the dimensions kept.")
+                    mean, short = f"{curve[0.5].means[measure]:.4f}", short_of([curve[0.5]], found, (measure,))
+                    rows.append([measure, f"{name} ({kind})", mean, *_tested(test), short])
+    heads = ["measure", "filter", "mean", "gain", "p", "p (Holm)", "test", "no feedback"]
+    return Table(heads, rows, f"Half of the dimensions kept. {SHORT}")
 
 
 def _depth_section(found: Findings) -> Section:
@@ -215,10 +227,14 @@ def _moon_section(found: Findings) -> Section:
         caption = f"{measure}: mean and standard deviation over draws; dotted: all dimensions."
         blocks.append(Figure(data, layout, caption, height=280))
         rows += [
-            [measure, pool, str(len(of)), f"{np.mean(of):.4f}", f"{_deviation(of):.4f}" if len(of) > 1 else "–"]
+            [
+                measure, pool, str(len(of)), f"{np.mean(of):.4f}", f"{_deviation(of):.4f}" if len(of) > 1 else "–",
+                short_of(found.moons[pool], found, (measure,)),
+            ]
             for pool, of in means.items()
-        ]
-    blocks.append(Table(["measure", "moon", "runs", "mean", "deviation"], rows, "Deviation over runs, n − 1."))
+        ]  # fmt: skip
+    heads = ["measure", "moon", "runs", "mean", "deviation", "no feedback"]
+    blocks.append(Table(heads, rows, f"Deviation over runs, n − 1. {SHORT}"))
     return Section("Moons drawn at random", blocks, _MOONS)
 
 
@@ -248,6 +264,10 @@ def _level(value: float, axis: str) -> dict[str, Any]:
     return {"type": "line", "layer": "below", "line": {"dash": "dot", "width": 1, "color": GREY}, **ends}
 
 
+SHORT = (
+    "No feedback: queries that kept every dimension because their list was too short for the settings, or they have no "
+    "answer."
+)
 _CAPTION = (
     "Gain over all dimensions. p: Shapiro–Wilk on the paired differences, then the one-sided paired t-test or "
     "Wilcoxon's; Holm over the comparisons of a measure, honest and oracle ones apart. Marked: below 0.05."

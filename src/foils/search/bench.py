@@ -43,6 +43,12 @@ class Bench:
         """What is ranked again of each list."""
         return [found[: self.rerank_depth] for found in self.lists]
 
+    @property
+    def suns(self) -> dict[str, npt.NDArray[np.floating] | None]:
+        """What the sun can be: `PRF`, of the feedback (None); `LLM`, (n, d) vectors of answers, where there are any."""
+        answers = self.embedded.answers
+        return {"PRF": None} if answers is None else {"PRF": None, "LLM": answers}
+
 
 def prepare(
     embedded: Embedded, *, k: int = 1000, feedback_depth: int = FEEDBACK_DEPTH, rerank_depth: int | None = None

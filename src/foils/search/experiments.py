@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from foils.search.bench import MEASURES, Bench, grid_values, mask_values, prepare
 from foils.search.dimensions import Floats
@@ -24,6 +25,7 @@ from foils.search.tune import GridValues, Tuned, cross_validate, oracle
 Kind = Literal["fixed", "honest", "oracle"]
 DEPTHS = (50, 300, 1000, None)
 POOLS = (30, 100, 150)
+RDIME = DimensionSettings("rdime", k_plus=1)
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class System:
         per_query: measure → (n,) values; for honest and oracle, settings were chosen by that same measure.
         settings: measure → the settings behind it, one a fold; empty for fixed ones.
         kept: mean share of dimensions kept, where one mask belongs to all measures.
+        short: measure → (n,) queries that kept every dimension for want of feedback or of an answer; empty: none did.
     """
 
     name: str
@@ -43,11 +46,17 @@ class System:
     per_query: dict[str, Floats]
     settings: dict[str, list[DimensionSettings]] = field(default_factory=dict)
     kept: float | None = None
+    short: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     @property
     def means(self) -> dict[str, float]:
         """Mean of each measure over the queries."""
         return {measure: float(values.mean()) for measure, values in self.per_query.items()}
+
+    @property
+    def short_counts(self) -> dict[str, int]:
+        """How many queries, for each measure, kept every dimension for want of feedback or of an answer."""
+        return {measure: int(self.short[measure].sum()) if self.short else 0 for measure in self.per_query}
 
 
 def compare_filters(
@@ -77,20 +86,10 @@ def compare_filters(
     deal = int(rng.integers(2**32))
     everything = np.ones((n, d), bool)
     systems = [System("baseline", "fixed", mask_values(bench, everything, measures), kept=1.0)]
-    suns: dict[str, Floats | None] = {"PRF": None}
-    if bench.embedded.answers is not None:
-        suns["LLM"] = bench.embedded.answers.astype(np.float64)
-    for sun, answers in suns.items():
-        masks, _ = query_masks(
-            bench.embedded.queries,
-            bench.embedded.documents,
-            [found[:feedback_depth] for found in bench.lists],
-            DimensionSettings("rdime", k_plus=1),
-            answers=answers,
-        )
-        systems.append(System(f"{sun} RDIME", "fixed", mask_values(bench, masks, measures), kept=float(masks.mean())))
+    for sun, answers in bench.suns.items():
+        systems.append(_fixed(f"{sun} RDIME", bench, RDIME, measures, feedback_depth, answers))
     for label, grid in grids.items():
-        for sun, answers in suns.items():
+        for sun, answers in bench.suns.items():
             name = f"{sun} {label}"
             found = (tuned or {}).get(name) or grid_values(
                 bench, grid, measures=measures, feedback_depth=feedback_depth, answers=answers, rng=rng
@@ -123,7 +122,8 @@ def by_share(
             best = oracle(part, measure)
         else:
             best = cross_validate(part, measure, rng=np.random.default_rng(deal), folds=folds)
-        curve[share] = System(f"share {share:g}", best.kind, best.per_query, {measure: best.settings}, share)
+        short = dict.fromkeys(best.per_query, best.short)
+        curve[share] = System(f"share {share:g}", best.kind, best.per_query, {measure: best.settings}, share, short)
     return curve
 
 
@@ -134,14 +134,23 @@ def depth_values(
     rng: np.random.Generator,
     measures: Sequence[str] = MEASURES,
     depths: Sequence[int | None] = DEPTHS,
+    answers: npt.NDArray[np.floating] | None = None,
 ) -> dict[str, GridValues]:
     """Evaluate a grid for several lengths of the feedback list; None is the whole list of the bench.
+
+    Args:
+        bench: of `prepare`.
+        grid: its settings.
+        rng: source of the draws of random moons.
+        measures: names that `measure_ranks` knows.
+        depths: lengths of the feedback.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; None: the sun is of the feedback.
 
     Source: Eclipse, Figures 2 and 3.
     """
     return {
         f"k={depth or 'all'}": grid_values(
-            bench, grid, measures=measures, feedback_depth=depth, answers=bench.embedded.answers, rng=rng
+            bench, grid, measures=measures, feedback_depth=depth, answers=answers, rng=rng
         )
         for depth in depths
     }
@@ -175,8 +184,19 @@ def by_moon(
     pools: Sequence[int | None] = (*POOLS, None),
     runs: int = 5,
     feedback_depth: int | None = FEEDBACK_DEPTH,
+    answers: npt.NDArray[np.floating] | None = None,
 ) -> dict[str, list[System]]:
     """Compare moons drawn at random from the bottom of the list with the last k⁻, at one setting, over several runs.
+
+    Args:
+        bench: of `prepare`.
+        settings: of eclipse; the pool is set by `pools`.
+        rng: source of the draws.
+        measures: names that `measure_ranks` knows.
+        pools: how many of the last documents to draw from; None: take the last k⁻.
+        runs: draws of each pool.
+        feedback_depth: length of the feedback; None: as deep as the lists.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; None: the sun is of the feedback.
 
     Returns:
         `bottom 30` and so on → one system a run (`exact` → one).
@@ -187,16 +207,8 @@ def by_moon(
     for pool in pools:
         name = "exact" if pool is None else f"bottom {pool}"
         for _ in range(1 if pool is None else runs):
-            masks, _ = query_masks(
-                bench.embedded.queries,
-                bench.embedded.documents,
-                [found[:feedback_depth] for found in bench.lists],
-                replace(settings, moon_pool=pool),
-                answers=bench.embedded.answers,
-                rng=rng,
-            )
-            values = mask_values(bench, masks, measures)
-            table.setdefault(name, []).append(System(name, "fixed", values, kept=float(masks.mean())))
+            drawn = replace(settings, moon_pool=pool)
+            table.setdefault(name, []).append(_fixed(name, bench, drawn, measures, feedback_depth, answers, rng))
     return table
 
 
@@ -228,6 +240,23 @@ def choose_settings(
     return oracle(found, measure).settings[0]
 
 
+def _fixed(
+    name: str,
+    bench: Bench,
+    settings: DimensionSettings,
+    measures: Sequence[str],
+    feedback_depth: int | None,
+    answers: npt.NDArray[np.floating] | None,
+    rng: np.random.Generator | None = None,
+) -> System:
+    """The system of one setting."""
+    lists = [found[:feedback_depth] for found in bench.lists]
+    vectors = bench.embedded
+    masks, short = query_masks(vectors.queries, vectors.documents, lists, settings, answers=answers, rng=rng)
+    values = mask_values(bench, masks, measures)
+    return System(name, "fixed", values, kept=float(masks.mean()), short=dict.fromkeys(measures, short))
+
+
 def _both(name: str, found: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
     both: dict[Kind, dict[str, Tuned]] = {
         "honest": {
@@ -242,6 +271,7 @@ def _both(name: str, found: GridValues, measures: Sequence[str], folds: int, dea
             kind,
             {measure: tuned.per_query[measure] for measure, tuned in by.items()},
             {measure: tuned.settings for measure, tuned in by.items()},
+            short={measure: tuned.short for measure, tuned in by.items()},
         )
         for kind, by in both.items()
     ]

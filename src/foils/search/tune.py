@@ -35,7 +35,8 @@ class GridValues:
     Attributes:
         settings: c settings.
         values: measure → (n, c).
-        short: (n, c) where a query's list was too short for a setting, or had no answer: it kept every dimension.
+        short: (n, c) where a query's list was too short for a setting, or had no answer: it kept every dimension, which
+            the setting would not have done.
         size: how many settings the grid named.
     """
 
@@ -55,6 +56,7 @@ class Tuned:
         settings: of each fold (one for the oracle).
         fold: (n,) which fold each query is reported in (all 0 for the oracle).
         per_query: measure → (n,) values with the setting of the query's fold.
+        short: (n,) queries that kept every dimension with that setting, for want of feedback or of an answer.
     """
 
     kind: Literal["oracle", "honest"]
@@ -62,6 +64,7 @@ class Tuned:
     settings: list[DimensionSettings]
     fold: Rows
     per_query: dict[str, Floats]
+    short: npt.NDArray[np.bool_]
 
 
 def evaluate_grid(
@@ -114,14 +117,14 @@ def evaluate_grid(
     lists, given = checked_positions(lists, len(documents)), checked_positions(given, len(documents))
     settings = grid.settings
     values = {measure: np.empty((n, len(settings))) for measure in measures}
-    short = np.zeros((n, len(settings)), bool)
+    short, leaves_out = np.zeros((n, len(settings)), bool), np.array([setting.share < 1 for setting in settings])
     with progress.task("evaluating the grid", total=n, unit="queries") as advance:
         for row, query in enumerate(queries):
             answer = None if answers is None else np.asarray(answers[row], np.float64)
             ranks, unserved = _query_ranks(
                 query, documents, lists[row], given[row][:feedback_depth], relevant[row], grid, answer=answer, rng=rng
             )
-            short[row] = np.repeat(unserved, len(grid.ratios) * len(grid.shares))
+            short[row] = np.repeat(unserved, len(grid.ratios) * len(grid.shares)) & leaves_out
             if k is not None:
                 ranks[ranks >= k] = UNREACHED
             for measure in measures:
@@ -135,7 +138,7 @@ def oracle(found: GridValues, measure: str) -> Tuned:
     best = int(np.argmax(found.values[measure].mean(axis=0)))
     n = len(found.values[measure])
     per_query = {name: values[:, best] for name, values in found.values.items()}
-    return Tuned("oracle", measure, [found.settings[best]], np.zeros(n, np.int64), per_query)
+    return Tuned("oracle", measure, [found.settings[best]], np.zeros(n, np.int64), per_query, found.short[:, best])
 
 
 def cross_validate(found: GridValues, measure: str, *, rng: np.random.Generator, folds: int = 5) -> Tuned:
@@ -166,7 +169,14 @@ def cross_validate(found: GridValues, measure: str, *, rng: np.random.Generator,
         chosen.append(int(np.argmax(others)))
     taken = np.asarray(chosen)[fold]
     per_query = {name: of[np.arange(n), taken] for name, of in found.values.items()}
-    return Tuned("honest", measure, [found.settings[index] for index in chosen], fold, per_query)
+    return Tuned(
+        "honest",
+        measure,
+        [found.settings[index] for index in chosen],
+        fold,
+        per_query,
+        found.short[np.arange(n), taken],
+    )
 
 
 def _query_ranks(
