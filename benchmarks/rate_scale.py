@@ -6,7 +6,8 @@ Queries of 100 negatives and one labelled positive, degree 6, so 303 pairs each,
 documents. The judge is synthetic (a sigmoid of numbers, with a position bias, asked in both orders), so that what is
 measured is the rating itself: graph, asking block by block, keeping judgements on disk, fit, errors, figures of the
 graph. Then everything is rated again from the judgements on disk. Each size runs in a process of its own. Memory is
-the peak that no file backs, less what the process held before the rating (the collection and the table of negatives).
+the peak that no file backs, less what the process held before the rating (the collection and the table of negatives);
+time is the processor's, which other programs' load disturbs less.
 
 The slope between two sizes is log(y₂/y₁)/log(m₂/m₁): 1 is linear. Writes benchmarks/results/rate_scale.json.
 """
@@ -73,9 +74,9 @@ def measured(pairs: int) -> dict[str, float]:
             record = JudgementRecord(folder, {"judge": NumberedJudge.fingerprint})
             before = anonymous_bytes()
             peak = [before]
-            stop, start = watch(peak), time.perf_counter()
+            stop, start = watch(peak), time.process_time()
             rated = rate_negatives(collection, negatives, NumberedJudge(), split="train", degree=DEGREE, record=record)
-            found[f"{run}_seconds"] = time.perf_counter() - start
+            found[f"{run}_seconds"] = time.process_time() - start
             stop.set()
             found[f"{run}_mib"] = (max(peak) - before) / 2**20
             found["pairs"] = len(rated.pairs)
