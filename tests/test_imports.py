@@ -28,6 +28,7 @@ LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 
 LIGHT = {  # what any module may import when it is loaded, beside the standard library
     "bm25s", "cyclopts", "jinja2", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer", "threadpoolctl", "typer",
+    "xxhash",
 }  # fmt: skip
 HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
     "batch/caching.py": {"torch"},

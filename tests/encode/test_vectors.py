@@ -19,6 +19,7 @@ from fakes import HashingEncoder
 from foils import progress
 from foils.data import Collection
 from foils.encode import DocumentTexts, Kind, Vectors, VectorStore, vectors
+from foils.encode import shards as shards_module
 from foils.encode.vectors import cosine_loss, text_keys
 from foils.errors import FailureError, FormatError, InputError, UnknownNameError
 
@@ -208,8 +209,8 @@ def flipped(data: bytes, at: int) -> bytes:
 
 
 def with_vector(value: float) -> Callable[[bytes], bytes]:
-    """The last number of the file in the place of another."""
-    return lambda data: data[:-4] + np.float32(value).tobytes()
+    """The last number before the checksum in the place of another."""
+    return lambda data: data[:-12] + np.float32(value).tobytes() + data[-8:]
 
 
 def unlike(array: np.ndarray) -> Callable[[bytes], bytes]:
@@ -227,7 +228,10 @@ RECORD = np.dtype([("key", "<u8", (2,)), ("vector", "<f4", (32,))])
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: flipped(data, len(data) % 144 + 144),  # a key: records of 144 bytes fill the end
+        lambda data: flipped(data, (len(data) - 8) % 144 + 144),  # a key: records of 144 bytes fill the end
+        lambda data: flipped(data, len(data) - 9),  # a sign: the number stays finite
+        lambda data: flipped(data, len(data) - 1),  # the checksum
+        lambda data: data[:-8],
         lambda data: data + b"more",
         lambda data: data[:20] + b"((((" + data[24:],
         lambda data: b"PK\x03\x04" + data,
@@ -403,3 +407,78 @@ def test_what_is_taken_is_a_copy() -> None:
 def test_an_array_that_is_not_a_table_of_vectors() -> None:
     with pytest.raises(InputError, match=r"shape \(3,\); expected \(n, d\)"):
         Vectors.of(np.ones(3))
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The shards that are read from now on."""
+    found: list[Path] = []
+    read = shards_module.mapped
+
+    def reading(path: Path) -> Any:
+        found.append(path)
+        return read(path)
+
+    monkeypatch.setattr(shards_module, "mapped", reading)
+    return found
+
+
+def test_opening_a_store_reads_its_index_and_the_shards_that_are_needed(
+    tmp_path: Path, encoder: HashingEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"text {i}" for i in range(400)]
+    VectorStore(tmp_path).embed(encoder, texts, "document")
+    assert len(shards(tmp_path)) == 120
+    VectorStore(tmp_path).missing(encoder, texts[:1], "document")  # finds no index, and writes one
+    read = opened_files(monkeypatch)
+    found = VectorStore(tmp_path).embed(encoder, texts[:3], "document")
+    assert 1 <= len(read) <= 3
+    np.testing.assert_array_equal(found.take(np.arange(3)), expected(texts[:3]))
+    whole = VectorStore(tmp_path).embed(encoder, [*texts, "one more"], "document")
+    np.testing.assert_array_equal(
+        whole.take([0, 399, 400, 57]), expected([texts[0], texts[399], "one more", texts[57]])
+    )
+    assert encoder.encoded == 401
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda index, shard: index.write_bytes(flipped(index.read_bytes(), 200)),
+        lambda index, shard: index.write_bytes(index.read_bytes()[:-10]),
+        lambda index, shard: index.write_bytes(b""),
+        lambda index, shard: shard.unlink(),
+    ],
+)
+def test_an_index_that_is_damaged_or_names_a_lost_shard_is_made_again(
+    tmp_path: Path, encoder: HashingEncoder, damage: Callable[[Path, Path], None]
+) -> None:
+    texts = [f"text {i}" for i in range(200)]
+    VectorStore(tmp_path).embed(encoder, texts, "document")
+    VectorStore(tmp_path).missing(encoder, texts, "document")
+    (index,) = tmp_path.rglob("index.arrow")
+    damage(index, shards(tmp_path)[7])
+    fresh = HashingEncoder()
+    found = VectorStore(tmp_path).embed(fresh, texts, "document")
+    np.testing.assert_array_equal(found.take(np.arange(200)), expected(texts))
+    assert fresh.encoded <= 4
+
+
+def test_a_digit_that_changed_in_a_shard_that_is_not_asked_for_is_seen_when_it_is(
+    tmp_path: Path, encoder: HashingEncoder
+) -> None:
+    texts = [f"text {i}" for i in range(200)]
+    VectorStore(tmp_path).embed(encoder, texts, "document")
+    VectorStore(tmp_path).missing(encoder, texts, "document")
+    path = shards(tmp_path)[7]
+    path.write_bytes(flipped(path.read_bytes(), path.stat().st_size - 9))
+    keys = np.load(path)["key"]
+    there = [(text_keys([text], encoder.route("document")) == keys).all(axis=1).any() for text in texts]
+    assert 1 <= sum(there) <= 4
+    store = VectorStore(tmp_path)
+    for text, damaged in zip(texts, there, strict=True):
+        if damaged:
+            with pytest.raises(FormatError, match="its contents changed") as caught:
+                store.embed(encoder, [text], "document")
+            assert caught.value.path == path
+        else:
+            np.testing.assert_array_equal(store.embed(encoder, [text], "document").take([0]), expected([text]))

@@ -167,7 +167,9 @@ def table_bytes(table: pa.Table, provenance: Provenance) -> bytes:
 
 def _write_parquet(place: Any, table: pa.Table, provenance: Provenance) -> None:
     recorded = json.dumps(provenance, sort_keys=True)
-    pq.write_table(table.replace_schema_metadata({_KEY: recorded.encode()}), place, compression="zstd")
+    pq.write_table(
+        table.replace_schema_metadata({_KEY: recorded.encode()}), place, compression="zstd", write_page_checksum=True
+    )
 
 
 def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
@@ -179,7 +181,7 @@ def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
     """
     existing_file(path)
     try:
-        table = pq.ParquetFile(path).read()
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:

@@ -28,6 +28,7 @@ from foils.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
 SHARD = 1_024  # texts of a shard: what a kill can cost
+FORM = "xxh3"  # of shards, in the name of their folder: those without a checksum are not met
 FILES = 4_096  # shards of one call, about: where there are more texts, shards are larger, up to a slice
 
 
@@ -191,7 +192,7 @@ class VectorStore:
         except BaseException:
             self._opened.clear()  # it expects shards that will not come
             raise
-        return Vectors(shards.arrays(encoder.dimension), positions)
+        return Vectors(*shards.touched(positions, encoder.dimension))
 
     def missing(self, encoder: Encoder, texts: Texts, kind: Kind) -> int:
         """Count the distinct texts that `embed` would have to encode."""
@@ -201,7 +202,7 @@ class VectorStore:
         return len(_distinct(every, shards.find(every) < 0))
 
     def _shards(self, encoder: Encoder) -> Shards:
-        place = f"{encoder.fingerprint}-{self.storage}"
+        place = f"{encoder.fingerprint}-{self.storage}-{FORM}"
         if place not in self._opened:
             self._opened[place] = Shards(self.folder / place, encoder.dimension, self.storage)
         return self._opened[place]
