@@ -65,9 +65,9 @@ def write_whole(path: str | Path) -> Iterator[Path]:
     try:
         with _held(aside):
             yield aside
-            with aside.open("rb") as written:
-                os.fsync(written.fileno())
+            flush(aside)
             aside.replace(path)
+            flush(path.parent)
     except OSError as error:
         raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
     finally:
@@ -94,8 +94,10 @@ def write_whole_folder(path: str | Path, *, mark: str) -> Iterator[Path]:
     try:
         with _held(aside, folder=True):
             yield aside
+            _flush_all(aside)
             try:
                 aside.rename(path)
+                flush(path.parent)
             except OSError as error:
                 if not (path / mark).is_file():
                     raise FailureError(f"cannot write {path} ({error.strerror}); remove what is there") from error
@@ -121,15 +123,42 @@ def fill_folder(path: str | Path) -> Iterator[Path]:
     try:
         with _held(aside, folder=True):
             yield aside
+            _flush_all(aside)
             files = [each for each in aside.rglob("*") if each.is_file()]
             for file in sorted(files, key=lambda each: (-len(each.parts), each)):
                 place = path / file.relative_to(aside)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 file.replace(place)
+                flush(place.parent)
+            flush(path.parent)
     except OSError as error:
         raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk: until then a power cut may undo them.
+
+    A file system that cannot flush folders is left to itself.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError:
+        if not path.is_dir():
+            raise
+
+
+def _flush_all(folder: Path) -> None:
+    """Flush every file and folder in a folder, and the folder itself last."""
+    for each in sorted(folder.rglob("*"), key=lambda path: (-len(path.parts), path)):
+        if each.is_file() or each.is_dir():
+            flush(each)
+    flush(folder)
 
 
 def write_text(path: str | Path, text: str) -> None:
