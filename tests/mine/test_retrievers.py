@@ -156,6 +156,20 @@ def test_dense_reads_float16_shards_and_queries_by_row(monkeypatch: pytest.Monke
     assert none[0].shape == none[1].shape == (0, 3)
 
 
+def test_bm25_keeps_marks_with_their_letters() -> None:
+    texts = {
+        "0": "किताब मेज़ पर है",
+        "1": "कलम मेज़ पर है",
+        "2": "hôtel",
+        "3": "ho\u0302tel du port",
+        "4": "plain words_here",
+    }
+    asked = {"book": "किताब", "hotel": "hôtel", "words": "words_here"}
+    collection = Collection.from_dicts("marks", texts, asked, {"train": {"book": {"0": 1}}})
+    rows, _ = BM25Retriever(collection).search(np.arange(3), 3)
+    assert rows.tolist() == [[0, -1, -1], [2, 3, -1], [4, -1, -1]]
+
+
 @pytest.mark.parametrize("block", [1, 9, 64, 4096])
 def test_dense_does_not_depend_on_the_block_size(block: int) -> None:
     rng = np.random.default_rng(2)

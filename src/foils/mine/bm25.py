@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import bm25s
@@ -11,10 +12,12 @@ from scipy import sparse
 
 from foils import memory, progress
 from foils.data.collection import Collection, Rows
+from foils.data.tokens import alphanumeric_2
 from foils.errors import InputError
 from foils.mine.pairs import Pairs, Scores
 
 QUERIES = 256  # scored at once, at most
+_ASCII = re.compile(r"\b\w\w+\b", re.ASCII)
 ENTRY = 16  # bytes of a score and its document, while the product is made
 
 
@@ -44,7 +47,7 @@ class BM25Retriever:
             raise InputError(f"b {b}; expected a number from 0 to 1")
         self._collection = collection
         self._tokenizer = bm25s.tokenization.Tokenizer(
-            stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
+            splitter=words, stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
         )
         documents = len(collection.documents)
         with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
@@ -113,6 +116,14 @@ class BM25Retriever:
         flat = np.fromiter((term for listed in known for term in listed), np.int64, int(offsets[-1]))
         counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(texts), terms))
         return counts @ self._scores
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, of two characters and more: bm25s' own, where they are ASCII, and else with marks.
+
+    bm25s cuts words at combining marks, and so finds nothing in scripts that write vowels with them.
+    """
+    return _ASCII.findall(text) if text.isascii() else alphanumeric_2(text)
 
 
 def _best(rows: Rows, scores: Scores, depth: int) -> tuple[Rows, Scores]:
