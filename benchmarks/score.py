@@ -24,7 +24,7 @@ from foils.data.collection import Rows
 from foils.data.store import write_json
 from foils.encode.vectors import Vectors
 from foils.score.gates import Similarities, gated
-from foils.score.information import assign_blocks, blocked_moments, log_det
+from foils.score.information import log_det, target_moments
 from foils.score.measure import Geometry, triplet_similarities
 from foils.score.records import Target
 
@@ -48,10 +48,9 @@ def geometry_of(queries: Vectors, documents: Vectors, rng: np.random.Generator) 
 def score(geometry: Geometry, coverage: np.ndarray) -> float:
     s_p, s_n, s_pn, distance = triplet_similarities(geometry)
     weights = gated(Similarities(s_p[geometry.record], s_n, s_pn, coverage, distance), TEMPERATURE)
-    members = np.ones(len(geometry.record), np.int64)
-    blocks = assign_blocks(len(s_p), np.random.default_rng(0))
-    moments = blocked_moments(geometry, weights, members, blocks)
-    return log_det(moments.of(Target("source", 1)).information())
+    source = Target("source", 1)
+    moments = target_moments(geometry, weights, np.ones(len(geometry.record), np.int64), [source])
+    return log_det(moments.of(source).information())
 
 
 def plain(geometry: Geometry, coverage: np.ndarray, triplets: int) -> float:

@@ -6,8 +6,9 @@ done. So the number of threads, workers and machines changes speed, and not one 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import chain, islice
@@ -57,11 +58,22 @@ def map_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     """Yield work(item) for each item, in order, computed side by side in threads of this process.
 
     For work in which NumPy lets go of the interpreter: one thread a core, BLAS one thread each. The order of every sum
-    inside `work` is its own, so results do not depend on the number of threads.
+    inside `work` is its own, so results do not depend on the number of threads. Items are taken, and results wait, only
+    some ahead of what was yielded.
     """
     count = workers()
+    waiting: deque[Future[Result]] = deque()
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(count) as pool:
-        yield from pool.map(work, items)
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > 2 * count:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def map_shards(work: Callable[[Item], Result], items: Iterable[Item], *, model: bool = False) -> Iterator[Result]:

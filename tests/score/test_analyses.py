@@ -346,6 +346,28 @@ def test_scoring_stops_when_certain_and_never_embeds_the_rest(tmp_path: Path):
     assert found.to_json()["records_needed"] == used
 
 
+@pytest.mark.parametrize("few", [1, 3])
+def test_a_source_of_few_records_is_never_certain_and_has_no_false_interval(tmp_path: Path, few: int):
+    """One source covers 64 queries, the other few: samples without it are no error, and nothing is claimed."""
+    sources = {
+        "every": negatives([(f"q{i}", f"h{i}", None) for i in range(64)]),
+        "some": negatives([(f"q{i}", f"e{i}", None) for i in range(few)]),
+    }
+    settings = ScoreSettings(control=False, replicates=50)
+    found = score_until(clear_world(), sources, HashingEncoder(), VectorStore(tmp_path), settings, first=16)
+    assert not found.certain
+    assert found.looks[-1].records == 64
+    assert all("some" in str(look.undecided) for look in found.looks)
+    of = {score.name: score for score in found.scores.sources}
+    assert (of["some"].records, of["every"].records) == (few, 64)
+    assert math.isnan(of["some"].eci_sem_low) == (few == 1)
+    assert not of["some"].interval_covers or few > 1
+    assert any("shared" in warning for warning in found.scores.warnings)
+    sampled = next(table for table in ablate(found.scores).tables if table.name == "sample size")
+    assert math.isnan(sampled.scores["25 %"]["some"]) or few > 1
+    assert math.isfinite(sampled.scores["100 %"]["some"])
+
+
 def test_equal_sources_are_never_certain(tmp_path: Path):
     rng = np.random.default_rng(0)
     collection = clear_world()

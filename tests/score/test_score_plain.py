@@ -12,7 +12,7 @@ from score_world import ExactStore, NoEncoder, World, random_world, vector
 from foils.data.tokens import TOKENIZERS
 from foils.score import Scores, ScoreSettings, SourceScore, score_sources
 from foils.score.gates import WEIGHTINGS
-from foils.score.information import blocked_moments, log_det
+from foils.score.information import log_det, target_moments
 from foils.score.records import CONTROL
 
 MEANS = ("rho", "eta", "coverage", "psi", "pair_loss", "inversion_rate")
@@ -128,7 +128,7 @@ def test_simplifications_of_table_4() -> None:
     target = records.targets(1)[0]
     for name in ("residual_only", "gradient_weighted", "margin_hardness"):
         weights = WEIGHTINGS[name](scores.measured.similarities, 0.05)
-        moments = blocked_moments(scores.measured.geometry, weights, records.members, np.zeros(len(records), np.int64))
+        moments = target_moments(scores.measured.geometry, weights, records.members, [target])
         found = log_det(moments.of(target).information())
         assert found == pytest.approx(getattr(expected, name), rel=1e-9), name
 

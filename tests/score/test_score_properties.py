@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from score_world import ExactStore, NoEncoder, negatives, random_world
 
+from foils import memory
 from foils.data import Collection, Negatives
 from foils.encode import Vectors
 from foils.errors import InputError
@@ -23,7 +24,7 @@ from foils.score.gates import (
     semantic_locality,
     target_consistency,
 )
-from foils.score.information import Moments, blocked_moments, effective_rank, log_det
+from foils.score.information import Moments, effective_rank, log_det, target_moments
 from foils.score.measure import Geometry, gradient_energies, information_matrix, pair_similarities, triplet_similarities
 from foils.score.records import Target
 
@@ -203,24 +204,31 @@ def test_block_size_changes_nothing(kind: type, block: int) -> None:
         information_matrix(geometry, weights, rows),
         atol=tolerance * len(rows),
     )
-    members, blocks = rng.integers(1, 4, len(rows)), rng.integers(5, size=40)
+    members, targets = rng.integers(1, 4, len(rows)), [Target(f"{bits}", bits) for bits in (1, 2, 3)]
     found_moments, expected_moments = (
-        blocked_moments(geometry, weights, members, blocks, block=size) for size in (block, 2048)
+        target_moments(geometry, weights, members, targets, block=size) for size in (block, 2048)
     )
-    for bits in (1, 2, 3):
-        a, b = (moments.of(Target("t", bits)) for moments in (found_moments, expected_moments))
-        assert a.count == b.count == int(((members & bits) != 0).sum())
+    for target in targets:
+        a, b = (moments.of(target) for moments in (found_moments, expected_moments))
+        assert a.count == b.count == int(target.of(members).sum())
         np.testing.assert_allclose(a.matrix, b.matrix, atol=tolerance * len(rows))
 
 
-def test_the_number_of_bootstrap_blocks_does_not_change_the_sum() -> None:
+def test_targets_are_sums_of_their_own_triplets_whatever_the_memory() -> None:
+    """Overlapping targets, in one group and each alone (a budget of one lower triangle), against one sum of each."""
     rng = np.random.default_rng(3)
     geometry = random_geometry(rng)
-    weights, members = rng.random(len(geometry.record)), rng.integers(1, 4, len(geometry.record))
-    whole = blocked_moments(geometry, weights, members, np.zeros(40, np.int64)).of(Target("t", 3))
-    parts = blocked_moments(geometry, weights, members, rng.permutation(40)).of(Target("t", 3))
-    np.testing.assert_allclose(whole.matrix, parts.matrix, atol=1e-12)
-    np.testing.assert_allclose(whole.matrix, moments_of(geometry, weights).matrix, atol=1e-12)
+    weights, members = rng.random(len(geometry.record)), rng.integers(1, 8, len(geometry.record))
+    targets = [Target(f"{bits}", bits) for bits in range(1, 8)]
+    whole = target_moments(geometry, weights, members, targets)
+    with memory.limited(memory.LEAST), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "budget", lambda: 1)
+        alone = target_moments(geometry, weights, members, targets)
+    for target in targets:
+        np.testing.assert_array_equal(whole.of(target).matrix, alone.of(target).matrix)
+        rows = np.flatnonzero(target.of(members))
+        expected = information_matrix(geometry, weights, rows)
+        np.testing.assert_allclose(whole.of(target).matrix, expected, atol=1e-12)
 
 
 def test_two_sets_of_triplets_merge_by_adding() -> None:

@@ -99,6 +99,45 @@ def test_a_sample_holds_that_many_records_with_negatives() -> None:
     assert len(make_records(world.collection, world.sources, split="train", sample=1000)) == covered
 
 
+def few_and_many(few: int, many: int = 60) -> tuple[Collection, dict[str, Negatives]]:
+    """A source for `few` of `many` queries beside one for all."""
+    documents = {f"p{i}": f"topic{i} alpha{i} beta{i}" for i in range(many)}
+    documents |= {
+        f"{kind}{i}": f"{word}{i} gamma{i}" for i in range(many) for kind, word in (("h", "topic"), ("e", "x"))
+    }
+    asked = {f"q{i}": f"topic{i} alpha{i} what" for i in range(many)}
+    judged = {"train": {f"q{i}": {f"p{i}": 1} for i in range(many)}}
+    every = negatives([(f"q{i}", f"h{i}", None) for i in range(many)])
+    some = negatives([(f"q{i}", f"e{i}", None) for i in range(0, many, many // few)][:few])
+    return Collection.from_dicts("few", documents, asked, judged), {"every": every, "some": some}
+
+
+def test_a_sample_holds_the_records_that_every_source_covers_first() -> None:
+    collection, sources = few_and_many(10)
+    for size, shared in ((6, 6), (10, 10), (25, 10)):
+        drawn = make_records(collection, sources, split="train", sample=size, seed=3)
+        assert (len(drawn), len(drawn.shared())) == (size, shared)
+
+
+def test_shared_records_alone() -> None:
+    collection, sources = few_and_many(10)
+    whole, shared = (make_records(collection, sources, split="train", shared=value) for value in (False, True))
+    assert (len(whole), len(whole.shared())) == (60, 10)
+    assert (len(shared), len(shared.shared())) == (10, 10)
+    assert shared.queries.tolist() == whole.queries[whole.shared()].tolist()
+    apart = {"a": negatives([("q1", "h1", None)]), "b": negatives([("q2", "h2", None)])}
+    with pytest.raises(InputError, match=r"no query has a negative of every source \(a, b\)"):
+        make_records(collection, apart, split="train", shared=True)
+
+
+def test_targets_are_those_that_have_a_triplet() -> None:
+    collection, sources = few_and_many(1)
+    records = make_records(collection, sources, split="train", control=False)
+    assert [target.name for target in records.targets()] == ["every", "some", "every+some"]
+    part, _, _ = records.subset(np.arange(30, 60))
+    assert [target.name for target in part.targets()] == ["every"]
+
+
 def test_queries_without_a_negative_are_counted_within_a_sample() -> None:
     world = random_world(1, queries=60, skip=0.6, sources=2)
     records = make_records(world.collection, world.sources, split="train", sample=20, control=False)

@@ -212,6 +212,26 @@ def test_settings_that_add_or_leave_out_parts(tmp_path: Path, two_splits: World)
     assert digests[3] == ""
 
 
+def test_an_interval_that_does_not_cover_says_so_beside_the_number(
+    tmp_path: Path, two_splits: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At λ = 1e-4 a few records score far below many: the table, the page and the JSON say so; at λ = 1 none does."""
+    from foils.cli.score import show_scores
+    from foils.report.scores import score_report
+
+    small, one = (scored(two_splits, tmp_path, regularization=value) for value in (1e-4, 1.0))
+    assert not all(found.interval_covers for found in small.sources)
+    assert all(found.interval_covers for found in one.sources)
+    assert small.sources[0].eci_sem_bias < 0
+    show_scores(small)
+    shown = capsys.readouterr().out
+    for text in (shown, score_report(small), json.dumps(small.to_json(), ensure_ascii=False)):
+        assert "does not cover" in text
+        assert "records" in text
+    show_scores(one)
+    assert "does not cover" not in capsys.readouterr().out + score_report(one)
+
+
 def test_the_same_seed_gives_the_same_result(tmp_path: Path, two_splits: World) -> None:
     first, again = (scored(two_splits, tmp_path / name, sample=12, seed=3).to_json() for name in "ab")
     assert first == again
@@ -223,7 +243,8 @@ def test_the_json_is_valid_and_has_the_agreed_fields(tmp_path: Path, two_splits:
     said = json.loads(json.dumps(scores.to_json(), allow_nan=False))
     assert {"encoder", "dim", "temperature", "lambda", "records", "seed", "sources", "ranking"} <= said.keys()
     assert said["ranking"] == scores.ranking
-    fields = "name hybrid records negatives dropped eci_sem eci_sem_low eci_sem_high eci_sem_per_dim trace eci signal "
+    fields = "interval_covers eci_sem_bias "
+    fields += "name hybrid records negatives dropped eci_sem eci_sem_low eci_sem_high eci_sem_per_dim trace eci signal "
     fields += "margin eci_list eci_list_per_query margin_list rho eta coverage psi pair_loss inversion_rate "
     fields += "gradient_energy mnrl_proxy ambiguity buckets"
     for source in [*said["sources"], said["control"]]:

@@ -25,7 +25,10 @@ class ScoringOptions:
     regularization: Annotated[
         float, typer.Option("--lambda", help="Of log det(Id + I/λ); the smaller, the more diversity counts.")
     ] = 1.0
-    sample: Annotated[int | None, typer.Option(min=1, help="Score a seeded sample of so many records.")] = None
+    sample: Annotated[
+        int | None, typer.Option(min=1, help="Score a seeded sample of records, those that every source covers first.")
+    ] = None
+    shared: Annotated[bool, typer.Option("--shared", help="Score only the records that every source covers.")] = False
     split: opt.Split = "train"
     tokenizer: Annotated[
         str, typer.Option(help="Of the lexical coverage: alphanumeric, alphanumeric-2, whitespace, trigrams.")
@@ -36,7 +39,9 @@ class ScoringOptions:
     control: Annotated[
         bool, typer.Option(help="Score random negatives beside the sources; what scores like them is easy.")
     ] = True
-    replicates: Annotated[int, typer.Option(min=0, help="Of the bootstrap over blocks of records.")] = 1000
+    replicates: Annotated[
+        int, typer.Option(min=0, help="Replicates of the bootstrap over blocks of records; 0: no intervals.")
+    ] = 1000
     confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95
 
 
@@ -112,7 +117,7 @@ def show_scores(scores: Scores) -> None:
         (
             found.name,
             number(found.eci_sem, 4),
-            f"{number(found.eci_sem_low, 4)}–{number(found.eci_sem_high, 4)}",
+            found.interval_text(),
             number(found.control_ratio, 2),
             number(found.rho),
             number(found.eta),
@@ -121,6 +126,7 @@ def show_scores(scores: Scores) -> None:
             number(found.mnrl_proxy),
             number(found.eci),
             number(found.eci_list),
+            f"{found.records:,}",
             f"{found.negatives:,}",
             "easy" if found.easy else "",
         )
@@ -128,7 +134,7 @@ def show_scores(scores: Scores) -> None:
     ]
     confidence = f"{100 * scores.settings.confidence:g} % interval"
     columns = ["source", "ECI_sem", confidence, "÷ control", "ρ", "η", "ψ", "inverted", "MNRL", "ECI", "ECI, list",
-               "negatives", ""]  # fmt: skip
+               "records", "negatives", ""]  # fmt: skip
     notes = [
         f"{len(scores.measured.records):,} records of {scores.collection['name']} ({scores.settings.split}), "
         f"{scores.encoder['name']}, τ {scores.settings.temperature:g}, λ {scores.settings.regularization:g}",
@@ -136,6 +142,7 @@ def show_scores(scores: Scores) -> None:
     ]
     if any(found.easy for found in scores.sources):
         notes.append("easy: not clearly below random negatives, so its score speaks of easiness, not of quality")
+    notes += scores.warnings
     for found in scores.sources:
         if found.dropped:
             notes.append(f"{found.name}: left out " + ", ".join(f"{n:,} {why}" for why, n in found.dropped.items()))

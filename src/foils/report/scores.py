@@ -15,8 +15,8 @@ from foils.score.ablations import Ablations
 from foils.score.audit import Suspect
 from foils.score.diagnostics import BUCKET_RULES, BUCKETS
 from foils.score.eci import MARGINS
-from foils.score.ranking import Scores, SourceScore
 from foils.score.records import Target
+from foils.score.results import Scores, SourceScore
 
 CONTROL_COLOUR = "#8a8f94"
 READ = 4  # examples of a bucket and source
@@ -69,8 +69,9 @@ _READING = (
     "At λ = 1 it is nearly its trace, the mean weight: the column diversity is what the directions take away.",
     "The score rises as negatives get easier, since an easy negative passes every gate. So random negatives are scored "
     "beside the sources, drawn from the same texts: a source that does not stay clearly below them is easy, not good.",
-    "Intervals come from a bootstrap over blocks of records, the same draw for all sources. They say how certain the "
-    "score is, not how well it predicts training: measure that.",
+    "Intervals are of the score that many records like these would have: a jackknife over blocks of records takes away "
+    "the bias of few records, which grows as λ gets smaller, and a bootstrap of its pseudo-values gives the width. "
+    "They say how certain the score is, not how well it predicts training: measure that.",
     "The rates and buckets are per negative; gradient energy, MNRL proxy and ambiguity are per record over its whole "
     "list, so they grow when lists are united. ECI is the earlier score, ln(1 + |N|) times the harmonic mean of signal "
     f"and margin, averaged over the data set first. Its margin is the {MARGINS['triplet']}; that of ECI, list is the "
@@ -102,7 +103,7 @@ def _ranked(scores: Scores) -> list[SourceScore]:
 
 def _ranking_figure(scores: Scores) -> Figure:
     ranked = _ranked(scores)[::-1]
-    data = []
+    data: list[dict[str, object]] = []
     for hybrid, colour, name in ((False, PALETTE[0], "source"), (True, PALETTE[1], "hybrid")):
         chosen = [score for score in ranked if score.hybrid == hybrid]
         if chosen:
@@ -114,9 +115,9 @@ def _ranking_figure(scores: Scores) -> Figure:
                     "x": [score.eci_sem for score in chosen],
                     "y": [label(score.name) for score in chosen],
                     "marker": {"size": 11, "color": colour, "symbol": "circle" if not hybrid else "diamond"},
-                    "error_x": _errors(chosen),
                 }
             )
+            data.append(_intervals(chosen, colour))
     layout: dict[str, object] = {
         "xaxis": {"title": {"text": "ECI_sem"}, "rangemode": "tozero"},
         "yaxis": {"categoryorder": "array", "categoryarray": [label(score.name) for score in ranked]},
@@ -133,14 +134,15 @@ def _ranking_figure(scores: Scores) -> Figure:
     return Figure(data, layout, caption, height=130 + 34 * len(ranked))
 
 
-def _errors(chosen: list[SourceScore]) -> dict[str, object]:
-    high = [_or_zero(score.eci_sem_high - score.eci_sem) for score in chosen]
-    low = [_or_zero(score.eci_sem - score.eci_sem_low) for score in chosen]
-    return {"type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.6}
-
-
-def _or_zero(value: float) -> float:
-    return value if value == value else 0.0
+def _intervals(chosen: list[SourceScore], colour: str) -> dict[str, object]:
+    """The intervals as lines of their own: at a small λ they lie above the score."""
+    known = [score for score in chosen if score.eci_sem_low == score.eci_sem_low]
+    ends = [[score.eci_sem_low, score.eci_sem_high, None] for score in known]
+    return {
+        "type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip",
+        "x": [end for pair in ends for end in pair], "y": [label(score.name) for score in known for _ in range(3)],
+        "line": {"color": colour, "width": 2},
+    }  # fmt: skip
 
 
 def _band(control: SourceScore) -> dict[str, object]:
@@ -156,7 +158,7 @@ def _ranking_table(scores: Scores) -> Table:
         (
             score.name,
             f"{score.eci_sem:.4f}",
-            _interval(score.eci_sem_low, score.eci_sem_high),
+            score.interval_text(),
             f"{score.trace:.4f}",
             _or_dash(score.control_ratio, 2),
             f"{score.rho:.3f}",
@@ -164,15 +166,16 @@ def _ranking_table(scores: Scores) -> Table:
             f"{score.psi:.3f}",
             f"{100 * score.inversion_rate:.1f} %",
             f"{score.mnrl_proxy:.3f}",
+            f"{score.records:,}",
             f"{score.negatives:,}",
             "easy" if score.easy else "",
         )
         for score in ranked
     ]
     columns = ["source", "ECI_sem", f"{100 * scores.settings.confidence:g} % interval", "trace", "÷ control", "ρ", "η",
-               "ψ", "inverted", "MNRL proxy", "negatives", ""]  # fmt: skip
+               "ψ", "inverted", "MNRL proxy", "records", "negatives", ""]  # fmt: skip
     easy = frozenset(index for index, score in enumerate(ranked) if score.easy)
-    return Table(columns, rows, "Best first; the random control last.", easy)
+    return Table(columns, rows, " ".join(["Best first; the random control last.", *scores.warnings]), easy)
 
 
 def _full_table(scores: Scores) -> Table:
@@ -312,10 +315,6 @@ def _example(scores: Scores, triplet: int, source: str) -> Example:
         f"cosine to the query: positive {similarities.s_p[triplet]:.3f}, negative {similarities.s_n[triplet]:.3f}"
     )
     return Example(source, {name: shortened(text) for name, text in texts.items()}, note)
-
-
-def _interval(low: float, high: float) -> str:
-    return "–" if low != low else f"{low:.4f}–{high:.4f}"
 
 
 def _or_dash(value: float, digits: int) -> str:

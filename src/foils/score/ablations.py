@@ -17,12 +17,12 @@ from foils.data.collection import Rows
 from foils.data.tokens import TOKENIZERS
 from foils.score.eci import MARGINS, gradient_norm, score_variance, source_eci
 from foils.score.gates import WEIGHTINGS, Float64s, gated
-from foils.score.information import assign_blocks, blocked_moments, effective_rank, log_det
+from foils.score.information import effective_rank, log_det, target_moments
 from foils.score.lexical import Lexicon
 from foils.score.measure import Geometry
 from foils.score.prepared import Measured
-from foils.score.ranking import Scores
 from foils.score.records import CONTROL, Target
+from foils.score.results import Scores
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 TEMPERATURES = (0.03, 0.05, 0.1)
@@ -36,7 +36,7 @@ class Ablation:
 
     Attributes:
         name: what varies. `base`: the setting that is the scoring's own.
-        scores: setting -> target -> ECI_sem.
+        scores: setting -> target -> ECI_sem (NaN: the sample has none of the target's triplets).
         stability: setting -> {"sources", "hybrids"} -> share of pairs in the base's order (NaN: fewer than two).
     """
 
@@ -114,7 +114,7 @@ def ablate(scores: Scores) -> Ablations:
     """
     measured, settings = scores.measured, scores.settings
     targets = [target for target in measured.records.targets(settings.hybrids) if target.name != CONTROL]
-    work = _Work(measured, targets, settings.regularization, settings.seed)
+    work = _Work(measured, targets, settings.regularization)
     runs: list[tuple[str, str, dict[str, Callable[[], dict[str, float]]]]] = [
         ("simplification", "gated", {name: _simplified(work, name, settings.temperature) for name in WEIGHTINGS}),
         (
@@ -157,7 +157,6 @@ class _Work:
     measured: Measured
     targets: list[Target]
     regularization: float
-    seed: int
 
     def score(self, weights: Float64s, *, rows: Rows | None = None, only: Target | None = None) -> dict[str, float]:
         """Score the targets (or one) with these weights (m,), over these triplets."""
@@ -170,10 +169,14 @@ class _Work:
                 geometry.queries, geometry.documents, geometry.positive, geometry.record[rows], geometry.document[rows]
             )
             weights, members = weights[rows], members[rows]
-        blocks = assign_blocks(len(geometry.positive), np.random.default_rng([self.seed, 5]), blocks=8)
-        moments = blocked_moments(geometry, weights, members, blocks)
         targets = self.targets if only is None else [only]
-        return {target.name: log_det(moments.of(target).information(), self.regularization) for target in targets}
+        moments = target_moments(geometry, weights, members, targets)
+        return {
+            target.name: log_det(moments.of(target).information(), self.regularization)
+            if moments.counts[target.name]
+            else float("nan")
+            for target in targets
+        }
 
 
 def _simplified(work: _Work, name: str, temperature: float) -> Callable[[], dict[str, float]]:
@@ -238,8 +241,8 @@ def _ablation(name: str, base: str, scores: dict[str, dict[str, float]], targets
         stability[setting] = {}
         for group, hybrid in (("sources", False), ("hybrids", True)):
             names = [target.name for target in targets if (target.parts > 1) == hybrid]
-            pairs = [[scores[base][each], of[each]] for each in names]
-            stability[setting][group] = rank_stability(*zip(*pairs, strict=True)) if len(names) > 1 else float("nan")
+            pairs = [[scores[base][each], of[each]] for each in names if of[each] == of[each]]
+            stability[setting][group] = rank_stability(*zip(*pairs, strict=True)) if len(pairs) > 1 else float("nan")
     return Ablation(name, base, scores, stability)
 
 

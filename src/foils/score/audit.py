@@ -19,7 +19,7 @@ from foils.score.compose import triplets_of_rows
 from foils.score.gates import Float64s
 from foils.score.measure import pair_similarities
 from foils.score.prepared import Measured
-from foils.score.ranking import Scores
+from foils.score.results import Scores
 
 NEAREST = 3  # labelled positives that a suspect is compared with
 TOP_RANKS = 3  # a document this high in several sources is suspected for it

@@ -25,10 +25,13 @@ from foils.score.gates import Float64s, gated
 from foils.score.information import Moments
 from foils.score.measure import BLOCK, Geometry, information_matrix
 from foils.score.prepared import Measured, prepare
-from foils.score.ranking import Scores, ScoreSettings, score_prepared
+from foils.score.ranking import score_prepared
 from foils.score.records import CONTROL, Target
+from foils.score.results import Scores
+from foils.score.settings import ScoreSettings
 
 FIRST = 128  # records of the first look; each later one has twice as many
+FEWEST = 16  # records of a target in a look before it can be told apart from another
 PATHS = 4_000  # simulated
 
 
@@ -39,7 +42,8 @@ class Look:
     Attributes:
         records: in the sample. `critical`: value that |difference|/error must pass.
         ranking: of the targets, best first.
-        undecided: neighbours in the ranking that are not apart yet.
+        undecided: neighbours in the ranking that are not apart yet, and targets without a record so far, each with
+            the last of the ranking.
     """
 
     records: int
@@ -134,7 +138,8 @@ def score_until(
 
     The records come in a seeded random order; the vectors of records that are never looked at are never computed
     (their texts are tokenised, since idf is counted over all sources). The claim is about the sources' scores over
-    records like these. The random control is scored, but not ranked.
+    records like these, each source on those that it covers; one with fewer than 16 records in a look is not told
+    apart. The random control is scored, but not ranked.
 
     Args:
         collection: documents, queries, judgements.
@@ -154,12 +159,12 @@ def score_until(
     prepared = prepare(collection, sources, **settings.preparation())
     order = np.random.default_rng([settings.seed, 7]).permutation(len(prepared.records))
     sizes = _sizes(first, len(order))
+    targets = [target for target in prepared.records.targets(settings.hybrids) if target.name != CONTROL]
     boundary = Boundary(len(order), confidence, np.random.default_rng([settings.seed, 8]))
     looks: list[Look] = []
     for size in sizes:
         part = prepared.subset(np.sort(order[:size]))
         scores = score_prepared(part, encoder, store, replace(settings, replicates=0))
-        targets = [target for target in part.records.targets(settings.hybrids) if target.name != CONTROL]
         place = np.argsort(np.argsort(order[:size]))
         influence = record_influence(scores.measured, targets, settings)[place]
         looks.append(_look(scores, targets, influence, boundary))
@@ -170,16 +175,18 @@ def score_until(
 
 
 def record_influence(measured: Measured, targets: list[Target], settings: ScoreSettings) -> Float64s:
-    """Return the influence of each record on each target's score, (T, targets), mean 0.
+    """Return the influence of each record on each target's score, (T, targets), mean 0; 0 where it has no triplet.
 
     With I = S/N, S = Σ w·r·rᵀ, the score's derivative gives T/N·[tr(H·A_t)/λ − K_t·tr(H·I)/λ], H = (Id + I/λ)⁻¹,
     A_t and K_t the record's part of S and N: the infinitesimal jackknife, whose variance over T is the score's.
     """
     records, geometry = measured.records, measured.geometry
     weights = gated(measured.similarities, settings.temperature)
-    found = np.empty((len(records), len(targets)))
+    found = np.zeros((len(records), len(targets)))
     for index, target in enumerate(targets):
         rows = np.flatnonzero(target.of(records.members))
+        if not len(rows):
+            continue
         moments = Moments(information_matrix(geometry, weights, rows), len(rows)).information()
         regularized = np.eye(len(moments)) + moments / settings.regularization
         solved = np.linalg.inv(regularized).astype(np.float64) / settings.regularization
@@ -194,6 +201,7 @@ def record_influence(measured: Measured, targets: list[Target], settings: ScoreS
 
 def _look(scores: Scores, targets: list[Target], influence: Float64s, boundary: Boundary) -> Look:
     value = {score.name: score.eci_sem for score in scores.sources}
+    enough = {score.name for score in scores.sources if score.records >= FEWEST}
     names = [target.name for target in targets]
     pairs = [(a, b) for a in range(len(names)) for b in range(a + 1, len(names))]
     ranking = tuple(scores.ranking)
@@ -205,8 +213,10 @@ def _look(scores: Scores, targets: list[Target], influence: Float64s, boundary: 
     apart = {
         frozenset((names[a], names[b])): bool(abs(value[names[a]] - value[names[b]]) > critical * error)
         for (a, b), error in zip(pairs, errors, strict=True)
+        if names[a] in enough and names[b] in enough
     }
-    undecided = tuple((a, b) for a, b in pairwise(ranking) if not apart[frozenset((a, b))])
+    undecided = tuple((a, b) for a, b in pairwise(ranking) if not apart.get(frozenset((a, b)), False))
+    undecided += tuple((ranking[-1], name) for name in names if name not in value)
     return Look(len(influence), critical, ranking, undecided)
 
 

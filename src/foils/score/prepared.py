@@ -68,13 +68,14 @@ def prepare(
     *,
     split: str = "train",
     sample: int | None = None,
+    shared: bool = False,
     control: bool = True,
     tokenizer: str = "alphanumeric",
     idf_corpus: str = "pooled",
     seed: int = 0,
 ) -> Prepared:
     """Unite sources into records (`make_records`) and count their coverage (`Lexicon`); no text is embedded."""
-    records = make_records(collection, sources, split=split, sample=sample, control=control, seed=seed)
+    records = make_records(collection, sources, split=split, sample=sample, shared=shared, control=control, seed=seed)
     lexicon = Lexicon.of(records, tokenizer=tokenizer)
     idf, size = lexicon.idf(records, idf_corpus)
     corpus = {"kind": idf_corpus, "texts": size, "digest": _corpus_digest(records, idf_corpus)}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
@@ -17,8 +18,8 @@ import pyarrow as pa
 
 from foils.data.collection import Collection, Positives, Rows
 from foils.data.negatives import Negatives
-from foils.data.run import ranks_within
 from foils.errors import InputError
+from foils.score.control import draw_control, pair_codes
 from foils.score.pool import Pool, PooledTexts
 
 CONTROL = "random control"
@@ -90,6 +91,15 @@ class Records:
         """The sources' names, without the control's."""
         return tuple(name for name in self.names if name != CONTROL)
 
+    def shared(self) -> Rows:
+        """Return the records for which every source has a negative, ascending."""
+        everywhere = np.ones(len(self), bool)
+        for bit in range(len(self.sources)):
+            here = np.zeros(len(self), bool)
+            here[self.record[(self.members >> bit & 1) == 1]] = True
+            everywhere &= here
+        return np.flatnonzero(everywhere)
+
     def subset(self, chosen: Rows) -> tuple[Records, Rows, Rows]:
         """Return these records (ascending) with their triplets and texts alone.
 
@@ -118,12 +128,13 @@ class Records:
         return records, triplets, used
 
     def targets(self, hybrids: int = 2) -> list[Target]:
-        """Return the sources, then their unions of 2, …, `hybrids`, then the control where there is one."""
+        """Return the sources that have a triplet, then their unions of 2, …, `hybrids`, then the control, if any."""
         bits = {name: 1 << index for index, name in enumerate(self.names)}
+        present = [name for name in self.sources if (self.members & bits[name]).any()]
         found = [
             Target("+".join(chosen), sum(bits[name] for name in chosen), size)
             for size in range(1, max(1, hybrids) + 1)
-            for chosen in combinations(self.sources, size)
+            for chosen in combinations(present, size)
         ]
         return found + ([Target(CONTROL, bits[CONTROL])] if CONTROL in bits else [])
 
@@ -134,6 +145,7 @@ def make_records(
     *,
     split: str,
     sample: int | None = None,
+    shared: bool = False,
     control: bool = True,
     seed: int = 0,
 ) -> Records:
@@ -148,14 +160,17 @@ def make_records(
         collection: documents, queries, judgements.
         sources: name -> negatives.
         split: whose judgements give the positives.
-        sample: number of records to draw, seeded, from the queries that a source has negatives for; None: all.
+        sample: number of records to draw, seeded: from the queries that every source has negatives for, and from those
+            that some source has where these are not enough; None: all.
+        shared: keep only the records for which every source has a negative.
         control: add a source of random negatives: for each record as many as the sources have on average, drawn
             from the distinct texts of the sources, so that no further text has to be embedded; fewer where the
             sources have no more texts.
         seed: of sample and control.
 
     Raises:
-        InputError: no source, a reserved or empty name, sources without any negative, or a sample below 1.
+        InputError: no source, a reserved or empty name, sources without any negative, a sample below 1, or `shared`
+            where no record is.
     """
     _check_names(sources)
     if sample is not None and sample < 1:
@@ -166,7 +181,7 @@ def make_records(
     considered = len(positives)
     if sample is not None:
         considered = min(sample, len(chosen))
-        chosen = np.sort(np.random.default_rng([seed, 1]).choice(chosen, considered, replace=False))
+        chosen = _draw(chosen, [part.record for part in loaded.values()], considered, np.random.default_rng([seed, 1]))
     loaded = {name: part.among(chosen) for name, part in loaded.items()}
     queries = positives.query_rows[chosen]
     own_record, own_rows = _pairs_of(positives, queries)
@@ -174,7 +189,7 @@ def make_records(
     pool = Pool(
         collection, [known_rows, *(part.documents for part in loaded.values())], [p.own for p in loaded.values()]
     )
-    labelled = _codes(known_record, pool.index_of_rows(known_rows))
+    labelled = pair_codes(known_record, pool.index_of_rows(known_rows))
     triplets = {
         name: _distinct_negatives(part, pool.index_of(part.documents, part.own), labelled, considered)
         for name, part in loaded.items()
@@ -185,12 +200,14 @@ def make_records(
             f"no negative left for the split {split!r} in {'; '.join(empty)}; "
             "check that each source was made for this collection and split"
         )
+    if shared:
+        triplets = _shared_alone(triplets)
     kept = np.unique(np.concatenate([record for record, _ in triplets.values()]))
     all_positives = pool.index_of_rows(own_rows)
     first = all_positives[np.searchsorted(own_record, kept)]
     corpus = np.unique(np.concatenate([first, *(document for _, document in triplets.values())]))
     if control:
-        triplets[CONTROL] = _draw_control(list(triplets.values()), corpus, labelled, np.random.default_rng([seed, 2]))
+        triplets[CONTROL] = draw_control(list(triplets.values()), corpus, labelled, np.random.default_rng([seed, 2]))
     record, document, members = _united(list(triplets.values()))
     of_kept = np.isin(own_record, kept)
     used, numbers = np.unique(np.concatenate([corpus, all_positives[of_kept]]), return_inverse=True)
@@ -242,13 +259,32 @@ def _load(negatives: Negatives, collection: Collection, of_split: Rows) -> _Load
 
 def _distinct_negatives(part: _Loaded, document: Rows, labelled: Rows, considered: int) -> tuple[Rows, Rows]:
     """Records and texts of a source's distinct negatives, by record; what is left out is counted in `part.dropped`."""
-    equal = np.isin(_codes(part.record, document), labelled)
+    equal = np.isin(pair_codes(part.record, document), labelled)
     part.dropped[EQUAL] += int(equal.sum())
     record, document = part.record[~equal], document[~equal]
-    _, first = np.unique(_codes(record, document), return_index=True)
+    _, first = np.unique(pair_codes(record, document), return_index=True)
     part.dropped[REPEATED] += len(record) - len(first)
     part.dropped[NO_NEGATIVE] += considered - len(np.unique(record))
     return record[first], document[first]
+
+
+def _draw(chosen: Rows, records: list[Rows], count: int, rng: np.random.Generator) -> Rows:
+    """Draw `count` of the chosen records (ascending), those in every list before the others; in order."""
+    common = reduce(np.intersect1d, records, chosen)
+    drawn = rng.choice(common, min(count, len(common)), replace=False)
+    others = rng.choice(np.setdiff1d(chosen, common), count - len(drawn), replace=False)
+    return np.sort(np.concatenate([drawn, others]))
+
+
+def _shared_alone(triplets: dict[str, tuple[Rows, Rows]]) -> dict[str, tuple[Rows, Rows]]:
+    """The triplets of the records that every source has a negative for."""
+    common = reduce(np.intersect1d, [record for record, _ in triplets.values()])
+    if not len(common):
+        raise InputError(
+            f"no query has a negative of every source ({', '.join(triplets)}); score all records, or other sources"
+        )
+    keep = {name: np.isin(record, common) for name, (record, _) in triplets.items()}
+    return {name: (record[keep[name]], document[keep[name]]) for name, (record, document) in triplets.items()}
 
 
 def _places(values: Rows, among: Rows) -> Rows:
@@ -268,43 +304,14 @@ def _pairs_of(positives: Positives, queries: Rows) -> tuple[Rows, Rows]:
     return record[order], doc_rows[order]
 
 
-def _draw_control(
-    sources: list[tuple[Rows, Rows]], corpus: Rows, labelled: Rows, rng: np.random.Generator
-) -> tuple[Rows, Rows]:
-    """Draw for each record as many texts of the corpus as the sources have on average, none of them a positive."""
-    wanted = max(1, round(float(np.mean([len(record) / len(np.unique(record)) for record, _ in sources]))))
-    have = np.unique(np.concatenate([record for record, _ in sources]))
-    record = np.repeat(have, 2 * wanted + 8)
-    document = corpus[rng.integers(len(corpus), size=len(record))]
-    fresh = ~np.isin(_codes(record, document), labelled)
-    _, first = np.unique(_codes(record, document), return_index=True)
-    distinct = np.zeros(len(record), bool)
-    distinct[first] = True
-    record, document = record[fresh & distinct], document[fresh & distinct]
-    enough = ranks_within(record) < wanted
-    record, document = record[enough], document[enough]
-    short = have[np.bincount(np.searchsorted(have, record), minlength=len(have)) < wanted]
-    full = ~np.isin(record, short)
-    records, documents = [record[full]], [document[full]]
-    for each in short:  # a small corpus: draw from all that it has
-        free = corpus[~np.isin(_codes(np.full(len(corpus), each), corpus), labelled)]
-        documents.append(rng.permutation(free)[:wanted])
-        records.append(np.full(len(documents[-1]), each))
-    return np.concatenate(records), np.concatenate(documents)
-
-
 def _united(sources: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
     """Merge triplets of all sources: one row per distinct (record, document), with bit s where source s has it."""
     record, document = (np.concatenate(column) for column in zip(*sources, strict=True))
     bit = np.repeat(1 << np.arange(len(sources)), [len(of) for of, _ in sources])
-    codes, first, inverse = np.unique(_codes(record, document), return_index=True, return_inverse=True)
+    codes, first, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
     members = np.zeros(len(codes), np.int64)
     np.bitwise_or.at(members, inverse, bit)
     return record[first], document[first], members
-
-
-def _codes(record: Rows, document: Rows) -> Rows:
-    return (record << 32) | document
 
 
 def _check_names(sources: Mapping[str, Negatives]) -> None:

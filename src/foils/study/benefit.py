@@ -24,7 +24,7 @@ import numpy.typing as npt
 from foils.errors import InputError
 from foils.score.gates import Float64s
 from foils.score.prepared import Measured
-from foils.score.ranking import SourceScore
+from foils.score.results import SourceScore
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 from foils.rate.elo import ELO_PER_LOGIT
 from foils.score.eci import gradient_norm, score_variance, source_eci
 from foils.score.gates import WEIGHTINGS, Float64s
-from foils.score.information import assign_blocks, blocked_moments, effective_rank, log_det
-from foils.score.ranking import Scores
+from foils.score.information import effective_rank, log_det, target_moments
+from foils.score.results import Scores
 from foils.study.benefit import Recapture, benefits
 
 LAMBDAS = (0.1, 0.01, 0.001)
@@ -71,9 +71,10 @@ def predict(
     measured, tau = scores.measured, scores.settings.temperature
     records = measured.records
     targets = {target.name: target for target in records.targets(1)}
-    blocks = assign_blocks(len(records), np.random.default_rng(0), blocks=8)
     informations = {
-        name: blocked_moments(measured.geometry, weigh(measured.similarities, tau), records.members, blocks)
+        name: target_moments(
+            measured.geometry, weigh(measured.similarities, tau), records.members, list(targets.values())
+        )
         for name, weigh in WEIGHTINGS.items()
         if name != "gated"
     }
