@@ -108,7 +108,7 @@ def test_usage_errors_are_one_line_that_points_to_the_help(
 def test_exit_statuses(
     foils: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: BaseException, status: int, said: str
 ) -> None:
-    def load(name: str) -> None:
+    def load(name: str, **_: object) -> None:
         raise error
 
     monkeypatch.setattr("foils.data.load_collection", load)
