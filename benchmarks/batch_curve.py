@@ -18,9 +18,10 @@ import numpy as np
 
 from foils.batch import METHODS, Batches, random_order
 from foils.batch.measures import RowMeasures, by_batch, measure_rows, overlap
-from foils.batch.pairs import known_conflicts, training_pairs
+from foils.batch.pairs import known_conflicts
 from foils.data import load_collection
 from foils.data.store import cache_folder
+from foils.data.training_rows import training_rows
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
 
 RESULTS = Path(__file__).parent / "results" / "batch_curve.json"
@@ -60,12 +61,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     options = parser.parse_args()
     collection = load_collection(options.collection)
-    pairs = training_pairs(collection, rng=np.random.default_rng([0, 2**31]))
+    pairs = training_rows(collection, form="pairs")
     settings = EncoderSettings(max_length=128, backend=options.backend, precision=options.precision, encode_batch=16)
     encoder, store = load_encoder(options.encoder, settings), VectorStore(cache_folder() / "vectors")
     queries = store.embed(encoder, collection.query_texts(pairs.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(collection, pairs.doc_rows), "document").take(slice(None))
-    conflicts = known_conflicts(collection, pairs)
+    conflicts = known_conflicts(collection, pairs.query_rows, pairs.doc_rows)
     plain = random_order(len(pairs), batch_size=SIZE, rng=np.random.default_rng(99), conflicts=conflicts)
     random = measure_rows(queries, documents, plain, conflicts=conflicts)
     variants = {}

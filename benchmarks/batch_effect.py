@@ -33,9 +33,9 @@ from tokenizers import Tokenizer
 from batch_tables import effect
 from foils.batch.caching import CachingLoss
 from foils.batch.hobit_c import EmbeddingCache
-from foils.batch.pairs import training_pairs
 from foils.batch.sampler import BatchPlanner, with_rows
 from foils.data import Collection, load_collection
+from foils.data.training_rows import training_rows
 from foils.evaluate import compare_systems, measure_rankings, qrels_of
 
 RESULTS = Path(__file__).parent / "results"
@@ -171,7 +171,7 @@ def main() -> None:
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     collection = load_collection(options.collection)
-    pairs = training_pairs(collection, rng=np.random.default_rng(0))
+    pairs = training_rows(collection, form="pairs")
     queries, documents = collection.query_texts(pairs.query_rows), collection.document_texts(pairs.doc_rows)
     dataset = Dataset.from_dict({"query": queries, "text": documents})
     for lr in options.tune or ():

@@ -26,8 +26,8 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from batch import made_up
 from foils.batch import hobit_batches
 from foils.batch.hobit_c import EmbeddingCache
-from foils.batch.pairs import training_pairs
 from foils.data import load_collection
+from foils.data.training_rows import training_rows
 
 RESULTS = Path(__file__).parent / "results" / "batch_overhead.json"
 LENGTH = 128
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=64)
     options = parser.parse_args()
     collection, rng = load_collection(options.collection), np.random.default_rng(0)
-    pairs = training_pairs(collection, rng=rng)
+    pairs = training_rows(collection, form="pairs")
     chosen = rng.choice(len(pairs), options.pairs, replace=False)
     queries, documents = (
         collection.query_texts(pairs.query_rows[chosen]),

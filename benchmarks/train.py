@@ -167,7 +167,7 @@ def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | N
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
         collection = collection_of(queries)
-        data = training_set(collection, negatives_of(collection))
+        data = training_set(collection, negatives_of(collection), max_positives=1)
         model = model_of(kind, path / "base")
         if side == "foils mnrl, curriculum by progress":
             run = by_progress(model, data, path / "out", batch_size, mini_batch)

@@ -45,7 +45,7 @@ def test_it_writes_the_plan_and_says_how_good_it_is(folder, capsys):
     assert pq.read_table(plan).num_rows == 120
     shown = capsys.readouterr().out
     assert "hobit, epoch 1" in shown
-    assert "60 pairs in 4 batches of 16" in shown
+    assert "60 rows in 4 batches of 16, made of 60 pairs" in shown
     written = json.loads(facts.read_text())
     assert written["with"] == "hobit"
     assert written["settings"] == {"seeds": 4, "seed_order": "isolated-first"}
@@ -71,6 +71,9 @@ def test_a_source_says_which_queries_take_part(folder, capsys):
     found = arguments(folder)
     assert run([*found[:2], more[0], *found[2:], *more[1:]]) == 0
     assert sorted(pq.read_table(plan)["query_id"].to_pylist()) == sorted(f"q{i}" for i in range(20))
+    assert pq.read_table(plan).column_names[-1] == "negative_id"
+    assert run([*found[:2], more[0], *found[2:], *more[1:], "--form", "pairs"]) == 0
+    assert pq.read_table(plan).num_rows == 60
 
 
 @pytest.mark.parametrize(

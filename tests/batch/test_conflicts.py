@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from foils.batch import (
     METHODS,
     Batches,
-    cap_positives,
     dealt,
     find_conflicts,
     joined,
@@ -108,18 +107,6 @@ def test_every_method_keeps_known_positives_apart(name):
     assert sorted(kept.order.tolist()) == list(range(800))
     assert contradictions(free, conflicts) > 10
     assert contradictions(kept, conflicts) == 0
-
-
-def test_capped_positives_keep_at_most_m_rows_of_each_query():
-    queries = [0] * 5 + [1] * 2 + [2] * 9
-    kept = cap_positives(queries, at_most=3, rng=np.random.default_rng(0))
-    assert np.bincount(np.array(queries)[kept]).tolist() == [3, 2, 3]
-    assert (np.diff(kept) > 0).all()
-    assert cap_positives(queries, at_most=64, rng=np.random.default_rng(0)).tolist() == list(range(16))
-    drawn = {tuple(cap_positives(queries, at_most=3, rng=np.random.default_rng(s))) for s in range(20)}
-    assert len(drawn) > 5
-    with pytest.raises(InputError, match="at least 1"):
-        cap_positives(queries, at_most=0, rng=np.random.default_rng(0))
 
 
 def test_batches_must_be_a_partition():

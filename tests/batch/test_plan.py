@@ -13,10 +13,10 @@ from batch_vectors import clustered
 from foils.batch import Batches, find_conflicts, no_conflicts
 from foils.batch.collection import plan_collection
 from foils.batch.measures import by_batch, epoch_measures, measure_rows, overlap
-from foils.batch.pairs import known_conflicts, training_pairs
+from foils.batch.pairs import known_conflicts
 from foils.batch.plan import plan_epochs
-from foils.data import Collection, Negatives
-from foils.data.negatives import negatives_table
+from foils.data import Collection
+from foils.data.training_rows import training_rows
 from foils.encode import VectorStore
 from foils.errors import InputError, UnknownNameError
 
@@ -161,30 +161,21 @@ def collection():
     return Collection.from_dicts("small", documents, queries, {"train": qrels, "test": {"q0": {"d5": 1}}})
 
 
-def test_pairs_of_a_collection(collection):
-    rng = np.random.default_rng(0)
-    pairs = training_pairs(collection, rng=rng)
-    assert len(pairs) == 121
-    one = training_pairs(collection, max_positives=1, rng=rng)
-    assert (len(one), one.capped) == (60, 61)
-    table = negatives_table(["q3", "q4"], ["d80", "d81"], "bm25", [0, 0], [1.0, 1.0])
-    covered = training_pairs(collection, negatives=Negatives(table), rng=rng)
-    assert sorted(set(covered.query_rows.tolist())) == [3, 4]
-    assert (len(covered), covered.uncovered) == (4, 117)
-    rejected = Negatives(table).reject(np.array([True, True]), "too near")
-    with pytest.raises(InputError, match="no query of small's split 'train' has a negative"):
-        training_pairs(collection, negatives=rejected, rng=rng)
-
-
 def test_conflicts_of_a_collection_know_all_splits_and_equal_texts(collection):
-    pairs = training_pairs(collection, rng=np.random.default_rng(0))
-    conflicts = known_conflicts(collection, pairs)
+    pairs = training_rows(collection, form="pairs")
+    conflicts = known_conflicts(collection, pairs.query_rows, pairs.doc_rows)
     row = {(f"q{q}", f"d{d}"): i for i, (q, d) in enumerate(zip(pairs.query_rows, pairs.doc_rows, strict=True))}
     mask = conflicts.matrix(np.arange(len(pairs)))
     assert mask[row["q0", "d0"], row["q5", "d5"]]  # q0 is answered by d5 in the test split
     assert not mask[row["q5", "d5"], row["q0", "d0"]]
     assert mask[row["q1", "d1"], row["q0", "d0"]]  # q1 is answered by d89, whose text is d0's
     assert not mask[row["q30", "d30"], row["q40", "d40"]]
+    first = training_rows(collection, form="pairs", max_positives=1)
+    assert (len(first), first.capped) == (60, 61)
+    alone = known_conflicts(collection, first.query_rows, first.doc_rows).matrix(np.arange(60))
+    assert alone[1, 0]  # d89 is no row here, but it answers q1, and its text is d0's
+    assert alone[0, 1]  # what answers a query beyond the one positive that is trained on …
+    assert not alone[8, 7]  # … and nothing else
 
 
 def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):

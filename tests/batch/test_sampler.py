@@ -21,7 +21,7 @@ from sampler_training import SIZE, data, losses, orders, small_model, small_tran
 from sentence_transformers.base.sampler import DefaultBatchSampler  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader  # noqa: E402
 
-from foils.batch import METHODS, find_conflicts  # noqa: E402
+from foils.batch import METHODS, find_conflicts, no_conflicts  # noqa: E402
 from foils.batch.caching import CachingLoss  # noqa: E402
 from foils.batch.hobit_c import EmbeddingCache  # noqa: E402
 from foils.batch.mixed_sampler import MixedBatchSampler  # noqa: E402
@@ -91,6 +91,15 @@ def test_further_positives_are_kept_apart(tmp_path):
     conflicts = find_conflicts(dataset["query"], dataset["text"], positives=extra)
     assert conflicts.matrix(np.array(first)).any()
     assert not any(conflicts.matrix(np.array(batch)).any() for batch in told)
+
+
+def test_conflicts_that_are_known_beforehand_are_kept_apart(tmp_path):
+    known = find_conflicts([i % 45 for i in range(90)], list(range(90)))
+    batches = orders(BatchPlanner("hobit", SMALL["hobit"], known=known), tmp_path / "a", epochs=1)[0]
+    assert not any(known.matrix(np.array(batch)).any() for batch in batches)
+    with pytest.raises(InputError, match="speak of 9 rows, the data set has 90"):
+        train(BatchPlanner("hobit", known=no_conflicts(9)), tmp_path / "b")
+    assert pickle.loads(pickle.dumps(BatchPlanner("hobit", known=known).sampler)).keywords["planner"].known is None
 
 
 def test_evaluation_sets_keep_plain_order(tmp_path):
@@ -242,6 +251,8 @@ def test_annealed_alpha_rises_to_its_value():
         ("hobit", {"cache": EmbeddingCache(3)}, "cache"),
         ("ngame", {"teacher": (np.ones((1, 1)), np.ones((1, 1)))}, "teacher"),
         ("hobit", {"positives": [("a", "b")], "avoid_known": False}, "leave one out"),
+        ("hobit", {"positives": [("a", "b")], "known": no_conflicts(90)}, "leave out positives"),
+        ("hobit", {"avoid_known": False, "known": no_conflicts(90)}, "leave out positives"),
     ],
 )
 def test_planner_settings_out_of_range_are_refused(name, given, message):

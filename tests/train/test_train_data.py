@@ -24,7 +24,7 @@ ROWS = [("q1", "d4", 1), ("q1", "d7", 0), ("q2", "d1", 0), ("q1", "d9", 2)]
 
 
 def test_triplets_in_the_order_of_judgements_and_ranks(small):
-    made = training_set(small, negatives(ROWS))
+    made = training_set(small, negatives(ROWS), max_positives=1)
     text = dict(zip(small.documents["doc_id"].to_pylist(), small.document_texts(range(10)), strict=True))
     assert made.dataset.column_names == ["anchor", "positive", "negative", "label"]
     assert made.dataset[:]["negative"] == [text[d] for d in ("d7", "d4", "d9", "d1")]
@@ -37,7 +37,7 @@ def test_triplets_in_the_order_of_judgements_and_ranks(small):
 
 def test_rejected_rows_are_not_trained_on_but_left_out_where_they_meet_their_query(small):
     table = negatives(ROWS).reject(np.array([False, True, False, False]), "false negative")
-    made = training_set(small, table, form="lists")
+    made = training_set(small, table, form="lists", max_positives=1)
     assert made.rows.shape == (2, 4)
     known = set(zip(made.facts.known_query.tolist(), made.facts.known_document.tolist(), strict=True))
     assert len(known) == 3 + 4  # q1's two positives, q2's one, and all rows of the table
@@ -48,7 +48,7 @@ def test_rejected_rows_are_not_trained_on_but_left_out_where_they_meet_their_que
 
 
 def test_lists_mark_what_is_missing_and_pad_nothing(small):
-    made = training_set(small, negatives(ROWS), form="lists", per_query=2)
+    made = training_set(small, negatives(ROWS), form="lists", per_query=2, max_positives=1)
     assert made.dataset.column_names[2:] == ["negative_1", "negative_2", "label"]
     assert made.counts["short lists"] == 1
     assert made.rows[1, 3] == -1
@@ -71,14 +71,18 @@ def test_pairs_need_no_table_and_lists_do(small):
 
 
 def test_more_positives_more_rows(small):
+    assert len(training_set(small, negatives(ROWS))) == len(training_set(small, negatives(ROWS), max_positives=2))
     assert len(training_set(small, negatives(ROWS), max_positives=2)) == 3 * 2 + 1
+    one = training_set(small, negatives(ROWS), max_positives=1)
+    assert len(one) == 3 + 1
+    assert one.counts["pairs beyond 1 positives of a query, left out"] == 1
 
 
 def test_texts_of_a_source_come_along_and_equal_texts_are_one_document(small):
     table = negatives([("q1", "llm-1", 0), ("q2", "llm-2", 0), ("q3", "d1", 0)])
     positive = small.document_texts([0])[0]
     text = pa.array([positive, "A made-up passage.", None], pa.large_string())
-    made = training_set(small, table.with_columns({"text": text}), form="triplets")
+    made = training_set(small, table.with_columns({"text": text}), form="triplets", max_positives=1)
     assert made.dataset[:]["negative"] == [positive, "A made-up passage.", positive]
     assert made.facts.documents[0, 0] == made.facts.documents[0, 1]  # the positive's own text as a negative …
     assert made.facts.mask(np.arange(3))[0].tolist() == [False, False, False, True, False, True]  # … is left out
@@ -88,7 +92,8 @@ def test_weights_and_ratings_come_from_the_table(small):
     rows = [*ROWS, ("q1", "d1", 0), ("q2", "d4", 0)]
     gap, elo = [300.0, 100.0, 250.0, np.nan, np.nan, np.nan], [1400.0, 1600.0, 1450.0, np.nan, 1700.0, np.nan]
     source = negatives(rows, elo=elo, gap=gap, weight=[1.0, 0.5, 0.7, 1.0, 1.0, 1.0])
-    made = training_set(small, source.reject(np.arange(6) > 3, "no negative"), form="lists", per_query=3)
+    source = source.reject(np.arange(6) > 3, "no negative")
+    made = training_set(small, source, form="lists", per_query=3, max_positives=1)
     # d1, q1's first positive, has a row with its rating; q2 has a single positive, whose rating is elo + gap
     known = np.array([1400.0, 1600.0, 1450.0, 1700.0, 1700.0])
     expected = [[1700, 1600, 1400, np.nan], [1700, 1450, np.nan, np.nan]]
@@ -174,6 +179,17 @@ def test_labelled_positives_of_other_splits_are_known_too():
         {"d1": "one", "d2": "two", "d3": "three"},
         {"q1": "first", "q2": "second"},
         {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"q1": {"d2": 1}}},
+    )
+    made = training_set(collection, form="pairs")
+    assert made.facts.mask(np.arange(2)).tolist() == [[False, True], [False, False]]
+
+
+def test_labelled_positives_of_another_query_with_the_same_text_are_known_too():
+    collection = Collection.from_dicts(
+        "c",
+        {"d1": "one", "d2": "two", "d3": "three"},
+        {"q1": "first", "q2": "second", "again": "first"},
+        {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"again": {"d2": 1}}},
     )
     made = training_set(collection, form="pairs")
     assert made.facts.mask(np.arange(2)).tolist() == [[False, True], [False, False]]

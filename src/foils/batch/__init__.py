@@ -2,7 +2,7 @@
 
 from foils.batch.b3 import b3_batches, community_batches, rank_communities
 from foils.batch.batches import Batches, joined, shuffled
-from foils.batch.conflicts import Conflicts, cap_positives, find_conflicts, no_conflicts
+from foils.batch.conflicts import Conflicts, find_conflicts, no_conflicts
 from foils.batch.hobit import hobit_batches
 from foils.batch.methods import METHODS, Method
 from foils.batch.mixture import mixed_batches, same_source
@@ -28,7 +28,6 @@ __all__ = [
     "b3_batches",
     "balanced_clusters",
     "batch_hardness",
-    "cap_positives",
     "community_batches",
     "dealt",
     "find_conflicts",

@@ -116,21 +116,6 @@ def no_conflicts(rows: int) -> Conflicts:
     return Conflicts(own, own, start, own, start, own)
 
 
-def cap_positives(queries: Sequence[Hashable], *, at_most: int, rng: np.random.Generator) -> Rows:
-    """Return the rows to keep, ascending, so that no query has more than `at_most` positives (64 in HOBIT).
-
-    Which of a query's rows stay is drawn uniformly by `rng`.
-    """
-    if at_most < 1:
-        raise InputError(f"at_most is how many positives a query keeps, at least 1; got {at_most}")
-    query, _ = _codes(queries)
-    shuffle = rng.permutation(query.size)
-    order = shuffle[np.argsort(query[shuffle], kind="stable")]
-    sorted_query = query[order]
-    first = np.searchsorted(sorted_query, sorted_query, side="left")
-    return np.sort(order[np.arange(order.size) - first < at_most]).astype(np.int64)
-
-
 def _codes(names: Sequence[Hashable]) -> tuple[Codes, dict[Hashable, int]]:
     """Number the names by first appearance."""
     code: dict[Hashable, int] = {}

@@ -38,7 +38,8 @@ class EpochBuilder:
         seed: epoch e uses the generator of (seed, e).
 
     Raises:
-        InputError: the data set lacks a query and a positive column, or the cache is of another size.
+        InputError: the data set lacks a query and a positive column, or the cache or the conflicts are of another
+            number of rows.
     """
 
     def __init__(
@@ -50,8 +51,10 @@ class EpochBuilder:
             raise InputError(f"the cache is of {planner.cache.rows} rows, the data set has {len(dataset)}")
         self.dataset, self.columns, self.encode = dataset, columns[:2], encode
         self.planner, self.seed = planner, seed
-        self.conflicts: Conflicts | None = None
-        if planner.avoid_known:
+        self.conflicts: Conflicts | None = planner.known
+        if self.conflicts is not None and self.conflicts.rows != len(dataset):
+            raise InputError(f"the conflicts speak of {self.conflicts.rows} rows, the data set has {len(dataset)}")
+        if planner.avoid_known and self.conflicts is None:
             texts = (dataset[:][name] for name in self.columns)
             self.conflicts = find_conflicts(*texts, positives=planner.positives)
         self._planned: tuple[int, Batches] | None = None

@@ -47,12 +47,14 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         anneal: epochs over which HOBIT's α rises linearly from 0 to its value; 0: constant.
         avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
         positives: further (query text, document text) pairs known to be relevant.
+        known: the conflicts among the rows of the one training set, as `foils.batch.pairs.known_conflicts` finds them
+            in a collection; None: found by the texts of the data set and `positives`.
         cache: where HOBIT-C finds the vectors; a `CachingLoss` with the same cache fills it.
         teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
 
     Raises:
         InputError: an unknown method or setting, counts out of range, a cache without HOBIT-C or the reverse, a
-            teacher without B3, positives with nothing to be kept apart.
+            teacher without B3, positives with nothing to be kept apart, `known` beside what it replaces.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         anneal: int = 0,
         avoid_known: bool = True,
         positives: Sequence[tuple[str, str]] = (),
+        known: Conflicts | None = None,
         cache: EmbeddingCache | None = None,
         teacher: tuple[Vectors, Vectors] | None = None,
     ) -> None:
@@ -82,10 +85,12 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
             raise InputError(
                 "positives say what to keep apart, and avoid_known=False keeps nothing apart; leave one out"
             )
+        if known is not None and (positives or not avoid_known):
+            raise InputError("known says all that is to be kept apart; leave out positives and avoid_known=False")
         if teacher is not None and self.method.vectors != "teacher":
             raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
         self.warmup, self.refresh, self.anneal = warmup, refresh, anneal
-        self.avoid_known, self.positives = avoid_known, tuple(positives)
+        self.avoid_known, self.positives, self.known = avoid_known, tuple(positives), known
         self.cache, self.teacher = cache, teacher
         self.registered = False
         self.history: list[dict[str, float]] = []
@@ -104,7 +109,8 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave vectors and samplers out of the pickled training arguments."""
-        return {**self.__dict__, "_top": None, "_training": [], "cache": None, "teacher": None, "registered": False}
+        left_out = dict.fromkeys(("_top", "cache", "teacher", "known"))
+        return {**self.__dict__, **left_out, "_training": [], "registered": False}
 
     def settings_at(self, epoch: int) -> dict[str, Any]:
         """Return the method's settings in this epoch (α annealed)."""

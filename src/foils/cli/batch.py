@@ -21,7 +21,7 @@ class BatchOptions:
     """How batches are filled."""
 
     method: Annotated[str, typer.Option("--with", help="hobit, hobit-c, ngame, walks, b3, or random.")] = "hobit"
-    batch_size: Annotated[int, typer.Option(min=1, help="Pairs in a batch.")] = 128
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in a batch.")] = 128
     epochs: Annotated[int, typer.Option(min=1, help="Epochs to plan, with the same vectors.")] = 1
     setting: Annotated[
         list[str] | None,
@@ -29,7 +29,15 @@ class BatchOptions:
             "--set", metavar="NAME=VALUE", help="A setting of the method, as in --set alpha=0.5; several times."
         ),
     ] = None
-    max_positives: Annotated[int, typer.Option(min=1, help="At most so many pairs of a query.")] = 64
+    form: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows, as foils train --form makes them: triplets, lists or pairs. Default: triplets; pairs without a "
+            "source."
+        ),
+    ] = None
+    per_query: Annotated[int | None, typer.Option(min=1, help="Negatives of a query. Default: all.")] = None
+    max_positives: Annotated[int, typer.Option(min=1, help="Labelled positives of a query, at most.")] = 64
 
 
 @takes(BatchOptions, "options")
@@ -39,7 +47,9 @@ def batch(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]", help="Negatives to train on: queries without one there stay out.", show_default=False
+            metavar="[SOURCE]",
+            help="Negatives to train on. Triplets and lists leave out queries without one.",
+            show_default=False,
         ),
     ] = None,
     *,
@@ -54,8 +64,9 @@ def batch(
 ) -> None:
     """Plan batches whose pairs are hard negatives for each other, and show how hard, clean and varied they are.
 
-    The plan is a table of epoch, batch, position, query_id, doc_id. Training builds batches anew from the current
-    model in each epoch; a plan shows what the first would be, and what other methods would do.
+    The plan is a table of epoch, batch, position, query_id, doc_id and, of triplets, negative_id. Training builds
+    batches anew from the current model in each epoch. A plan shows the first epoch of a training with the same rows,
+    batch size and seed, and what other methods would do.
 
     Example: foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet
     """
@@ -76,6 +87,8 @@ def batch(
         settings=settings,
         batch_size=options.batch_size,
         epochs=options.epochs,
+        form=options.form,  # type: ignore[arg-type]  # checked by training_rows
+        per_query=options.per_query,
         max_positives=options.max_positives,
         split=split,
         seed=seed,
@@ -111,9 +124,9 @@ def show_batches(planned: CollectionPlan, title: str, options: BatchOptions) -> 
         ]
     ]
     notes = [
-        f"{len(planned.pairs):,} pairs in {len(plan.epochs[0]):,} batches of {plan.batch_size}; "
-        f"left out: {planned.pairs.capped:,} over {options.max_positives} positives, "
-        f"{planned.pairs.uncovered:,} without a negative",
+        f"{len(planned.rows):,} rows in {len(plan.epochs[0]):,} batches of {plan.batch_size}, made of "
+        f"{planned.rows.pairs:,} pairs; pairs left out: {planned.rows.capped:,} over {options.max_positives} "
+        f"positives, {planned.rows.uncovered:,} without a negative",
         "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
         f"gain: against the same pairs in random batches; contradictions in a plain shuffle: {plan.unguarded:,}",
     ]

@@ -119,7 +119,10 @@ class MethodOptions:
         str | None, typer.Option(help="triplets, lists or pairs. Default: triplets; pairs without a source.")
     ] = None
     per_query: Annotated[int | None, typer.Option(min=1, help="Negatives of a query. Default: all.")] = None
-    max_positives: Annotated[int, typer.Option(min=1, help="Labelled positives of a query.")] = 1
+    max_positives: Annotated[
+        int | None,
+        typer.Option(min=1, help="Labelled positives of a query, at most. Default: 64, or the recipe's."),
+    ] = None
 
     def plan(self, given: dict[str, Any], *, reranker: bool, source: bool, dev: bool) -> Plan:
         """Return how to train: the recipe's settings, with those that are given in their place.
@@ -134,7 +137,8 @@ class MethodOptions:
             UnknownNameError: an unknown recipe or way of batching.
             InputError: settings out of range, or options that do not go together.
         """
-        from foils.train.settings import RECIPE_BATCHES, RECIPE_FORM, RECIPES, TrainSettings
+        from foils.data.training_rows import MAX_POSITIVES
+        from foils.train.settings import RECIPE_BATCHES, RECIPE_FORM, RECIPE_POSITIVES, RECIPES, TrainSettings
 
         recipe = self.recipe or ""
         if self.recipe is not None and (recipe not in RECIPES or reranker):
@@ -156,6 +160,7 @@ class MethodOptions:
             batch_settings=dict(opt.parsed_setting(text) for text in self.batch_setting or []),
             form=self.form or usual,
             per_query=self.per_query or (MINED_ANEW if self.refresh else None),
+            max_positives=self.max_positives or RECIPE_POSITIVES.get(recipe, MAX_POSITIVES),
         )
 
 
@@ -170,6 +175,7 @@ class Plan:
     batch_settings: dict[str, Any]
     form: str
     per_query: int | None
+    max_positives: int
 
     def __post_init__(self) -> None:
         from foils.study.training import ways_of_batching
@@ -198,7 +204,7 @@ class Plan:
         from foils.train.data import training_set
 
         method, refresh = self.method, None
-        shape: dict[str, Any] = {"split": split, "form": self.form, "max_positives": method.max_positives}
+        shape: dict[str, Any] = {"split": split, "form": self.form, "max_positives": self.max_positives}
         if method.refresh is not None:
             refresh = ance_refresh(collection, every=method.refresh, top=self.per_query or MINED_ANEW, **shape)
             if negatives is None:
@@ -216,7 +222,7 @@ class Plan:
             "batch_settings": self.batch_settings,
             "form": self.form,
             "per_query": self.per_query,
-            "max_positives": self.method.max_positives,
+            "max_positives": self.max_positives,
             "split": split,
             "curriculum": self.method.curriculum,
             "refresh": self.method.refresh,

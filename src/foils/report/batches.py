@@ -33,7 +33,7 @@ def batch_report(planned: CollectionPlan) -> str:
     plan, made = planned.plan, planned.made
     settings = ", ".join(f"{name} {value}" for name, value in plan.settings.items())
     subtitle = (
-        f"{planned.collection.name}, split {made['settings']['split']}: {len(planned.pairs):,} pairs · {plan.name}"
+        f"{planned.collection.name}, split {made['settings']['split']}: {len(planned.rows):,} rows · {plan.name}"
         f"{f' ({settings})' if settings else ''} · batches of {plan.batch_size} · "
         f"encoder {made['encoder']['name']} · seed {made['seed']}"
     )
@@ -207,14 +207,15 @@ def _summary(planned: CollectionPlan) -> Table:
 
 
 def _coverage(planned: CollectionPlan) -> Table:
-    pairs, plan = planned.pairs, planned.plan
-    judged = len(pairs) + pairs.capped + pairs.uncovered
+    trained, plan = planned.rows, planned.plan
+    judged = trained.pairs + trained.capped + trained.uncovered
     rows = [
-        ("pairs in every epoch", f"{len(pairs):,} of {judged:,} judged"),
-        ("left out: more positives than allowed", f"{pairs.capped:,}"),
-        ("left out: no negative in the source", f"{pairs.uncovered:,}"),
-        ("different queries", f"{np.unique(pairs.query_rows).size:,}"),
-        ("different documents", f"{np.unique(pairs.doc_rows).size:,}"),
+        ("rows in every epoch", f"{len(trained):,}"),
+        ("pairs in every epoch", f"{trained.pairs:,} of {judged:,} judged"),
+        ("left out: more positives than allowed", f"{trained.capped:,}"),
+        ("left out: no negative in the source", f"{trained.uncovered:,}"),
+        ("different queries", f"{np.unique(trained.query_rows).size:,}"),
+        ("different documents", f"{np.unique(trained.doc_rows).size:,}"),
         ("batches in an epoch", f"{len(plan.epochs[0]):,}"),
         ("rows in the last batch", f"{plan.epochs[0][-1].size:,}"),
         ("companions met again in the next epoch", _share(plan.overlap)),
@@ -237,13 +238,13 @@ def _examples(planned: CollectionPlan) -> list[Examples]:
 
 
 def _example(planned: CollectionPlan, row: int) -> Example:
-    collection, pairs, rows = planned.collection, planned.pairs, planned.plan.rows
+    collection, trained, rows = planned.collection, planned.rows, planned.plan.rows
     other = int(rows.companion[row])
-    positive, negative = collection.document_texts(pairs.doc_rows[[row, other]])
-    query = collection.query_texts(pairs.query_rows[[row]])[0]
+    positive, negative = collection.document_texts(trained.doc_rows[[row, other]])
+    query = collection.query_texts(trained.query_rows[[row]])[0]
     texts = {"query": query, "positive": positive, "in-batch negative": negative}
     note = f"hardness {rows.hardness[row]:.3f} · weight {rows.weight[row]:.3f} · loss {rows.loss[row]:.3f}"
-    heading = str(collection.queries["query_id"][int(pairs.query_rows[row])])
+    heading = str(collection.queries["query_id"][int(trained.query_rows[row])])
     return Example(heading, {name: shortened(text) for name, text in texts.items()}, note)
 
 

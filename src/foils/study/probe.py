@@ -58,7 +58,9 @@ def probe(
     with progress.task("probing", total=len(sources), unit="sources") as advance, progress.quiet():
         for name, negatives in sources.items():
             trainable = load_trainable(model, device=device)
-            data = training_set(shortened, negatives, split=settings.split, per_query=settings.per_query)
+            data = training_set(
+                shortened, negatives, split=settings.split, per_query=settings.per_query, max_positives=1
+            )
             with tempfile.TemporaryDirectory() as folder:
                 train_encoder(trainable, data, Path(folder), settings=training)
             measure = settings.measures[0]

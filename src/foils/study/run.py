@@ -249,6 +249,7 @@ class _Cell:
                 split=settings.split,
                 form="pairs" if name == IN_BATCH else "triplets",
                 per_query=settings.per_query,
+                max_positives=1,
             )
             if name == IN_BATCH and settings.per_query:  # as many steps as with negatives
                 training = replace(training, epochs=training.epochs * settings.per_query)

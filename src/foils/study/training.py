@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foils.data import Collection, Negatives
+from foils.data.training_rows import MAX_POSITIVES
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.errors import InputError, UnknownNameError
 
@@ -71,6 +72,7 @@ def train_encoder(
     """
     from foils.batch.caching import CachingLoss
     from foils.batch.hobit_c import EmbeddingCache
+    from foils.batch.pairs import known_conflicts
     from foils.batch.sampler import BatchPlanner
     from foils.select.curriculum import stage_of
     from foils.train.bi_encoder import BATCHES, train_bi_encoder
@@ -98,7 +100,10 @@ def train_encoder(
         led = _by_progress(data)
         return fit(sampler=led.sampler, callbacks=[led], wrap_loss=led.measured)
     cache = EmbeddingCache(len(data)) if batches == "hobit-c" else None
-    planner = None if batches == NO_DUPLICATES else BatchPlanner(batches, dict(batch_settings or {}), cache=cache)
+    planner = None
+    if batches != NO_DUPLICATES:
+        known = known_conflicts(data.lookup.collection, data.rows[:, 0], data.rows[:, 1])
+        planner = BatchPlanner(batches, dict(batch_settings or {}), cache=cache, known=known)
     return fit(
         sampler=planner.sampler if planner else BATCHES[NO_DUPLICATES],
         callbacks=[planner] if planner else [],
@@ -157,7 +162,7 @@ def ance_refresh(
     split: str,
     top: int,
     form: str = "triplets",
-    max_positives: int = 1,
+    max_positives: int = MAX_POSITIVES,
     ranks: tuple[int, int | None] = (0, None),
 ) -> Refresh:
     """Return how to mine negatives anew with the model that trains, every so many epochs (ANCE).
@@ -168,7 +173,7 @@ def ance_refresh(
         split: whose queries.
         top: negatives of a query.
         form: of the training set: triplets or lists.
-        max_positives: labelled positives of a query.
+        max_positives: labelled positives of a query, at most.
         ranks: window that negatives are taken from.
     """
     from foils.mine.ance import refresh

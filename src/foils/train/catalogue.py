@@ -7,11 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from sentence_transformers.sentence_transformer.losses import (
-    CachedMultipleNegativesRankingLoss,
-    MultipleNegativesRankingLoss,
-)
-
 from foils.errors import InputError, UnknownNameError
 from foils.train.cached import CachedContrastiveLoss
 from foils.train.data import TrainingSet
@@ -23,21 +18,13 @@ from foils.train.objectives import debiased_infonce, weighted_infonce
 _COMMON = ("model", "data", "mini_batch_size")
 
 
-def mnrl(model: Any, data: TrainingSet, mini_batch_size: int | None, *, temperature: float = 0.05) -> Any:
-    """Return sentence-transformers' (cached) multiple-negatives ranking loss (ECI_sem eq. 13).
+def mnrl(model: Any, data: TrainingSet, mini_batch_size: int | None, *, temperature: float = 0.05) -> ContrastiveLoss:
+    """Return the multiple-negatives ranking loss (ECI_sem eq. 13), known positives left out.
 
-    Raises:
-        InputError: lists that are short, which this loss cannot leave out.
+    Where no known positive of a query is among the other documents of the batch, value and gradients are those of
+    sentence-transformers' (Cached)MultipleNegativesRankingLoss, which cannot leave any out.
     """
-    if (data.rows < 0).any():
-        raise InputError(
-            f"{data.counts.get('short lists', 0)} lists are short, and the loss mnrl cannot leave absent negatives "
-            "out; train on triplets, or with the loss weighted"
-        )
-    scale = {"scale": 1 / temperature}
-    if mini_batch_size is None:
-        return MultipleNegativesRankingLoss(model, **scale)
-    return CachedMultipleNegativesRankingLoss(model, mini_batch_size=mini_batch_size, **scale)
+    return _ours(model, data, mini_batch_size, objective=weighted_infonce, temperature=temperature)
 
 
 def weighted(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from foils.data import Collection, Negatives
 from foils.data.collection import Rows
-from foils.errors import InputError, UnknownNameError, require
+from foils.data.training_rows import MAX_POSITIVES, Form, training_rows
+from foils.errors import InputError, require
 from foils.train.facts import ABSENT, Floats, PairFacts
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-Form = Literal["triplets", "lists", "pairs"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +108,7 @@ def training_set(
     split: str = "train",
     form: Form = "triplets",
     per_query: int | None = None,
-    max_positives: int = 1,
+    max_positives: int = MAX_POSITIVES,
 ) -> TrainingSet:
     """Make the data set of a split's positives and the kept rows of a table.
 
@@ -117,9 +116,8 @@ def training_set(
         collection: with judgements of the split.
         negatives: what to train on; columns weight, elo and gap are used where they are there.
         split: whose judgements.
-        form: `triplets`: a row for each (query, positive, negative), the flattened form of ECI_sem eq. 13; `lists`: a
-            row for each (query, positive) with `per_query` negatives, short lists marked absent (nothing is padded
-            with other documents); `pairs`: no negatives but those of the batch.
+        form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short lists nothing is padded
+            with other documents.
         per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
         max_positives: labelled positives of a query, the first so many.
 
@@ -127,32 +125,21 @@ def training_set(
         InputError: no table for triplets or lists, a number below 1, or no row is left.
         UnknownNameError: no such form or split.
     """
-    if form not in get_args(Form):
-        raise UnknownNameError("form of training data", form, get_args(Form))
-    if max_positives < 1 or (per_query is not None and per_query < 1):
-        raise InputError(f"max_positives {max_positives}, per_query {per_query}; expected at least 1")
-    if form != "pairs" and negatives is None:
-        raise InputError(f"{form} need a table of negatives; give one, or train on pairs")
-    positives = collection.positives(split)
-    place = np.arange(len(positives.doc_rows)) - np.repeat(positives.offsets[:-1], positives.counts)
-    queries, documents = (rows[place < max_positives] for rows in positives.pairs())
+    chosen = training_rows(
+        collection, negatives, split=split, form=form, per_query=per_query, max_positives=max_positives
+    )
     table = _Table.read(negatives, collection)
-    counts = {"queries": len(positives), "pairs": len(queries)}
-    if form == "pairs":
-        rows = np.stack([queries, documents], 1)
-    else:
-        lists = table.lists(queries, per_query)
-        covered = (lists != ABSENT).any(1)
-        counts["pairs without a negative, left out"] = int((~covered).sum())
-        queries, documents, lists = queries[covered], documents[covered], lists[covered]
-        rows = np.concatenate([queries[:, None], documents[:, None], lists], 1)
-        if form == "triplets":
-            at, column = np.nonzero(lists != ABSENT)
-            rows = np.stack([queries[at], documents[at], lists[at, column]], 1)
-        else:
-            counts["short lists"] = int((lists == ABSENT).any(1).sum())
-    if not len(rows):
-        raise InputError(f"nothing to train on: no query of {collection.name}'s split {split!r} has a kept negative")
+    absent = chosen.negatives < 0
+    lists = np.full(chosen.negatives.shape, ABSENT)
+    lists[~absent] = table.document[chosen.negatives[~absent]]
+    rows = np.concatenate([chosen.query_rows[:, None], chosen.doc_rows[:, None], lists], 1)
+    counts = {"queries": chosen.queries, "pairs": chosen.pairs + chosen.uncovered}
+    if chosen.capped:
+        counts[f"pairs beyond {max_positives} positives of a query, left out"] = chosen.capped
+    if form != "pairs":
+        counts["pairs without a negative, left out"] = chosen.uncovered
+    if form == "lists":
+        counts["short lists"] = int(absent.any(1).sum())
     counts["rows"] = len(rows)
     return _assemble(collection, rows, table, counts, "negative" if form == "triplets" else "negative_{}")
 
@@ -164,7 +151,6 @@ class _Table:
     query: Rows
     document: Rows
     keep: NDArray[np.bool_]
-    rank: Rows
     weight: Floats
     elo: Floats
     gap: Floats
@@ -174,7 +160,7 @@ class _Table:
     def read(cls, negatives: Negatives | None, collection: Collection) -> _Table:
         if negatives is None:
             none, nothing = np.zeros(0, np.int64), np.zeros(0)
-            return cls(none, none, none.astype(bool), none, nothing, nothing, nothing, ())
+            return cls(none, none, none.astype(bool), nothing, nothing, nothing, ())
         query, document = negatives.rows_in(collection)
         document, extra = document.copy(), ()
         if (document < 0).any():
@@ -195,19 +181,8 @@ class _Table:
                 f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
                 "(foils select does it)"
             )
-        rank = np.asarray(negatives.table["rank"].to_numpy(), np.int64)
         elo, gap = column("elo", np.nan), column("gap", np.nan)
-        return cls(query, document, negatives.keep, rank, weight, elo, gap, extra)
-
-    def lists(self, queries: Rows, per_query: int | None) -> Rows:
-        """Return (n, k) documents of the kept rows of each query by rank, −1 where a list is short."""
-        kept = np.flatnonzero(self.keep)
-        order = kept[np.lexsort((self.rank[kept], self.query[kept]))]
-        begin, end = (np.searchsorted(self.query[order], queries, side) for side in ("left", "right"))
-        longest = int((end - begin).max(initial=0))
-        at = begin[:, None] + np.arange(min(longest, per_query or longest))
-        inside = at < end[:, None]
-        return np.where(inside, self.document[order][np.where(inside, at, 0)] if len(order) else ABSENT, ABSENT)
+        return cls(query, document, negatives.keep, weight, elo, gap, extra)
 
 
 def _assemble(collection: Collection, rows: Rows, table: _Table, counts: dict[str, int], pattern: str) -> TrainingSet:
@@ -229,10 +204,10 @@ def _dataset(names: Sequence[str], rows: Rows, lookup: TextLookup) -> Dataset:
 def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup) -> PairFacts:
     """Number queries and documents by their texts, and say what is known about their pairs."""
     asked, answers = collection.known_positives.pairs()
-    relevant = np.isin(asked, rows[:, 0])
+    query_number = _Numbers(np.concatenate([rows[:, 0], asked]), collection.query_texts)
+    relevant = np.isin(query_number(asked), query_number(rows[:, 0]))
     asked, answers = asked[relevant], answers[relevant]
     listed = np.isin(table.query, rows[:, 0])
-    query_number = _Numbers(rows[:, 0], collection.query_texts)
     used = np.unique(np.concatenate([rows[:, 1:].ravel(), answers, table.document[listed]]))
     document_number = _Numbers(used[used >= 0], lookup.document_texts)
     weight = np.where(table.keep, table.weight, 0.0)[listed]

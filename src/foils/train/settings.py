@@ -106,3 +106,4 @@ are masked where they could not be kept apart; the share of warm-up is ours."""
 
 RECIPE_BATCHES = {"eci-sem": "no-duplicates", "hobit": "hobit"}
 RECIPE_FORM = {"eci-sem": "triplets", "hobit": "pairs"}
+RECIPE_POSITIVES = {"eci-sem": 1, "hobit": 64}

@@ -1,0 +1,58 @@
+"""Which rows are trained on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foils.data import Negatives
+from foils.data.negatives import negatives_table
+from foils.data.training_rows import training_rows
+from foils.errors import InputError, UnknownNameError
+
+TABLE = Negatives(negatives_table(["q1", "q1", "q2", "q1"], ["d4", "d7", "d1", "d9"], "s", [1, 0, 0, 2], np.zeros(4)))
+
+
+def named(rows, small):
+    """The rows by ids; the table's negatives by document."""
+    documents = TABLE.table["doc_id"].to_pylist()
+    asked, ids = small.queries["query_id"].to_pylist(), small.documents["doc_id"].to_pylist()
+    return [
+        (asked[q], ids[d], *(documents[n] if n >= 0 else None for n in of))
+        for q, d, of in zip(rows.query_rows, rows.doc_rows, rows.negatives.tolist(), strict=True)
+    ]
+
+
+def test_pairs_in_the_order_of_the_judgements(small):
+    rows = training_rows(small, form="pairs")
+    assert named(rows, small) == [("q1", "d1"), ("q1", "d3"), ("q2", "d4"), ("q3", "d7")]
+    assert (rows.queries, rows.pairs, rows.capped, rows.uncovered) == (3, 4, 0, 0)
+
+
+def test_the_first_positives_stay(small):
+    rows = training_rows(small, form="pairs", max_positives=1)
+    assert named(rows, small) == [("q1", "d1"), ("q2", "d4"), ("q3", "d7")]
+    assert (rows.pairs, rows.capped, rows.uncovered) == (3, 1, 0)
+
+
+def test_triplets_by_rank(small):
+    rows = training_rows(small, TABLE, per_query=2)
+    expected = [("q1", "d1", "d7"), ("q1", "d1", "d4"), ("q1", "d3", "d7"), ("q1", "d3", "d4"), ("q2", "d4", "d1")]
+    assert named(rows, small) == expected
+    assert (len(rows), rows.pairs, rows.capped, rows.uncovered) == (5, 3, 0, 1)
+
+
+def test_lists_and_what_they_lack(small):
+    rows = training_rows(small, TABLE.reject(np.array([True, False, False, False]), "near"), form="lists")
+    assert named(rows, small) == [("q1", "d1", "d7", "d9"), ("q1", "d3", "d7", "d9"), ("q2", "d4", "d1", None)]
+
+
+def test_what_is_refused(small):
+    with pytest.raises(UnknownNameError, match="triplets"):
+        training_rows(small, TABLE, form="quadruplets")
+    with pytest.raises(InputError, match="max_positives 0"):
+        training_rows(small, form="pairs", max_positives=0)
+    with pytest.raises(InputError, match="triplets need a table"):
+        training_rows(small)
+    with pytest.raises(InputError, match="no query of small's split 'train' has a kept negative"):
+        training_rows(small, TABLE.reject(np.ones(4, bool), "all"))
