@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from batch_vectors import clustered
@@ -22,11 +24,11 @@ def build(pairs, seed=0, **chosen):
     return hobit_batches(*pairs, **{"batch_size": 32, "rng": np.random.default_rng(seed), "seeds": 4, **chosen})
 
 
-def plain_hobit(queries, documents, *, line, batch_size, seeds, candidates, alpha, tau):
-    """Algorithm 2 with plain greedy and full searches, drawing seeds along `line`."""
+def plain_hobit(queries, documents, *, line, sizes, seeds, candidates, alpha, tau):
+    """Algorithm 2 with plain greedy and full searches, drawing seeds along `line`; the shortest batch comes last."""
     unused, batches = np.ones(len(queries), bool), []
-    while unused.any():
-        chosen = [row for row in line if unused[row]][:seeds]
+    for batch_size in sizes:
+        chosen = [row for row in line if unused[row]][: min(seeds, batch_size)]
         unused[chosen] = False
         scores = np.where(unused, (queries[chosen] @ documents.T).astype(np.float32), -np.inf)
         top = np.argsort(-scores, axis=1, kind="stable")[:, :candidates]
@@ -34,12 +36,12 @@ def plain_hobit(queries, documents, *, line, batch_size, seeds, candidates, alph
         picked = greedy(
             hardness(queries[chosen], documents[chosen], documents[chosen], alpha=alpha),
             hardness(queries[chosen], documents[chosen], documents[pool], alpha=alpha),
-            size=min(batch_size - len(chosen), unused.sum()),
+            size=batch_size - len(chosen),
             tau=tau,
         )
         batches.append([*chosen, *pool[picked]])
         unused[pool[picked]] = False
-    return np.concatenate(batches)
+    return np.concatenate(sorted(batches, key=len, reverse=True))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,9 @@ def plain_hobit(queries, documents, *, line, batch_size, seeds, candidates, alph
 def test_lazy_and_blocked_is_the_plain_algorithm(rows, size, tau, alpha):
     # on a grid of 1/32 every product is exact in single precision, so both see the same weights
     queries, documents = (np.round(32 * x) / 32 for x in clustered(rows, 12, 10, seed=rows))
-    line = np.random.default_rng(5).permutation(rows)
+    rng = np.random.default_rng(5)
+    line, sizes = rng.permutation(rows), [size] * (rows // size)
+    sizes.insert(rng.integers(len(sizes) + 1), rows % size)
     got = hobit_batches(
         queries,
         documents,
@@ -60,7 +64,7 @@ def test_lazy_and_blocked_is_the_plain_algorithm(rows, size, tau, alpha):
         alpha=alpha,
         shuffle=False,
     )
-    expected = plain_hobit(queries, documents, line=line, batch_size=size, seeds=4, candidates=60, tau=tau, alpha=alpha)
+    expected = plain_hobit(queries, documents, line=line, sizes=sizes, seeds=4, candidates=60, tau=tau, alpha=alpha)
     np.testing.assert_array_equal(got.order, expected)
 
 
@@ -70,6 +74,19 @@ def test_an_epoch_is_a_partition(rows, seed_order):
     batches = build(clustered(rows, 8, 5), seed_order=seed_order)
     assert sorted(batches.order.tolist()) == list(range(rows))
     assert [len(b) for b in batches] == [32] * (rows // 32) + ([rows % 32] if rows % 32 else [])
+
+
+@pytest.mark.parametrize("seed_order", ["uniform", "isolated-first"])
+def test_other_rows_fill_the_short_batch_in_each_epoch(seed_order):
+    # documents of 60 rows point away from all queries: nothing calls for them, so they are what is left over
+    queries, documents = (side.copy() for side in clustered(1000, 24, 25))
+    queries[:, 0], documents[:, 0], documents[:60] = 1.0, 1.0, -np.eye(24)[0]
+    queries, documents = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (queries, documents))
+    last = [build((queries, documents), epoch, batch_size=96, seed_order=seed_order)[-1] for epoch in range(20)]
+    assert {batch.size for batch in last} == {1000 % 96}
+    again = [np.isin(batch, before).mean() for before, batch in pairwise(last)]
+    assert np.mean(again) < 0.25  # as many rows meet there again by chance: 4 %
+    assert np.bincount(np.concatenate(last)).max() <= 10
 
 
 def test_no_rows_no_batches():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,10 @@ def hobit_batches(
     (conflicts), the search widens to 4 and 16 times as many neighbours, then takes unused rows at random, then rows
     in conflict, which a last pass tries to swap away.
 
+    Where `batch_size` does not divide N, the batch that is shorter comes last in the epoch, but `rng` draws when it is
+    built, so that other rows fill it in each epoch. If it were built last, it would hold the rows that are left over in
+    every epoch, and a training that drops short batches would never see them.
+
     Args:
         queries: (N, d) unit vectors q_i, row i the i-th training pair.
         documents: (N, d) unit vectors d_i.
@@ -80,22 +85,28 @@ def hobit_batches(
     state = _State.of(known, line, groups, batch_size)
     unused = Unused(_finder(search, queries, documents, rng), state.used, candidates)
     fill = _Filler(queries, documents, unused, state, alpha, tau, rng)
-    order = np.empty(n, np.int64)
-    prepared_until = 0
+    order, prepared_until = np.empty(n, np.int64), 0
+    starts, short = _cuts(n, batch_size, rng)
     with progress.task("building batches", total=n, unit="rows") as advance:
-        for start in range(0, n, batch_size):
-            size = min(batch_size, n - start)
-            if start >= prepared_until:
+        for k, (start, end) in enumerate(pairwise(starts)):
+            if k >= prepared_until:
                 state.forget_used()
                 ahead = int(np.clip((n - start) // (AHEAD * batch_size), 1, 64))
-                prepared_until = start + ahead * batch_size
+                prepared_until = k + ahead
                 unused.prepare(state.line[: ahead * seeds])
-            order[start : start + size] = fill.batch(size, seeds)
-            advance(size)
-    batches = Batches(order, batch_size)
+            order[start:end] = fill.batch(end - start, seeds)
+            advance(end - start)
+    batches = Batches(np.concatenate([np.delete(order, short), order[short]]), batch_size)
     if conflicts is not None:
         batches = repaired(batches, conflicts, rng=rng)
     return shuffled(batches, rng=rng) if shuffle else batches
+
+
+def _cuts(rows: int, batch_size: int, rng: np.random.Generator) -> tuple[list[int], slice]:
+    """Return where batches begin and end as they are built, and which rows of that order are the short batch."""
+    begin = batch_size * int(rng.integers(rows // batch_size + 1)) if rows % batch_size else rows
+    short = slice(begin, begin + rows % batch_size)
+    return sorted({*range(0, begin + 1, batch_size), *range(short.stop, rows + 1, batch_size)}), short
 
 
 @dataclass
