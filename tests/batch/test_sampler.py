@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -239,6 +240,18 @@ def test_annealed_alpha_rises_to_its_value():
     assert [planner.settings_at(e)["alpha"] for e in (0, 1, 4, 9)] == pytest.approx([0, 0.2, 0.8, 0.8])
     assert BatchPlanner("hobit", {"alpha": 0.8}).settings_at(0)["alpha"] == 0.8
     assert BatchPlanner("hobit", anneal=2).settings_at(1)["alpha"] == 0.5
+
+
+def test_annealing_begins_after_the_warm_up(tmp_path, monkeypatch):
+    planner, used = BatchPlanner("hobit", {**SMALL["hobit"], "alpha": 0.8}, warmup=2, anneal=4), []
+
+    def noting(*given, alpha, **settings):
+        used.append(alpha)
+        return METHODS["hobit"].build(*given, alpha=alpha, **settings)
+
+    monkeypatch.setattr(planner, "method", dataclasses.replace(planner.method, build=noting))
+    train(planner, tmp_path, epochs=8)
+    assert used == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 0.8])
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         settings: the method's own settings.
         warmup: epochs of random batches before the method begins (HOBIT A.9).
         refresh: embed anew every so many epochs; in between, batches are new but the vectors old.
-        anneal: epochs over which HOBIT's α rises linearly from 0 to its value; 0: constant.
+        anneal: epochs after the warm-up over which HOBIT's α rises linearly from 0 to its value; 0: constant.
         avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
         positives: further (query text, document text) pairs known to be relevant.
         known: the conflicts among the rows of the one training set, as `foils.batch.pairs.known_conflicts` finds them
@@ -117,7 +117,7 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         if not self.anneal:
             return self.settings
         alpha = self.settings.get("alpha", self.method.settings["alpha"])
-        return {**self.settings, "alpha": alpha * min(1.0, epoch / self.anneal)}
+        return {**self.settings, "alpha": alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)}
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note that the trainer knows this callback."""
