@@ -21,6 +21,7 @@ from datasets import Dataset, DatasetDict  # noqa: E402
 from sampler_training import SIZE, data, losses, orders, small_model, small_transformer, train  # noqa: E402
 from sentence_transformers.base.sampler import DefaultBatchSampler  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader  # noqa: E402
+from transformers import TrainerCallback  # noqa: E402
 
 from foils.batch import METHODS, find_conflicts, no_conflicts  # noqa: E402
 from foils.batch.caching import CachingLoss  # noqa: E402
@@ -320,13 +321,104 @@ def test_cached_vectors_are_those_of_the_model(loss, tmp_path):
         np.testing.assert_allclose(side, expected, atol=1e-6)
 
 
-def test_resuming_hobit_c_restores_the_cache(tmp_path):
-    runs = []
-    for resume in (None, str(tmp_path / "checkpoint-7")):
+class KilledError(Exception):
+    pass
+
+
+class Kill(TrainerCallback):
+    """Ends the training, as it were, after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.step:
+            raise KilledError
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("more", "save", "killed"),
+    [
+        ({}, 4, 5),  # in the first epoch of six steps
+        ({}, 6, 7),  # between two epochs
+        ({}, 4, 15),  # in the third
+        ({"gradient_accumulation_steps": 2}, 2, 3),  # three steps in an epoch
+        ({"gradient_accumulation_steps": 4}, 3, 4),  # two, the last of two batches
+        ({"dataloader_drop_last": True}, 4, 14),  # five; rows that are dropped are embedded
+    ],
+)
+def test_killed_hobit_c_resumes_exactly(warmup, more, save, killed, tmp_path):
+    def run(folder, *callbacks, resume=None):
         cache = EmbeddingCache(90)
-        planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache)
-        runs.append(train(planner, tmp_path, epochs=3, save=7, dataset=with_rows(data()), cache=cache, resume=resume))
-    np.testing.assert_array_equal(weights(runs[0]), weights(runs[1]))
+        planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=warmup)
+        settings = {"epochs": 4, "save": save, "dataset": with_rows(data()), "cache": cache, "resume": resume}
+        trainer = train(planner, tmp_path / folder, callbacks=[planner, *callbacks], **settings, **more)
+        return weights(trainer), cache
+
+    whole, cache = run("whole")
+    with pytest.raises(KilledError):
+        run("killed", Kill(killed))
+    checkpoint = tmp_path / "killed" / f"checkpoint-{killed // save * save}"
+    resumed, restored = run("killed", resume=str(checkpoint))
+    np.testing.assert_array_equal(resumed, whole)
+    for name, array in cache.state().items():
+        np.testing.assert_array_equal(restored.state()[name], array)
+
+
+def test_a_checkpoint_without_the_cache_is_refused(tmp_path):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("hobit-c", warmup=1, cache=EmbeddingCache(90)))
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90))
+    with pytest.raises(InputError, match="lacks the vectors that HOBIT-C had cached"):
+        sampler.restore(tmp_path / "order.npz")
+
+
+class Ages(EmbeddingCache):
+    """Notes at which step each row's vectors were made."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.step, self.made = 0, np.zeros(rows, int)
+
+    def update(self, rows, queries, documents):
+        super().update(rows, queries, documents)
+        self.made[rows] = self.step
+
+
+class Steps(TrainerCallback):
+    """Tells the cache the step; notes how old the vectors are that a step's batch was built from."""
+
+    def __init__(self, planner, cache):
+        self.planner, self.cache, self.lags = planner, cache, []
+
+    def on_epoch_begin(self, args, state, control, **_):
+        self.planner._training[0].batches()
+        self.made = self.cache.made.copy()
+        self.used = round(state.epoch) >= self.planner.warmup
+
+    def on_step_begin(self, args, state, control, **_):
+        self.cache.step = state.global_step
+        if self.used:
+            self.lags.append(state.global_step - self.made.min())
+
+    def on_step_end(self, args, state, control, **_):
+        self.cache.step = state.global_step
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 3])
+@pytest.mark.parametrize("more", [{}, {"dataloader_drop_last": True}, {"gradient_accumulation_steps": 2}])
+def test_cached_vectors_are_younger_than_two_epochs(warmup, more, tmp_path):
+    cache, calls = Ages(90), []
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=warmup)
+    steps = Steps(planner, cache)
+    settings = {"epochs": 12, "dataset": with_rows(data()), "cache": cache, "watch": calls}
+    trainer = train(planner, tmp_path, callbacks=[planner, steps], **settings, **more)
+    epoch = trainer.state.max_steps // 12
+    assert len(steps.lags) == epoch * (12 - warmup)
+    assert epoch <= max(steps.lags) <= 2 * epoch - 1
+    if "dataloader_drop_last" not in more:
+        assert calls == ["query", "text"] * (warmup == 0)
 
 
 def test_caching_loss_needs_row_numbers(tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foils.batch.hobit_c import unit
 from foils.batch.methods import method
 from foils.batch.pairs import known_conflicts
 from foils.batch.plan import Plan, plan_epochs
@@ -88,7 +89,7 @@ def plan_collection(
 
     Args:
         collection: with judgements of the split.
-        encoder: the model that training starts from (for B3: the teacher).
+        encoder: the model that training starts from (for B3: the teacher); its vectors are taken at length 1.
         store: where vectors are kept.
         negatives: what is trained on beside the pairs; None: pairs alone.
         negatives_digest: of the negatives' file, for the provenance.
@@ -107,8 +108,8 @@ def plan_collection(
     rows = training_rows(
         collection, negatives, split=split, form=form, per_query=per_query, max_positives=max_positives
     )
-    queries = store.embed(encoder, collection.query_texts(rows.query_rows), "query").take(slice(None))
-    documents = store.embed(encoder, DocumentTexts(collection, rows.doc_rows), "document").take(slice(None))
+    queries = unit(store.embed(encoder, collection.query_texts(rows.query_rows), "query").take(slice(None)))
+    documents = unit(store.embed(encoder, DocumentTexts(collection, rows.doc_rows), "document").take(slice(None)))
     plan = plan_epochs(
         queries,
         documents,

@@ -84,7 +84,7 @@ class EpochBuilder:
         """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
 
         Raises:
-            InputError: there is no such file, or it is of another data set.
+            InputError: there is no such file, it is of another data set, or it lacks the vectors of HOBIT-C's cache.
             FormatError: it is damaged.
         """
         if not path.is_file():
@@ -104,6 +104,8 @@ class EpochBuilder:
             raise InputError(f"{path} orders {order.size} rows, the data set has {len(self.dataset)}")
         if not whole:
             raise FormatError("an order in which rows are missing; resume from another checkpoint", path)
+        if self.planner.cache is not None and "filled" not in arrays:
+            raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
         self._planned = (epoch, Batches(order, batch_size))
         if "filled" in arrays:
             self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset))
@@ -161,26 +163,29 @@ class EpochBuilder:
 
     def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
         """Return the vectors that this epoch's batches are built from; embeds only what is due."""
+        cache = self.planner.cache
+        if cache is not None:  # of HOBIT-C; the passes of a warm-up fill it too
+            share_cache(cache)
+            self._vectors, old = cache, cache.turn()
+            return None if kind == "none" else self._embedded(cache, old)
         if kind == "none" or (kind == "teacher" and (self.planner.teacher or self._communities)):
             return None
-        if kind == "cached":
-            self._vectors = self.planner.cache
         due = (epoch - self.planner.warmup) % self.planner.refresh == 0 and kind == "current"
         if self._vectors is None or due:
             self._vectors = EmbeddingCache(len(self.dataset))
-        share_cache(self._vectors)
-        missing = self._vectors.missing
-        if missing.size:
-            rank, count = rank_and_count()
-            self._embed(self._vectors, missing[rank::count])
-            share_cache(self._vectors)
-        return self._vectors
+        return self._embedded(self._vectors, self._vectors.missing)
 
-    def _embed(self, vectors: EmbeddingCache, rows: Rows) -> None:
-        for start in range(0, rows.size, BLOCK):
-            part = rows[start : start + BLOCK]
-            texts = self.dataset[part.tolist()]
-            vectors.update(part, *(np.asarray(self.encode(texts[name], name)) for name in self.columns))
+    def _embedded(self, vectors: EmbeddingCache, rows: Rows) -> EmbeddingCache:
+        """Return the vectors with these rows embedded anew, each process its share."""
+        if rows.size:
+            rank, count = rank_and_count()
+            own = rows[rank::count]
+            for start in range(0, own.size, BLOCK):
+                part = own[start : start + BLOCK]
+                texts = self.dataset[part.tolist()]
+                vectors.update(part, *(np.asarray(self.encode(texts[name], name)) for name in self.columns))
+            share_cache(vectors)
+        return vectors
 
 
 def _communities(arrays: dict[str, Any]) -> list[Rows]:

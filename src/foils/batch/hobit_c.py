@@ -1,7 +1,10 @@
 """HOBIT-C: the vectors that the previous epoch's own forward passes left behind (HOBIT section 5.4, A.6).
 
-A row's cached vectors are at most two epochs of steps old when its batch is trained (lag ℓ ≤ 2t), and cost no
-extra pass. Memory is bounded: one row per training pair, 2 · N · d numbers.
+When a batch is trained, the cached vectors that it was built from are less than two epochs of steps old: lag ℓ ≤ 2t − 1
+with t steps per epoch. A row that an epoch trains on costs no extra pass. A row that it left out, as one of a short
+last batch that is dropped, keeps its vectors for one more epoch; if that epoch leaves it out too, it is embedded when
+the next one begins. Warm-up epochs fill the cache as all others. Memory is bounded: one row per training pair,
+2 · N · d numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ class EmbeddingCache:
         self.queries: Vectors = np.empty((0, 0), dtype)
         self.documents: Vectors = np.empty((0, 0), dtype)
         self.filled = np.zeros(rows, bool)
+        self.recent = np.zeros(rows, bool)
         self._fresh = np.zeros(rows, bool)
 
     @property
@@ -61,8 +65,17 @@ class EmbeddingCache:
             raise InputError(
                 f"{rows.size} rows need vectors of shape {expected}; got {queries.shape} and {documents.shape}"
             )
-        self.queries[rows], self.documents[rows] = _unit(queries), _unit(documents)
-        self.filled[rows] = self._fresh[rows] = True
+        pair = unit(queries), unit(documents)
+        if not all(np.isfinite(side).all() and side.any(axis=1).all() for side in pair):
+            raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
+        self.queries[rows], self.documents[rows] = pair
+        self.filled[rows] = self.recent[rows] = self._fresh[rows] = True
+
+    def turn(self) -> Rows:
+        """Begin an epoch: return the rows that were not updated since the one before began, ascending."""
+        old = np.flatnonzero(~self.recent)
+        self.recent[:] = False
+        return old
 
     def fresh(self, block: int = 65536) -> Iterator[tuple[Rows, Vectors, Vectors]]:
         """Yield what has been stored since the last call, in blocks of rows: for other processes to `update` with."""
@@ -74,7 +87,7 @@ class EmbeddingCache:
 
     def state(self) -> dict[str, NDArray[np.generic]]:
         """Return the contents as arrays, for a checkpoint."""
-        return {"queries": self.queries, "documents": self.documents, "filled": self.filled}
+        return {"queries": self.queries, "documents": self.documents, "filled": self.filled, "recent": self.recent}
 
     def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
         """Take the contents from a checkpoint's arrays.
@@ -91,13 +104,14 @@ class EmbeddingCache:
         self.queries = state["queries"].astype(self.dtype)
         self.documents = state["documents"].astype(self.dtype)
         self.filled = state["filled"].astype(bool)
+        self.recent = state.get("recent", np.zeros(self.rows)).astype(bool)
         self._fresh = np.zeros(self.rows, bool)
 
 
-def _unit(vectors: Vectors) -> NDArray[np.float32]:
+def unit(vectors: Vectors) -> NDArray[np.float32]:
+    """Return the vectors (m, d) in single precision, each of length 1; one that is zero stays zero."""
     single = np.asarray(vectors, np.float32)
     norms = np.linalg.norm(single, axis=1, keepdims=True)
-    if not (np.isfinite(norms).all() and (norms > 0).all()):
-        raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
-    unit: NDArray[np.float32] = single / norms
-    return unit
+    norms[norms == 0] = 1
+    scaled: NDArray[np.float32] = single / norms
+    return scaled
