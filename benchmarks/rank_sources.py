@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from foils.cli.score import show_scores
 from foils.cli.show import Progress
 from foils.data import load_collection
 from foils.data.store import cache_folder, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
 from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
 from foils.progress import reporting
+from foils.runtime.terminal import print_tables
 from foils.score import ScoreSettings, score_sources
 
 RESULTS = Path(__file__).parent / "results" / "rank_sources.json"
@@ -41,7 +41,7 @@ def rank(name: str, settings: EncoderSettings) -> dict[str, object]:
     start = time.perf_counter()
     scores = score_sources(collection, sources, encoder, store, ScoreSettings())
     spent["score"] = time.perf_counter() - start
-    show_scores(scores)
+    print_tables(scores.tables())
     facts = {"documents": len(collection.documents), "backend": settings.backend, "precision": settings.precision}
     return {**scores.to_json(), **facts, "seconds": spent}
 

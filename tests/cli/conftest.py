@@ -46,4 +46,5 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
         return HashingEncoder()
 
     monkeypatch.setattr("foils.encode.load_encoder", load)
+    monkeypatch.setattr("foils.encode.opening.load_encoder", load)
     return asked

@@ -252,6 +252,7 @@ def test_a_store_of_another_dimension(
     other = HashingEncoder(8)
     other.fingerprint = HashingEncoder().fingerprint
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings: other)
+    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: other)
     check_one_line(foils("mine", folder, *options), [".npy: holds", "(8,)", "remove the file"])
 
 
@@ -263,6 +264,7 @@ def test_vectors_that_are_not_finite_are_a_failure(
             return super().encode(texts, kind) * np.nan
 
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings: Broken())
+    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: Broken())
     ended = foils("mine", beir_folder(), "--with", "dense", "-o", tmp_path / "x", "--vectors", tmp_path / "v")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("foils: failed: 3 vectors of hashing are NaN or infinite (first text: ")

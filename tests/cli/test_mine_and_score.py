@@ -116,6 +116,7 @@ def test_a_second_run_encodes_nothing(
 ) -> None:
     encoder = HashingEncoder()
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings: encoder)
+    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: encoder)
     for _ in range(2):
         assert foils("score", folder, *sources, "--vectors", tmp_path / "own").status == 0
         assert 0 < encoder.encoded <= 10 + 5

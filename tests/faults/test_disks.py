@@ -42,6 +42,7 @@ def full_disk(after: int = 200) -> Iterator[None]:
 def world(tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A collection that is in the cache with its vectors, tables to begin with, a study."""
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: HashingEncoder())
+    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: HashingEncoder())
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("foils.study.analysis.RESAMPLES", 10)  # quick
     folder = beir_folder("made")

@@ -65,6 +65,7 @@ def page(
 ) -> tuple[str, Path]:
     """A page's kind and place."""
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: named(name))
+    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: named(name))
     monkeypatch.setattr("foils.study.analysis.RESAMPLES", 10)  # quick
     place = study_page(tmp_path) if request.param == "study" else search_page(tmp_path, beir_folder)
     return request.param, place

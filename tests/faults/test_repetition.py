@@ -14,7 +14,7 @@ import os, sys
 sys.path.insert(0, sys.argv[1])
 from fakes import HashingEncoder
 import foils.encode
-foils.encode.load_encoder = lambda name, settings=None: HashingEncoder()
+foils.encode.load_encoder = foils.encode.opening.load_encoder = lambda name, settings=None: HashingEncoder()
 from foils.cli.app import run
 for line in sys.argv[2:]:
     status = run(line.split())

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from fakes import HashingEncoder
 import foils.encode
-foils.encode.load_encoder = lambda name, settings=None: HashingEncoder()
+foils.encode.load_encoder = foils.encode.opening.load_encoder = lambda name, settings=None: HashingEncoder()
 from foils.cli.app import run
 
 def both(out, cache):

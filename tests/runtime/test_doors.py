@@ -152,7 +152,7 @@ def test_settings_of_a_class_that_inherits() -> None:
         ({"top": 0}, InputError, "top 0; expected at least 1 and at most 1000"),
         ({"top": 1001}, InputError, "top 1001"),
         ({"penalty": 0.0}, InputError, "penalty 0; expected above 0"),
-        ({"penalty": float("nan")}, InputError, "penalty nan"),
+        ({"penalty": float("nan")}, InputError, "penalty nan; expected a finite number"),
         ({"draw": "tpo"}, UnknownNameError, "unknown draw 'tpo'; expected one of: top, uniform. Did you mean 'top'"),
         ({"seed": -1}, InputError, "seed -1"),
         ({"tpo": 3}, TypeError, r"see\(\) got an unexpected argument 'tpo'; did you mean 'top'\?"),

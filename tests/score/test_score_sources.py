@@ -216,19 +216,19 @@ def test_an_interval_that_does_not_cover_says_so_beside_the_number(
     tmp_path: Path, two_splits: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At λ = 1e-4 a few records score far below many: the table, the page and the JSON say so; at λ = 1 none does."""
-    from foils.cli.score import show_scores
     from foils.report.scores import score_report
+    from foils.runtime.terminal import print_tables
 
     small, one = (scored(two_splits, tmp_path, regularization=value) for value in (1e-4, 1.0))
     assert not all(found.interval_covers for found in small.sources)
     assert all(found.interval_covers for found in one.sources)
     assert small.sources[0].eci_sem_bias < 0
-    show_scores(small)
+    print_tables(small.tables())
     shown = capsys.readouterr().out
     for text in (shown, score_report(small), json.dumps(small.to_json(), ensure_ascii=False)):
         assert "does not cover" in text
         assert "records" in text
-    show_scores(one)
+    print_tables(one.tables())
     assert "does not cover" not in capsys.readouterr().out + score_report(one)
 
 
@@ -319,13 +319,13 @@ def test_an_encoder_whose_queries_have_another_dimension(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"temperature": 0.0}, "temperature 0.0"),
-        ({"temperature": -1.0}, "temperature -1.0"),
+        ({"temperature": 0.0}, "temperature 0; expected above 0"),
+        ({"temperature": -1.0}, "temperature -1; expected above 0"),
         ({"temperature": math.nan}, "temperature nan"),
         ({"temperature": math.inf}, "temperature inf"),
-        ({"regularization": 0.0}, "lambda 0.0"),
-        ({"confidence": 0.0}, "confidence 0.0"),
-        ({"confidence": 1.0}, "confidence 1.0"),
+        ({"regularization": 0.0}, "regularization 0; expected above 0"),
+        ({"confidence": 0.0}, "confidence 0; expected above 0"),
+        ({"confidence": 1.0}, "confidence 1; expected a share below 1"),
         ({"hybrids": 0}, "hybrids 0"),
         ({"sample": 0}, "sample 0"),
         ({"replicates": -1}, "replicates -1"),

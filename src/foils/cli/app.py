@@ -21,7 +21,7 @@ from foils.cli.verbs import DOORS
 from foils.errors import FailureError, FoilsError, InputError
 from foils.progress import reporting
 
-VERBS = ("mine", "score", "rate", "select", "batch", "train", "evaluate", "search", "study", "report", "demo")
+VERBS = ("mine", "rate", "select", "batch", "train", "evaluate", "search", "study", "report", "demo")
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
 

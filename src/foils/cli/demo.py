@@ -11,8 +11,8 @@ import typer
 
 from foils.cli import options as opt
 from foils.cli.groups import takes
-from foils.cli.score import show_scores
 from foils.cli.show import say
+from foils.runtime.terminal import print_tables
 
 
 @takes(opt.EncoderOptions, "encoding")
@@ -62,7 +62,7 @@ def demo(
         mined.negatives.write(output / f"{retriever.name}.parquet")
         sources[retriever.name] = mined.negatives
     scores = score_sources(collection, sources, encoder, store, ScoreSettings(sample=sample, seed=seed))
-    show_scores(scores)
+    print_tables(scores.tables())
     write_json(output / "scores.json", scores.to_json())
     page = output / "report.html"
     write_score_report(page, scores)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
-from rich.table import Table
 
 from foils.progress import Advance
+from foils.runtime.results import Table, number, p_value
+from foils.runtime.terminal import print_tables
 
-_WIDTH = 160  # of tables that do not go to a terminal
-_NUMBER = re.compile(r"[-+−–]?[\d.,–\[\]\s]*%?")  # also intervals, and nothing
+__all__ = ["Progress", "messages", "number", "p_value", "say", "show_table"]
+
 _EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
 _LEAST = 2.0  # seconds of a task that leaves a line
 
@@ -52,28 +50,8 @@ def messages() -> Iterator[None]:
 
 
 def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> None:
-    """Print a title, a table and remarks to stdout; columns of numbers stand at the right."""
-    console = Console(width=None if sys.stdout.isatty() else _WIDTH, highlight=False)
-    table = Table(box=box.SIMPLE_HEAD)
-    for index, column in enumerate(columns):
-        numbers = index > 0 and all(_NUMBER.fullmatch(str(row[index])) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", no_wrap=index == 0)
-    for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
-    console.print(escape(title), style="bold")
-    console.print(table)
-    if caption:
-        console.print(escape(caption), style="dim", soft_wrap=True)
-
-
-def p_value(p: float) -> str:
-    """Return a p-value with four digits; what they cannot tell from 0 is below 0.0001."""
-    return "< 0.0001" if p < 1e-4 else number(p, 4)
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a number with so many digits after the point, or an en dash where there is none."""
-    return "–" if value is None or value != value else f"{value:.{digits}f}"
+    """Print a title, a table and remarks to stdout."""
+    print_tables([Table(title, columns, rows, caption)])
 
 
 class Progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +14,7 @@ from foils.data.load import load_collection
 from foils.data.negatives import Negatives
 from foils.data.sources import NamedSource, read_source, read_sources
 from foils.errors import InputError
-from foils.runtime.options import Option
+from foils.runtime.options import Option, Settings
 
 if TYPE_CHECKING:
     CollectionLike = str | Path | Collection
@@ -25,9 +26,22 @@ else:
     SourcesLike = Annotated[list[str], Option(metavar="SOURCE")]
 
 
-def as_collection(given: CollectionLike) -> Collection:
-    """Return a collection as it is, or the one of this name or path (see `load_collection`)."""
-    return given if isinstance(given, Collection) else load_collection(given)
+@dataclass(frozen=True)
+class CollectionSettings(Settings):
+    """How a collection is read.
+
+    Attributes:
+        keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
+            negative of itself, or an answer to itself.
+    """
+
+    keep_identical_ids: bool = False
+
+    def open(self, given: CollectionLike) -> Collection:
+        """Return a collection as it is, or the one of this name or path (see `load_collection`)."""
+        if isinstance(given, Collection):
+            return replace(given, keep_identical_ids=True) if self.keep_identical_ids else given
+        return load_collection(given, keep_identical_ids=self.keep_identical_ids)
 
 
 def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:

@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
+from math import isfinite
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -86,8 +87,10 @@ class Option:
             if isinstance(each, bool) or not isinstance(each, (int, float)):
                 continue
             low = (self.least is not None and each < self.least) or (self.above is not None and each <= self.above)
-            if low or (self.most is not None and each > self.most) or (self.range and each != each):
+            if low or (self.most is not None and each > self.most):
                 raise InputError(f"{name} {each:g}; expected {self.range}")
+            if self.range and not isfinite(each):
+                raise InputError(f"{name} {each:g}; expected a finite number")
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from foils.data.store import without_nan
+from foils.runtime.results import Result, Table
 from foils.score.eci import MARGINS
 from foils.score.information import TargetMoments
 from foils.score.intervals import Bootstrap
 from foils.score.prepared import Measured
 from foils.score.settings import ScoreSettings
+
+if TYPE_CHECKING:
+    from foils.score.ablations import Ablations
+    from foils.score.audit import Suspect
+    from foils.score.certainty import Certainty
 
 ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
 
@@ -89,7 +97,7 @@ class SourceScore:
 
 
 @dataclass(frozen=True)
-class Scores:
+class Scores(Result):
     """Scores of several sources.
 
     Attributes:
@@ -100,6 +108,9 @@ class Scores:
         collection: name and digest.
         measured: what lies behind, not part of scores.json.
         moments: information sums, for other λ. `replicates`: of the bootstrap.
+        certainty: how the ranking became certain, where samples were scored until it was.
+        ablations: the scores under other settings, where they were asked for.
+        suspects: negatives that look most like unlabelled positives, where they were asked for.
     """
 
     settings: ScoreSettings
@@ -111,6 +122,9 @@ class Scores:
     measured: Measured = field(repr=False)
     moments: TargetMoments = field(repr=False)
     replicates: Bootstrap = field(repr=False)
+    certainty: Certainty | None = field(default=None, repr=False)
+    ablations: Ablations | None = field(default=None, repr=False)
+    suspects: Sequence[Suspect] = field(default=(), repr=False)
 
     @property
     def warnings(self) -> list[str]:
@@ -136,8 +150,34 @@ class Scores:
         """Names of sources and hybrids by ECI_sem, highest first, ties in the order given."""
         return [score.name for score in sorted(self.sources, key=lambda score: -score.eci_sem)]
 
+    def tables(self) -> list[Table]:
+        """Return how certain the ranking is, the ranking, ablations and suspects, those that there are."""
+        from foils.score.tables import ablation_tables, certainty_table, ranking_table, suspects_table
+
+        return [
+            *([certainty_table(self.certainty)] if self.certainty else []),
+            ranking_table(self),
+            *(ablation_tables(self.ablations) if self.ablations else []),
+            *([suspects_table(self.suspects)] if self.suspects else []),
+        ]
+
+    def report(self, path: str | Path) -> None:
+        """Write the report as one HTML page.
+
+        Raises:
+            MissingExtraError: plotly is not installed.
+        """
+        from foils.report import write_score_report
+
+        write_score_report(path, self, self.ablations, self.suspects)
+
     def to_json(self) -> dict[str, Any]:
         """Return scores.json."""
+        more = {
+            **({"certainty": self.certainty.to_json()} if self.certainty else {}),
+            **({"ablations": self.ablations.to_json()} if self.ablations else {}),
+            **({"audit": [suspect.to_json() for suspect in self.suspects]} if self.suspects else {}),
+        }
         return {
             "encoder": self.encoder["name"],
             "fingerprint": self.encoder["fingerprint"],
@@ -159,4 +199,5 @@ class Scores:
             "sources": [score.to_json() for score in self.sources],
             "control": self.control.to_json() if self.control else None,
             "ranking": self.ranking,
+            **without_nan(more),
         }

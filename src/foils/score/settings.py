@@ -3,58 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from foils.data.tokens import TOKENIZERS
 from foils.errors import InputError
-from foils.score.gates import check_temperature
-from foils.score.information import check_regularization
+from foils.runtime.options import Option, Settings, spelled
+from foils.score.lexical import IDF_CORPORA
 
 
 @dataclass(frozen=True)
-class ScoreSettings:
+class ScoreSettings(Settings):
     """How sources are scored.
 
     Attributes:
-        split: whose positives.
-        hybrids: score unions of up to this many sources; 1: none.
-        temperature: τ, divides similarities.
-        regularization: λ of log det(Id + I/λ).
-        sample: number of records, seeded, those that every source covers first; None: all.
-        shared: only the records that every source covers.
-        tokenizer: of the lexical coverage, a name of `foils.data.tokens.TOKENIZERS`.
-        idf_corpus: a name of `foils.score.lexical.IDF_CORPORA`.
-        control: score random negatives beside the sources.
-        replicates: of the bootstrap over blocks of records.
-        confidence: of the intervals.
-        seed: of sample, control, blocks and bootstrap.
+        split: Split of the judgements whose positives are used.
+        hybrids: Score unions of up to this many sources; 1 scores none.
+        temperature: Temperature τ, which divides similarities; 0.05 is 1/20, the scale of multiple-negatives ranking.
+        regularization: λ of log det(Id + I/λ); the smaller it is, the more diversity counts.
+        sample: Score a seeded sample of this many records, those that every source covers first. Default: all records.
+        shared: Score only the records that every source covers.
+        tokenizer: Tokenizer of the lexical coverage.
+        idf_corpus: Texts over which inverse document frequencies are counted.
+        control: Score random negatives beside the sources; what scores like them is easy.
+        replicates: Replicates of the bootstrap over blocks of records; 0 gives no intervals.
+        confidence: Confidence of the intervals, a share.
+        seed: Seed of sample, control, blocks and bootstrap; the same seed gives the same bytes.
     """
 
     split: str = "train"
-    hybrids: int = 2
-    temperature: float = 0.05
-    regularization: float = 1.0
-    sample: int | None = None
+    hybrids: Annotated[int, Option(least=1)] = 2
+    temperature: Annotated[float, Option(above=0)] = 0.05
+    regularization: Annotated[float, Option(flag="--lambda", above=0)] = 1.0
+    sample: Annotated[int | None, Option(least=1)] = None
     shared: bool = False
-    tokenizer: str = "alphanumeric"
-    idf_corpus: str = "pooled"
+    tokenizer: Annotated[str, Option(names=TOKENIZERS)] = "alphanumeric"
+    idf_corpus: Annotated[str, Option(flag="--idf", names=IDF_CORPORA)] = "pooled"
     control: bool = True
-    replicates: int = 1000
-    confidence: float = 0.95
-    seed: int = 0
+    replicates: Annotated[int, Option(least=0)] = 1000
+    confidence: Annotated[float, Option(above=0, most=1)] = 0.95
+    seed: Annotated[int, Option(least=0)] = 0
 
     def __post_init__(self) -> None:
-        check_temperature(self.temperature)
-        check_regularization(self.regularization)
-        if not 0 < self.confidence < 1:
-            raise InputError(f"confidence {self.confidence}; expected a share between 0 and 1")
-        if self.hybrids < 1:
-            raise InputError(f"hybrids {self.hybrids}; expected 1 (none) or the largest number of sources to unite")
-        if self.sample is not None and self.sample < 1:
-            raise InputError(f"sample {self.sample}; expected at least 1 record")
-        if self.replicates < 0:
-            raise InputError(f"replicates {self.replicates}; expected 0 (no intervals) or more")
-        if self.seed < 0:
-            raise InputError(f"seed {self.seed}; expected 0 or above")
+        super().__post_init__()
+        if not self.confidence < 1:
+            raise InputError(f"{spelled('confidence')} {self.confidence:g}; expected a share below 1")
 
     def preparation(self) -> dict[str, Any]:
         """Return the settings that `prepare` takes."""
