@@ -12,7 +12,7 @@ import numpy as np
 from foils.batch.b3 import community_batches, rank_communities
 from foils.batch.batches import Batches, Rows
 from foils.batch.conflicts import Conflicts, find_conflicts
-from foils.batch.encoding import Encode
+from foils.batch.encoding import BLOCK, DistinctTexts, Encode
 from foils.batch.hobit_c import EmbeddingCache
 from foils.batch.processes import broadcast, rank_and_count, share_cache
 from foils.batch.random import random_order
@@ -20,9 +20,6 @@ from foils.errors import FoilsError, FormatError, InputError
 
 if TYPE_CHECKING:
     from foils.batch.sampler import BatchPlanner
-
-BLOCK = 16384
-"""Rows whose texts are embedded at once."""
 
 
 class EpochBuilder:
@@ -60,6 +57,7 @@ class EpochBuilder:
         self._planned: tuple[int, Batches] | None = None
         self._vectors: EmbeddingCache | None = None
         self._communities: list[Rows] | None = None
+        self._texts: list[DistinctTexts] | None = None
 
     def batches(self, epoch: int, batch_size: int) -> Batches:
         """Return the epoch's batches, built when first asked for."""
@@ -176,15 +174,24 @@ class EpochBuilder:
         return self._embedded(self._vectors, self._vectors.missing)
 
     def _embedded(self, vectors: EmbeddingCache, rows: Rows) -> EmbeddingCache:
-        """Return the vectors with these rows embedded anew, each process its share."""
-        if rows.size:
-            rank, count = rank_and_count()
-            own = rows[rank::count]
+        """Return the vectors with these rows embedded anew, each process its share.
+
+        Rows of the same query go together, so that its text is embedded once; a positive of several queries may be
+        embedded in several processes.
+        """
+        if not rows.size:
+            return vectors
+        if self._texts is None:
+            self._texts = [DistinctTexts(self.dataset, name) for name in self.columns]
+        rank, count = rank_and_count()
+        by_query = rows[np.argsort(self._texts[0].numbers[rows], kind="stable")]
+        own = np.array_split(by_query, count)[rank]
+        if own.size:
+            (queries, query), (documents, document) = (column.embedded(own, self.encode) for column in self._texts)
             for start in range(0, own.size, BLOCK):
-                part = own[start : start + BLOCK]
-                texts = self.dataset[part.tolist()]
-                vectors.update(part, *(np.asarray(self.encode(texts[name], name)) for name in self.columns))
-            share_cache(vectors)
+                part = slice(start, start + BLOCK)
+                vectors.update(own[part], queries[query[part]], documents[document[part]])
+        share_cache(vectors)
         return vectors
 
 

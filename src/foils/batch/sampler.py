@@ -7,8 +7,9 @@
 The trainer calls `planner.sampler` for the training set and for every evaluation set. When training begins the
 callback hands the model to the training set's sampler, which from then on builds each epoch's batches; the others
 keep plain order. Under several processes each embeds its share, one builds the batches, all get the same ones;
-`accelerator_config={"split_batches": True}` shares each batch out. Needs torch and sentence-transformers: import this
-module where it is used.
+`accelerator_config={"split_batches": True}` shares each batch out. Each distinct text is embedded once an epoch, in the
+precision of the training, `per_device_eval_batch_size` at once (8 by default: give more on a GPU). Needs torch and
+sentence-transformers: import this module where it is used.
 """
 
 from __future__ import annotations

@@ -39,13 +39,11 @@ class TextLookup:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """Return a batch of the data set with texts in the place of rows."""
-        found = {}
-        for name, rows in batch.items():
-            if name == "label":
-                found[name] = rows
-            else:
-                found[name] = self.document_texts(rows) if name in self.documents else self.collection.query_texts(rows)
-        return found
+        return {name: rows if name == "label" else self.texts(name, rows) for name, rows in batch.items()}
+
+    def texts(self, column: str, rows: Sequence[int] | Rows) -> list[str]:
+        """Return the texts of a column's rows."""
+        return self.document_texts(rows) if column in self.documents else self.collection.query_texts(rows)
 
     def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:
         """Return the text of each document row; an absent one has the empty text."""

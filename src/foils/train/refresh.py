@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,10 @@ class LiveTexts:
         names = [name for name in self.data.dataset.column_names if name != "label"]
         rows = {name: self.data.rows[labels, column] for column, name in enumerate(names)}
         return self.data.lookup({**rows, "label": batch["label"]})
+
+    def texts(self, column: str, rows: Sequence[int]) -> list[str]:
+        """Return the texts of rows of queries or positives, which are the same in every training set."""
+        return self.data.lookup.texts(column, rows)
 
     def replace(self, data: TrainingSet) -> None:
         """Take another training set with the same queries and positives.
