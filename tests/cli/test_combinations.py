@@ -15,6 +15,20 @@ SEARCH = "search nowhere --run r"
 TRIAL = "search nowhere --experiment"
 RATE = "rate nowhere s.parquet -o out"
 FUSE = f"{MINE} --with fuse --source a --source b"
+SCORE = "score nowhere a.parquet b.parquet"
+TRAIN = "train nowhere -o out"
+EVALUATE = "evaluate nowhere"
+STUDY = "study nowhere a.parquet --model m -o out"
+RATED = "select rated.parquet -o out"
+COMPOSED = "select --by composition --collection nowhere --source a -o out"
+
+ENCODER = (
+    "--encoder e", "--query-prompt q", "--document-prompt d", "--max-length 64", "--similarity dot",
+    "--precision bfloat16", "--backend onnx", "--storage float16", "--encode-batch 8", "--device cpu", "--vectors v",
+    "--trust-remote-code", "--ray local",
+)  # fmt: skip
+OF_CROSS_ENCODERS = ("--max-length 64", "--device cpu", "--trust-remote-code")
+BI_ENCODER = [each for each in ENCODER if each not in (*OF_CROSS_ENCODERS, "--vectors v")]
 
 REFUSED = [
     *((f"{FUSE} {idle}", idle, "with --with filter --source FILE") for idle in (
@@ -65,13 +79,69 @@ REFUSED = [
     (f"{RATE} --domain law", "--domain law", "--judge llm"),
     (f"{RATE} --judge cross-encoder:m --base-url u", "--base-url u", "--judge llm"),
     (f"{RATE} --distil-epochs 3", "--distil-epochs 3", "--distil FOLDER"),
+    *((f"{MINE} --with {way} {' '.join(idle)}", ", ".join(idle), "which embeds no text") for way, idle in (
+        ("bm25", ENCODER), ("llm", ENCODER), ("fuse", ENCODER), ("filter --source a --min-score 1", ENCODER),
+        ("random", ENCODER[:-1]),  # the ranking is spread over machines
+        ("random --scorer cross-encoder --cross-encoder m --min-score 1", BI_ENCODER),
+        ("cross-encoder --cross-encoder m --pool random,bm25", BI_ENCODER),
+        ("cross-encoder --cross-encoder m --source a", BI_ENCODER),
+    )),
+    *((f"{MINE} --with {way} --seed 3", "--seed 3", f"with --with {way.split()[0]}, which draws nothing") for way in (
+        "bm25", "dense", "ance", "fuse", "filter --source a --min-score 1", "cross-encoder --cross-encoder m",
+        "cross-encoder --cross-encoder m --source a",
+    )),
+    *((f"{RATE} --judge {judge} --encoder e", "--encoder e", "--judge bi-encoder") for judge in (
+        "bi-encoder:m", "m", "cross-encoder:m", "recorded:r",
+    )),
+    *((f"{RATE} --judge {judge} {' '.join(idle)}", ", ".join(idle), "which embeds no text") for judge, idle in (
+        ("llm:m", ENCODER[1:-1]), ("recorded:r", ENCODER[1:-1]),  # the fit of ratings is spread over machines
+        ("pairwise:f --judge recorded:r", [each for each in ENCODER[1:-1] if each != "--device cpu"]),
+        ("cross-encoder:m", [*BI_ENCODER[1:-1], "--vectors v"]),
+    )),
+    *((f"{RATED} --by simans {' '.join(idle)}", ", ".join(idle), "give --by composition") for idle in (
+        ENCODER, ["--top 3", "--lambda 0.5", "--weight residual_only", "--temperature 0.1"],
+    )),
+    (f"{RATED} --collection nowhere --split dev --keep-identical-ids",
+     "--collection nowhere, --split dev, --keep-identical-ids", "--report or --export"),
+    *((f"{RATED} --by {by} --seed 3", "--seed 3", "as --by mixture and simans do") for by in (
+        "table", "percentile", "relative", "denoise", "optimal", "curriculum", "progress",
+    )),
+    (f"{COMPOSED} --seed 3", "--seed 3", "with --by composition"),
+    (f"{EVALUATE} --run r --top 10 {' '.join(ENCODER[1:])}", ", ".join(["--top 10", *ENCODER[1:]]), "without --model"),
+    (f"{EVALUATE} --run r --reranker m {' '.join(BI_ENCODER[1:])} --vectors v",
+     ", ".join([*BI_ENCODER[1:-1], "--vectors v", "--ray local"]), "without --model"),
+    (f"{EVALUATE} --model m --rerank-depth 9", "--rerank-depth 9", "without --reranker"),
+    *((f"{EVALUATE} --run r {idle}", idle, "with one system") for idle in ("--against r", "--alternative greater")),
+    *((f"{SEARCH} {more} --seed 3", "--seed 3", "--moon-pool, --llm-model or --experiment") for more in (
+        "", "--dimensions dime", "--dimensions none", "--tune dev", "--answers FILE",
+    )),
+    *((f"{SEARCH} --dimensions {way} {answers} --k-plus 3", "--k-plus 3", "which are the sun")
+      for way in ("dime", "rdime", "eclipse") for answers in ("--answers FILE", "--llm-model m")),
+    *((f"{SEARCH} --dimensions {way} {answers} --feedback FILE --feedback-depth 50",
+       "--feedback-depth 50, --feedback FILE", "take --dimensions eclipse")
+      for way in ("dime", "rdime") for answers in ("--answers FILE", "--llm-model m")),
+    (f"{SEARCH} --dimensions none --feedback-depth 50 --feedback FILE --answers FILE --second-pass retrieved "
+     "--llm-model m",
+     "--feedback-depth 50, --feedback FILE, --answers FILE, --second-pass retrieved, --llm-model m",
+     "with all dimensions"),
+    (f"{SCORE} --replicates 0 --confidence 0.9", "--confidence 0.9", "makes no intervals"),
+    *((f"{TRAIN} {more} --patience 3", "--patience 3", "without --dev") for more in ("", "--reranker")),
+    (f"{TRAIN} a --reranker --dev-run r", "--dev-run r", "without --dev"),
+    *((f"{TRAIN} --model static:m {idle}", idle, "a bag of words") for idle in ("--mini-batch 8", "--max-length 64")),
+    *((f"{TRAIN} a --reranker --loss {loss} --mini-batch 8", "--mini-batch 8", "--batch-size") for loss in (
+        "regression", "binary",
+    )),
+    *((f"{TRAIN} {more} --per-query 3", "--per-query 3", "with pairs") for more in (
+        "", "a --form pairs", "a --recipe hobit", "--recipe hobit",
+    )),
+    (f"{STUDY} --unlabelled 2.5 --estimate-with m", "--estimate-with m", "with --unlabelled"),
 ]  # fmt: skip
 
 TAKEN = [
     f"{FUSE} --method rrf --rrf-k 9 --top 3",
     f"{FUSE} --method weighted --weight a=2",
     f"{FUSE} --split dev --export triplets=FILE",
-    f"{FUSE} --draw top --split train --encoder e --seed 3",
+    f"{FUSE} --draw top --split train --encoder all-MiniLM-L6-v2 --max-length 128 --seed 0",
     f"{MINE} --with llm --llm-model m --top 3 --split dev --near-duplicate 0.5 --domain law --llm-temperature 0.6",
     f"{MINE} --with filter --source a --scorer cross-encoder --cross-encoder m --margin 0.1 --against mean --split dev",
     f"{MINE} --with trisampler --ranks 0-50 --margin 0.1",
@@ -87,7 +157,47 @@ TAKEN = [
     f"{RATE} --judge llm:m --judge cross-encoder:c --temperature 2 --domain law --asks 3 --judgements j",
     f"{RATE} --judge recorded:r --distil judge --distil-epochs 3",
     f"{RATE} --temperature 0.1",
-]
+    *(f"{MINE} --with {way} {' '.join(ENCODER[:-1])}" for way in (
+        "dense", "ance", "trisampler", "random --scorer encoder --min-score 1",
+        "filter --source a --scorer encoder --min-score 1", "cross-encoder --cross-encoder m --pool bm25,dense",
+    )),
+    *(f"{MINE} --with {way} {' '.join(OF_CROSS_ENCODERS)} --vectors v" for way in (
+        "cross-encoder --cross-encoder m", "bm25 --scorer cross-encoder --cross-encoder m --min-score 1",
+    )),
+    *(f"{MINE} --with {way} --seed 3" for way in (
+        "random", "trisampler", "llm --llm-model m", "bm25 --draw uniform", "dense --draw simans:100,-0.1",
+        "cross-encoder --cross-encoder m --pool bm25,random",
+    )),
+    *(f"{RATE} {judges} {' '.join(ENCODER[:-1])} --seed 3" for judges in (
+        "", "--judge bi-encoder", "--judge bi-encoder --judge llm:m",
+    )),
+    f"{RATE} --judge bi-encoder:m {' '.join(ENCODER[1:-1])}",
+    f"{RATE} --judge cross-encoder:m {' '.join(OF_CROSS_ENCODERS)} --seed 3",
+    f"{RATE} --judge pairwise:f --device cpu --seed 3",
+    f"{RATE} --judge recorded:r --distil judge --device cpu --seed 3",
+    f"{COMPOSED} --top 3 --lambda 0.5 --split dev {' '.join(ENCODER[:-1])}",
+    *(f"{RATED} --collection nowhere --split dev --keep-identical-ids --{page} --by simans --seed 3" for page in (
+        "report r", "export triplets=t",
+    )),
+    f"{RATED} --collection nowhere --by table --report r --seed 3",
+    f"{EVALUATE} --model m --top 10 --seed 3 {' '.join(ENCODER[1:-1])}",
+    f"{EVALUATE} --run r --reranker m --rerank-depth 9 --against r --seed 3 {' '.join(OF_CROSS_ENCODERS)}",
+    f"{EVALUATE} --run r --seed 3",
+    *(f"{SEARCH} {more} --seed 3 {' '.join(ENCODER[1:-1])}" for more in (
+        "--moon-pool 30", "--llm-model m", "--tune dev --moon-pool 30",
+    )),
+    f"{SEARCH} --answers FILE --feedback FILE --feedback-depth 50 --k-minus 3",
+    f"{TRIAL} moons --answers FILE --k-plus 3 --seed 3",
+    f"{SCORE} --seed 3 --confidence 0.9 {' '.join(ENCODER[:-1])}",
+    f"{SCORE} --replicates 0 --no-control --seed 3",
+    "batch nowhere -o out --with random --seed 3 --encoder e",
+    f"{TRAIN} --seed 3 --device cpu --dev dev --patience 3",
+    f"{TRAIN} --model m --mini-batch 8 --max-length 64",
+    f"{TRAIN} --refresh 1 --per-query 3",
+    f"{TRAIN} a --reranker --per-query 3 --mini-batch 8",
+    f"{STUDY} --unlabelled 2.5 --device cpu --vectors v",
+    f"{STUDY} --estimate-with m",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("line", "idle", "instead"), REFUSED, ids=[line for line, _, _ in REFUSED])

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from foils.cli.groups import given, only, options_of, panel, refuse, takes
+from foils.cli.groups import checked, given, only, options_of, panel, refuse, takes
 from foils.errors import InputError
 
 _wine = panel("Wine")
@@ -98,20 +98,43 @@ def test_options_have_the_names_that_are_typed():
     assert [name for name in options_of(Cellar) if name not in CliRunner().invoke(app, ["--help"]).output] == []
 
 
+@takes(Cellar, "cellar")
+def stock(
+    shelf: Annotated[str, typer.Argument()], *, key: Annotated[str, typer.Option("-k", "--key")], cellar: Cellar
+) -> None:
+    """Stock."""
+    print(shelf, key, cellar)
+
+
 def test_given_are_those_options_that_are_not_as_usual():
-    assert given(Cellar()) == {}
-    assert given(Cellar("white", 6, ["a"], cool=False)) == {
-        "--colour": "white", "--bottles-a-rack": 6, "--sort": ["a"], "--cool": False,
+    parameters = inspect.signature(stock).parameters.values()
+    usual = {"shelf": "low", "key": "k", **vars(Cellar())}
+    assert given(parameters, usual) == {"--key": "k"}
+    assert given(parameters, {**usual, **vars(Cellar("white", 6, ["a"], cool=False))}) == {
+        "--key": "k", "--colour": "white", "--bottles-a-rack": 6, "--sort": ["a"], "--cool": False,
     }  # fmt: skip
-    assert given(Cellar("red"), colour="white") == {"--colour": "red"}
-    assert given(Cellar("white"), colour="white") == {}
-    assert given(Cellar("white"), Wine(year=1964)) == {"--colour": "white", "--year": 1964}
+    assert given(parameters, {**usual, "shelf": "high", "colour": "red"}) == {"--key": "k"}
+
+
+def test_options_are_checked_before_the_verb_begins():
+    def check(chosen, options):
+        if not chosen["cool"]:
+            refuse(only(options, "--colour"), "where it is warm")
+
+    assert checked(stock, None) is stock
+    app = typer.Typer()
+    app.command()(checked(stock, check))
+    runner = CliRunner()
+    taken = runner.invoke(app, ["low", "-k", "x", "--colour", "white"])
+    assert (taken.exit_code, taken.output) == (0, f"low x {Cellar('white')}\n")
+    refused = runner.invoke(app, ["low", "-k", "x", "--colour", "white", "--no-cool"])
+    assert (refused.output, str(refused.exception)) == ("", "--colour white: no effect where it is warm")
 
 
 def test_what_is_refused_is_told_together():
     refuse({}, "here")
     refuse({"--split": None}, "here")
-    options = given(Cellar("white", 6, ["a", "b"], cool=False, corked=True))
+    options = {"--colour": "white", "--bottles-a-rack": 6, "--sort": ["a", "b"], "--cool": False, "--corked": True}
     with pytest.raises(InputError) as error:
         refuse({**options, "--split": None}, "on a table; leave it out")
     said = "--colour white, --bottles-a-rack 6, --sort a b, --no-cool, --corked: no effect on a table; leave it out"

@@ -347,7 +347,7 @@ def test_the_json_says_how_the_search_was_made(folder, models, command, tmp_path
     assert [plain[name] for name in names] == [0, "index", "exact", None, None, 1000, 1000, None, None]
     more = facts(
         "--seed", 3, "--second-pass", "retrieved", "--index", "flat", "--index-file", tmp_path / "i", "--top", 5,
-        "--feedback-depth", 40, "--feedback", tmp_path / "r",
+        "--feedback-depth", 40, "--feedback", tmp_path / "r", "--moon-pool", 20,
     )  # fmt: skip
     files = str(tmp_path / "i"), str(tmp_path / "r")
     assert [more[name] for name in names] == [3, "retrieved", "flat", *files, 5, 40, 1000, None]

@@ -13,6 +13,7 @@ from importlib.metadata import version
 import typer
 from cyclopts import CycloptsError
 
+from foils.cli.groups import checked
 from foils.cli.memory_options import takes_memory
 from foils.cli.program import by_door, summary
 from foils.cli.scale_options import takes_ray, with_address
@@ -48,9 +49,10 @@ def application() -> typer.Typer:
     for verb, made in DOORS.items():  # `run` gives them to `foils.cli.program`; here they stand for the help
         app.command(verb, help=summary(made))(lambda: None)
     for verb in VERBS:
-        function = getattr(import_module(f"foils.cli.{verb}"), verb)
-        text = _paragraphs(function)
-        app.command(verb, help=text, no_args_is_help=verb != "demo")(takes_memory(takes_ray(function)))
+        module = import_module(f"foils.cli.{verb}")
+        function = getattr(module, verb)
+        command = checked(takes_memory(takes_ray(function)), getattr(module, "check_options", None))
+        app.command(verb, help=_paragraphs(function), no_args_is_help=verb != "demo")(command)
     return app
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from foils.cli import options as opt
-from foils.cli.groups import takes
+from foils.cli.groups import only, refuse, takes
 from foils.cli.show import number, p_value, say, show_table
 from foils.errors import InputError
 
@@ -61,6 +62,28 @@ class SystemOptions:
         for name, path in map(_named, self.reranker or []):
             runs.append(_reranked(first, collection, replace(encoding, encoder=path), depth, name))
         return runs
+
+
+def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> None:
+    """Raise an InputError for options that these systems have no use for, before anything is read.
+
+    Args:
+        chosen: every parameter's value, by its name.
+        options: those that were given, by name as typed.
+    """
+    if not chosen["model"]:
+        used = opt.OF_CROSS_ENCODERS if chosen["reranker"] else ()
+        refuse(
+            only(options, *{"--top", *opt.EMBEDDING} - {*used}),
+            "without --model, for no text is embedded; leave it out, or give a model to search with",
+        )
+    if not chosen["reranker"]:
+        refuse(only(options, "--rerank-depth"), "without --reranker; give one, or leave it out")
+    if sum(len(chosen[name] or []) for name in ("model", "run", "reranker")) == 1:
+        refuse(
+            only(options, "--against", "--alternative"),
+            "with one system, which is compared with nothing; give another, or leave it out",
+        )
 
 
 @takes(SystemOptions, "systems")

@@ -1,17 +1,19 @@
-"""Options that a verb takes as a group, a dataclass; the help's panels that they stand in; and which were given."""
+"""Options that a verb takes as a group, a dataclass; the panels that they stand in; and which go together."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from typing import Any, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from foils.errors import InputError
 
 Verb = Callable[..., None]
+Check = Callable[[Mapping[str, Any], Mapping[str, object]], None]
 
 
 def panel(title: str) -> Callable[..., Any]:
@@ -60,19 +62,37 @@ def options_of(group: type) -> dict[str, str]:
     return {_typed(hints[each.name], each.name).partition("/")[0]: each.name for each in fields(group)}
 
 
-def given(*groups: Any, **usual: Any) -> dict[str, object]:
-    """Return the options of groups that differ from their defaults: their names as typed, and their values.
+def given(parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]) -> dict[str, object]:
+    """Return the options that differ from their defaults: their names as typed, and their values.
 
     Args:
-        groups: dataclasses of options, each with a default.
-        usual: of fields whose default is not the dataclass's own.
+        parameters: of a verb; those that are arguments are left out.
+        values: of each parameter, by its name.
     """
-    found: dict[str, object] = {}
-    for group in groups:
-        defaults = {each.name: each.default for each in fields(group)} | usual
-        values = {option: (getattr(group, name), defaults[name]) for option, name in options_of(type(group)).items()}
-        found |= {option: value for option, (value, default) in values.items() if value != default}
-    return found
+    return {
+        _typed(each.annotation, each.name).partition("/")[0]: values[each.name]
+        for each in parameters
+        if _is_option(each.annotation) and values[each.name] != each.default
+    }
+
+
+def checked(command: Verb, check: Check | None) -> Verb:
+    """Have a verb's options checked together before it begins.
+
+    Args:
+        command: the verb.
+        check: is given the value of every parameter by its name, and the options that differ from their defaults by
+            their names as typed; raises an InputError for those that would do nothing. None: there is nothing to check.
+    """
+    if check is None:
+        return command
+    parameters = parameters_of(command)
+
+    def verb(**values: Any) -> None:
+        check(values, given(parameters, values))
+        command(**values)
+
+    return presented(verb, command, parameters)
 
 
 def only(options: Mapping[str, object], *names: str) -> dict[str, object]:
@@ -113,6 +133,10 @@ def _default(field: Field[Any], defaults: Any) -> Any:
     if defaults is not inspect.Parameter.empty:
         return getattr(defaults, field.name)
     return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+def _is_option(annotation: Any) -> bool:
+    return any(isinstance(each, OptionInfo) for each in getattr(annotation, "__metadata__", ()))
 
 
 def _typed(annotation: Any, name: str) -> str:

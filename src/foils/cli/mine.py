@@ -9,10 +9,10 @@ import typer
 
 from foils.cli import options as opt
 from foils.cli.export_options import ExportOptions
-from foils.cli.groups import given, takes
+from foils.cli.groups import takes
 from foils.cli.llm_options import LLMOptions
 from foils.cli.made import Made
-from foils.cli.mine_combinations import check_combination
+from foils.cli.mine_combinations import check_options
 from foils.cli.mine_llm import write_by_model
 from foils.cli.mine_methods import METHODS, RankingOptions, Settings, scorer_of
 from foils.cli.mine_options import FuseOptions, RuleOptions, WindowOptions, WritingOptions, positive_scores
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foils.mine import Mined
 
 OTHERS = ("llm", "fuse", "filter")
+__all__ = ["check_options", "mine"]
 WRITER = LLMOptions(llm_temperature=0.8)
 
 
@@ -77,9 +78,6 @@ def mine(
 
     sources = _checked(source or [], method)
     exports.forms()  # a wrong one is told before anything is mined
-    options = given(window, ranking, fusing, chosen, writing, llm, llm_temperature=WRITER.llm_temperature)
-    options |= {"--top": top, "--split": None if split == "train" else split}
-    check_combination(method, options, sources=bool(sources), exports=bool(exports.export))
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     settings = Settings(ranking, encoding, seed, sources[0] if sources else None, split)
     made: Made | None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from foils.cli.groups import panel
+from foils.cli.groups import options_of, panel
 from foils.cli.show import say
 from foils.errors import InputError
 
@@ -167,6 +167,10 @@ class EncoderOptions:
             f"--backend {self.backend} --precision {self.precision} --storage {self.storage}: cosine to "
             f"plain float32 vectors {mean:.6f} on average, {least:.6f} at least, over {len(texts)} documents"
         )
+
+
+EMBEDDING = (*options_of(EncoderOptions), "--ray")
+OF_CROSS_ENCODERS = ("--max-length", "--device", "--trust-remote-code")
 
 
 def left_out(identical_ids: int) -> str:

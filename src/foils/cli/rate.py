@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
-from foils.cli.groups import given, only, options_of, refuse, takes
-from foils.cli.judges import DistilOptions, JudgeOptions, QuestionOptions, language_models, usage_rows
+from foils.cli.groups import only, options_of, refuse, takes
+from foils.cli.judges import JUDGES, DistilOptions, JudgeOptions, QuestionOptions, language_models, usage_rows
 from foils.cli.llm_options import LLMOptions
 from foils.cli.show import number, say, show_table
 
@@ -76,8 +76,6 @@ def rate(
     from foils.data.store import provenance, without_nan, write_json
     from foils.rate import EnsembleJudge, rate_negatives
 
-    kinds = {spec.partition(":")[0] for spec in judges.judge or ["bi-encoder"]}
-    check_combination(kinds, given(judges, distilling, question, llm))
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     named = read_source(source, loaded)
     distilling.check()
@@ -107,13 +105,15 @@ def rate(
         say(f"report: {report}")
 
 
-def check_combination(kinds: Set[str], options: Mapping[str, object]) -> None:
-    """Raise an InputError for options that these kinds of judges have no use for, before anything is read.
+def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> None:
+    """Raise an InputError for options that these judges have no use for, before anything is read.
 
     Args:
-        kinds: of the judges, as `--judge` names them; a model's name is a bi-encoder.
-        options: those that were given, by name as typed; None: not given.
+        chosen: every parameter's value, by its name.
+        options: those that were given, by name as typed.
     """
+    specs = chosen["judge"] or ["bi-encoder"]
+    kinds = {spec.partition(":")[0] for spec in specs}
     if kinds <= {"llm", "recorded"}:
         refuse(
             only(options, "--temperature"),
@@ -126,6 +126,13 @@ def check_combination(kinds: Set[str], options: Mapping[str, object]) -> None:
         refuse(only(options, "--judgements"), "with --judge recorded, whose judgements are kept already; leave it out")
     if "--distil" not in options:
         refuse(only(options, *options_of(DistilOptions)), "without --distil FOLDER; give it")
+    if not {"bi-encoder", "bi-encoder:"} & {*specs}:
+        refuse(only(options, "--encoder"), "without --judge bi-encoder, whose model it names; leave one of them out")
+    if kinds <= {*JUDGES} - {"bi-encoder"}:
+        used = [*(opt.OF_CROSS_ENCODERS if "cross-encoder" in kinds else ()), "--ray"]
+        used += ["--device"] if "pairwise" in kinds or "--distil" in options else []
+        idle = only(options, *{*opt.EMBEDDING} - {*used})
+        refuse(idle, f"with --judge {', '.join(sorted(kinds))}, which embeds no text; leave it out")
 
 
 def _show(rated: Rated, title: str, used: list[tuple[str, str]]) -> None:

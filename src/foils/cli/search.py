@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
-from foils.cli.groups import given, takes
+from foils.cli.groups import takes
 from foils.cli.llm_options import LLMOptions
 from foils.cli.search_answers import FeedbackOptions
-from foils.cli.search_combinations import check_combination
+from foils.cli.search_combinations import check_options
 from foils.cli.search_experiments import ExperimentOptions
 from foils.cli.search_options import DepthOptions, DimensionOptions, IndexOptions, TuneOptions
 from foils.cli.show import show_table
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from foils.search import DimensionSettings, Embedded
 
 USUAL = "eclipse"
+__all__ = ["check_options", "search"]
 
 
 @takes(DimensionOptions, "chosen")
@@ -75,8 +76,6 @@ def search(
     if run is None and trial.experiment is None:
         raise InputError("nothing to write; give --run FILE, or an --experiment")
     feedback.check(llm)
-    options = {"--run": run, "--dimensions": None if dimensions == USUAL else dimensions}
-    check_combination(dimensions, options | given(chosen, feedback, depths, index, tuning, trial, llm))
     settings = chosen.settings(dimensions)
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     tuning.check_queries(loaded, split)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +12,7 @@ import typer
 
 from foils.cli import options as opt
 from foils.cli.export_options import ExportOptions
-from foils.cli.groups import takes
+from foils.cli.groups import only, options_of, refuse, takes
 from foils.cli.made import Made
 from foils.cli.select_composition import CompositionOptions
 from foils.cli.show import number, say
@@ -57,6 +59,36 @@ class RuleOptions:
         inputs = {"rated": file_digest(rated)}
         made = provenance("select", {"by": self.by, **settings}, inputs=inputs, seed=seed, before=negatives.provenance)
         return select_negatives(negatives, by=self.by, settings=settings, seed=seed, made=made)
+
+
+def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> None:
+    """Raise an InputError for options that have no effect beside the others, before anything is read.
+
+    Args:
+        chosen: every parameter's value, by its name.
+        options: those that were given, by name as typed.
+    """
+    from foils.select.stage import METHODS
+
+    if (by := chosen["by"]) == "composition":
+        refuse(only(options, "--seed"), "with --by composition, which draws nothing; leave it out")
+        return
+    composing = {*options_of(CompositionOptions)} - {"--source"}
+    refuse(
+        only(options, *opt.EMBEDDING, *composing),
+        f"with --by {by}, which goes by ratings and embeds no text; leave it out, or give --by composition",
+    )
+    if not (chosen["report"] or chosen["export"]):
+        refuse(
+            only(options, "--collection", "--split", "--keep-identical-ids"),
+            "without --report or --export, which need the texts; give one of them, or leave it out",
+        )
+    if by in METHODS and "rng" not in inspect.signature(METHODS[by]).parameters and not chosen["report"]:
+        drawing = [name for name, method in METHODS.items() if "rng" in inspect.signature(method).parameters]
+        refuse(
+            only(options, "--seed"),
+            f"with --by {by}, which draws nothing, as --by {' and '.join(drawing)} do; leave it out",
+        )
 
 
 @takes(RuleOptions, "rule")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
-from foils.cli.groups import takes
+from foils.cli.groups import only, refuse, takes
 from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
@@ -73,6 +74,20 @@ class StudyOptions:
         given = {name: value for name, value in vars(self).items() if name != "setting"}
         given["measures"] = tuple(name.strip() for name in self.measures.split(",") if name.strip())
         return StudySettings(**given, training=dict(opt.parsed_loosely(text) for text in self.setting or []))
+
+
+def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> None:
+    """Raise an InputError for options that have no effect beside the others, before anything is read.
+
+    Args:
+        chosen: every parameter's value, by its name.
+        options: those that were given, by name as typed.
+    """
+    if chosen["unlabelled"] is not None:
+        refuse(
+            only(options, "--estimate-with"),
+            "with --unlabelled, which says what it would estimate; leave one of them out",
+        )
 
 
 @takes(StudyOptions, "options")

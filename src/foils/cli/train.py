@@ -14,6 +14,7 @@ import typer
 from foils.cli import options as opt
 from foils.cli.groups import takes
 from foils.cli.show import number, show_table
+from foils.cli.train_combinations import check_options
 from foils.cli.train_options import MEASURE, DevOptions, MethodOptions, Plan, StepOptions
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from foils.train.refresh import Refresh
     from foils.train.settings import TrainSettings
     from foils.train.trainer import Trained
+
+__all__ = ["check_options", "train"]
 
 
 @takes(MethodOptions, "method")

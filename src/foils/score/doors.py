@@ -8,7 +8,7 @@ from typing import Annotated
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime.doors import door
-from foils.runtime.options import Option, Settings
+from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
 from foils.score.ablations import ablate
 from foils.score.audit import audit as find_suspects
@@ -56,8 +56,12 @@ def score(
             Python also tables of negatives or DataFrames, by name.
 
     Raises:
-        InputError: a collection or source that cannot be read, or sources without a negative.
+        InputError: a collection or source that cannot be read, sources without a negative, or a confidence of
+            intervals where there are none.
     """
+    if not scoring.replicates:
+        why = f"with {spelled('replicates')} 0, which makes no intervals; leave one of them out"
+        refuse(scoring.changed("confidence"), why)
     loaded = reading.open(collection)
     negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
     encoder, store = encoding.open(loaded)
