@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 
 from foils import progress
 from foils.batch.sampler import BatchPlanner
+from foils.data import Negatives
 from foils.errors import FailureError, InputError, UnknownNameError
 from foils.train.bi_encoder import BATCHES, train_bi_encoder
 from foils.train.callbacks import WHOLE, last_whole_checkpoint
@@ -76,6 +77,17 @@ def test_every_loss_trains(name, kind, data, tmp_path):
     settings = replace(BASE, loss=name, mini_batch_size=4, epochs=1, learning_rate=0.01)
     found = train_bi_encoder(model, data, tmp_path / "out", settings=settings)
     assert np.isfinite([entry["loss"] for entry in found.history]).all()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_loss_heeds_weights(name, collection, rated):
+    found = []
+    for source in (rated, Negatives(rated.table.drop_columns("weight"))):
+        data, model = training_set(collection, source), static_model()
+        rows = data.dataset[:16]
+        features = [model.preprocess(rows[column]) for column in ("anchor", "positive", "negative")]
+        found.append(make_loss(name, model, data, settings={})(features, torch.tensor(rows["label"])).item())
+    assert found[0] != pytest.approx(found[1], rel=1e-4)
 
 
 @pytest.mark.parametrize(

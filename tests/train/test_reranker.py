@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from sentence_transformers.cross_encoder.losses import ListNetLoss
+from sentence_transformers.cross_encoder import losses
 
+from foils.data import Negatives
 from foils.errors import InputError, UnknownNameError
 from foils.train.data import training_set
 from foils.train.mixing import Mixing
@@ -29,15 +30,24 @@ def data():
     return training_set(collection, table(collection, rated=True), form="lists")
 
 
+@pytest.fixture(scope="module")
+def unweighted():
+    """The same lists and ratings, of a table without weights."""
+    collection = made_up()
+    rated = table(collection, rated=True)
+    return training_set(collection, Negatives(rated.table.drop_columns("weight")), form="lists")
+
+
 def weights(model):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
-def test_every_loss_trains(name, data, tmp_path):
+def test_every_loss_trains(name, data, unweighted, tmp_path):
     model = cross_encoder(tmp_path / "bert")
     before = weights(model).clone()
-    found = train_reranker(model, data, tmp_path / "out", settings=replace(BASE, loss=name))
+    taken = data if RERANKER_LOSSES[name].weighted else unweighted
+    found = train_reranker(model, taken, tmp_path / "out", settings=replace(BASE, loss=name))
     assert np.isfinite([entry["loss"] for entry in found.history]).all()
     assert not torch.equal(before, weights(found.model))
 
@@ -47,8 +57,55 @@ def test_regression_learns_the_ratings(tmp_path):
     few = training_set(collection, table(collection, rated=True), form="lists")
     settings = replace(BASE, loss="regression", epochs=60, learning_rate=0.01, checkpoint_steps=1000)
     found = train_reranker(cross_encoder(tmp_path / "bert"), few, tmp_path / "out", settings=settings)
-    losses = [entry["loss"] for entry in found.history]
-    assert np.mean(losses[-10:]) < 0.3 * np.mean(losses[:10])
+    by_step = [entry["loss"] for entry in found.history]
+    assert np.mean(by_step[-10:]) < 0.3 * np.mean(by_step[:10])
+
+
+def loss_of(name, model, data):
+    """The loss of the first rows of a data set, without training."""
+    kind = RERANKER_LOSSES[name]
+    columns = list(reranker_set(data, kind)[:8].values())
+    return kind.make(model, None)(columns[:-1], [torch.tensor(label) for label in columns[-1]])
+
+
+@pytest.mark.parametrize("name", RERANKER_LOSSES)
+def test_every_loss_heeds_weights_or_refuses_them(name, data, unweighted, tmp_path):
+    model = cross_encoder(tmp_path).eval()
+    if RERANKER_LOSSES[name].weighted:
+        assert loss_of(name, model, data).item() != pytest.approx(loss_of(name, model, unweighted).item(), rel=1e-4)
+    else:
+        assert name == "lambda"
+        assert torch.isfinite(loss_of(name, model, unweighted))
+        with pytest.raises(InputError, match="take one of regression, binary, listnet, hybrid"):
+            loss_of(name, model, data)
+
+
+@pytest.mark.parametrize(
+    ("name", "peer"),
+    [("regression", losses.MSELoss), ("binary", losses.BinaryCrossEntropyLoss), ("listnet", losses.ListNetLoss)],
+)
+def test_without_weights_a_loss_is_that_of_sentence_transformers(name, peer, unweighted, tmp_path):
+    model = cross_encoder(tmp_path).eval()
+    columns = list(reranker_set(unweighted, RERANKER_LOSSES[name])[:8].values())
+    of_pairs = RERANKER_LOSSES[name].pointwise
+    labels = [torch.tensor(label)[0] for label in columns[-1]]
+    expected = peer(model)(columns[:-1], torch.stack(labels) if of_pairs else labels)
+    assert loss_of(name, model, unweighted).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_a_weight_counts_as_so_many_documents(tmp_path):
+    model = cross_encoder(tmp_path).eval()
+    once = torch.tensor([[1.0, 0.0, 0.0], [1.0, 3.0, 1.0]])
+    thrice = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0], [1.0] * 5])
+    loss = RERANKER_LOSSES["listnet"].make(model, None)
+    few = loss([["ba be"], [["ba", "ce ci", "da"]]], [once])
+    many = loss([["ba be"], [["ba", "ce ci", "ce ci", "ce ci", "da"]]], [thrice])
+    assert few.item() == pytest.approx(many.item(), rel=1e-5)
+    for name in ("regression", "binary"):
+        loss = RERANKER_LOSSES[name].make(model, None)
+        few = loss([["ba", "ba"], ["be", "ce ci"]], [torch.tensor([0.3, 1.0]), torch.tensor([0.7, 2.0])])
+        many = loss([["ba"] * 3, ["be", "ce ci", "ce ci"]], [torch.tensor([y, 1.0]) for y in (0.3, 0.7, 0.7)])
+        assert few.item() * 2 == pytest.approx(many.item() * 3, rel=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -69,27 +126,27 @@ def test_every_setting_of_the_hybrid_changes_the_training(changed, base, data, t
 
 def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    rows = reranker_set(data, RERANKER_LOSSES["hybrid"], weighted=True)[:3]
+    rows = reranker_set(data, RERANKER_LOSSES["hybrid"])[:3]
     labels = [torch.tensor(label) for label in rows["label"]]
     inputs = [rows["query"], rows["documents"]]
-    losses = []
+    each = []
     for query, documents, (ratings, own) in zip(*inputs, labels, strict=True):
         s = model.predict([(query, d) for d in documents], activation_fn=torch.nn.Identity(), convert_to_tensor=True)
         e = own * torch.exp(s / 0.5)
-        losses.append(0.7 * -torch.log(e[0] / e.sum()) + 0.3 * ((s - ratings) ** 2).mean())
+        each.append(0.7 * -torch.log(e[0] / e.sum()) + 0.3 * ((s - ratings) ** 2).mean())
     for size in (None, 1, 4):
         loss = RerankerHybridLoss(model, mixing=Mixing(0.7), temperature=0.5, mini_batch_size=size)
-        assert loss(inputs, labels).item() == pytest.approx(torch.stack(losses).mean().item(), abs=1e-5)
+        assert loss(inputs, labels).item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-5)
 
 
 def test_alpha_1_and_no_weights_is_listnets_loss_on_one_positive(data, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    rows = reranker_set(data, RERANKER_LOSSES["hybrid"], weighted=True)[:4]
+    rows = reranker_set(data, RERANKER_LOSSES["hybrid"])[:4]
     inputs = [rows["query"], rows["documents"]]
     labels = [torch.stack([torch.tensor(r), torch.ones(len(w))]) for r, w in rows["label"]]
     ours = RerankerHybridLoss(model, mixing=Mixing(1.0))(inputs, labels)
     hard = [torch.tensor([1e4] + [0.0] * (len(d) - 1)) for d in inputs[1]]  # softmax: all on the positive
-    assert ours.item() == pytest.approx(ListNetLoss(model)(inputs, hard).item(), abs=1e-5)
+    assert ours.item() == pytest.approx(losses.ListNetLoss(model)(inputs, hard).item(), abs=1e-5)
 
 
 def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
@@ -100,11 +157,13 @@ def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
     assert lists.counts["short lists"] == 1
     listwise = reranker_set(lists, RERANKER_LOSSES["listnet"])
     assert [len(d) for d in listwise["documents"]] == [4] + [5] * 19
-    assert listwise["label"][0] == [1, 0, 0, 0]
+    own = source.table["weight"].to_pylist()
+    assert listwise["label"][0][0] == [1, 0, 0, 0]
+    assert listwise["label"][0][1] == pytest.approx([1, own[0], own[1], own[3]])
     pointwise = reranker_set(lists, RERANKER_LOSSES["regression"])
     assert len(pointwise) == 4 + 5 * 19
-    weighted = reranker_set(lists, RERANKER_LOSSES["hybrid"], weighted=True)
-    own = source.table["weight"].to_pylist()
+    assert pointwise["label"][1][1] == pytest.approx(own[0])
+    weighted = reranker_set(lists, RERANKER_LOSSES["hybrid"])
     assert weighted["label"][0][1] == pytest.approx([1, own[0], own[1], own[3]])
 
 

@@ -131,7 +131,7 @@ def test_a_weak_positive_is_trained_toward_its_own_rating():
     expected = np.array([[2, 1, 0, -2], [-1, 1, 0, -2]]) / np.sqrt(2)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
     pairs = reranker_set(made, RERANKER_LOSSES["regression"])
-    targets = dict(zip(pairs["document"], pairs["label"], strict=True))
+    targets = {text: target for text, (target, _) in zip(pairs["document"], pairs["label"], strict=True)}
     np.testing.assert_allclose([targets["-1.0"], targets["2.0"]], np.array([-1, 2]) / np.sqrt(2), atol=1e-3)
 
 

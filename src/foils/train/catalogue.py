@@ -21,8 +21,8 @@ _COMMON = ("model", "data", "mini_batch_size")
 def mnrl(model: Any, data: TrainingSet, mini_batch_size: int | None, *, temperature: float = 0.05) -> ContrastiveLoss:
     """Return the multiple-negatives ranking loss (ECI_sem eq. 13), known positives left out.
 
-    Where no known positive of a query is among the other documents of the batch, value and gradients are those of
-    sentence-transformers' (Cached)MultipleNegativesRankingLoss, which cannot leave any out.
+    Where no known positive of a query is among the other documents of the batch and all weights are 1, value and
+    gradients are those of sentence-transformers' (Cached)MultipleNegativesRankingLoss, which knows neither.
     """
     return _ours(model, data, mini_batch_size, objective=weighted_infonce, temperature=temperature)
 

@@ -99,3 +99,19 @@ def rating_regression(predictions: Tensor, ratings: Tensor) -> Tensor:
     rated = torch.isfinite(ratings)
     errors = torch.where(rated, predictions - torch.where(rated, ratings, torch.zeros_like(ratings)), 0.0)
     return errors.square().sum(1) / rated.sum(1)
+
+
+def weighted_listnet(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> Tensor:
+    """Return −Σ_j P_j (s_j − log Σ_i w_i e^{s_i}) of a list, (), with P_j = w_j e^{y_j} / Σ_i w_i e^{y_i}.
+
+    With all weights 1 it is ListNet's cross-entropy of two softmaxes. A document of weight w counts as w equal ones.
+
+    Args:
+        scores: (n,) s.
+        relevance: (n,) y, higher is more relevant.
+        log_weights: (n,) log w, finite.
+
+    Source: Cao et al. 2007, with top-one probabilities; the weights are ours.
+    """
+    shares = torch.softmax(relevance + log_weights, 0)
+    return -(shares * (scores - torch.logsumexp(scores + log_weights, 0))).sum()

@@ -9,97 +9,27 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from sentence_transformers.cross_encoder import losses as theirs
+from sentence_transformers.cross_encoder.losses import LambdaLoss
 from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
 from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
-from torch import Tensor, nn
+from torch.nn import functional
 from transformers import TrainerCallback
 
 from foils.encode.cross_encoders import check_one_output
 from foils.errors import InputError, UnknownNameError, require
 from foils.train.catalogue import make_mixing
 from foils.train.data import TrainingSet
-from foils.train.mixing import Mixing, describe_mixing
-from foils.train.objectives import rating_regression, weighted_infonce
+from foils.train.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
 from foils.train.settings import TrainSettings
 from foils.train.trainer import Trained, arguments, fit
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-
-class RerankerHybridLoss(nn.Module):  # type: ignore[misc]
-    """α·weighted InfoNCE over each list's scores + (1 − α)·regression of the scores on ratings (ANMI 2.0 eq. 37).
-
-    The score of a pair is the model's logit; the regression's prediction is the logit itself, so that a reranker
-    trained with it scores in units of standardised ratings. A list is a query, its positive first, its negatives; its
-    label is (2, 1 + k): ratings (NaN: none) and weights.
-
-    Args:
-        model: a CrossEncoder with one output.
-        mixing: how the two join.
-        temperature: τ of InfoNCE over logits, above 0; 1 is the logits' own scale.
-        mini_batch_size: pairs scored at once; None: all.
-    """
-
-    def __init__(
-        self, model: Any, *, mixing: Mixing, temperature: float = 1.0, mini_batch_size: int | None = None
-    ) -> None:
-        super().__init__()
-        if not temperature > 0:
-            raise InputError(f"temperature {temperature}; expected above 0")
-        self.model, self.mixing = model, mixing
-        self.temperature, self.mini_batch_size = temperature, mini_batch_size
-
-    def set_epoch(self, epoch: int) -> None:
-        """Tell the loss its epoch, counted from 1."""
-        self.mixing.set_epoch(epoch)
-
-    def forward(
-        self,
-        inputs: Sequence[Any],
-        labels: Sequence[Tensor],
-        prompt: str | None = None,
-        task: str | None = None,
-    ) -> Tensor:
-        """Return the loss of a batch of queries and their lists of documents."""
-        queries, lists = inputs
-        scores = self._scores([(q, d) for q, of in zip(queries, lists, strict=True) for d in of], prompt, task)
-        contrast, regression, rated = [], [], 0
-        start = 0
-        for label in labels:
-            ratings, weights = label.to(scores)
-            own = scores[None, start : start + len(ratings)]
-            start += len(ratings)
-            positive = torch.zeros(1, dtype=torch.int64, device=scores.device)
-            contrast.append(weighted_infonce(own, positive, weights.log()[None], temperature=self.temperature))
-            if torch.isfinite(ratings).any():
-                regression.append(rating_regression(own, ratings[None]))
-                rated += 1
-        zero = scores.sum() * 0
-        means = [torch.cat(contrast).mean(), torch.cat(regression).mean() if rated else zero]
-        norms = None
-        if self.mixing.needs_norms and torch.is_grad_enabled():
-            norms = torch.stack([torch.autograd.grad(m, scores, retain_graph=True)[0].norm() for m in means])
-        return self.mixing(torch.stack(means), norms)
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings, for the model card."""
-        return {"temperature": self.temperature, **describe_mixing(self.mixing)}
-
-    def _scores(self, pairs: list[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
-        size, found = self.mini_batch_size or len(pairs), []
-        for start in range(0, len(pairs), size):
-            tokens = self.model.preprocess(pairs[start : start + size], prompt=prompt, task=task)
-            device = self.model.device
-            tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
-            found.append(self.model(tokens)["scores"].view(-1))
-        return torch.cat(found).float()
 
 
 @dataclass(frozen=True)
@@ -110,11 +40,13 @@ class RerankerLoss:
         make: (model, mini_batch_size, **settings) → loss.
         pointwise: a row for each pair instead of each list.
         ratings: it learns from ratings; else from labels, 1 for the positive and 0 for negatives.
+        weighted: it heeds the table's weights, which come with the labels.
     """
 
     make: Callable[..., Any]
     pointwise: bool
     ratings: bool
+    weighted: bool = True
 
     @property
     def settings(self) -> list[str]:
@@ -123,19 +55,21 @@ class RerankerLoss:
 
 
 def _regression(model: Any, mini_batch_size: int | None) -> Any:
-    return theirs.MSELoss(model)
+    objective = partial(functional.mse_loss, reduction="none")
+    return PointwiseLoss(model, objective=objective, mini_batch_size=mini_batch_size)
 
 
 def _binary(model: Any, mini_batch_size: int | None) -> Any:
-    return theirs.BinaryCrossEntropyLoss(model)
+    objective = partial(functional.binary_cross_entropy_with_logits, reduction="none")
+    return PointwiseLoss(model, objective=objective, mini_batch_size=mini_batch_size)
 
 
 def _listnet(model: Any, mini_batch_size: int | None) -> Any:
-    return theirs.ListNetLoss(model, mini_batch_size=mini_batch_size)
+    return ListNetLoss(model, mini_batch_size=mini_batch_size)
 
 
 def _lambda(model: Any, mini_batch_size: int | None) -> Any:
-    return theirs.LambdaLoss(model, mini_batch_size=mini_batch_size)
+    return LambdaLoss(model, mini_batch_size=mini_batch_size)
 
 
 def _hybrid(
@@ -149,7 +83,7 @@ RERANKER_LOSSES: dict[str, RerankerLoss] = {
     "regression": RerankerLoss(_regression, pointwise=True, ratings=True),
     "binary": RerankerLoss(_binary, pointwise=True, ratings=False),
     "listnet": RerankerLoss(_listnet, pointwise=False, ratings=False),
-    "lambda": RerankerLoss(_lambda, pointwise=False, ratings=False),
+    "lambda": RerankerLoss(_lambda, pointwise=False, ratings=False, weighted=False),
     "hybrid": RerankerLoss(_hybrid, pointwise=False, ratings=True),
 }
 
@@ -168,37 +102,43 @@ def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
     return RERANKER_LOSSES[name]
 
 
-def reranker_set(data: TrainingSet, loss: RerankerLoss, *, weighted: bool = False) -> Dataset:
+def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
     """Return the rows of a data set of lists in the form that a reranker's loss takes; absent documents left out.
 
-    Pointwise: query, document, label. Listwise: query, documents, label, a number a document. For the hybrid
-    (`weighted`): label (2, 1 + k), ratings and weights.
+    Pointwise: query, document, label; pairs without a rating are left out where ratings are learned. Listwise: query,
+    documents, label, a number a document. A loss that heeds weights has them after the numbers: labels are (2,), or
+    (2, 1 + k).
 
     Raises:
-        InputError: ratings are wanted and there are none.
+        InputError: ratings are wanted and there are none, or there are weights that the loss cannot heed.
     """
     datasets = require("datasets", "train")
-    ratings = data.facts.ratings
+    ratings, weights = data.facts.ratings, np.exp(data.facts.own_log_weights())
     if loss.ratings and not np.isfinite(ratings).any():
         raise InputError("this loss learns from ratings, and there are none; rate the negatives first, or use listnet")
-    weights = np.exp(data.facts.own_log_weights())
+    weighed = (data.rows[:, 1:] >= 0) & (weights != 1)
+    if weighed.any() and not loss.weighted:
+        heeding = ", ".join(name for name, known in RERANKER_LOSSES.items() if known.weighted)
+        raise InputError(
+            f"{int(weighed.sum())} negatives have a weight other than 1, which this loss cannot heed; take one of "
+            f"{heeding}, or negatives that are not weighted"
+        )
     texts = data.dataset[:]
     columns = [texts[name] for name in texts if name not in ("anchor", "label")]
     queries, lists, labels = texts["anchor"], [], []
     for i in range(len(data)):
         there = np.flatnonzero(data.rows[i, 1:] >= 0)
         lists.append([columns[j][i] for j in there])
-        if weighted:
-            labels.append([ratings[i, there].tolist(), weights[i, there].tolist()])
-        else:
-            labels.append((ratings[i, there] if loss.ratings else (there == 0).astype(float)).tolist())
+        target = ratings[i, there] if loss.ratings else (there == 0).astype(float)
+        labels.append(np.stack([target, weights[i, there]]))
     if not loss.pointwise:
-        return datasets.Dataset.from_dict({"query": queries, "documents": lists, "label": labels})
+        own = [label.tolist() if loss.weighted else label[0].tolist() for label in labels]
+        return datasets.Dataset.from_dict({"query": queries, "documents": lists, "label": own})
     flat = [
-        (query, document, label)
-        for query, of, values in zip(queries, lists, labels, strict=True)
-        for document, label in zip(of, values, strict=True)
-        if np.isfinite(label)
+        (query, document, pair.tolist())
+        for query, of, label in zip(queries, lists, labels, strict=True)
+        for document, pair in zip(of, label.T, strict=True)
+        if np.isfinite(pair[0])
     ]
     names = ("query", "document", "label")
     return datasets.Dataset.from_dict({name: [row[i] for row in flat] for i, name in enumerate(names)})
@@ -226,7 +166,8 @@ def train_reranker(
         resume: go on where an earlier call with the same arguments stopped.
 
     Raises:
-        InputError: a model with several outputs, no ratings where the loss needs them, checkpoints in the way.
+        InputError: a model with several outputs, no ratings where the loss needs them, weights where it cannot heed
+            them, checkpoints in the way.
         UnknownNameError: no such loss, or setting of it.
         FailureError: the loss is no finite number.
     """
@@ -235,7 +176,7 @@ def train_reranker(
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
     loss = kind.make(model, settings.mini_batch_size, **settings.loss_settings)
-    dataset = reranker_set(data, kind, weighted=isinstance(loss, RerankerHybridLoss))
+    dataset = reranker_set(data, kind)
     args = arguments(
         CrossEncoderTrainingArguments,
         model,
