@@ -126,6 +126,7 @@ REFUSED = [
      "with all dimensions"),
     (f"{SCORE} --replicates 0 --confidence 0.9", "--confidence 0.9", "makes no intervals"),
     *((f"{TRAIN} {more} --patience 3", "--patience 3", "without --dev") for more in ("", "--reranker")),
+    (f"{TRAIN} a --reranker --similarity dot", "--similarity dot", "has no vectors"),
     (f"{TRAIN} a --reranker --dev-run r", "--dev-run r", "without --dev"),
     *((f"{TRAIN} --model static:m {idle}", idle, "a bag of words") for idle in ("--mini-batch 8", "--max-length 64")),
     *((f"{TRAIN} a --reranker --loss {loss} --mini-batch 8", "--mini-batch 8", "--batch-size") for loss in (
@@ -192,7 +193,7 @@ TAKEN = [
     f"{SCORE} --replicates 0 --no-control --seed 3",
     "batch nowhere -o out --with random --seed 3 --encoder e",
     f"{TRAIN} --seed 3 --device cpu --dev dev --patience 3",
-    f"{TRAIN} --model m --mini-batch 8 --max-length 64",
+    f"{TRAIN} --model m --similarity dot --mini-batch 8 --max-length 64",
     f"{TRAIN} --refresh 1 --per-query 3",
     f"{TRAIN} a --reranker --per-query 3 --mini-batch 8",
     f"{STUDY} --unlabelled 2.5 --device cpu --vectors v",

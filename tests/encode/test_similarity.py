@@ -16,15 +16,17 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from sentence_transformers.util import dot_score
 
+from foils.batch.hobit_c import EmbeddingCache
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.encode.similarity import similarity_of
+from foils.encode.similarity import check_temperature_of, similarity_of
 from foils.errors import InputError, UnknownNameError
 from foils.mine.scorers import EncoderScorer
 from foils.study.measuring import measure_encoder
 from foils.train.cached import CachedContrastiveLoss
 from foils.train.losses import ContrastiveLoss
+from foils.train.models import load_trainable
 from train_models import WORDS, bert_model, made_up, static_model
 
 
@@ -139,3 +141,51 @@ def test_losses_compare_as_the_model_does(cached: bool, tmp_path: Path) -> None:
     assert values[0][0] == pytest.approx(values[1][0], abs=1e-5)
     for name, gradient in values[0][1].items():
         assert torch.allclose(gradient, values[1][1][name], atol=1e-4), name
+
+
+def test_batches_are_planned_by_the_models_inner_products() -> None:
+    rng = np.random.default_rng(0)
+    queries, documents = rng.normal(size=(2, 6, 4)) * rng.uniform(0.1, 5, (2, 6, 1))
+    for scaled in (True, False):
+        cache = EmbeddingCache(6, scaled=scaled)
+        cache.update(np.arange(6), queries, documents)
+        lengths = np.linalg.norm(queries, axis=1)[:, None] * np.linalg.norm(documents, axis=1)
+        expected = queries @ documents.T / (lengths if scaled else 1)
+        np.testing.assert_allclose(cache.queries @ cache.documents.T, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_training_takes_the_similarity_that_is_asked_for(tmp_path: Path) -> None:
+    dot_model("cosine").save(str(tmp_path / "model"))
+    assert load_trainable(str(tmp_path / "model"), device="cpu").similarity_fn_name == "cosine"
+    model = load_trainable(str(tmp_path / "model"), device="cpu", similarity="dot")
+    assert ContrastiveLoss(model, temperature=1.0).similarity == "dot"
+    model.save(str(tmp_path / "saved"))
+    assert load_encoder(tmp_path / "saved").similarity == "dot"
+    with pytest.raises(UnknownNameError, match="similarity 'manhattan'"):
+        load_trainable(str(tmp_path / "model"), device="cpu", similarity="manhattan")
+
+
+def test_a_temperature_for_cosines_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    for similarity, temperature in (("cosine", 0.05), ("dot", 1.0)):
+        check_temperature_of(similarity, temperature)
+    assert not caplog.records
+    check_temperature_of("dot", 0.05)
+    assert "the usual temperature is 1" in caplog.text
+
+
+def test_the_planner_of_a_training_is_given_the_models_inner_products() -> None:
+    from datasets import Dataset
+
+    from foils.batch.sampler import BatchPlanner
+
+    texts = [" ".join(WORDS[i : i + 3]) for i in range(12)]
+    data = Dataset.from_dict({"anchor": texts[:6], "positive": texts[6:]})
+    for similarity, unit in (("dot", False), ("cosine", True)):
+        model, planner = dot_model(similarity), BatchPlanner("hobit", {"seeds": 1})
+        sampler: Any = planner.sampler(data, batch_size=2, drop_last=False, seed=0)
+        sampler.attach(lambda texts, column, model=model: model.encode(list(texts)), scaled=unit)
+        sampler.batches()
+        kept = sampler._builder._current_vectors(1, "current")
+        np.testing.assert_allclose(
+            kept.queries, model.encode(texts[:6], normalize_embeddings=unit), rtol=1e-4, atol=1e-5
+        )

@@ -33,6 +33,7 @@ class EpochBuilder:
         encode: (texts, column) → (n, d) vectors by the current model.
         planner: what to build, and when to embed anew.
         seed: epoch e uses the generator of (seed, e).
+        scaled: whether vectors are scaled to length 1, for a model that compares by cosine.
 
     Raises:
         InputError: the data set lacks a query and a positive column, or the cache or the conflicts are of another
@@ -40,14 +41,21 @@ class EpochBuilder:
     """
 
     def __init__(
-        self, dataset: Any, columns: Sequence[str], encode: Encode, planner: BatchPlanner, *, seed: int
+        self,
+        dataset: Any,
+        columns: Sequence[str],
+        encode: Encode,
+        planner: BatchPlanner,
+        *,
+        seed: int,
+        scaled: bool = True,
     ) -> None:
         if len(columns) < 2:
             raise InputError(f"batches are built from a query and a positive column; got columns {list(columns)}")
         if planner.cache is not None and planner.cache.rows != len(dataset):
             raise InputError(f"the cache is of {planner.cache.rows} rows, the data set has {len(dataset)}")
         self.dataset, self.columns, self.encode = dataset, columns[:2], encode
-        self.planner, self.seed = planner, seed
+        self.planner, self.seed, self.scaled = planner, seed, scaled
         self.conflicts: Conflicts | None = planner.known
         if self.conflicts is not None and self.conflicts.rows != len(dataset):
             raise InputError(f"the conflicts speak of {self.conflicts.rows} rows, the data set has {len(dataset)}")
@@ -106,7 +114,7 @@ class EpochBuilder:
             raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
         self._planned = (epoch, Batches(order, batch_size))
         if "filled" in arrays:
-            self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset))
+            self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
             self._vectors.restore(arrays)
         if communities is not None:
             self._communities = communities
@@ -170,7 +178,7 @@ class EpochBuilder:
             return None
         due = (epoch - self.planner.warmup) % self.planner.refresh == 0 and kind == "current"
         if self._vectors is None or due:
-            self._vectors = EmbeddingCache(len(self.dataset))
+            self._vectors = EmbeddingCache(len(self.dataset), scaled=self.scaled)
         return self._embedded(self._vectors, self._vectors.missing)
 
     def _embedded(self, vectors: EmbeddingCache, rows: Rows) -> EmbeddingCache:

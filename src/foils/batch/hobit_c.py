@@ -26,12 +26,14 @@ class EmbeddingCache:
     Args:
         rows: N, how many pairs there are.
         dtype: "float16" halves the memory of "float32"; products are taken in single precision either way.
+        scaled: whether vectors are kept with length 1, for a model that compares by cosine; else they are kept as they
+            are, for one that compares by inner product.
     """
 
-    def __init__(self, rows: int, *, dtype: str = "float32") -> None:
+    def __init__(self, rows: int, *, dtype: str = "float32", scaled: bool = True) -> None:
         if dtype not in ("float16", "float32"):
             raise InputError(f"the cache holds float16 or float32; got {dtype!r}")
-        self.rows, self.dtype = rows, dtype
+        self.rows, self.dtype, self.scaled = rows, dtype, scaled
         self.queries: Vectors = np.empty((0, 0), dtype)
         self.documents: Vectors = np.empty((0, 0), dtype)
         self.filled = np.zeros(rows, bool)
@@ -49,7 +51,7 @@ class EmbeddingCache:
         return np.flatnonzero(~self.filled)
 
     def update(self, rows: Rows, queries: Vectors, documents: Vectors) -> None:
-        """Store unit vectors (m, d) of these rows, replacing older ones; they are normalised here.
+        """Store vectors (m, d) of these rows, replacing older ones; they are scaled here where the cache is.
 
         Raises:
             InputError: shapes that do not fit, rows that do not exist, vectors that are not finite or zero.
@@ -65,7 +67,7 @@ class EmbeddingCache:
             raise InputError(
                 f"{rows.size} rows need vectors of shape {expected}; got {queries.shape} and {documents.shape}"
             )
-        pair = unit(queries), unit(documents)
+        pair = (unit(queries), unit(documents)) if self.scaled else (np.asarray(queries), np.asarray(documents))
         if not all(np.isfinite(side).all() and side.any(axis=1).all() for side in pair):
             raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
         self.queries[rows], self.documents[rows] = pair

@@ -31,6 +31,7 @@ from foils.batch.epochs import EpochBuilder
 from foils.batch.hobit_c import EmbeddingCache
 from foils.batch.methods import method
 from foils.batch.processes import share_cache
+from foils.encode.similarity import similarity_of
 from foils.errors import InputError
 
 __all__ = ["SAVED", "BatchPlanner", "PlannedBatchSampler", "with_rows"]
@@ -130,7 +131,9 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         self._top = _find_sampler(given["train_dataloader"])
         self._training = list(getattr(self._top, "batch_samplers", [self._top]))
         for k, sampler in enumerate(self._training):
-            sampler.attach(encoder_of(given["model"], args, sampler.columns))
+            model = given["model"]
+            scaled = similarity_of(model) == "cosine"
+            sampler.attach(encoder_of(model, args, sampler.columns), scaled=scaled)
             if state.global_step:
                 sampler.restore(_saved(args, state, k))
 
@@ -207,16 +210,17 @@ class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         """The known positives among the rows, where they are kept apart and an encoder is attached."""
         return None if self._builder is None else self._builder.conflicts
 
-    def attach(self, encode: Encode) -> None:
+    def attach(self, encode: Encode, *, scaled: bool = True) -> None:
         """Make this the sampler of the training set: from now on it builds batches.
 
         Args:
             encode: (texts, column) → (n, d) vectors by the current model.
+            scaled: whether the model compares them by cosine, so that they are scaled to length 1.
 
         Raises:
             InputError: the data set lacks a query and a positive column, or the cache is of another size.
         """
-        self._builder = EpochBuilder(self.dataset, self.columns, encode, self.planner, seed=self.seed)
+        self._builder = EpochBuilder(self.dataset, self.columns, encode, self.planner, seed=self.seed, scaled=scaled)
 
     def batches(self) -> Batches:
         """Return this epoch's batches: built on first use, plain order where no model was handed over.

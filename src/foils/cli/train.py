@@ -51,6 +51,13 @@ def train(
     checkpoint_steps: Annotated[int | None, typer.Option(min=1, help="Default: a checkpoint an epoch.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     tracker: Annotated[list[str] | None, typer.Option(help="As transformers names it; several times.")] = None,
+    similarity: Annotated[
+        str | None,
+        typer.Option(
+            help="How the model compares vectors from now on: cosine, or dot (inner product, vectors as they are). "
+            "Default: what it was made for."
+        ),
+    ] = None,
     device: opt.Device = None,
     seed: opt.Seed = 0,
     keep_identical_ids: opt.KeepIdenticalIds = False,
@@ -71,16 +78,15 @@ def train(
     plan = method.plan(given, reranker=reranker, source=source is not None, dev=dev.dev_split is not None)
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     known = read_source(source, loaded) if source else None
-    data, refresh = plan.rows(
-        loaded, known.negatives if known else None, split, partial(load_trainable, model, device=device)
-    )
+    untrained = partial(load_trainable, model, device=device, similarity=similarity)
+    data, refresh = plan.rows(loaded, known.negatives if known else None, split, untrained)
     inputs = {"collection": loaded.digest, **({known.name: known.digest} if known else {})}
-    made = provenance("train", plan.describe(model, split), inputs=inputs, seed=seed)
+    made = provenance("train", {**plan.describe(model, split), "similarity": similarity}, inputs=inputs, seed=seed)
     score, checkpoints = dev.score(loaded, reranker=reranker), output / "checkpoints"
     if reranker:
         before, trained = _train_reranker(model, data, checkpoints, plan.settings, score, device, resume)
     else:
-        before, trained = _train_encoder(model, data, checkpoints, plan, score, refresh, device, resume)
+        before, trained = _train_encoder(untrained(), data, checkpoints, plan, score, refresh, resume)
     scores = {f"{MEASURE} on {dev.dev_split} before": before} if before is not None else {}
     if trained.best is not None:
         scores[f"{MEASURE} on {dev.dev_split} after"] = trained.best
@@ -88,19 +94,16 @@ def train(
 
 
 def _train_encoder(
-    name: str,
+    model: Any,
     data: TrainingSet,
     checkpoints: Path,
     plan: Plan,
     score: Callable[[Any], float] | None,
     refresh: Refresh | None,
-    device: str | None,
     resume: bool,
 ) -> tuple[float | None, Trained]:
     from foils.study.training import train_encoder
-    from foils.train.models import load_trainable
 
-    model = load_trainable(name, device=device)
     before = score(model) if score else None
     return before, train_encoder(
         model,

@@ -35,6 +35,8 @@ def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> N
             only(options, "--mini-batch"),
             f"with --loss {chosen['loss']}, whose batch is of pairs; give a smaller --batch-size",
         )
+    if reranker:
+        refuse(only(options, "--similarity"), "with --reranker, which scores pairs and has no vectors; leave it out")
     usual = "pairs" if not (reranker or chosen["source"] or chosen["refresh"]) else "lists or triplets"
     if (chosen["form"] or RECIPE_FORM.get(chosen["recipe"] or "", usual)) == "pairs":
         refuse(

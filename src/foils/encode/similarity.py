@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from foils.errors import InputError, UnknownNameError
 
 SIMILARITIES = ("cosine", "dot")
+OF_COSINES = 0.05
 
 
 def similarity_of(model: Any, asked: str | None = None) -> str:
@@ -29,3 +31,18 @@ def similarity_of(model: Any, asked: str | None = None) -> str:
             "as the similarity"
         )
     return asked or own
+
+
+def check_temperature_of(similarity: str, temperature: float) -> None:
+    """Warn where inner products are divided by the temperature that is usual for cosines.
+
+    Args:
+        similarity: cosine or dot.
+        temperature: τ, which divides similarities.
+    """
+    if similarity == "dot" and temperature == OF_COSINES:
+        logging.getLogger(__name__).warning(
+            "temperature %g is made for cosines, and this model compares by inner product, whose values are larger: "
+            "the usual temperature is 1",
+            temperature,
+        )

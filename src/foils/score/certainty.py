@@ -18,6 +18,7 @@ import numpy as np
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
+from foils.encode.similarity import check_temperature_of
 from foils.encode.vectors import VectorStore
 from foils.errors import InputError
 from foils.parallel import spread_blocks
@@ -154,6 +155,7 @@ def score_until(
         InputError: confidence or `first` out of range, or what `score_sources` raises.
     """
     settings = settings or ScoreSettings()
+    check_temperature_of(getattr(encoder, "similarity", "cosine"), settings.temperature)
     if first < 16:
         raise InputError(f"a first look at {first} records; expected at least 16")
     prepared = prepare(collection, sources, **settings.preparation())

@@ -11,6 +11,7 @@ import numpy as np
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.encode.encoder import Encoder
+from foils.encode.similarity import check_temperature_of
 from foils.encode.vectors import VectorStore
 from foils.score.diagnostics import ambiguous, mnrl_proxy, triplet_means
 from foils.score.eci import MARGINS, source_eci
@@ -47,6 +48,7 @@ def score_sources(
         FailureError: vectors that are NaN or infinite.
     """
     settings = settings or ScoreSettings()
+    check_temperature_of(getattr(encoder, "similarity", "cosine"), settings.temperature)
     return score_prepared(prepare(collection, sources, **settings.preparation()), encoder, store, settings)
 
 

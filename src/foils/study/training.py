@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from foils.data import Collection, Negatives
 from foils.data.training_rows import MAX_POSITIVES
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
+from foils.encode.similarity import similarity_of
 from foils.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -99,7 +100,8 @@ def train_encoder(
             )
         led = _by_progress(data)
         return fit(sampler=led.sampler, callbacks=[led], wrap_loss=led.measured)
-    cache = EmbeddingCache(len(data)) if batches == "hobit-c" else None
+    scaled = similarity_of(model) == "cosine"
+    cache = EmbeddingCache(len(data), scaled=scaled) if batches == "hobit-c" else None
     planner = None
     if batches != NO_DUPLICATES:
         known = known_conflicts(data.lookup.collection, data.rows[:, 0], data.rows[:, 1])

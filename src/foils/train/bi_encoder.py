@@ -11,6 +11,7 @@ from sentence_transformers.base.losses.gradcache import has_static_embedding_inp
 from sentence_transformers.base.sampler import BatchSamplers
 from transformers import TrainerCallback
 
+from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
 from foils.train.catalogue import make_loss
 from foils.train.data import TrainingSet
 from foils.train.refresh import NegativesRefresh, Refresh, live
@@ -61,6 +62,7 @@ def train_bi_encoder(
         FailureError: the loss is no finite number, or mining anew gave other rows.
     """
     settings = settings or TrainSettings()
+    check_temperature_of(similarity_of(model), settings.loss_settings.get("temperature", OF_COSINES))
     static = has_static_embedding_input(model)
     if settings.max_length is not None and not static:
         model.max_seq_length = settings.max_length

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from foils.encode.models import find_model, loading
+from foils.encode.similarity import similarity_of
 from foils.errors import InputError
 
 STATIC = "static:"
 
 
-def load_trainable(name: str, *, device: str | None = None, trust_remote_code: bool = False) -> Any:
+def load_trainable(
+    name: str, *, device: str | None = None, trust_remote_code: bool = False, similarity: str | None = None
+) -> Any:
     """Return a SentenceTransformer to train.
 
     `static:NAME` is a bag of words that begins with the (input) word vectors of the model NAME: the mean of the
@@ -21,10 +24,20 @@ def load_trainable(name: str, *, device: str | None = None, trust_remote_code: b
         name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them.
         device: as torch names it; None: what sentence-transformers chooses.
         trust_remote_code: run code that the model brings along.
+        similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the saved model; None: its
+            own.
 
     Raises:
         InputError: there is no such model, or it has no word table.
+        UnknownNameError: an unknown similarity.
     """
+    model = _loaded(name, device, trust_remote_code)
+    if similarity is not None:
+        model.similarity_fn_name = similarity_of(model, similarity)
+    return model
+
+
+def _loaded(name: str, device: str | None, trust_remote_code: bool) -> Any:
     from sentence_transformers import SentenceTransformer
 
     with loading("model", name):
