@@ -41,7 +41,7 @@ from tqdm import tqdm
 
 IN_A_ROW = 4
 LIMIT, HANGS = 600, -1  # seconds that a run may take, and the status of one that takes longer
-TIMINGS = ("seconds", "train_runtime")
+TIMINGS = ("seconds", "train_runtime", "checksum")  # a checksum of what holds a time is one too
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "os.truncate")
 

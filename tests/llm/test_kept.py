@@ -137,6 +137,24 @@ def test_a_damaged_log_is_named_with_its_line(tmp_path: Path):
         pass
 
 
+def test_a_digit_that_changed_is_named_with_its_line(tmp_path: Path):
+    path = tmp_path / "log.jsonl"
+    with RecordLog(path) as log:
+        for key in "abc":
+            log.add(key, {"score": 0.25, "by": {2: "é", 10: None}})
+    whole = path.read_bytes()
+    second = whole.index(b"\n") + 1
+    for at in (at for at, byte in enumerate(whole.splitlines()[1]) if chr(byte).isdigit()):
+        changed = bytearray(whole)
+        changed[second + at] = ord("7") if changed[second + at] != ord("7") else ord("8")
+        path.write_bytes(changed)
+        with pytest.raises(FormatError, match=r"log.jsonl:2: a damaged line"), RecordLog(path):
+            pass
+    path.write_bytes(whole)
+    with RecordLog(path) as log:
+        assert log.get("b") == {"score": 0.25, "by": {"2": "é", "10": None}}
+
+
 def test_two_processes_do_not_write_one_log(tmp_path):
     path = tmp_path / "log.jsonl"
     program = (

@@ -59,6 +59,23 @@ def test_a_record_is_found_again_in_either_order(tmp_path):
     np.testing.assert_array_equal(again.backward, first.forward)
 
 
+def test_no_changed_bit_of_a_kept_judgement_is_read(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    first = ask(NumberJudge(bias=0.03), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    (part,) = tmp_path.glob("part-*.parquet")
+    whole, refused = part.read_bytes(), []
+    for at in range(0, len(whole), 11):
+        part.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            again = JudgementRecord(tmp_path, KEY).find(candidates, pairs)
+        except FormatError as error:
+            refused.append(error.path)
+        else:
+            np.testing.assert_array_equal([again.forward, again.backward], [first.forward, first.backward])
+    assert set(refused) == {part}
+    assert len(refused) > len(whole) / 11 / 2
+
+
 def test_a_killed_run_asks_only_what_is_missing(tmp_path):
     candidates, pairs = letters((4, 3, 5)), all_pairs([4, 3, 5])
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foils.data.sealed import SEAL, write_sealed
 from foils.errors import FormatError, InputError
 from foils.study import analyse, read_cells
 from foils.study.benefit import Recapture
@@ -116,6 +117,27 @@ def test_what_a_study_does_not_write_is_refused(
     assert caught.value.path == path
 
 
+@pytest.mark.parametrize(
+    ("name", "was", "is_now"), [("cell", "1111", "1112"), ("scores", "2.0", "2.1"), ("result", "0.21", "0.22")]
+)
+def test_a_digit_that_changed_is_refused_and_a_file_without_a_checksum_read(
+    cell: Path, name: str, was: str, is_now: str
+) -> None:
+    path = files(cell)[name]
+    changed = path.read_text().replace(was, is_now, 1)
+    write_sealed(path, json.loads(path.read_text()))
+    (read,) = read_cells(cell.parents[1])
+    assert SEAL not in read.facts
+    path.write_text(path.read_text().replace(was, is_now, 1))
+    with pytest.raises(
+        FormatError, match=r"its contents have changed .*remove it, and it will be made again"
+    ) as caught:
+        read_cells(cell.parents[1])
+    assert caught.value.path == path
+    path.write_text(changed)
+    assert read_cells(cell.parents[1]), "what has no checksum is taken at its word"
+
+
 def test_a_folder_in_the_place_of_a_file(cell: Path) -> None:
     (cell / "cell.json").unlink()
     (cell / "cell.json").mkdir()
@@ -129,6 +151,7 @@ def test_forms_say_what_is_written(tmp_path: Path) -> None:
     assert write_cell(tmp_path, {**FACTS, "sources": {"new": "3" * 10}})["sources"] == {**SOURCES, "new": "3" * 10}
     assert set(CELL) <= set(FACTS)
     assert set(SCORES) == {"of", "sources"}
+    assert SEAL in json.loads((tmp_path / "cell.json").read_text())
 
 
 def test_a_measure_that_one_source_lacks_is_not_compared(cell: Path) -> None:

@@ -1,4 +1,4 @@
-"""A durable log of records: one JSON line each, on disk before it counts."""
+"""A durable log of records: one JSON line each, with a checksum of what it says, on disk before it counts."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from typing import IO, Any
 import numpy as np
 
 from foils.data.lines import json_value
+from foils.data.sealed import CHANGED, SEAL, intact, sealed
 from foils.data.store import lock_alone
 from foils.errors import FailureError, FormatError
 
 
 class RecordLog:
     """An append-only file of JSON lines by key; the last line of a key holds. Use it as a context, as often as needed.
+
+    Each line has a checksum, which is compared when it is read; lines of older logs, which have none, are read as they
+    are.
 
     Memory holds where each record is (16 bytes), not the record. Opened again, only what other processes wrote
     meanwhile is read. A line that a kill cut off, at the end of the file, is dropped when the file is opened. One
@@ -59,7 +63,7 @@ class RecordLog:
 
     def add(self, key: str, record: dict[str, Any]) -> None:
         """Append a record and wait until it is on disk."""
-        file, line = self._opened(), json.dumps({"key": key, **record}, ensure_ascii=True).encode() + b"\n"
+        file, line = self._opened(), json.dumps(sealed({"key": key, **record}), ensure_ascii=True).encode() + b"\n"
         try:
             file.write(line)
             file.flush()
@@ -76,7 +80,7 @@ class RecordLog:
         if start is None:
             return None
         file.seek(start)
-        there, record = _parsed(file.readline())
+        there, record = self._read(file.readline())
         return record if there == key else None  # another key of the same digest
 
     @property
@@ -84,7 +88,7 @@ class RecordLog:
         """Every record, read again: for small logs."""
         file = self._opened()
         file.seek(0)
-        return dict(_parsed(line) for line in file)
+        return dict(self._read(line, number) for number, line in enumerate(file, 1))
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:
@@ -104,13 +108,17 @@ class RecordLog:
         for line in file:
             if not line.endswith(b"\n"):
                 break
-            try:
-                key, _ = _parsed(line)
-            except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-                raise FormatError(
-                    "a damaged line; remove it, and its record will be asked for again", self.path, self._lines + 1
-                ) from error
+            key, _ = self._read(line, self._lines + 1)
             self._take(key, len(line))
+
+    def _read(self, line: bytes, number: int | None = None) -> tuple[str, dict[str, Any]]:
+        """Return key and record of a line."""
+        try:
+            return _parsed(line)
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+            raise FormatError(
+                "a damaged line; remove it, and its record will be asked for again", self.path, number
+            ) from error
 
     def _take(self, key: str, length: int) -> None:
         self._places.put(key, self._end)
@@ -152,6 +160,9 @@ def _digest(key: str) -> int:
 
 def _parsed(line: bytes) -> tuple[str, dict[str, Any]]:
     record = json_value(line)
+    if not intact(record):
+        raise ValueError(CHANGED)
+    record.pop(SEAL, None)
     key = record.pop("key")
     if not isinstance(key, str):
         raise TypeError(f"a key that is {key!r}")

@@ -4,7 +4,8 @@
                                          /scores.json            predictors of each source
                                          /trained/SOURCE--N.json  what training N on a source gave
 
-Every file appears whole. A training that is there is not repeated; one that was killed goes on from its checkpoint.
+Every file appears whole, with a checksum of what it says. A training that is there is not repeated; one that was killed
+goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data.lines import whole_json
-from foils.data.store import write_json
+from foils.data.sealed import CHANGED, SEAL, intact, write_sealed
 from foils.errors import FormatError, InputError
 
 UNTRAINED, IN_BATCH = "untrained", "in-batch negatives"
@@ -91,7 +92,7 @@ def write_cell(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     known = read_json(path, CELL) if path.is_file() else {"sources": {}}
     merged = {**facts, "sources": {**known["sources"], **facts["sources"]}}
     if merged != known:
-        write_json(path, merged)
+        write_sealed(path, merged)
     return merged
 
 
@@ -139,7 +140,7 @@ def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]
 
 
 def read_json(path: Path, form: Mapping[str, Any]) -> Any:
-    """Read a JSON file of a study.
+    """Read a JSON file of a study, without its checksum; a file that has none is read as it is.
 
     Args:
         path: of the file.
@@ -148,12 +149,12 @@ def read_json(path: Path, form: Mapping[str, Any]) -> Any:
 
     Raises:
         InputError: there is no such file, or it may not be read.
-        FormatError: it is damaged.
+        FormatError: it is damaged, or says something else than was written.
     """
     try:
         value = whole_json(path)
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-        wrong = _misfit(value, form, "it")
+        wrong = _misfit(value, form, "it") or (None if intact(value) else CHANGED)
     except FormatError as error:
         raise FormatError("malformed JSON; remove it, and it will be made again", path, error.line) from error
     except InputError:
@@ -162,6 +163,7 @@ def read_json(path: Path, form: Mapping[str, Any]) -> Any:
         wrong = "it holds NaN, infinity, or text that is no Unicode"
     if wrong:
         raise FormatError(f"{wrong}; remove it, and it will be made again", path)
+    value.pop(SEAL, None)
     return value
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from foils import progress
 from foils.data import Collection, Negatives
-from foils.data.store import write_json
+from foils.data.sealed import write_sealed
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.errors import InputError
 from foils.mine.fuse import fuse
@@ -213,7 +213,7 @@ class _Cell:
                 found[name]["probe"] = value
         told = {name: vars(each) for name, each in recaptures.items() if each}
         finite = None if np.isnan(unlabelled) else unlabelled
-        write_json(path, {"of": asked, "unlabelled": finite, "recapture": told, "sources": found})
+        write_sealed(path, {"of": asked, "unlabelled": finite, "recapture": told, "sources": found})
 
     def _probe(self) -> dict[str, float]:
         from foils.study.probe import probe
@@ -230,7 +230,7 @@ class _Cell:
                 path = trained_file(self.folder, name, self.digests.get(name, ""), seed)
                 if not path.is_file():
                     with progress.quiet():
-                        write_json(path, self._trained(name, seed, path.with_suffix("")))
+                        write_sealed(path, self._trained(name, seed, path.with_suffix("")))
                 advance(1)
 
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
