@@ -21,6 +21,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("runtime",),
     ("data",),
     ("encode", "llm"),
+    ("upkeep",),
     STAGES,
     ("report",),  # shows what stages found: reads their results, and no stage knows it
     ("study",),

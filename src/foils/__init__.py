@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foils.errors import FoilsError
     from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever
     from foils.score import Scores, ScoreSettings, score_sources
+    from foils.upkeep import cache
 
 __all__ = [
     "BM25Retriever",
@@ -27,6 +28,7 @@ __all__ = [
     "ScoreSettings",
     "Scores",
     "VectorStore",
+    "cache",
     "load_collection",
     "load_encoder",
     "score_sources",
@@ -38,6 +40,7 @@ _HOMES = {
     "errors": ("FoilsError",),
     "mine": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
     "score": ("ScoreSettings", "Scores", "score_sources"),
+    "upkeep": ("cache",),
 }
 _HOME = {name: f"foils.{home}" for home, names in _HOMES.items() for name in names}
 

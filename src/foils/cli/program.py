@@ -29,7 +29,8 @@ class Verb:
         example: a command, for the help.
         writes: what `-o` is the name of, as "table of negatives"; empty: the result is not written.
         reports: whether the result has a page.
-        after: does what the program alone does with the result; it is given the result and what the door was given.
+        after: does what the program alone does with the result, once it is shown and written; it is given the result
+            and what the door was given.
         more: options of the program alone, for `after`.
         alone: whether it can go without arguments; where not, it shows its help then.
     """
@@ -131,13 +132,13 @@ def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
         result.write(values["output"])
         tables = [replace(tables[0], title=f"{tables[0].title} → {values['output']}"), *tables[1:]]
     print_tables(tables)
-    if verb.after:
-        verb.after(result, values)
     if values.get("json"):
         write_json(values["json"], result.to_json())
     if values.get("report"):
         result.report(values["report"])
         say(f"report: {values['report']}")
+    if verb.after:
+        verb.after(result, values)
 
 
 def _positional(setting: Setting, kind: Any) -> bool:

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from foils import progress
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, rows_of
+from foils.data.in_use import hold
 from foils.data.lines import Complaints, text_field, whole_json
 from foils.data.store import cache_folder, write_json, write_whole_folder
 from foils.errors import FormatError
@@ -126,9 +127,30 @@ def open_stored(folder: Path) -> Collection:
         meta = whole_json(folder / "meta.json")
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
-        return Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
+        stored = Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
+    hold(folder, by=stored)
+    return stored
+
+
+def check_stored(folder: Path) -> None:
+    """Read a stored collection through, and compare its digest.
+
+    Raises:
+        FormatError: a file of it is missing or damaged, or its contents have changed.
+    """
+    stored, hasher = open_stored(folder), hashlib.blake2b(digest_size=16)
+    try:
+        for table in (stored.documents, stored.queries):
+            _digest(table, hasher)
+        for split in stored.splits:
+            hasher.update(split.encode())
+            _digest(stored.qrels[split], hasher)
+    except (pa.ArrowException, ValueError) as error:
+        raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
+    if hasher.hexdigest() != stored.digest:
+        raise FormatError("damaged collection in the cache (its contents have changed); remove the folder", folder)
 
 
 def cache_place(*facts: object) -> Path:
@@ -248,10 +270,20 @@ def _batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, hasher: Any) ->
     stream = iter(rows)
     while chunk := list(islice(stream, BATCH)):
         columns = [list(column) for column in zip(*chunk, strict=True)]
-        for column in columns:
-            hasher.update("\x1f".join(map(str, column)).encode())
-            hasher.update(b"\x1e")
+        _take_in(columns, hasher)
         yield pa.record_batch(
             [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)],
             schema=schema,
         )
+
+
+def _take_in(columns: Iterable[Iterable[Any]], hasher: Any) -> None:
+    for column in columns:
+        hasher.update("\x1f".join(map(str, column)).encode())
+        hasher.update(b"\x1e")
+
+
+def _digest(table: pa.Table, hasher: Any) -> None:
+    """Take in a table as it was when its batches were written."""
+    for start in range(0, len(table), BATCH):
+        _take_in((column.to_pylist() for column in table.slice(start, BATCH).columns), hasher)

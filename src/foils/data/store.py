@@ -31,7 +31,7 @@ except ImportError:  # not on Windows: what a killed writer left aside stays the
 
 Provenance = dict[str, Any]
 _KEY = b"foils"
-_ASIDE = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
+ASIDE = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 _VERSIONED = ("foils", "numpy", "pyarrow", "bm25s", "sentence-transformers", "torch")
 
 
@@ -260,7 +260,7 @@ def _place_aside(path: Path) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
-    _remove_dead(path.parent)
+    remove_dead(path.parent)
     return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
@@ -287,10 +287,10 @@ def _held(aside: Path, *, folder: bool = False) -> Iterator[None]:
         os.close(handle)
 
 
-def _remove_dead(folder: Path) -> None:
+def remove_dead(folder: Path) -> None:
     """Remove what writers that were killed left aside: that on which nobody holds a lock."""
     for left in folder.glob(".*.part") if fcntl else ():
-        if not _ASIDE.fullmatch(left.name):
+        if not ASIDE.fullmatch(left.name):
             continue
         with suppress(OSError):
             handle = os.open(left, os.O_RDONLY)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from foils.data.in_use import hold
 from foils.data.store import write_whole_folder
 from foils.errors import FailureError, InputError, UnknownNameError, require
 
@@ -76,6 +77,7 @@ class CompiledModel:
         path = Path(folder) / f"{fingerprint}.onnx" / "model.onnx"
         if not path.is_file():
             _export(model, self.inputs, path, backend)
+        hold(path.parent, by=self)
         self._run = open_runner(path, precision)
         self._after = [copy.deepcopy(module).eval() for module in list(model)[1:]]
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import xxhash
 
 from foils.data.collection import Rows
+from foils.data.in_use import hold
 from foils.data.store import write_whole
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.shard_index import read_index, write_index
@@ -74,7 +75,10 @@ class Shards:
         self._files: dict[Path, Records] = {}  # those that were read, and found whole
         self._starts = [0]  # where the vectors of each shard begin, and after the last expected one, where they end
         self._index: list[tuple[Keys, Rows]] = []  # sorted by the first word, each at most half its predecessor
-        there = {path.name: path for path in sorted(folder.glob("*.npy"))} if folder.is_dir() else {}
+        self._held = folder.is_dir()
+        if self._held:
+            hold(folder, by=self)
+        there = {path.name: path for path in sorted(folder.glob("*.npy"))} if self._held else {}
         known = read_index(folder, set(there))
         if known is not None:
             self._paths += [there.pop(name) for name in known.names]
@@ -115,6 +119,9 @@ class Shards:
 
     def open(self, path: Path) -> int:
         """Take a shard, the next of those whose keys were announced, and return how many vectors it has."""
+        if not self._held:
+            self._held = True
+            hold(self.folder, by=self)
         self._paths.append(path)
         return len(self._opened(path))
 
@@ -160,6 +167,15 @@ def mapped(path: Path) -> Records:
     if _checksum(whole[:-CHECKSUM]) != whole[-CHECKSUM:].tobytes():
         raise FormatError("damaged shard of vectors (its contents changed); remove the file", path)
     return records
+
+
+def check_shard(path: Path) -> None:
+    """Read a shard through.
+
+    Raises:
+        FormatError: it is damaged, or its name is another's.
+    """
+    _keys_of(mapped(path), path)
 
 
 def name_of(keys: Keys) -> str:

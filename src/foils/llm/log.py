@@ -11,6 +11,7 @@ from typing import IO, Any
 
 import numpy as np
 
+from foils.data.in_use import mark_used
 from foils.data.lines import json_value
 from foils.data.sealed import CHANGED, SEAL, intact, sealed
 from foils.data.store import lock_alone
@@ -47,6 +48,7 @@ class RecordLog:
             lock_alone(self._file, self.path)
             self._read_on(self._file)
             self._file.truncate(self._end)
+            mark_used(self.path)
         except (FormatError, FailureError):
             self.__exit__(None, None, None)
             raise
@@ -80,7 +82,7 @@ class RecordLog:
         if start is None:
             return None
         file.seek(start)
-        there, record = self._read(file.readline())
+        there, record = _parsed(file.readline(), self.path, None)
         return record if there == key else None  # another key of the same digest
 
     @property
@@ -88,7 +90,7 @@ class RecordLog:
         """Every record, read again: for small logs."""
         file = self._opened()
         file.seek(0)
-        return dict(self._read(line, number) for number, line in enumerate(file, 1))
+        return dict(_parsed(line, self.path, number) for number, line in enumerate(file, 1))
 
     def _opened(self) -> IO[bytes]:
         if self._file is None:
@@ -108,17 +110,8 @@ class RecordLog:
         for line in file:
             if not line.endswith(b"\n"):
                 break
-            key, _ = self._read(line, self._lines + 1)
+            key, _ = _parsed(line, self.path, self._lines + 1)
             self._take(key, len(line))
-
-    def _read(self, line: bytes, number: int | None = None) -> tuple[str, dict[str, Any]]:
-        """Return key and record of a line."""
-        try:
-            return _parsed(line)
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
-            raise FormatError(
-                "a damaged line; remove it, and its record will be asked for again", self.path, number
-            ) from error
 
     def _take(self, key: str, length: int) -> None:
         self._places.put(key, self._end)
@@ -158,12 +151,33 @@ def _digest(key: str) -> int:
     return int.from_bytes(hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
-def _parsed(line: bytes) -> tuple[str, dict[str, Any]]:
-    record = json_value(line)
-    if not intact(record):
-        raise ValueError(CHANGED)
-    record.pop(SEAL, None)
-    key = record.pop("key")
-    if not isinstance(key, str):
-        raise TypeError(f"a key that is {key!r}")
+def check_log(path: Path) -> None:
+    """Read a log through, whoever writes it; a last line without an end is left out.
+
+    Raises:
+        FormatError: a line is damaged.
+        FailureError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    _parsed(line, path, number)
+    except OSError as error:
+        raise FailureError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _parsed(line: bytes, path: Path, number: int | None) -> tuple[str, dict[str, Any]]:
+    """Return key and record of a line of a log."""
+    try:
+        record = json_value(line)
+        if not intact(record):
+            raise ValueError(CHANGED)
+        record.pop(SEAL, None)
+        key = record.pop("key")
+        if not isinstance(key, str):
+            raise TypeError(f"a key that is {key!r}")
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        message = "a damaged line; remove it, and its record will be asked for again"
+        raise FormatError(message, path, number) from error
     return key, record

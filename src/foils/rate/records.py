@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from foils.data.columns import with_types
+from foils.data.in_use import hold
 from foils.data.lines import whole_json
 from foils.data.store import file_digest, read_table, write_json, write_table
 from foils.errors import FormatError, InputError
@@ -45,7 +46,7 @@ class JudgementRecord:
     """
 
     def __init__(self, folder: str | Path, key: Mapping[str, str]) -> None:
-        self.folder, self.key = Path(folder), dict(key)
+        self.folder, self.key, self._held = Path(folder), dict(key), False
         self._check_key()
 
     def __len__(self) -> int:
@@ -62,6 +63,9 @@ class JudgementRecord:
                 "one judge and one collection: choose another folder",
                 written,
             )
+        if not self._held:
+            self._held = True
+            hold(self.folder, by=self)
         return True
 
     def find(self, candidates: Candidates, pairs: Pairs) -> Judgements:

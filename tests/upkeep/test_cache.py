@@ -1,0 +1,256 @@
+"""The cache's size, its checksums, and what of it is removed: least recently used first, never what is in use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import foils
+from fakes import HashingEncoder
+from foils.cli.app import run
+from foils.data import load_collection
+from foils.data.in_use import hold, remove_unused
+from foils.data.store import cache_folder, write_table, write_whole
+from foils.encode import VectorStore
+from foils.errors import InputError, UnknownNameError
+from foils.llm import RecordLog
+from foils.upkeep import CacheCheck, CachePruned, CacheSize
+
+DAY = 86_400
+LOG = "llm/0123456789abcdef/answers.jsonl"
+JUDGED = f"judgements/{'a' * 16}-{'b' * 16}"
+EXPORT = "compiled/abc.onnx"
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with an entry of each kind, each used a day after the one before (`placed`), and two other files."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("FOILS_CACHE", str(folder))
+    source = tmp_path / "beir"
+    (source / "qrels").mkdir(parents=True)
+    texts = [json.dumps({"_id": f"d{at}", "title": "", "text": f"text é {at}"}) for at in range(3)]
+    (source / "corpus.jsonl").write_text("\n".join(texts), "utf-8")
+    (source / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": "what"}), "utf-8")
+    (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t1\n")
+    load_collection(str(source))
+    VectorStore(folder / "vectors").embed(HashingEncoder(), ["a", "b", "c"], "document")
+    with RecordLog(folder / LOG) as log:
+        log.add("k", {"score": 0.25})
+    write_table(folder / JUDGED / "part-0.parquet", pa.table({"forward": np.linspace(0, 1, 99)}), {})
+    (folder / EXPORT).mkdir(parents=True)
+    (folder / EXPORT / "model.onnx").write_bytes(b"12345")
+    (folder / "notes.txt").write_text("mine")
+    (folder / "vectors" / "notes").mkdir()
+    (folder / "vectors" / "notes" / "a.txt").write_text("mine too")
+    for age, path in enumerate(reversed(placed(folder))):
+        for each in (path, *path.rglob("*")):
+            os.utime(each, (0, 10_000_000_000 - age * DAY))  # in the future: no clock decides
+    return folder
+
+
+def placed(folder: Path) -> list[Path]:
+    """The entries, the least recently used first."""
+    (vectors,), (collection,) = folder.glob("vectors/*-float32-*"), folder.glob("collections/*")
+    return [folder / LOG, folder / JUDGED, vectors, collection, folder / EXPORT]
+
+
+def test_what_lies_in_the_cache(kept: Path) -> None:
+    found = foils.cache()
+    assert isinstance(found, CacheSize)
+    assert {each.path for each in found.entries} == set(placed(kept))
+    assert {each.kind: each.files for each in found.entries} == {
+        "vectors": 1, "collections": 4, "compiled": 1, "judgements": 1, "llm": 1,
+    }  # fmt: skip
+    files = [path for path in kept.rglob("*") if path.is_file()]
+    assert found.to_json()["bytes"] == sum(path.stat().st_size for path in files)
+    assert found.other is not None
+    assert (found.other.files, found.other.bytes) == (2, len("mine") + len("mine too"))
+    assert "compiled models" in str(found)
+    assert {each.kind for each in foils.cache("size", kind=("llm", "vectors")).entries} == {"llm", "vectors"}
+
+
+def test_nothing_lies_in_a_cache_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "none"))
+    assert foils.cache().entries == []
+    assert foils.cache("verify").damaged == {}
+    assert foils.cache("prune", keep=0).removed == []
+    assert not cache_folder().exists()
+
+
+def test_a_whole_cache_is_whole(kept: Path) -> None:
+    found = foils.cache("verify")
+    assert isinstance(found, CacheCheck)
+    assert (found.checked, found.unchecked) == (
+        {"vectors": 1, "collections": 1, "judgements": 1, "llm": 1}, {"compiled": 1},
+    )  # fmt: skip
+    assert found.damaged == {}
+    assert run(["cache", "verify"]) == 0
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_changed_bit_of_each_kind_is_found(kept: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, judged, vectors, collection, _ = placed(kept)
+    (shard,), part, documents = vectors.glob("*.npy"), judged / "part-0.parquet", collection / "documents.arrow"
+    flip(shard, -12)
+    flip(part, 200)
+    flip(documents, documents.read_bytes().index("text é 1".encode()))
+    flip(log, log.read_bytes().index(b"25"))
+    found = foils.cache("verify")
+    assert set(found.damaged) == {shard, part, collection, log}
+    assert f"{log}:1: a damaged line" in found.damaged[log]
+    assert str(shard) in str(found)
+    result = tmp_path / "result.json"
+    assert run(["cache", "verify", "--json", str(result)]) == 1
+    seen = capsys.readouterr()
+    assert "4 of the cache's files are damaged" in seen.err
+    assert str(shard) in seen.out
+    assert len(json.loads(result.read_text())["damaged"]) == 4, "it is written although the verb fails"
+
+
+def test_the_least_recently_used_are_removed_first(kept: Path) -> None:
+    order = placed(kept)
+    sizes = {each.path: each.bytes for each in foils.cache().entries}
+    for count in range(len(order) + 1):
+        limit = sum(sizes[path] for path in order[count:])
+        found = foils.cache("prune", keep=limit, dry_run=True)
+        assert isinstance(found, CachePruned)
+        assert [each.path for each in found.removed] == order[:count]
+    assert all(path.exists() for path in order), "a dry run removes nothing"
+    assert run(["cache", "prune", "--keep", f"{sum(sizes[path] for path in order[2:])}B"]) == 0
+    assert [path.exists() for path in order] == [False, False, True, True, True]
+    assert [each.path for each in foils.cache("prune", older_than=0).removed] == [], "used in the future"
+    foils.cache("prune", keep=0, kind=("compiled",))
+    assert [path.exists() for path in order] == [False, False, True, True, False]
+    foils.cache("prune", keep=0)
+    assert not any(path.exists() for path in order)
+    assert (kept / "notes.txt").read_text() == "mine"
+    assert (kept / "vectors" / "notes" / "a.txt").is_file(), "what is not an entry stays"
+    assert not list(kept.rglob("*.part"))
+
+
+def test_days_since_the_last_use(kept: Path) -> None:
+    log, judged, *rest = placed(kept)
+    for path in (log, judged, judged / "part-0.parquet"):
+        os.utime(path, (0, 0))
+    assert [each.path for each in foils.cache("prune", older_than=1_000).removed] == [judged, log]
+    assert all(path.exists() for path in rest)
+
+
+def test_use_is_seen(kept: Path) -> None:
+    log, _, vectors, _, _ = placed(kept)
+    with RecordLog(log):
+        pass
+    VectorStore(kept / "vectors").embed(HashingEncoder(), ["a"], "document")
+    used = {each.path: each.used for each in foils.cache().entries}
+    assert used[log] < 9_000_000_000, "the time of now"
+    assert vectors.stat().st_mtime < 9_000_000_000 < used[vectors], "the files' own times are in the future"
+
+
+def test_what_is_in_use_stays(kept: Path) -> None:
+    log, judged, vectors, *_ = order = placed(kept)
+    store = VectorStore(kept / "vectors")
+    store.embed(HashingEncoder(), ["a"], "document")
+    with RecordLog(log), write_whole(judged / "part-1.parquet") as aside:
+        aside.write_bytes(b"")
+        found = foils.cache("prune", keep=0)
+    assert {each.path for each in found.in_use} == {log, judged, vectors}
+    assert [path.exists() for path in order] == [True, True, True, False, False]
+    store.embed(HashingEncoder(), ["b"], "document")
+    del store
+    assert {each.path for each in foils.cache("prune", keep=0).removed} == {log, judged, vectors}
+
+
+def test_another_process_holds_what_it_uses(tmp_path: Path) -> None:
+    folder = tmp_path / "entry"
+    folder.mkdir()
+    program = (
+        "import sys; from pathlib import Path; from foils.data.in_use import hold\n"
+        "class Owner: pass\n"
+        "owner = Owner(); hold(Path(sys.argv[1]), by=owner); print('held', flush=True); sys.stdin.readline()\n"
+        "del owner; print('let go', flush=True); sys.stdin.readline()"
+    )
+    command = [sys.executable, "-c", program, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        assert not remove_unused(folder)
+        other.stdin.write("\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "let go\n"
+        assert remove_unused(folder)
+        other.stdin.close()
+    assert not folder.exists()
+    assert remove_unused(folder), "it is gone: nothing is left to do"
+    hold(folder, by=test_use_is_seen)
+
+
+def test_nothing_outside_the_cache_is_touched(kept: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside-float32"
+    outside.mkdir()
+    (outside / "a.npy").write_bytes(b"precious")
+    (kept / "vectors" / "linked-float32").symlink_to(outside)
+    (kept / LOG).with_name("linked.jsonl").symlink_to(outside / "a.npy")
+    placed(kept)[2].joinpath("inner").symlink_to(outside)
+    (kept / "compiled" / "abc.onnx" / "model.onnx").unlink()
+    (kept / "compiled" / "abc.onnx").rmdir()
+    (kept / "compiled").rmdir()
+    (kept / "compiled").symlink_to(tmp_path)
+    (tmp_path / "other.onnx").mkdir()
+    before = foils.cache().to_json()["bytes"]
+    assert before == sum(path.stat().st_size for path in kept.rglob("*") if path.is_file() and not path.is_symlink())
+    foils.cache("prune", keep=0)
+    assert (outside / "a.npy").read_bytes() == b"precious"
+    assert (tmp_path / "other.onnx").is_dir()
+    assert (kept / "vectors" / "linked-float32").is_symlink()
+
+
+def test_what_is_refused(kept: Path) -> None:
+    with pytest.raises(InputError, match=r"prune needs keep \(a size\), older_than \(days\), or both"):
+        foils.cache("prune")
+    with pytest.raises(InputError, match="dry_run True: no effect with size; it goes with prune"):
+        foils.cache("size", dry_run=True)
+    with pytest.raises(InputError, match=r"older_than -1; expected at least 0"):
+        foils.cache("prune", older_than=-1)
+    with pytest.raises(UnknownNameError, match=r"unknown kind 'vector'.*Did you mean 'vectors'"):
+        foils.cache(kind=("vector",))
+    with pytest.raises(UnknownNameError, match=r"unknown action 'prnue'"):
+        foils.cache("prnue")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["prune"], "prune needs --keep (a size), --older-than (days)"),
+        (["verify", "--keep", "1GB"], "--keep 1000000000: no effect with verify"),
+        (["prune", "--keep", "much"], "'much' is not a size"),
+        (["shrink"], 'Choose from: "size", "verify", "prune"'),
+    ],
+)
+def test_what_the_program_refuses(
+    kept: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["cache", *arguments]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_program_alone_shows_the_size(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["cache"]) == 0
+    assert "answers of language models" in capsys.readouterr().out
+    assert run(["cache", "size", "--kind", "llm", "--kind", "vectors"]) == 0
+    seen = capsys.readouterr().out
+    assert "answers of language models" in seen
+    assert "compiled" not in seen
