@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from itertools import chain, islice
 from typing import Protocol, TypeVar
 
@@ -59,14 +59,14 @@ def map_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
 
     For work in which NumPy lets go of the interpreter: one thread a core, BLAS one thread each. The order of every sum
     inside `work` is its own, so results do not depend on the number of threads. Items are taken, and results wait, only
-    some ahead of what was yielded.
+    some ahead of what was yielded. The memory budget of the caller holds in the threads.
     """
     count = workers()
     waiting: deque[Future[Result]] = deque()
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(count) as pool:
         try:
             for item in items:
-                waiting.append(pool.submit(work, item))
+                waiting.append(pool.submit(copy_context().run, work, item))
                 if len(waiting) > 2 * count:
                     yield waiting.popleft().result()
             while waiting:

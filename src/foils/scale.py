@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from threadpoolctl import threadpool_limits
 
+from foils import memory
 from foils.errors import FailureError, FoilsError, InputError, require
 from foils.parallel import executing, workers
 
@@ -72,7 +73,9 @@ class RayExecutor:
         gpus = 1 if model and there.get("GPU", 0) >= 1 else 0
         slots = int(there.get("GPU", 0) if gpus else there.get("CPU", 0) // self._threads)
         task = ray.remote(_do).options(num_cpus=self._threads, num_gpus=gpus, max_retries=self._retries)
-        call = _Call(uuid4().hex, [ray.put(work)], _environment(self._threads), self._threads, _torch_threads())
+        call = _Call(
+            uuid4().hex, [ray.put(work)], _environment(self._threads), self._threads, _torch_threads(), memory.budget()
+        )
         waiting: deque[Any] = deque()
         try:
             for item in items:
@@ -154,6 +157,7 @@ class _Call:
     environment: Mapping[str, str]
     threads: int
     torch_threads: int | None
+    memory: int
 
 
 @dataclass(frozen=True)
@@ -179,7 +183,8 @@ def _do(call: _Call, item: Any) -> Any:
             _fetched[call.key] = ray.get(call.work[0])
         if call.torch_threads and "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(call.torch_threads)
-        return _fetched[call.key](item)
+        with memory.limited(call.memory):
+            return _fetched[call.key](item)
     except FoilsError as error:
         return _Refusal(InputError if isinstance(error, InputError) else FailureError, str(error))
 

@@ -22,6 +22,7 @@ from foils.mine import BM25Retriever
 from foils.mine.pairs import Pairs
 from foils.mine.scorers import paired_products
 from foils.mine.trisampler import TriSampler
+from foils.parallel import map_blocks
 from foils.search import ExactIndex
 
 SMALL = 2**20
@@ -139,3 +140,9 @@ def test_the_option_is_on_the_verbs_with_blocks_and_sets_the_budget() -> None:
     assert takes_memory(select) is select
     for verb in VERBS:
         assert (Path(memory.__file__).parent / "cli" / f"{verb}.py").is_file()
+
+
+def test_threads_have_the_budget_of_their_caller():
+    with memory.limited(3 * SMALL):
+        assert set(map_blocks(lambda _: memory.budget(), range(9))) == {3 * SMALL}
+    assert set(map_blocks(lambda _: memory.budget(), range(9))) == {memory.DEFAULT}

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from fakes import HashingEncoder
+from foils import memory
 from foils.data import Collection, Negatives
 from foils.encode import DocumentTexts, Kind, VectorStore
 from foils.mine import DenseRetriever, RandomRetriever, mine
@@ -165,3 +166,8 @@ class WatchedEncoder(HashingEncoder):
         found = super().encode(texts, kind)
         (self.notes / f"{name}.ended").write_text(texts[0])
         return found
+
+
+def budget_there(_: int) -> int:
+    """The memory budget where a shard is done."""
+    return memory.budget()

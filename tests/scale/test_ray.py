@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scale_world import DOCUMENTS, WORK, WatchedEncoder, cut_small, embedded, files
+from scale_world import DOCUMENTS, WORK, WatchedEncoder, budget_there, cut_small, embedded, files
 
+from foils import memory
 from foils.errors import FailureError, InputError, MissingExtraError
 from foils.parallel import executing, map_shards
 from foils.progress import reporting
@@ -105,6 +106,12 @@ def test_errors_of_the_work_arrive_as_they_were_raised(cluster, tmp_path):
             list(map_shards(refuse, range(9)))
         with pytest.raises(ZeroDivisionError):
             list(map_shards(fail, range(9)))
+
+
+@pytest.mark.slow
+def test_the_memory_budget_travels_with_the_work(cluster):
+    with on_ray(cluster.address), memory.limited(3 * memory.LEAST):
+        assert set(map_shards(budget_there, range(3))) == {3 * memory.LEAST}
 
 
 @pytest.mark.slow
