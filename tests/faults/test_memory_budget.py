@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from foils import memory
+from foils.batch.cells import Cells
+from foils.batch.nearest import nearest as nearest_rows
 from foils.cli.memory_options import VERBS, takes_memory
 from foils.data import Collection
 from foils.encode import Vectors
@@ -83,6 +85,27 @@ def paired() -> Any:
 @cache
 def _index() -> BM25Retriever:
     return BM25Retriever(many_documents())
+
+
+def nearest_for_batches() -> Any:
+    found, scores = nearest_rows(unit(400, 16, 1), unit(20_000, 16, 2), np.arange(20_000), k=5)
+    return found, scores.round(4)
+
+
+def cells() -> Any:
+    return Cells.build(unit(20_000, 16, 2), rng=np.random.default_rng(0)).cell_of
+
+
+@pytest.mark.parametrize("work", [nearest_for_batches, cells])
+def test_a_smaller_budget_takes_less_for_batches_and_gives_the_same_but_for_rounding(work: Callable[[], Any]) -> None:
+    """Other blocks are other matrix products, whose last digits may differ."""
+    work()
+    whole, much = peak(work)
+    with memory.limited(SMALL):
+        limited, little = peak(work)
+    assert little < 0.6 * much
+    for one, other in zip(np.atleast_1d(whole), np.atleast_1d(limited), strict=True):
+        assert np.mean(np.asarray(one) == np.asarray(other)) > 0.999
 
 
 @pytest.mark.parametrize("work", [nearest, exact_index, bm25, bm25_pairs, trisampler, paired])

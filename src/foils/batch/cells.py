@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foils import memory
 from foils.batch.batches import Rows
 from foils.batch.nearest import nearest
 from foils.errors import require
 
+BLOCK = 8192  # documents per matrix product, at most
 ROUNDS = 5
 """Rounds of k-means, on a sample of 64 documents per cell."""
 
@@ -28,16 +30,17 @@ class Cells:
     cell_of: NDArray[np.int32]
 
     @classmethod
-    def build(cls, documents: NDArray[np.floating], *, rng: np.random.Generator, block: int = 8192) -> Cells:
+    def build(cls, documents: NDArray[np.floating], *, rng: np.random.Generator, block: int | None = None) -> Cells:
         """Cluster the documents by inner product: a sample for the centres, then everybody.
 
         Args:
             documents: (N, d) unit vectors.
             rng: draws the sample and the first centres.
-            block: documents per matrix product.
+            block: documents per matrix product; None: as many as the memory budget allows, 8192 at most.
         """
         n = documents.shape[0]
         count = max(1, round(n**0.5))
+        block = block or memory.rows_at_once(4 * (documents.shape[1] + count), most=BLOCK)
         sample = np.sort(rng.choice(n, size=min(n, 64 * count), replace=False))
         centres = documents[rng.choice(sample, size=count, replace=False)].astype(np.float32)
         for _ in range(ROUNDS):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from foils import memory
 from foils.batch.batches import Rows
 from foils.errors import InputError, require
 
-BLOCK = 4096
+BLOCK = 4096  # documents per matrix product, at most
 
 
 def nearest(
@@ -20,7 +21,7 @@ def nearest(
     among: Rows,
     *,
     k: int,
-    block: int = BLOCK,
+    block: int | None = None,
 ) -> tuple[Rows, NDArray[np.float32]]:
     """Return, for each query, the k rows of `documents[among]` of highest inner product.
 
@@ -31,7 +32,8 @@ def nearest(
         documents: (N, d), or a memory map.
         among: row numbers of the documents to search, ascending.
         k: how many to return; if `among` has fewer, that many.
-        block: documents per matrix product; changes speed, and results only by rounding.
+        block: documents per matrix product; changes speed, and results only by rounding. None: as many as the memory
+            budget allows, 4096 at most.
 
     Returns:
         rows (m, min(k, len(among))) and inner products, best first; ties go to the lower row.
@@ -46,6 +48,7 @@ def nearest(
     rows = np.full((queries.shape[0], k), np.iinfo(np.int64).max, np.int64)
     if k:
         left = np.ascontiguousarray(queries, np.float32)
+        block = block or memory.rows_at_once(4 * (documents.shape[1] + len(left)), most=BLOCK)
         for start in range(0, among.size, block):
             ids = among[start : start + block]
             right = documents[ids].astype(np.float32, copy=False)

@@ -19,7 +19,7 @@ Memory = Annotated[
         "Default: 1GiB.",
     ),
 ]
-VERBS = ("mine", "rate", "evaluate", "search", "study", "demo")  # others' blocks are small, whatever the data
+VERBS = ("mine", "rate", "batch", "train", "evaluate", "search", "study", "demo")  # score's door has it too
 
 
 def takes_memory(command: Verb) -> Verb:
