@@ -23,11 +23,12 @@ from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_enc
 from foils.encode.similarity import check_temperature_of, similarity_of
 from foils.errors import InputError, UnknownNameError
 from foils.mine.scorers import EncoderScorer
+from foils.score.doors import score
 from foils.study.measuring import measure_encoder
 from foils.train.cached import CachedContrastiveLoss
 from foils.train.losses import ContrastiveLoss
 from foils.train.models import load_trainable
-from train_models import WORDS, bert_model, made_up, static_model
+from train_models import WORDS, bert_model, made_up, static_model, table
 
 
 @pytest.fixture
@@ -100,8 +101,8 @@ def write_beir(collection: Any, folder: Path) -> None:
     )
     rows = zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True)
     (folder / "queries.jsonl").write_text("".join(json.dumps({"_id": i, "text": t}) + "\n" for i, t in rows))
-    for split, table in collection.qrels.items():
-        lines = [f"{row['query_id']}\t{row['doc_id']}\t{row['relevance']}\n" for row in table.to_pylist()]
+    for split, judged in collection.qrels.items():
+        lines = [f"{row['query_id']}\t{row['doc_id']}\t{row['relevance']}\n" for row in judged.to_pylist()]
         (folder / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
 
 
@@ -189,3 +190,44 @@ def test_the_planner_of_a_training_is_given_the_models_inner_products() -> None:
         np.testing.assert_allclose(
             kept.queries, model.encode(texts[:6], normalize_embeddings=unit), rtol=1e-4, atol=1e-5
         )
+
+
+def test_scores_are_of_the_models_similarity(collection: Any, tmp_path: Path) -> None:
+    negatives = table(collection, per_query=2)
+    texts = dict(zip(collection.documents["doc_id"].to_pylist(), collection.documents["text"].to_pylist(), strict=True))
+    asked = dict(zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True))
+    for similarity in ("dot", "cosine"):
+        scores = score(
+            collection,
+            {"made": negatives},
+            encoder=dot_model(similarity),
+            vectors=tmp_path,
+            temperature=1.0,
+            control=False,
+        )
+        unit, expected = similarity == "cosine", []
+        for row in negatives.table.to_pylist():
+            three = [asked[row["query_id"]], texts[f"d{row['query_id'][1:]}"], texts[row["doc_id"]]]
+            query, positive, negative = dot_model().encode(three, normalize_embeddings=unit).astype(np.float64)
+            expected.append(1 / (1 + np.exp(-(query @ positive - query @ negative))))
+        assert scores.sources[0].rho == pytest.approx(np.mean(expected), abs=1e-4)
+
+
+@pytest.mark.parametrize("asked", ["own", "cosine"])
+def test_the_program_measures_and_searches_by_it(collection: Any, tmp_path: Path, asked: str) -> None:
+    dot_model().save(str(tmp_path / "model"))
+    write_beir(collection, tmp_path / "beir")
+    best = ranking(collection, dot_model(), unit=asked == "cosine")
+    relevant = {row["query_id"]: row["doc_id"] for row in collection.qrels["test"].to_pylist()}
+    hits = np.mean([best[int(query[1:])] == document for query, document in relevant.items()])
+    more = ["--similarity", "cosine"] if asked == "cosine" else []
+    common = [tmp_path / "beir", "--model", tmp_path / "model", "--vectors", tmp_path / "v", *more]
+    result, found = tmp_path / "result.json", tmp_path / "out.trec"
+    evaluate = ["evaluate", *common, "--split", "test", "--measures", "P@1", "--json", result]
+    assert run([str(each) for each in evaluate]) == 0
+    measured = json.loads(result.read_text())["systems"][0]["measures"]["P@1"]
+    assert measured == pytest.approx(hits)
+    search = ["search", *common, "--split", "test", "--dimensions", "none", "--top", 5, "--run", found]
+    assert run([str(each) for each in search]) == 0
+    first = {line.split()[0]: line.split()[2] for line in found.read_text().splitlines() if line.split()[3] == "1"}
+    assert first == {query: best[int(query[1:])] for query in relevant}
