@@ -14,6 +14,7 @@ import fuzz
 import mine_tables
 import search_tables
 import study_tables
+import training_tables
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -143,6 +144,7 @@ def main() -> None:
     transformers = load("study_transformers")
     put(page, "study transformers outcomes", study_tables.outcomes(transformers))
     put(page, "study transformers leaderboard", study_tables.leaderboard(transformers, every=False))
+    put(ROOT / "docs" / "training.md", "learning rates", training_tables.learning_rates(load("learning_rates")))
     put(ROOT / "docs" / "robustness.md", "fuzz", fuzz.table(load("fuzz")))
     page = ROOT / "docs" / "benchmarks.md"
     for marker, text in (("rankings", rankings()), ("speed", speed()), ("audit", audit())):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,7 +71,7 @@ def train(
     from foils.data import load_collection
     from foils.data.sources import read_source
     from foils.data.store import provenance
-    from foils.train.models import load_trainable
+    from foils.train.models import load_trainable, with_defaults
 
     given = {**vars(steps), "patience": dev.patience, "checkpoint_steps": checkpoint_steps, "seed": seed}
     given["trackers"] = tuple(tracker) if tracker else None
@@ -81,16 +82,27 @@ def train(
     untrained = partial(load_trainable, model, device=device, similarity=similarity)
     data, refresh = plan.rows(loaded, known.negatives if known else None, split, untrained)
     inputs = {"collection": loaded.digest, **({known.name: known.digest} if known else {})}
+    trainable = _reranker(model, plan.settings, device) if reranker else untrained()
+    plan = replace(plan, settings=with_defaults(plan.settings, trainable))
     made = provenance("train", {**plan.describe(model, split), "similarity": similarity}, inputs=inputs, seed=seed)
     score, checkpoints = dev.score(loaded, reranker=reranker), output / "checkpoints"
     if reranker:
-        before, trained = _train_reranker(model, data, checkpoints, plan.settings, score, device, resume)
+        before, trained = _train_reranker(trainable, data, checkpoints, plan.settings, score, resume)
     else:
-        before, trained = _train_encoder(untrained(), data, checkpoints, plan, score, refresh, resume)
+        before, trained = _train_encoder(trainable, data, checkpoints, plan, score, refresh, resume)
     scores = {f"{MEASURE} on {dev.dev_split} before": before} if before is not None else {}
     if trained.best is not None:
         scores[f"{MEASURE} on {dev.dev_split} after"] = trained.best
     _finish(trained, output, made, data.counts, scores, json)
+
+
+def _reranker(name: str, settings: TrainSettings, device: str | None) -> Any:
+    """Return the reranker to train, once its loss is known to exist."""
+    from foils.encode.cross_encoders import load_cross_encoder
+    from foils.train.reranker import reranker_loss
+
+    reranker_loss(settings.loss, settings.loss_settings)
+    return load_cross_encoder(name, device=device, new_head=True, seed=settings.seed)
 
 
 def _train_encoder(
@@ -120,19 +132,15 @@ def _train_encoder(
 
 
 def _train_reranker(
-    name: str,
+    model: Any,
     data: TrainingSet,
     checkpoints: Path,
     settings: TrainSettings,
     score: Callable[[Any], float] | None,
-    device: str | None,
     resume: bool,
 ) -> tuple[float | None, Trained]:
-    from foils.encode.cross_encoders import load_cross_encoder
-    from foils.train.reranker import reranker_loss, train_reranker
+    from foils.train.reranker import train_reranker
 
-    reranker_loss(settings.loss, settings.loss_settings)
-    model = load_cross_encoder(name, device=device, new_head=True, seed=settings.seed)
     before = score(model) if score else None
     return before, train_reranker(model, data, checkpoints, settings=settings, score=score, resume=resume)
 

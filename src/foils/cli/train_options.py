@@ -32,7 +32,10 @@ class StepOptions:
         int | None,
         typer.Option("--mini-batch", min=1, help="Texts embedded at once: batches of any size in small memory."),
     ] = None
-    learning_rate: Annotated[float | None, typer.Option(help="Default: 2e-5, or the recipe's.")] = None
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Peak learning rate. Default: the recipe's, or that of the model's kind (docs/training.md)."),
+    ] = None
     warmup: Annotated[float | None, typer.Option(help="Share of the steps.")] = None
     weight_decay: Annotated[float | None, typer.Option(help="Of AdamW.")] = None
     max_length: Annotated[int | None, typer.Option(min=2, help="Cut texts after so many tokens.")] = None

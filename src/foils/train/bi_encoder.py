@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
 from foils.train.catalogue import make_loss
 from foils.train.data import TrainingSet
+from foils.train.models import with_defaults
 from foils.train.refresh import NegativesRefresh, Refresh, live
 from foils.train.settings import TrainSettings
 from foils.train.trainer import Trained, arguments, fit
@@ -61,7 +62,7 @@ def train_bi_encoder(
         UnknownNameError: no such loss, or setting of it.
         FailureError: the loss is no finite number, or mining anew gave other rows.
     """
-    settings = settings or TrainSettings()
+    settings = with_defaults(settings or TrainSettings(), model)
     check_temperature_of(similarity_of(model), settings.loss_settings.get("temperature", OF_COSINES))
     static = has_static_embedding_input(model)
     if settings.max_length is not None and not static:

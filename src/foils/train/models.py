@@ -1,15 +1,54 @@
-"""Models to train: what a folder or hub name holds, or the word table of one as a static embedding."""
+"""Models to train: what a folder or hub name holds, or the word table of one; and the learning rate of each kind."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from foils.encode.models import find_model, loading
 from foils.encode.similarity import similarity_of
 from foils.errors import InputError
+from foils.train.settings import TrainSettings
 
 STATIC = "static:"
+
+LEARNING_RATES = {
+    "static embedding": 3e-3,
+    "language model": 3e-4,
+    "encoder": 2e-5,
+    "reranker": 3e-4,
+}
+"""Kind of model → peak learning rate, where none is given. docs/training.md has the measurement that chose them."""
+
+
+def kind_of(model: Any) -> str:
+    """Return which of `LEARNING_RATES` a loaded model is.
+
+    - static embedding: its input module looks up word vectors (StaticEmbedding).
+    - encoder: it was saved as an embedding model, with its modules; it is trained further.
+    - language model: a transformer that was loaded without modules of its own (or put together by hand), whose
+      vectors nobody trained yet.
+    - reranker: a CrossEncoder.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder.
+    """
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.losses.gradcache import has_static_embedding_input
+
+    if isinstance(model, CrossEncoder):
+        return "reranker"
+    if has_static_embedding_input(model):
+        return "static embedding"
+    return "encoder" if model.module_kwargs else "language model"
+
+
+def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:
+    """Return the settings with the learning rate of the model's kind where they have none."""
+    if settings.learning_rate is not None:
+        return settings
+    return replace(settings, learning_rate=LEARNING_RATES[kind_of(model)])
 
 
 def load_trainable(

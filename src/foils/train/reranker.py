@@ -24,6 +24,7 @@ from foils.encode.cross_encoders import check_one_output
 from foils.errors import InputError, UnknownNameError, require
 from foils.train.catalogue import make_mixing
 from foils.train.data import TrainingSet
+from foils.train.models import with_defaults
 from foils.train.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
 from foils.train.settings import TrainSettings
 from foils.train.trainer import Trained, arguments, fit
@@ -172,6 +173,7 @@ def train_reranker(
         FailureError: the loss is no finite number.
     """
     check_one_output(model, "the reranker")
+    settings = with_defaults(settings, model)
     kind = reranker_loss(settings.loss, settings.loss_settings)
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length

@@ -22,7 +22,8 @@ class TrainSettings:
         mini_batch_size: texts embedded at once by a cached loss, which makes memory independent of the batch size;
             None: all at once.
         epochs: passes over the data.
-        learning_rate: the peak; linear decay to 0 after the warm-up.
+        learning_rate: the peak; linear decay to 0 after the warm-up. None: that of the model's kind
+            (`foils.train.models.LEARNING_RATES`).
         warmup: share of the steps over which the learning rate rises, in [0, 1).
         weight_decay: of AdamW.
         clip: longest gradient; 0: no limit.
@@ -45,7 +46,7 @@ class TrainSettings:
     batch_size: int = 128
     mini_batch_size: int | None = None
     epochs: int = 1
-    learning_rate: float = 2e-5
+    learning_rate: float | None = None
     warmup: float = 0.1
     weight_decay: float = 0.0
     clip: float = 1.0
@@ -69,7 +70,7 @@ class TrainSettings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 wrong.append(f"{name} {value} (at least 1)")
-        if not self.learning_rate > 0:
+        if self.learning_rate is not None and not self.learning_rate > 0:
             wrong.append(f"learning_rate {self.learning_rate} (above 0)")
         if not 0 <= self.warmup < 1:
             wrong.append(f"warmup {self.warmup} (in [0, 1))")
