@@ -44,7 +44,8 @@ def world(tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: HashingEncoder())
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: HashingEncoder())
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("foils.study.analysis.RESAMPLES", 10)  # quick
+    for module in ("analysis", "outcomes"):
+        monkeypatch.setattr(f"foils.study.{module}.RESAMPLES", 10)  # quick
     folder = beir_folder("made")
     for name in ("bm25", "dense"):
         assert run(["mine", str(folder), "--with", name, "-o", str(tmp_path / f"{name}.parquet")]) == 0
@@ -165,7 +166,7 @@ def without_seconds(folder: Path) -> dict[str, object]:
     return found
 
 
-ROOM = {200: "cell.json", 2_000: "scores.json", 6_000: "trained", 100_000: "report.html"}  # what is the first to fail
+ROOM = {200: "cell.json", 2_000: "sources", 6_000: "trained", 100_000: "report.html"}  # what is the first to fail
 
 
 def test_a_full_disk_under_a_study(

@@ -81,9 +81,9 @@ def test_it_becomes_json_without_nan():
 
 def test_too_little_is_refused():
     little = cell(good=range(5))
-    for name in ("s0", "s1", "s2"):
+    for name in ("s0", "s1", "s2", "s3"):
         del little.outcomes[name]
-    with pytest.raises(InputError, match="three sources"):
+    with pytest.raises(InputError, match="two sources"):
         analyse([little])
     with pytest.raises(InputError, match="measured were nDCG@10"):
         analyse([cell(good=range(5))], measure="AP")

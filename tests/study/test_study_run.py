@@ -13,7 +13,7 @@ from foils.mine import BM25Retriever, RandomRetriever, mine
 from foils.score import ScoreSettings, score_sources
 from foils.study import PREDICTORS, StudySettings, read_cells, run_study
 from foils.study.probe import split_queries
-from foils.study.run import drawn_queries, study_sources, table_digest
+from foils.study.sources import drawn_queries, study_sources, table_digest
 from train_models import made_up, static_model, table
 
 QUICK = {"batch_size": 16, "learning_rate": 0.05}

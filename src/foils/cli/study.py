@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,15 +117,19 @@ def study(
     from foils.data import load_collection
     from foils.data.sources import read_sources
     from foils.data.store import write_json
-    from foils.study import analyse, read_cells, run_study, write_study_report
+    from foils.errors import require
+    from foils.study import analyse, open_study, read_cells, write_study_report
 
-    settings = options.settings()
+    require("plotly.offline", "report")
+    settings, store = options.settings(), opt.vector_store(vectors)
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     if identical := opt.left_out(loaded.identical_ids(settings.test_split)):
         say(identical)
     sources = {found.name: found.negatives for found in read_sources(source, loaded)}
+    cells = open_study(output, loaded, sources, model, settings, device=device)
     _remember(output / COMMANDS)
-    run_study(output, loaded, sources, model, opt.vector_store(vectors), settings, device=device)
+    for cell in cells:
+        cell.run(store)
     analysis = analyse(read_cells(output))
     show_study(analysis)
     write_json(output / RESULTS, analysis.to_json())
@@ -135,13 +140,27 @@ def study(
 
 
 def show_study(analysis: StudyAnalysis) -> None:
-    """Print the results of each cell, then the predictors."""
+    """Print the results of each cell, the predictors, the headline, and warnings."""
+    remarks = "\n".join([analysis.headline, *(f"Warning: {each}" for each in analysis.warnings)])
     for cell in analysis.cells:
         rows = [
-            (each.source, number(each.mean, 4), f"{each.low:.4f}–{each.high:.4f}", f"{len(each.seeds)}")
+            (
+                each.source,
+                number(each.mean, 4),
+                f"{each.low:.4f}–{each.high:.4f}",
+                "" if isnan(each.gain) else f"{each.gain:+.4f} [{each.gain_low:+.4f}, {each.gain_high:+.4f}]",
+                f"{len(each.seeds)}",
+            )
             for each in analysis.outcomes[cell.name]
         ]
-        show_table(cell.name, ["trained on", analysis.measure, "95 % interval", "seeds"], rows)
+        columns = ["trained on", analysis.measure, "95 % interval", "gain over untrained", "seeds"]
+        last = cell is analysis.cells[-1] and not analysis.leaderboard
+        show_table(cell.name, columns, rows, caption=remarks if last else "")
+    if analysis.leaderboard:
+        _show_predictors(analysis, remarks)
+
+
+def _show_predictors(analysis: StudyAnalysis, remarks: str) -> None:
     ranked: list[tuple[Any, ...]] = [
         (
             each.predictor,
@@ -154,7 +173,7 @@ def show_study(analysis: StudyAnalysis) -> None:
         for each in analysis.leaderboard
     ]
     columns = ["predictor", "mean τ", "95 % interval", "worst cell", "regret", "cells without it"]
-    show_table(f"Which predictor orders the sources as {analysis.measure} does", columns, ranked)
+    show_table(f"Which predictor orders the sources as {analysis.measure} does", columns, ranked, caption=remarks)
 
 
 def commands_of(study: Path) -> list[str]:

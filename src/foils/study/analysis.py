@@ -8,32 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from foils.agreement import Agreement, agreement, kendall_tau
+from foils.data.store import without_nan
 from foils.errors import InputError
-from foils.study.cells import BASELINES, Cell
+from foils.study.cells import Cell
+from foils.study.outcomes import RESAMPLES, Floats, Lead, Outcome, lead_of, outcomes_of
 from foils.study.predictors import PREDICTORS
-
-Floats = npt.NDArray[np.float64]
-RESAMPLES = 1_000
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What training on one source gave in one cell.
-
-    Attributes:
-        source: or baseline.
-        mean: over seeds and queries, with the interval `low`, `high` of a bootstrap over both.
-        seeds: the mean of each seed.
-    """
-
-    source: str
-    mean: float
-    low: float
-    high: float
-    seeds: tuple[float, ...]
+from foils.study.verdict import chance_of_best, headline, warnings_of
 
 
 @dataclass(frozen=True)
@@ -68,30 +50,49 @@ class StudyAnalysis:
 
     Attributes:
         measure: that predictors are compared with.
-        cells: in order. `outcomes`: cell → results, best first, baselines among them.
-        leaderboard: predictors, those that hold in every cell first, by mean τ.
-        ceiling: cell → Kendall's τ of one half of the seeds with the other, the mean over splits: how far even the
-            result agrees with itself; NaN with one seed.
+        cells: in order, those with two sources or more. `outcomes`: cell → results, best first, baselines among them.
+        leads: cell → by how much its best source is ahead of the next.
+        leaderboard: predictors, those that hold in every cell first, by mean τ over the cells of three sources or more;
+            empty where there is none.
+        ceiling: cell of three sources or more → Kendall's τ of one half of the seeds with the other, the mean over
+            splits: how far even the result agrees with itself; NaN with one seed.
+        chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
     """
 
     measure: str
     cells: tuple[Cell, ...]
     outcomes: dict[str, tuple[Outcome, ...]]
+    leads: dict[str, Lead]
     leaderboard: tuple[Standing, ...]
     ceiling: dict[str, float]
+    chance: float
+
+    @property
+    def headline(self) -> str:
+        """What the study says in a few sentences, or that nothing can be told, and why."""
+        return headline(self)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Cells where training moved the measure by less than its interval."""
+        return warnings_of(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, null for what is not a number."""
         return {
             "measure": self.measure,
+            "headline": self.headline,
+            "warnings": self.warnings,
+            "chance": _number(self.chance),
             "cells": [
                 {
                     "name": cell.name,
                     "collection": cell.facts["collection"]["name"],
                     "model": cell.facts["model"]["name"],
                     "settings": cell.facts["settings"],
-                    "ceiling": _number(self.ceiling[cell.name]),
-                    "outcomes": [vars(outcome) for outcome in self.outcomes[cell.name]],
+                    "ceiling": _number(self.ceiling.get(cell.name, math.nan)),
+                    "lead": vars(self.leads[cell.name]),
+                    "outcomes": [without_nan(vars(outcome)) for outcome in self.outcomes[cell.name]],
                     "predictors": {name: dict(cell.predictors[name]) for name in cell.sources},
                 }
                 for cell in self.cells
@@ -123,26 +124,44 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     """Compare every predictor with what training gave, cell by cell and over all cells.
 
     Args:
-        cells: of `read_cells`; a cell with fewer than three finished sources is left out.
+        cells: of `read_cells`; a cell with fewer than two finished sources is left out, and of two sources only their
+            difference is told.
         measure: None: the first of each cell's settings.
         seed: of the bootstraps.
 
     Raises:
-        InputError: no cell has three sources that are scored and trained, or none has the measure.
+        InputError: no cell has two sources that are scored and trained, or none has the measure.
     """
-    usable = [cell for cell in cells if len(cell.sources) > 2]
+    usable = [cell for cell in cells if len(cell.sources) > 1]
     if not usable:
-        raise InputError("no cell of the study has three sources that are scored and trained; let it go on")
+        raise InputError("no cell of the study has two sources that are scored and trained; let it go on")
     measure = measure or str(usable[0].facts["settings"]["measures"][0])
     if lacking := [cell.name for cell in usable if any(measure not in cell.outcomes[each] for each in cell.sources)]:
         known = sorted({name for cell in usable for source in cell.sources for name in cell.outcomes[source]})
         raise InputError(f"{', '.join(lacking)} have no {measure}; measured were {', '.join(known)}")
     rng = np.random.default_rng(seed)
-    outcomes = {cell.name: _outcomes(cell, measure, rng) for cell in usable}
-    standings = [found for name in PREDICTORS if (found := _standing(name, usable, measure, rng)) is not None]
+    outcomes = {cell.name: outcomes_of(cell, measure, rng) for cell in usable}
+    leads = {cell.name: lead_of(cell, outcomes[cell.name], measure, rng) for cell in usable}
+    ordered = [cell for cell in usable if len(cell.sources) > 2]
+    standings = [found for name in PREDICTORS if (found := _standing(name, ordered, measure, rng)) is not None]
     standings.sort(key=lambda each: (each.missing > 0, -each.kendall))
-    ceiling = {cell.name: _ceiling(_results(cell, cell.sources, measure), rng) for cell in usable}
-    return StudyAnalysis(measure, tuple(usable), outcomes, tuple(standings), ceiling)
+    ceiling = {cell.name: _ceiling(_results(cell, cell.sources, measure), rng) for cell in ordered}
+    chance = _chance(standings, ordered, measure, rng)
+    return StudyAnalysis(measure, tuple(usable), outcomes, leads, tuple(standings), ceiling, chance)
+
+
+def _chance(standings: Sequence[Standing], cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> float:
+    whole = [each for each in standings if not each.missing]
+    if not whole:
+        return math.nan
+    pairs = [
+        (
+            np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in whole]),
+            _results(cell, cell.sources, measure).mean(axis=1),
+        )
+        for cell in cells
+    ]
+    return chance_of_best(pairs, whole[0].kendall, rng)
 
 
 def _results(cell: Cell, names: Sequence[str], measure: str) -> Floats:
@@ -150,21 +169,6 @@ def _results(cell: Cell, names: Sequence[str], measure: str) -> Floats:
     means = cell.means(measure)
     common = min(len(means[name]) for name in names)
     return np.stack([means[name][:common] for name in names])
-
-
-def _outcomes(cell: Cell, measure: str, rng: np.random.Generator) -> tuple[Outcome, ...]:
-    found = []
-    for name in [*(each for each in BASELINES if each in cell.outcomes), *cell.sources]:
-        values = cell.outcomes[name][measure]
-        seeds, queries = values.shape
-        draws = np.empty(RESAMPLES)
-        for index in range(RESAMPLES):
-            of_queries = rng.integers(queries, size=queries)
-            draws[index] = values[rng.integers(seeds, size=seeds)].mean(axis=0)[of_queries].mean()
-        low, high = np.quantile(draws, [0.025, 0.975])
-        means = tuple(float(value) for value in values.mean(axis=1))
-        found.append(Outcome(name, float(values.mean()), float(low), float(high), means))
-    return tuple(sorted(found, key=lambda each: -each.mean))
 
 
 def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing | None:

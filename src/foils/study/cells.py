@@ -1,6 +1,7 @@
 """A study on disk: cells (a collection and a model), each with its sources' scores and its trainings.
 
     study/cells/COLLECTION--MODEL--DIGEST/cell.json              what it is
+                                         /sources/SOURCE.parquet  the rows of each source
                                          /scores.json            predictors of each source
                                          /trained/SOURCE--N.json  what training N on a source gave
 
@@ -69,6 +70,15 @@ class Cell:
         """Sources with both predictors and outcomes, in the order they were given."""
         return [name for name in self.facts["sources"] if name in self.predictors and name in self.outcomes]
 
+    @property
+    def training(self) -> dict[str, Any]:
+        """Settings of the trainings that are not the same for every study, as cell.json tells them."""
+        settings = self.facts["settings"]
+        names = ("queries", "per_query", "temperature", "batches")
+        known = {name: settings[name] for name in names if settings.get(name) is not None}
+        own = settings.get("training")
+        return {**known, **own} if isinstance(own, dict) else known
+
     def means(self, measure: str) -> dict[str, npt.NDArray[np.float64]]:
         """Return source or baseline → (seeds,) means over queries."""
         return {name: values[measure].mean(axis=1) for name, values in self.outcomes.items() if measure in values}
@@ -86,12 +96,22 @@ def trained_file(folder: Path, source: str, digest: str, seed: int) -> Path:
     return folder / "trained" / f"{slug(source)}--{digest}--{seed}.json"
 
 
-def write_cell(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Write cell.json; sources and seeds that were there already stay."""
+def source_file(folder: Path, source: str, digest: str) -> Path:
+    """Return where the rows of a source lie, so that a later call scores it beside other sources."""
+    return folder / "sources" / f"{slug(source)}--{digest}.parquet"
+
+
+def known_sources(folder: Path) -> dict[str, str]:
+    """Return source → digest of a cell's sources, those of every earlier call; none where there is no cell yet."""
     path = folder / "cell.json"
-    known = read_json(path, CELL) if path.is_file() else {"sources": {}}
-    merged = {**facts, "sources": {**known["sources"], **facts["sources"]}}
-    if merged != known:
+    return dict(read_json(path, CELL)["sources"]) if path.is_file() else {}
+
+
+def write_cell(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write cell.json; sources that were there already stay."""
+    path = folder / "cell.json"
+    merged = {**facts, "sources": {**known_sources(folder), **facts["sources"]}}
+    if not path.is_file() or merged != read_json(path, CELL):
         write_sealed(path, merged)
     return merged
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from foils import progress
 from foils.data import Collection, Negatives
 from foils.data.sealed import write_sealed
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.errors import InputError
-from foils.mine.fuse import fuse
+from foils.errors import FormatError, InputError
 from foils.score import ScoreSettings, score_sources
 from foils.study.benefit import Recapture
 from foils.study.cells import (
@@ -29,18 +24,22 @@ from foils.study.cells import (
     SCORES,
     UNTRAINED,
     cell_folder,
+    known_sources,
     read_json,
+    source_file,
     trained_file,
     write_cell,
 )
+from foils.study.checks import check_sources, checked_settings, train_settings
 from foils.study.measuring import measure_encoder
 from foils.study.predictors import predict
 from foils.study.settings import StudySettings
+from foils.study.sources import drawn_queries, study_sources, table_digest
 from foils.study.training import train_encoder
 from foils.study.unlabelled import estimate_unlabelled
 
 if TYPE_CHECKING:
-    from foils.train.settings import TrainSettings
+    from foils.train.data import TrainingSet
 
 CHECKPOINT_STEPS = 500  # a training that is shorter is cheap enough to do again after a kill
 
@@ -57,169 +56,186 @@ def run_study(
 ) -> list[Path]:
     """Add a collection's sources, trained with each model, to a study; what is there already is not done again.
 
+    Sources of earlier calls stay: all that a cell has are scored together, so that what depends on the others (the
+    number of unlabelled relevant documents) is the same for all. Everything is checked before the first training.
+
     Args:
         study: the folder of the study, made where it is not.
         collection: with judgements to train and to test on.
-        sources: name → negatives, two at least.
+        sources: name → negatives, two at least where the study has none of this collection and model.
         models: what to train: names that `foils.train.models.load_trainable` knows.
         store: of vectors, for the scores.
-        settings: see `StudySettings`.
+        settings: see `StudySettings`; an `unlabelled`, `estimate_with` or `probe` of None is that of the call before.
         device: to train on, as torch names it.
 
     Returns:
         The folders of the cells.
 
     Raises:
-        InputError: fewer than two sources, a name that is a baseline's, settings out of range.
+        InputError: fewer than two sources, a name that is a baseline's or has other rows in the study, a source that
+            cannot be trained on, a model that cannot be loaded, settings out of range.
         UnknownNameError: an unknown split, loss or way of batching.
     """
-    settings = settings or StudySettings()
-    for split in (settings.split, settings.test_split):
-        collection.judgements(split)
-    given = study_sources(sources, settings)
-    digests = {name: table_digest(negatives) for name, negatives in given.items()}
-    cells = []
-    for name in models:
-        cell = _Cell.opened(study, collection, name, given, digests, settings, device)
-        cell.score(store)
-        cell.train_all()
-        cells.append(cell.folder)
-    return cells
+    cells = open_study(study, collection, sources, models, settings, device=device)
+    for cell in cells:
+        cell.run(store)
+    return [cell.folder for cell in cells]
 
 
-def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> dict[str, Negatives]:
-    """Return the sources as they are scored and trained on: hybrids added, lists cut to `per_query` kept rows.
+def open_study(
+    study: Path,
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    models: Sequence[str],
+    settings: StudySettings | None = None,
+    *,
+    device: str | None = None,
+) -> list[OpenCell]:
+    """Return the cells that a call of `run_study` works on, all of it checked and nothing of it written.
 
-    A hybrid takes turns between its parts, so that it is no larger than they are.
+    Arguments and exceptions are those of `run_study`.
     """
-    if len(sources) < 2:
-        raise InputError(f"{len(sources)} source; a study compares two at least")
-    if taken := sorted(set(sources) & set(BASELINES)):
-        raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
-    found = {name: _whole(_cut(negatives, settings.per_query)) for name, negatives in sources.items()}
-    for parts in range(2, settings.hybrids + 1):
-        for names in combinations(sources, parts):
-            lists = {name: Negatives(found[name].kept()) for name in names}  # what one rejects, another may take
-            joined = fuse(lists, method="interleave", top=settings.per_query)
-            recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in names])
-            made = {**joined.provenance, **({"recapture": vars(recapture)} if recapture else {})}
-            found[" & ".join(names)] = Negatives(joined.table, made)
-    return found
-
-
-def _cut(negatives: Negatives, per_query: int | None) -> Negatives:
-    if per_query is None:
-        return negatives
-    query = np.asarray(negatives.table["query_id"].combine_chunks().dictionary_encode().indices)
-    rank, keep = np.asarray(negatives.table["rank"]), negatives.keep
-    order = np.lexsort((rank, ~keep, query))
-    starts = np.searchsorted(query[order], query[order])
-    beyond = np.zeros(len(negatives), bool)
-    beyond[order] = np.arange(len(order)) - starts >= per_query
-    return negatives.reject(beyond & keep, f"after the first {per_query}")
-
-
-def _whole(negatives: Negatives) -> Negatives:
-    """The table, without its recapture where rows were rejected since it was counted: it was that of other rows."""
-    recapture = Recapture.of(negatives.provenance)
-    if recapture is None or recapture.kept == negatives.keep.sum():
-        return negatives
-    told = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
-    return Negatives(negatives.table, told)
-
-
-def table_digest(negatives: Negatives) -> str:
-    """Return a digest of the kept rows: queries, documents, ranks, weights."""
-    kept = negatives.kept()
-    names = [name for name in ("query_id", "doc_id", "rank", "weight") if name in kept.column_names]
-    hasher = hashlib.blake2b(digest_size=5)
-    for name in names:
-        for value in kept[name].to_pylist():
-            hasher.update(f"{value}\x1f".encode())
-    return hasher.hexdigest()
-
-
-def drawn_queries(collection: Collection, split: str, count: int | None, seed: int) -> Collection:
-    """Return the collection with the judgements of `count` queries of a split, drawn by the seed; None: all."""
-    positives = collection.positives(split)
-    if count is None or count >= len(positives):
-        return collection
-    drawn = np.sort(np.random.default_rng([seed, 11]).permutation(len(positives))[:count])
-    ids = collection.queries["query_id"].take(pa.array(positives.query_rows[drawn]))
-    table = collection.qrels[split]
-    chosen = pc.is_in(table["query_id"], value_set=ids.combine_chunks().cast(table["query_id"].type))
-    return replace(collection, qrels={**collection.qrels, split: table.filter(chosen)})
+    settings = checked_settings(settings or StudySettings(), collection, device=device)
+    given = study_sources(sources, settings)
+    check_sources(given, collection, settings)
+    return [OpenCell.checked(study, collection, name, given, settings, device) for name in dict.fromkeys(models)]
 
 
 @dataclass(frozen=True)
-class _Cell:
-    """One collection and one model, at work."""
+class OpenCell:
+    """One collection and one model, at work.
+
+    Attributes:
+        folder: of the cell.
+        facts: what its cell.json will say.
+        collection: to train and to test on.
+        model: its name.
+        sources: of this call, as they are scored and trained on.
+        settings: of the study, those of the training as this kind of model takes them.
+        device: as torch names it.
+    """
 
     folder: Path
+    facts: Mapping[str, Any]
     collection: Collection
     model: str
-    encoder: SentenceEncoder
     sources: Mapping[str, Negatives]
-    digests: Mapping[str, str]
     settings: StudySettings
     device: str | None
 
     @classmethod
-    def opened(
+    def checked(
         cls,
         study: Path,
         collection: Collection,
         name: str,
         sources: Mapping[str, Negatives],
-        digests: Mapping[str, str],
         settings: StudySettings,
         device: str | None,
-    ) -> _Cell:
-        from foils.train.models import load_trainable
+    ) -> OpenCell:
+        """Return the cell of a model, having loaded it once and made every loss."""
+        from foils.train.catalogue import make_loss
+        from foils.train.models import load_trainable, with_defaults
+        from foils.train.trainer import precision_of
 
-        training = train_settings(settings, 0)
         model = load_trainable(name, device=device)
-        encoder = SentenceEncoder(model, EncoderSettings(max_length=training.max_length, device=device), name=name)
-        of_collection = {"name": collection.name, "digest": collection.measured_digest}
-        of_model = {"name": name, "fingerprint": encoder.fingerprint}
-        folder = cell_folder(study, of_collection, of_model, settings.of_a_training())
-        facts = {
-            "collection": of_collection, "model": of_model, "settings": settings.of_a_training(),
-            "unlabelled": settings.unlabelled, "sources": dict(digests),
-        }  # fmt: skip
-        write_cell(folder, facts)
-        return cls(folder, collection, name, encoder, sources, digests, settings, device)
+        training = with_defaults(train_settings(settings, 0), model)
+        precision_of(training.precision, model.device)
+        settings = replace(settings, training={**settings.training, "learning_rate": training.learning_rate})
+        facts: dict[str, Any] = {
+            "collection": {"name": collection.name, "digest": collection.measured_digest},
+            "model": {"name": name, "fingerprint": _encoder(model, name, settings, device).fingerprint},
+            "settings": settings.of_a_training(),
+            "unlabelled": settings.unlabelled,
+            "sources": {source: table_digest(negatives) for source, negatives in sources.items()},
+        }
+        folder = cell_folder(study, facts["collection"], facts["model"], facts["settings"])
+        known = known_sources(folder)
+        if other := [source for source, digest in facts["sources"].items() if known.get(source, digest) != digest]:
+            raise InputError(
+                f"{', '.join(other)}: the study has other rows under this name; give the source another, as in "
+                "NAME=FILE, or begin a study in another folder"
+            )
+        if len({**known, **sources}) < 2:
+            raise InputError(f"{len(sources)} source; a study compares two at least")
+        cell = cls(folder, facts, collection, name, sources, settings, device)
+        for source in sources:
+            make_loss(training.loss, model, cell.rows(source, 0), settings=training.loss_settings)
+        return cell
+
+    def run(self, store: VectorStore) -> None:
+        """Write down what is asked for, score all sources of the cell, train on those of this call, and measure."""
+        write_cell(self.folder, self.facts)
+        for name, digest in self.facts["sources"].items():
+            if not (path := source_file(self.folder, name, digest)).is_file():
+                self.sources[name].write(path)
+        self.score(store)
+        self.train_all()
 
     def score(self, store: VectorStore) -> None:
-        """Write the predictors of every source, unless they are there."""
-        path, settings = self.folder / "scores.json", self.settings
+        """Write the predictors of every source of the cell, unless they are there."""
+        path = self.folder / "scores.json"
+        known = read_json(path, SCORES) if path.is_file() else {"of": {}, "sources": {}}
+        settings = self._options(known["of"])
+        digests = known_sources(self.folder)
+        there = {name: digest for name, digest in digests.items() if source_file(self.folder, name, digest).is_file()}
         names = ("unlabelled", "estimate_with", "probe")
-        asked = {"sources": dict(self.digests), **{name: getattr(settings, name) for name in names}}
-        if path.is_file() and read_json(path, SCORES)["of"] == asked:
+        asked = {"sources": there, **{name: getattr(settings, name) for name in names}}
+        if known["of"] == asked:
             return
+        sources = {name: self._table(name, digest) for name, digest in there.items()}
+        encoder = self._load_encoder()
         scoring = ScoreSettings(split=settings.split, hybrids=1, temperature=settings.temperature, replicates=0)
-        scores = score_sources(self.collection, self.sources, self.encoder, store, scoring)
-        recaptures = {name: Recapture.of(negatives.provenance) for name, negatives in self.sources.items()}
+        scores = score_sources(self.collection, sources, encoder, store, scoring)
+        recaptures = {name: Recapture.of(negatives.provenance) for name, negatives in sources.items()}
         unlabelled = settings.unlabelled
         if unlabelled is None:
             better = scores
             if settings.estimate_with is not None:
-                encoder = load_encoder(settings.estimate_with, self.encoder.settings)
-                better = score_sources(self.collection, self.sources, encoder, store, scoring)
+                estimator = load_encoder(settings.estimate_with, encoder.settings)
+                better = score_sources(self.collection, sources, estimator, store, scoring)
             unlabelled = estimate_unlabelled(better.measured, recaptures)
         found = predict(scores, recaptures, unlabelled)
-        if settings.probe:
-            for name, value in self._probe().items():
-                found[name]["probe"] = value
+        for name, value in self._probed(sources, settings, known).items():
+            found[name]["probe"] = value
         told = {name: vars(each) for name, each in recaptures.items() if each}
         finite = None if np.isnan(unlabelled) else unlabelled
-        write_sealed(path, {"of": asked, "unlabelled": finite, "recapture": told, "sources": found})
+        predictors = {**known["sources"], **found}  # of sources whose rows are gone, as they were
+        write_sealed(path, {"of": asked, "unlabelled": finite, "recapture": told, "sources": predictors})
 
-    def _probe(self) -> dict[str, float]:
+    def _options(self, before: Mapping[str, Any]) -> StudySettings:
+        """Return the settings, with the options of the call before where this one leaves them open."""
+        kinds: dict[str, Any] = {"unlabelled": (int, float), "estimate_with": str, "probe": str}
+        open_ones = [name for name in kinds if getattr(self.settings, name) is None]
+        kept = {name: before[name] for name in open_ones if isinstance(before.get(name), kinds[name])}
+        return replace(self.settings, **kept)
+
+    def _table(self, name: str, digest: str) -> Negatives:
+        if name in self.sources:
+            return self.sources[name]
+        path = source_file(self.folder, name, digest)
+        negatives = Negatives.read(path)
+        if table_digest(negatives) != digest:
+            raise FormatError(f"not the rows that {name} was trained on; remove it, or give that source again", path)
+        return negatives
+
+    def _probed(
+        self, sources: Mapping[str, Negatives], settings: StudySettings, known: Mapping[str, Any]
+    ) -> dict[str, float]:
+        """Return source → value of the probe; what the same probe found in an earlier call is not done again."""
         from foils.study.probe import probe
 
-        assert self.settings.probe is not None
-        return probe(self.collection, self.sources, self.settings, self.settings.probe, device=self.device)
+        if settings.probe is None:
+            return {}
+        same = known["sources"] if known["of"].get("probe") == settings.probe else {}
+        found = {name: same[name]["probe"] for name in sources if "probe" in same.get(name, {})}
+        missing = {name: negatives for name, negatives in sources.items() if name not in found}
+        return {**found, **probe(self.collection, missing, settings, settings.probe, device=self.device)}
+
+    def _load_encoder(self) -> SentenceEncoder:
+        from foils.train.models import load_trainable
+
+        return _encoder(load_trainable(self.model, device=self.device), self.model, self.settings, self.device)
 
     def train_all(self) -> None:
         """Train on every source with every seed, seed by seed, and measure; skip what is there."""
@@ -227,30 +243,38 @@ class _Cell:
         jobs = [(name, seed) for seed in range(self.settings.seeds) for name in names]
         with progress.task(f"trainings of {self.model}", total=len(jobs), unit="trainings") as advance:
             for name, seed in jobs:
-                path = trained_file(self.folder, name, self.digests.get(name, ""), seed)
+                path = trained_file(self.folder, name, self.facts["sources"].get(name, ""), seed)
                 if not path.is_file():
                     with progress.quiet():
                         write_sealed(path, self._trained(name, seed, path.with_suffix("")))
                 advance(1)
 
+    def rows(self, name: str, seed: int) -> TrainingSet:
+        """Return what a seed trains on, of a source or of pairs alone."""
+        from foils.train.data import training_set
+
+        settings = self.settings
+        drawn = drawn_queries(self.collection, settings.split, settings.queries, seed)
+        return training_set(
+            drawn,
+            self.sources.get(name),
+            split=settings.split,
+            form="pairs" if name == IN_BATCH else "triplets",
+            per_query=settings.per_query,
+            max_positives=1,
+        )
+
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
         """Train and measure once; the checkpoints are gone afterwards."""
-        from foils.train.data import training_set
         from foils.train.models import load_trainable
 
         start, settings = time.perf_counter(), self.settings
         model, told = load_trainable(self.model, device=self.device), {}
         training = train_settings(settings, seed)
+        if training.checkpoint_steps is None:
+            training = replace(training, checkpoint_steps=CHECKPOINT_STEPS)
         if name != UNTRAINED:
-            drawn = drawn_queries(self.collection, settings.split, settings.queries, seed)
-            data = training_set(
-                drawn,
-                self.sources.get(name),
-                split=settings.split,
-                form="pairs" if name == IN_BATCH else "triplets",
-                per_query=settings.per_query,
-                max_positives=1,
-            )
+            data = self.rows(name, seed)
             if name == IN_BATCH and settings.per_query:  # as many steps as with negatives
                 training = replace(training, epochs=training.epochs * settings.per_query)
             trained = train_encoder(model, data, checkpoints, settings=training, batches=settings.batches, resume=True)
@@ -266,19 +290,7 @@ class _Cell:
         }  # fmt: skip
 
 
-def train_settings(settings: StudySettings, seed: int) -> TrainSettings:
-    """Return the settings of one training.
-
-    Raises:
-        InputError: a setting that does not exist, is the study's own, or is out of range.
-    """
-    from dataclasses import fields
-
-    from foils.train.settings import TrainSettings
-
-    own = {"seed", "loss_settings"}
-    known = {each.name for each in fields(TrainSettings)} - own
-    if unknown := sorted(set(settings.training) - known):
-        raise InputError(f"training settings {', '.join(unknown)}; known are {', '.join(sorted(known))}")
-    chosen = {"checkpoint_steps": CHECKPOINT_STEPS, **settings.training}
-    return TrainSettings(**chosen, seed=seed, loss_settings={"temperature": settings.temperature})
+def _encoder(model: Any, name: str, settings: StudySettings, device: str | None) -> SentenceEncoder:
+    """The model as it is before training, as the scores see it."""
+    length = train_settings(settings, 0).max_length
+    return SentenceEncoder(model, EncoderSettings(max_length=length, device=device), name=name)

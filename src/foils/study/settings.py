@@ -60,6 +60,8 @@ class StudySettings:
             wrong.append(f"unlabelled {self.unlabelled} (at least 0)")
         if not self.measures:
             wrong.append("no measure (as nDCG@10)")
+        if self.split == self.test_split:
+            wrong.append(f"test_split {self.test_split} (not the split that is trained on)")
         if wrong:
             raise InputError(f"settings out of range: {'; '.join(wrong)}")
 
