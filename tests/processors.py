@@ -35,7 +35,7 @@ def processors() -> dict[str, dict[str, str]]:
         },
         "SSE4 (Nehalem)": {
             "ATEN_CPU_CAPABILITY": "default",
-            "ONEDNN_MAX_CPU_ISA": "SSE41",
+            "ONEDNN_MAX_CPU_ISA": "AVX",  # OpenVINO reads it too, and its MVN fails below where AVX2 is there
             "MKL_CBWR": "COMPATIBLE",
             "OPENBLAS_CORETYPE": "Nehalem",
             "NPY_DISABLE_CPU_FEATURES": " ".join(found),

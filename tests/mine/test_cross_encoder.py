@@ -123,7 +123,7 @@ def test_progress_says_that_pairs_are_scored(small, scorer):
 
     with progress.reporting(Reporter()):
         scorer.score(Pairs(small, np.array([0, 0]), np.array([1, 2]), np.zeros(2)))
-    assert told == [("scoring pairs", 2, "pairs")]
+    assert ("scoring pairs", 2, "pairs") in told
 
 
 def test_own_texts_are_scored_too(small, scorer):

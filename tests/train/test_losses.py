@@ -51,8 +51,9 @@ def gradients(loss, batch, labels=None, scale=1.0, seed=0):
     return value.item(), {n: p.grad for n, p in loss.named_parameters() if p.grad is not None}
 
 
-def same(a, b, atol=1e-5):
-    assert a[0] == pytest.approx(b[0], abs=1e-6)
+def same(a, b, atol=5e-5):
+    """Alike up to float32: cosines are off by 1e-7, twenty times that over a temperature of 0.05, added up by texts."""
+    assert a[0] == pytest.approx(b[0], rel=1e-5, abs=1e-5)
     assert {k.split("model.")[-1] for k in a[1]} == {k.split("model.")[-1] for k in b[1]}
     theirs = {k.split("model.")[-1]: g for k, g in b[1].items()}
     for name, gradient in a[1].items():
