@@ -215,8 +215,9 @@ def _planned(shards: Shards, texts: Texts, route: str, kind: Kind, unit: str) ->
     """Return where each text's vector will lie, and which shards are to be made for that; announce their keys."""
     positions, plan = np.empty(len(texts), np.int64), []
     size = shard_size(len(texts))
-    looking = progress.task(f"looking up {kind} texts", total=len(texts), unit=unit)
-    with looking if len(texts) > SLICE else nullcontext(lambda _: None) as advance:
+    long = len(texts) > SLICE
+    looking = progress.task(f"looking up {kind} texts", len(texts), unit) if long else nullcontext(lambda _: None)
+    with looking as advance:
         for start in range(0, len(texts), SLICE):
             part = texts[start : start + SLICE]
             keys = text_keys(part, route)
