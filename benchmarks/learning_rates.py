@@ -98,7 +98,10 @@ def run_of(collection: Collection, depth: int = 20) -> Run:
     rows, scores = searched.search(collection.query_rows(ids), depth)
     names = np.asarray(collection.documents["doc_id"].to_pylist(), object)
     return Run.from_dict(
-        {q: dict(zip(names[r].tolist(), map(float, s), strict=True)) for q, r, s in zip(ids, rows, scores, strict=True)}
+        {
+            q: dict(zip(names[r[r >= 0]].tolist(), s[r >= 0].tolist(), strict=True))
+            for q, r, s in zip(ids, rows, scores, strict=True)
+        }
     )
 
 

@@ -70,7 +70,7 @@ def test_two_sources_are_compared_without_an_order():
     assert found.leads["world · m"].source == "s1"
     assert found.leads["world · m"].mean == pytest.approx(0.1, abs=0.01)
     assert "s1 trained better than s0" in found.headline
-    assert "nothing can be told of" in analyse([cell(2, rise=0.0, noise=0.5)]).headline
+    assert "Nothing can be told of" in analyse([cell(2, rise=0.0, noise=0.5)]).headline
 
 
 def test_cells_of_two_sources_stand_beside_cells_of_more():

@@ -141,6 +141,8 @@ def study(
 
 def show_study(analysis: StudyAnalysis) -> None:
     """Print the results of each cell, the predictors, the headline, and warnings."""
+    from foils.study.verdict import lead_sentence
+
     remarks = "\n".join([analysis.headline, *(f"Warning: {each}" for each in analysis.warnings)])
     for cell in analysis.cells:
         rows = [
@@ -155,7 +157,7 @@ def show_study(analysis: StudyAnalysis) -> None:
         ]
         columns = ["trained on", analysis.measure, "95 % interval", "gain over untrained", "seeds"]
         last = cell is analysis.cells[-1] and not analysis.leaderboard
-        show_table(cell.name, columns, rows, caption=remarks if last else "")
+        show_table(cell.name, columns, rows, caption=remarks if last else lead_sentence(analysis, cell.name))
     if analysis.leaderboard:
         _show_predictors(analysis, remarks)
 

@@ -13,6 +13,7 @@ from foils.report.page import Figure, Section, Table, label, render_page
 from foils.study.analysis import Standing, StudyAnalysis
 from foils.study.cells import BASELINES, Cell
 from foils.study.outcomes import Outcome
+from foils.study.verdict import lead_sentence
 
 SHOWN = ("eci_sem", "mnrl_proxy", "benefit_loss", "eci_per_query", "gradient_energy", "rho")
 _READING = (
@@ -131,13 +132,12 @@ def _cells_table(analysis: StudyAnalysis) -> Table:
 
 
 def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
-    outcomes, lead = analysis.outcomes[cell.name], analysis.leads[cell.name]
+    outcomes = analysis.outcomes[cell.name]
     blocks: list[Figure | Table] = [_outcome_figure(outcomes, analysis.measure), _outcome_table(outcomes, analysis)]
     if any(cell.name in each.cells for each in analysis.leaderboard):
         blocks.append(_scatter(analysis, cell))
     prose = (
-        f"{lead.source} is ahead of {lead.against} by {lead.mean:+.4f} [{lead.low:+.4f}, {lead.high:+.4f}] of "
-        f"{analysis.measure}.",
+        lead_sentence(analysis, cell.name),
         "; ".join(f"{name} {value}" for name, value in cell.training.items()),
     )
     return Section(cell.name, blocks, prose, folded=bool(analysis.leaderboard))

@@ -23,7 +23,7 @@ PERMUTATIONS = 1_000
 def headline(analysis: StudyAnalysis) -> str:
     """Return what the study says in a few sentences; where nothing can be told, that, and why."""
     if not analysis.leaderboard:
-        leads = " ".join(_lead(analysis, cell.name) for cell in analysis.cells)
+        leads = " ".join(f"{cell.name}, two sources: {lead_sentence(analysis, cell.name)}" for cell in analysis.cells)
         return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
     if why := doubts(analysis):
         return f"Nothing can be told of what foresees the order of the sources: {'; '.join(why)}."
@@ -120,9 +120,10 @@ def chance_of_best(pairs: Sequence[tuple[Floats, Floats]], best: float, rng: np.
     return (1 + reached) / (1 + PERMUTATIONS)
 
 
-def _lead(analysis: StudyAnalysis, name: str) -> str:
+def lead_sentence(analysis: StudyAnalysis, name: str) -> str:
+    """Return by how much the best source of a cell is ahead of the next, or that this cannot be told."""
     lead = analysis.leads[name]
     interval = f"{lead.mean:+.4f} [{lead.low:+.4f}, {lead.high:+.4f}] of {analysis.measure}"
     if lead.low > 0:
-        return f"{name}, two sources: {lead.source} trained better than {lead.against}, by {interval}."
-    return f"{name}, two sources: nothing can be told of {lead.source} against {lead.against}: {interval}."
+        return f"{lead.source} trained better than {lead.against}, the next best, by {interval}."
+    return f"Nothing can be told of {lead.source} against {lead.against}, the next best: {interval}."

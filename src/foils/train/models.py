@@ -14,12 +14,13 @@ from foils.train.settings import TrainSettings
 STATIC = "static:"
 
 LEARNING_RATES = {
-    "static embedding": 3e-3,
-    "language model": 3e-4,
-    "encoder": 2e-5,
-    "reranker": 3e-4,
+    "static embedding": (3e-3, None),
+    "language model": (3e-4, 128),
+    "encoder": (1e-4, 384),
+    "reranker": (3e-4, 128),
 }
-"""Kind of model → peak learning rate, where none is given. docs/training.md has the measurement that chose them."""
+"""Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
+measured on. docs/training.md has the measurement."""
 
 
 def kind_of(model: Any) -> str:
@@ -44,11 +45,25 @@ def kind_of(model: Any) -> str:
     return "encoder" if model.module_kwargs else "language model"
 
 
+def learning_rate_of(model: Any) -> float:
+    """Return the default peak learning rate of a model: that of its kind, in inverse proportion to a larger width.
+
+    rate · min(1, measured width / width). Adam's best learning rate falls with the width of a transformer's layers
+    (Yang et al. 2022, Tensor Programs V): what suits a model of width 128 breaks one of width 768.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder.
+    """
+    rate, measured = LEARNING_RATES[kind_of(model)]
+    width = getattr(getattr(model.transformers_model, "config", None), "hidden_size", None)
+    return rate if measured is None or not isinstance(width, int) else rate * min(1.0, measured / width)
+
+
 def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:
-    """Return the settings with the learning rate of the model's kind where they have none."""
+    """Return the settings with the learning rate that suits the model (`learning_rate_of`) where they have none."""
     if settings.learning_rate is not None:
         return settings
-    return replace(settings, learning_rate=LEARNING_RATES[kind_of(model)])
+    return replace(settings, learning_rate=learning_rate_of(model))
 
 
 def load_trainable(

@@ -23,7 +23,7 @@ class TrainSettings:
             None: all at once.
         epochs: passes over the data.
         learning_rate: the peak; linear decay to 0 after the warm-up. None: that of the model's kind
-            (`foils.train.models.LEARNING_RATES`).
+            (`foils.train.models.learning_rate_of`).
         warmup: share of the steps over which the learning rate rises, in [0, 1).
         weight_decay: of AdamW.
         clip: longest gradient; 0: no limit.
