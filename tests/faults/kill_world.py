@@ -127,10 +127,11 @@ def write_collection(folder: Path, documents: int, queries: int, *, words: list[
 
 
 def mining(*more: str) -> Callable[[World, Path], list[str]]:
-    """Arguments of foils mine; @NAME is a file of the world."""
+    """Arguments of foils mine; @NAME is a file of the world. The encoder is given where something is embedded."""
+    encoder = ["--encoder", "@bert"] if {"dense", "ance", "trisampler", "encoder"} & set(more) else []
     return lambda world, out: [
-        "mine", world["made"], "-o", str(out / "mined.parquet"), "--json", str(out / "mined.json"), "--encoder",
-        world["bert"], *(world[word[1:]] if word.startswith("@") else word for word in more),
+        "mine", world["made"], "-o", str(out / "mined.parquet"), "--json", str(out / "mined.json"),
+        *(world[word[1:]] if word.startswith("@") else word for word in [*encoder, *more]),
     ]  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from foils.study.measuring import DEPTH
 from foils.study.settings import StudySettings
 from foils.study.sources import drawn_queries
 from foils.study.training import ways_of_batching
-from foils.train.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from foils.train.settings import TrainSettings
 
 OWN = {"seed", "loss_settings", "patience", "trackers"}
 
@@ -61,6 +63,8 @@ def train_settings(settings: StudySettings, seed: int) -> TrainSettings:
     Raises:
         InputError: a setting that does not exist, is the study's own, is of another type, or is out of range.
     """
+    from foils.train.settings import TrainSettings
+
     hints = get_type_hints(TrainSettings)
     known = {each.name for each in fields(TrainSettings)} - OWN
     if unknown := sorted(set(settings.training) - known):
