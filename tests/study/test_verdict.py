@@ -51,7 +51,7 @@ def test_a_predictor_is_named_where_the_results_repeat_and_the_order_is_no_chanc
         (cell(noise=0.01, seeds=1), "with one seed"),
         (cell(noise=5.0), "half of the seeds order the sources like the other half"),
         (cell(3, noise=0.01), "random orders of the sources"),
-        (cell(rise=0.0, noise=0.5, predictors=("rho", "eta")), "holds zero"),
+        (cell(rise=0.0, noise=0.5, predictors=("rho", "eta")), "no interval above zero"),
     ],
     ids=["one seed", "noise", "three sources", "no order"],
 )
@@ -93,6 +93,9 @@ def test_a_training_that_moves_nothing_is_warned_of():
     assert still.to_json()["warnings"] == [warning]
     assert "moved nDCG@10 by less than its interval" in study_report(still)
     assert analyse([cell(base=0.5, noise=0.01)]).warnings == []
+    sure = analyse([cell(base=0.3005, rise=0.0)])  # every query gains, and next to nothing
+    assert sure.outcomes["world · m"][0].gain_low > 0
+    assert len(sure.warnings) == 1
 
 
 def test_a_gain_is_paired_query_by_query():
@@ -121,3 +124,18 @@ def test_chance_is_the_share_of_all_orders_that_the_best_predictor_fits_as_well(
     assert chance_of_best([(predictors, results)], best, rng) == pytest.approx(exact, abs=0.05)
     doubled = [(np.vstack([predictors, predictors]), results)]
     assert chance_of_best(doubled, best, rng) == pytest.approx(exact, abs=0.05)  # the same twice is no second choice
+
+
+def test_cells_of_one_collection_and_model_are_told_apart():
+    one, two, three = cell(noise=0.01), cell(4, base=0.5), cell(5)
+    two.facts["settings"]["training"]["learning_rate"] = 0.003
+    found = analyse([one, two, three])
+    names = [each.name for each in found.cells]
+    assert names == [
+        "world · m · learning_rate 2e-05", "world · m · learning_rate 0.003", "world · m · learning_rate 2e-05 (2)"
+    ]  # fmt: skip
+    assert [len(found.outcomes[name]) for name in names] == [7, 5, 6]
+    assert list(found.leaderboard[0].cells) == names
+    assert found.leaderboard[0].missing == 0
+    assert all(name in study_report(found) for name in names)
+    assert [each["name"] for each in found.to_json()["cells"]] == names

@@ -12,7 +12,7 @@ import numpy as np
 from foils.agreement import Agreement, agreement, kendall_tau
 from foils.data.store import without_nan
 from foils.errors import InputError
-from foils.study.cells import Cell
+from foils.study.cells import Cell, told_apart
 from foils.study.outcomes import RESAMPLES, Floats, Lead, Outcome, lead_of, outcomes_of
 from foils.study.predictors import PREDICTORS
 from foils.study.verdict import chance_of_best, headline, warnings_of
@@ -132,7 +132,7 @@ def analyse(cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0)
     Raises:
         InputError: no cell has two sources that are scored and trained, or none has the measure.
     """
-    usable = [cell for cell in cells if len(cell.sources) > 1]
+    usable = told_apart([cell for cell in cells if len(cell.sources) > 1])
     if not usable:
         raise InputError("no cell of the study has two sources that are scored and trained; let it go on")
     measure = measure or str(usable[0].facts["settings"]["measures"][0])

@@ -15,8 +15,9 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ class Cell:
         predictors: source → predictor → value; a predictor that could not be had is missing.
         outcomes: source (or baseline) → measure → (seeds, queries) values.
         seconds: source → mean seconds of a training.
+        apart: what tells it from other cells of the same collection and model, as "learning_rate 0.01"; "" alone.
     """
 
     folder: Path
@@ -59,11 +61,13 @@ class Cell:
     predictors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     outcomes: Mapping[str, Mapping[str, npt.NDArray[np.float64]]] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    apart: str = ""
 
     @property
     def name(self) -> str:
-        """Collection and model."""
-        return f"{self.facts['collection']['name']} · {self.facts['model']['name']}"
+        """Collection and model, and what tells it apart."""
+        name = f"{self.facts['collection']['name']} · {self.facts['model']['name']}"
+        return f"{name} · {self.apart}" if self.apart else name
 
     @property
     def sources(self) -> list[str]:
@@ -127,6 +131,29 @@ def read_cells(study: Path) -> list[Cell]:
     if not folders:
         raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
     return [_read(folder) for folder in folders]
+
+
+def told_apart(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells with names of their own: those of one collection and model say which settings differ.
+
+    Cells whose settings do not differ (of two studies) are numbered.
+    """
+    alike: dict[str, list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault(replace(cell, apart="").name, []).append(cell)
+    found, numbers = [], Counter[str]()
+    for cell in cells:
+        others = [{**each.facts["settings"], **each.training} for each in alike[replace(cell, apart="").name]]
+        own = {**cell.facts["settings"], **cell.training}
+        differ = [key for key in own if key != "training" and any(each.get(key) != own[key] for each in others)]
+        apart = ", ".join(f"{key} {own[key]}" for key in differ)
+        named = replace(cell, apart=apart)
+        numbers[named.name] += 1
+        if numbers[named.name] > 1:
+            number = f"({numbers[named.name]})"
+            named = replace(cell, apart=f"{apart} {number}".strip())
+        found.append(named)
+    return found
 
 
 def _read(folder: Path) -> Cell:

@@ -13,6 +13,7 @@ from foils.study.cells import BASELINES, UNTRAINED, Cell
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000
+NEGLIGIBLE = 0.1
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,12 @@ class Outcome:
 
     @property
     def moved(self) -> bool:
-        """Whether training moved the measure by more than its interval: the gain's interval does not hold zero."""
-        return not self.gain_low <= 0 <= self.gain_high
+        """Whether training moved the measure.
+
+        It did where the gain's interval does not hold zero, and the gain is at least a tenth of half the width of the
+        mean's own interval: a step too small to change more than a few ranks can be sure and still be nothing.
+        """
+        return not self.gain_low <= 0 <= self.gain_high and not abs(self.gain) < NEGLIGIBLE * (self.high - self.low) / 2
 
 
 @dataclass(frozen=True)

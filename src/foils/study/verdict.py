@@ -55,9 +55,10 @@ def doubts(analysis: StudyAnalysis) -> list[str]:
     elif ceiling < LEAST_CEILING:
         found.append(f"half of the seeds order the sources like the other half with τ {ceiling:+.2f} only")
     if not best.low > 0:
+        interval = "none" if math.isnan(best.low) else f"[{best.low:+.2f}, {best.high:+.2f}]"
         found.append(
-            f"the interval of the leading predictor holds zero ({best.predictor}, mean τ {best.kendall:+.2f} "
-            f"[{best.low:+.2f}, {best.high:+.2f}])"
+            f"the leading predictor has no interval above zero ({best.predictor}, mean τ {best.kendall:+.2f}, interval "
+            f"{interval})"
         )
     if not analysis.chance <= MOST_CHANCE:
         found.append(
@@ -70,7 +71,7 @@ def doubts(analysis: StudyAnalysis) -> list[str]:
 
 
 def warnings_of(analysis: StudyAnalysis) -> list[str]:
-    """Return a sentence for each cell where training on a source moved the measure by less than its interval."""
+    """Return a sentence for each cell where training on a source did not move the measure (`Outcome.moved`)."""
     found = []
     for cell in analysis.cells:
         sources = [each for each in analysis.outcomes[cell.name] if each.source not in BASELINES]

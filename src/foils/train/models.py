@@ -16,11 +16,11 @@ STATIC = "static:"
 LEARNING_RATES = {
     "static embedding": (3e-3, None),
     "language model": (3e-4, 128),
-    "encoder": (1e-4, 384),
-    "reranker": (3e-4, 128),
+    "encoder": (2e-5, None),
+    "reranker": (1e-4, 128),
 }
 """Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
-measured on. docs/training.md has the measurement."""
+measured on (None: the same for every width). docs/training.md has the measurement, and what it lacks."""
 
 
 def kind_of(model: Any) -> str:
