@@ -12,8 +12,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit
 
-from foils.errors import InputError
-
 Float64s = npt.NDArray[np.float64]
 
 
@@ -83,10 +81,3 @@ WEIGHTINGS: dict[str, Weighting] = {
     "gradient_weighted": gradient_weighted,
     "margin_hardness": margin_hardness,
 }
-
-
-def check_temperature(temperature: float) -> float:
-    """Return the temperature; below or at 0, or not finite, is an InputError."""
-    if not (np.isfinite(temperature) and temperature > 0):
-        raise InputError(f"temperature {temperature}; expected a finite number above 0 (it divides similarities)")
-    return temperature
