@@ -20,9 +20,9 @@ import pyarrow as pa
 from foils.data import Collection, load_collection
 from foils.data.store import cache_folder, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.mine import BM25Retriever, DenseRetriever, mine
-from foils.score import ScoreSettings, score_sources
-from foils.score.audit import nearness_to_positives, suspicion
+from foils.mining import BM25Retriever, DenseRetriever, mine
+from foils.scoring import ScoreSettings, score_sources
+from foils.scoring.audit import nearness_to_positives, suspicion
 
 RESULTS = Path(__file__).parent / "results" / "audit_hidden.json"
 DEPTHS = (100, 1_000, 5_000, 20_000)

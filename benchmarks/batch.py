@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import logsumexp
 
-from foils.batch import (
+from foils.batching import (
     METHODS,
     find_conflicts,
     greedy,
@@ -40,9 +40,9 @@ from foils.batch import (
     random_order,
     smooth_hardness,
 )
-from foils.batch.conflicts import Conflicts
-from foils.batch.measures import epoch_measures, measure_rows
-from foils.batch.nearest import nearest
+from foils.batching.conflicts import Conflicts
+from foils.batching.measures import epoch_measures, measure_rows
+from foils.batching.nearest import nearest
 
 RESULTS = Path(__file__).parent / "results" / "batch.json"
 SIZE, SEEDS, CANDIDATES = 128, 8, 128

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from foils.batch import METHODS, Batches, random_order
-from foils.batch.measures import RowMeasures, by_batch, measure_rows, overlap
-from foils.batch.pairs import known_conflicts
+from foils.batching import METHODS, Batches, random_order
+from foils.batching.measures import RowMeasures, by_batch, measure_rows, overlap
+from foils.batching.pairs import known_conflicts
 from foils.data import load_collection
 from foils.data.store import cache_folder
 from foils.data.training_rows import training_rows

@@ -31,12 +31,12 @@ from sentence_transformers.sentence_transformer.training_args import BatchSample
 from tokenizers import Tokenizer
 
 from batch_tables import effect
-from foils.batch.caching import CachingLoss
-from foils.batch.hobit_c import EmbeddingCache
-from foils.batch.sampler import BatchPlanner, with_rows
+from foils.batching.caching import CachingLoss
+from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.sampler import BatchPlanner, with_rows
 from foils.data import Collection, load_collection
 from foils.data.training_rows import training_rows
-from foils.evaluate import compare_systems, measure_rankings, qrels_of
+from foils.evaluation import compare_systems, measure_rankings, qrels_of
 
 RESULTS = Path(__file__).parent / "results"
 MEASURES = ["nDCG@10", "R@10"]

@@ -24,8 +24,8 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
 from batch import made_up
-from foils.batch import hobit_batches
-from foils.batch.hobit_c import EmbeddingCache
+from foils.batching import hobit_batches
+from foils.batching.hobit_c import EmbeddingCache
 from foils.data import load_collection
 from foils.data.training_rows import training_rows
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from foils.data.store import write_json
 from foils.encode import Vectors
-from foils.score import compose
-from foils.score.measure import Geometry
+from foils.scoring import compose
+from foils.scoring.measure import Geometry
 from score import unit
 
 RESULTS = Path(__file__).parent / "results" / "compose.json"

@@ -18,8 +18,8 @@ import numpy as np
 from foils.data import load_collection
 from foils.data.store import write_json
 from foils.encode import EncoderSettings, Kind, SentenceEncoder, Vectors, VectorStore, load_encoder
-from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
-from foils.score import ScoreSettings, score_sources
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.scoring import ScoreSettings, score_sources
 
 RESULTS = Path(__file__).parent / "results" / "encode.json"
 

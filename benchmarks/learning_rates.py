@@ -24,12 +24,12 @@ import pyarrow.compute as pc
 
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.store import write_json
-from foils.mine import BM25Retriever, mine
-from foils.study.measuring import encoder_score, reranker_score
-from foils.study.training import train_encoder
-from foils.train.data import training_set
-from foils.train.models import load_trainable
-from foils.train.settings import TrainSettings
+from foils.mining import BM25Retriever, mine
+from foils.studies.measuring import encoder_score, reranker_score
+from foils.studies.training import train_encoder
+from foils.training.data import training_set
+from foils.training.models import load_trainable
+from foils.training.settings import TrainSettings
 
 RESULTS = Path(__file__).parent / "results" / "learning_rates.json"
 MEASURE, HELD_OUT, TRAINED_ON = "nDCG@10", "held out", "train"
@@ -109,7 +109,7 @@ def trained(kind: str, name: str, data: Any, settings: TrainSettings) -> Any:
     """A model of the kind after training."""
     with tempfile.TemporaryDirectory() as folder:
         if kind == "reranker":
-            from foils.train.reranker import train_reranker
+            from foils.training.reranker import train_reranker
 
             model = load(kind, name)
             train_reranker(model, data, Path(folder), settings=settings)

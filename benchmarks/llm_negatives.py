@@ -28,9 +28,9 @@ from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, write_json
 from foils.data.tokens import alphanumeric
 from foils.encode import VectorStore, load_encoder
-from foils.errors import require
-from foils.mine.filters import table_pairs
-from foils.score import ScoreSettings, score_sources
+from foils.mining.filters import table_pairs
+from foils.runtime.errors import require
+from foils.scoring import ScoreSettings, score_sources
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "llm_negatives.json"

@@ -75,8 +75,8 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
 
     from foils.data.export import as_dataset
     from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-    from foils.mine import DenseRetriever, mine
-    from foils.mine.filters import Margin, PositiveScores
+    from foils.mining import DenseRetriever, mine
+    from foils.mining.filters import Margin, PositiveScores
 
     collection = load_collection(place)
     encoder, store = load_encoder(model, EncoderSettings(max_length=128)), VectorStore(cache / "ours")

@@ -19,10 +19,10 @@ from foils.cli.show import Progress
 from foils.data import load_collection
 from foils.data.store import cache_folder, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
-from foils.progress import reporting
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.runtime.progress import reporting
 from foils.runtime.terminal import print_tables
-from foils.score import ScoreSettings, score_sources
+from foils.scoring import ScoreSettings, score_sources
 
 RESULTS = Path(__file__).parent / "results" / "rank_sources.json"
 

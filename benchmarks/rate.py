@@ -24,7 +24,7 @@ import evalica
 import numpy as np
 from scipy.special import expit
 
-from foils.rate import Pairs, bradley_terry, regular_pairs, thurstone
+from foils.rating import Pairs, bradley_terry, regular_pairs, thurstone
 
 PRIOR_SD = 3.0
 

@@ -38,10 +38,9 @@ from sentence_transformers import CrossEncoder
 from foils.data import Collection, Negatives, load_collection
 from foils.data.negatives import negatives_table
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.errors import InputError
-from foils.mine import DenseRetriever, RandomRetriever, mine
-from foils.mine.sampling import Uniform
-from foils.rate import (
+from foils.mining import DenseRetriever, RandomRetriever, mine
+from foils.mining.sampling import Uniform
+from foils.rating import (
     BiEncoderJudge,
     Candidates,
     CrossEncoderJudge,
@@ -51,11 +50,12 @@ from foils.rate import (
     load_cross_encoder_judge,
     rate_negatives,
 )
-from foils.score.audit import NEAREST, suspicion
-from foils.select import select_negatives
-from foils.train.data import training_set
-from foils.train.reranker import train_reranker
-from foils.train.settings import TrainSettings
+from foils.runtime.errors import InputError
+from foils.scoring.audit import NEAREST, suspicion
+from foils.selection import select_negatives
+from foils.training.data import training_set
+from foils.training.reranker import train_reranker
+from foils.training.settings import TrainSettings
 
 RULES = ("table", "percentile", "mixture", "relative", "optimal", "denoise")
 BASELINES = ("cosine", "beside positive", "like positives", "reranker")

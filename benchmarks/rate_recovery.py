@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import kendalltau
 
-from foils.rate import Pairs, rate_adaptively, regular_pairs, thurstone
+from foils.rating import Pairs, rate_adaptively, regular_pairs, thurstone
 
 PRIOR_SD = 10.0
 SPREAD = 0.7  # probits, of planted ratings: 207 Elo points

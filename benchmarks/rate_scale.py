@@ -28,11 +28,11 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import expit
 
-from foils import memory
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.data.store import write_json
-from foils.rate import Candidates, JudgementRecord, Pairs, rate_negatives
+from foils.rating import Candidates, JudgementRecord, Pairs, rate_negatives
+from foils.runtime import memory
 from score import anonymous_bytes, watch
 
 RESULTS = Path(__file__).parent / "results" / "rate_scale.json"

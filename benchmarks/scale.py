@@ -23,11 +23,11 @@ import numpy as np
 
 from foils.data.store import write_json
 from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder, vectors
-from foils.parallel import map_shards
-from foils.scale import on_ray
-from foils.score import compose
-from foils.score.information import assign_blocks, blocked_moments
-from foils.score.measure import Geometry, triplet_similarities
+from foils.runtime.parallel import map_shards
+from foils.runtime.scale import on_ray
+from foils.scoring import compose
+from foils.scoring.information import assign_blocks, blocked_moments
+from foils.scoring.measure import Geometry, triplet_similarities
 from score import unit
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"

@@ -23,10 +23,10 @@ import numpy as np
 from foils.data.collection import Rows
 from foils.data.store import write_json
 from foils.encode.vectors import Vectors
-from foils.score.gates import Similarities, gated
-from foils.score.information import log_det, target_moments
-from foils.score.measure import Geometry, triplet_similarities
-from foils.score.records import Target
+from foils.scoring.gates import Similarities, gated
+from foils.scoring.information import log_det, target_moments
+from foils.scoring.measure import Geometry, triplet_similarities
+from foils.scoring.records import Target
 
 RESULTS = Path(__file__).parent / "results" / "score.json"
 PER_RECORD = 10

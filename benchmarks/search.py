@@ -23,7 +23,7 @@ import ir_measures
 import numpy as np
 
 from foils.encode import Vectors
-from foils.search import (
+from foils.searching import (
     DimensionSettings,
     ExactIndex,
     Relevant,
@@ -34,7 +34,7 @@ from foils.search import (
     published_grid,
     search_vectors,
 )
-from foils.search.ranks import UNREACHED
+from foils.searching.ranks import UNREACHED
 
 MEASURES = ("nDCG@10", "AP")
 D, K = 384, 1000

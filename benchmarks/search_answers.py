@@ -16,9 +16,9 @@ from typing import Any
 
 from foils.data import load_collection
 from foils.data.store import cache_folder
-from foils.errors import require
 from foils.llm import Client
-from foils.search import AnswerAsking, ask_answers
+from foils.runtime.errors import require
+from foils.searching import AnswerAsking, ask_answers
 
 
 def serve(threads: int) -> Any:

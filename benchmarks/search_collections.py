@@ -25,8 +25,8 @@ import numpy as np
 from foils.data import load_collection
 from foils.data.store import cache_folder
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
-from foils.evaluate import bootstrap_interval, compare_systems, evaluate_runs
-from foils.search import (
+from foils.evaluation import bootstrap_interval, compare_systems, evaluate_runs
+from foils.searching import (
     DimensionSettings,
     by_moon,
     by_share,

@@ -21,11 +21,11 @@ import pyarrow as pa
 from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, provenance, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
-from foils.mine.fuse import fuse
-from foils.study.benefit import Recapture
-from foils.study.run import run_study
-from foils.study.settings import StudySettings
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining.fuse import fuse
+from foils.studies.benefit import Recapture
+from foils.studies.run import run_study
+from foils.studies.settings import StudySettings
 
 FIRSTS = (0, 10, 20, 50, 100)
 STATIC = {"batch_size": 256, "learning_rate": 2e-3, "warmup": 0.1}

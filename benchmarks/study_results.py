@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from batch_figures import COLOURS, Line, page, panel
-from foils.agreement import kendall_tau
 from foils.data.store import write_json
-from foils.study import Recapture, analyse, read_cells
-from foils.study.cells import Cell
+from foils.evaluation.agreement import kendall_tau
+from foils.studies import Recapture, analyse, read_cells
+from foils.studies.cells import Cell
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

@@ -141,8 +141,8 @@ def their_training(model, texts, folder: Path, batch_size: int, mini_batch: int 
 
 
 def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, loss: str):
-    from foils.train.bi_encoder import train_bi_encoder
-    from foils.train.settings import TrainSettings
+    from foils.training.bi_encoder import train_bi_encoder
+    from foils.training.settings import TrainSettings
 
     settings = TrainSettings(
         loss=loss, batch_size=batch_size, mini_batch_size=mini_batch, max_length=None, log_steps=1, precision="float32"
@@ -151,8 +151,8 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
 
 
 def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | None):
-    from foils.study.training import outside_danger, train_encoder
-    from foils.train.settings import TrainSettings
+    from foils.studies.training import outside_danger, train_encoder
+    from foils.training.settings import TrainSettings
 
     data = outside_danger(data)
     settings = TrainSettings(
@@ -162,7 +162,7 @@ def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | No
 
 
 def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | None) -> dict[str, float]:
-    from foils.train.data import training_set
+    from foils.training.data import training_set
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder)
@@ -186,8 +186,8 @@ def loss_alone(cached: bool, batch: int = 4096) -> dict[str, float]:
     """A step at batch 4,096 with one negative a row on a one-layer BERT: what the cache saves."""
     import torch
 
-    from foils.train.cached import CachedContrastiveLoss
-    from foils.train.losses import ContrastiveLoss
+    from foils.training.cached import CachedContrastiveLoss
+    from foils.training.losses import ContrastiveLoss
 
     with tempfile.TemporaryDirectory() as folder:
         model = model_of("bert", Path(folder))

@@ -16,12 +16,12 @@ from foils.data.collection import IDENTICAL
 from foils.data.run import without_identical
 from foils.data.sources import read_source
 from foils.encode import VectorStore
-from foils.evaluate import evaluate_runs, rankings_of, rerank_run
-from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
-from foils.mine.dense import embed_queries
-from foils.mine.pairs import Pairs
-from foils.search import DimensionSettings, embed_collection, prepare, search_collection
-from foils.study.measuring import measure_encoder
+from foils.evaluation import evaluate_runs, rankings_of, rerank_run
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining.dense import embed_queries
+from foils.mining.pairs import Pairs
+from foils.searching import DimensionSettings, embed_collection, prepare, search_collection
+from foils.studies.measuring import measure_encoder
 
 DOCUMENTS = {
     "a": "boats sail against the wind", "b": "boats do not sail against the wind", "c": "bread rises by yeast",

@@ -13,18 +13,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "foils"
-STAGES = ("mine", "score", "rate", "select", "batch", "train", "search", "evaluate")
+STAGES = ("mining", "scoring", "rating", "selection", "batching", "training", "searching", "evaluation")
+ARROWS = {"scoring": {"evaluation"}}  # among stages, only these
 LAYERS = (  # a part imports from parts on lines above its own, and from itself
-    ("errors", "progress"),
-    ("agreement", "memory", "parallel"),
-    ("scale",),
     ("runtime",),
     ("data",),
     ("encode", "llm"),
     ("upkeep",),
     STAGES,
-    ("report",),  # shows what stages found: reads their results, and no stage knows it
-    ("study",),
+    ("pages",),  # shows what stages found: reads their results, and no stage knows it
+    ("studies",),
     ("cli",),
 )
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
@@ -34,14 +32,14 @@ LIGHT = {  # what any module may import when it is loaded, beside the standard l
     "xxhash",
 }  # fmt: skip
 HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
-    "batch/caching.py": {"torch"},
-    "batch/greedy_loops.py": {"numba"},
-    "batch/kernels.py": {"numba"},
-    "batch/mixed_sampler.py": {"sentence_transformers"},
-    "batch/sampler.py": {"sentence_transformers", "transformers"},
+    "batching/caching.py": {"torch"},
+    "batching/greedy_loops.py": {"numba"},
+    "batching/kernels.py": {"numba"},
+    "batching/mixed_sampler.py": {"sentence_transformers"},
+    "batching/sampler.py": {"sentence_transformers", "transformers"},
 }
-HEAVY_PARTS = {"train": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through
-PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"report"}}
+HEAVY_PARTS = {"training": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through
+PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"pages"}}
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ ALL = [
 
 
 def part(file_or_module: str) -> str:
-    """The part of foils: `batch` of batch/kernels.py and of foils.batch.kernels."""
+    """The part of foils: `batching` of batching/kernels.py and of foils.batching.kernels."""
     return file_or_module.removeprefix("foils.").removesuffix(".py").replace("/", ".").partition(".")[0]
 
 
@@ -118,8 +116,8 @@ class G:
         ("a", True), ("b.c", True), ("foils.errors", True), ("foils.data.run", True), ("d", False), ("e", True),
         ("f", True), ("g", True), ("h", False),
     ]  # fmt: skip
-    assert part("batch/kernels.py") == part("foils.batch.kernels") == "batch"
-    assert part("errors.py") == part("foils.errors") == "errors"
+    assert part("batching/kernels.py") == part("foils.batching.kernels") == "batching"
+    assert part("runtime/errors.py") == part("foils.runtime.errors") == "runtime"
     assert part("foils.data.pydocs") == "data"
 
 
@@ -136,7 +134,8 @@ def test_imports_point_down() -> None:
         for each in own
         if part(each.file) != part(each.module)
         and LAYER[part(each.module)] >= LAYER[part(each.file)]
-        and not (part(each.module) == "report" and not each.at_load)  # a result makes its page when it is asked for it
+        and part(each.module) not in ARROWS.get(part(each.file), ())
+        and not (part(each.module) == "pages" and not each.at_load)  # a result makes its page when it is asked for it
     ]
     assert not wrong, f"imports that do not point down:\n{listed(wrong)}"
 

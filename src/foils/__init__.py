@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foils.data import Collection, Negatives, Run, load_collection
     from foils.encode import EncoderSettings, VectorStore, load_encoder
-    from foils.errors import FoilsError
-    from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever
-    from foils.score import Scores, ScoreSettings, score_sources
+    from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever
+    from foils.runtime.errors import FoilsError
+    from foils.scoring import Scores, ScoreSettings, score_sources
     from foils.upkeep import cache
 
 __all__ = [
@@ -37,9 +37,9 @@ __all__ = [
 _HOMES = {
     "data": ("Collection", "Negatives", "Run", "load_collection"),
     "encode": ("EncoderSettings", "VectorStore", "load_encoder"),
-    "errors": ("FoilsError",),
-    "mine": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
-    "score": ("ScoreSettings", "Scores", "score_sources"),
+    "runtime.errors": ("FoilsError",),
+    "mining": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
+    "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "upkeep": ("cache",),
 }
 _HOME = {name: f"foils.{home}" for home, names in _HOMES.items() for name in names}

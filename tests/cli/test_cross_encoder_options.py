@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 VERBS = {
     "mine": ("--with", "cross-encoder", "--cross-encoder", "reranker", "-o", "out.parquet"),

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from foils.cli.groups import checked, given, only, options_of, panel, refuse, takes
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 _wine = panel("Wine")
 

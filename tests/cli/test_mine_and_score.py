@@ -13,8 +13,8 @@ import pytest
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
 from foils.encode import VectorStore
-from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
-from foils.score import ScoreSettings, score_sources
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.scoring import ScoreSettings, score_sources
 
 pytestmark = pytest.mark.usefixtures("loaded")
 Foils = Callable[..., Any]

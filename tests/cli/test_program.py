@@ -14,7 +14,7 @@ from rich.text import Text
 from typer.main import get_command
 
 from foils.cli import app, show
-from foils.errors import ConvergenceError, FailureError, FoilsError, InputError
+from foils.runtime.errors import ConvergenceError, FailureError, FoilsError, InputError
 
 VERBS = (*app.VERBS, *app.DOORS)
 

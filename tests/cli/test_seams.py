@@ -11,7 +11,7 @@ from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
 from foils.data.store import write_json
 from foils.encode import VectorStore
-from foils.score.doors import score
+from foils.scoring.doors import score
 
 Foils = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from foils.data import Collection, build, load_collection
 from foils.data.store import cache_folder
-from foils.errors import FailureError, FoilsError, FormatError, InputError
+from foils.runtime.errors import FailureError, FoilsError, FormatError, InputError
 
 BeirFolder = Callable[..., Path]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from foils.data import Collection, Positives
 from foils.data.collection import rows_of
-from foils.errors import FormatError, InputError, UnknownNameError
+from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
 # By hand: the small collection
 

@@ -13,7 +13,7 @@ import pytest
 
 from foils.data import Collection, build, hub, load_collection
 from foils.data.store import cache_folder
-from foils.errors import FormatError, InputError, MissingExtraError
+from foils.runtime.errors import FormatError, InputError, MissingExtraError
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data.lines import Complaints, json_objects, numbered_lines, open_binary, text_field, whole_json, whole_text
-from foils.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 
 
 def lines(path: Path) -> list[tuple[int, str]]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from foils.data import Collection, Negatives
 from foils.data.negatives import REQUIRED, negatives_table
 from foils.data.store import provenance
-from foils.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 
 COLUMNS = {
     "query_id": ["q1", "q1", "q2"],

@@ -17,7 +17,7 @@ import pytest
 
 from foils.data.duplicates import near_pairs
 from foils.data.pydocs import DEFAULT_PACKAGES, PydocsData, read_pydocs, split_of
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."
 PACKAGE = {

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foils.data import Run
 from foils.data.run import ranks_within
-from foils.errors import FoilsError, FormatError, InputError
+from foils.runtime.errors import FoilsError, FormatError, InputError
 
 
 def rows(run: Run) -> list[tuple[object, ...]]:

@@ -19,7 +19,7 @@ from foils.data import Collection, Negatives, Run
 from foils.data.negatives import negatives_table
 from foils.data.sources import read_source, read_sources, split_name
 from foils.data.store import file_digest
-from foils.errors import FoilsError, FormatError, InputError
+from foils.runtime.errors import FoilsError, FormatError, InputError
 
 D2 = "When a boat gybes, its stern turns through the wind."
 D5 = "Baker's yeast makes dough rise within one or two hours."

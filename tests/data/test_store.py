@@ -32,7 +32,7 @@ from foils.data.store import (
     write_whole,
     write_whole_folder,
 )
-from foils.errors import FailureError, FoilsError, FormatError, InputError
+from foils.runtime.errors import FailureError, FoilsError, FormatError, InputError
 
 TABLE = pa.table({"query_id": ["q1", "q2"], "score": [0.5, float("nan")]})
 

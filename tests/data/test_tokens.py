@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from foils.data.tokens import TOKENIZERS, Vocabulary, alphanumeric, folded, inverse_document_frequency
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 words = st.lists(st.sampled_from(["a", "b", "cc", "dd", "eee"]), max_size=6).map(" ".join)
 texts = st.lists(words, min_size=1, max_size=6)

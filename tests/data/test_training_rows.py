@@ -8,7 +8,7 @@ import pytest
 from foils.data import Negatives
 from foils.data.negatives import negatives_table
 from foils.data.training_rows import training_rows
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 TABLE = Negatives(negatives_table(["q1", "q1", "q2", "q1"], ["d4", "d7", "d1", "d9"], "s", [1, 0, 0, 2], np.zeros(4)))
 

@@ -13,7 +13,7 @@ import pytest
 
 from foils.encode import backends
 from foils.encode.backends import CompiledModel
-from foils.errors import FailureError, InputError, MissingExtraError, UnknownNameError
+from foils.runtime.errors import FailureError, InputError, MissingExtraError, UnknownNameError
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

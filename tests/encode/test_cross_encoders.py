@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 from tiny_models import tiny_cross_encoder
 
 PAIRS = [("a boat", "a boat in the wind"), ("a boat", "bread"), ("bread", "bread of wheat in the wind")]
@@ -76,7 +76,7 @@ def test_weights_that_no_file_has_are_those_of_their_seed(language_model):
 
 def test_an_encoder_of_a_checkpoint_without_a_pooler_is_the_same_in_every_loading(language_model):
     from foils.encode import load_encoder
-    from foils.train.models import load_trainable
+    from foils.training.models import load_trainable
 
     assert load_encoder(language_model).fingerprint == load_encoder(language_model).fingerprint
     one, two = (load_trainable(str(language_model)).state_dict() for _ in range(2))

@@ -13,7 +13,7 @@ from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, find_m
 from foils.encode.encoder import check_finite
 from foils.encode.models import _PUBLISHED_SHA256
 from foils.encode.vectors import cosine_loss
-from foils.errors import FailureError, InputError, UnknownNameError
+from foils.runtime.errors import FailureError, InputError, UnknownNameError
 
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")

@@ -16,18 +16,18 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from sentence_transformers.util import dot_score
 
-from foils.batch.hobit_c import EmbeddingCache
+from foils.batching.hobit_c import EmbeddingCache
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.similarity import check_temperature_of, similarity_of
-from foils.errors import InputError, UnknownNameError
-from foils.mine.scorers import EncoderScorer
-from foils.score.doors import score
-from foils.study.measuring import measure_encoder
-from foils.train.cached import CachedContrastiveLoss
-from foils.train.losses import ContrastiveLoss
-from foils.train.models import load_trainable
+from foils.mining.scorers import EncoderScorer
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.scoring.doors import score
+from foils.studies.measuring import measure_encoder
+from foils.training.cached import CachedContrastiveLoss
+from foils.training.losses import ContrastiveLoss
+from foils.training.models import load_trainable
 from train_models import WORDS, bert_model, made_up, static_model, table
 
 
@@ -177,7 +177,7 @@ def test_a_temperature_for_cosines_is_warned_of(caplog: pytest.LogCaptureFixture
 def test_the_planner_of_a_training_is_given_the_models_inner_products() -> None:
     from datasets import Dataset
 
-    from foils.batch.sampler import BatchPlanner
+    from foils.batching.sampler import BatchPlanner
 
     texts = [" ".join(WORDS[i : i + 3]) for i in range(12)]
     data = Dataset.from_dict({"anchor": texts[:6], "positive": texts[6:]})

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes import HashingEncoder
-from foils import progress
 from foils.data import Collection
 from foils.encode import DocumentTexts, Kind, Vectors, VectorStore, vectors
 from foils.encode import shards as shards_module
 from foils.encode.vectors import cosine_loss, text_keys
-from foils.errors import FailureError, FormatError, InputError, UnknownNameError
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, FormatError, InputError, UnknownNameError
 
 TEXTS = [f"text number {i} of the wind" for i in range(40)]
 

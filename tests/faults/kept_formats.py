@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from fuzz_formats import BrokenPromiseError, Format
 
-from foils.study import Cell, read_cells
-from foils.study.cells import IN_BATCH, trained_file
+from foils.studies import Cell, read_cells
+from foils.studies.cells import IN_BATCH, trained_file
 
 SOURCES = {name: f"{at:010x}" for at, name in enumerate(("random", "bm25", "é <b>"))}
 FACTS: dict[str, Any] = {
@@ -32,7 +32,7 @@ RESULT: dict[str, Any] = {
     "per_query": {"nDCG@10": [0.5, 1, 0.0], "RR@10": [0.75, 1.0, 0.5]},
 }  # fmt: skip
 CELL = "cells/made-up--static--x"
-WHOLE = "foils_checkpoint.json"  # foils.train.callbacks.WHOLE, which torch need not be loaded for
+WHOLE = "foils_checkpoint.json"  # foils.training.callbacks.WHOLE, which torch need not be loaded for
 
 
 def written(value: object) -> bytes:
@@ -76,7 +76,7 @@ def _study(up: int, count: Callable[[Cell], int]) -> Callable[[Path], int]:
 
 
 def _checkpoint(path: Path) -> int:
-    from foils.train.callbacks import last_whole_checkpoint
+    from foils.training.callbacks import last_whole_checkpoint
 
     folder = path.parents[1]
     for name in ("model.safetensors", "sub/state.json"):

@@ -170,7 +170,7 @@ def watch_files(place: Place, at: int | None) -> None:
 def count_encoding() -> None:
     """Let whatever encodes texts or pairs note them first, a line for each batch: a digest a text."""
     from foils.encode.encoder import SentenceEncoder
-    from foils.mine.cross_encoder import _PairEncoder
+    from foils.mining.cross_encoder import _PairEncoder
 
     def noting(before: Any) -> Any:
         def encode(self: Any, texts: Any, kind: Any) -> Any:

@@ -16,9 +16,9 @@ import numpy as np
 TESTS = Path(__file__).parents[1]
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
-    "foils.batch.collection", "foils.batch.sampler", "foils.cli.app", "foils.evaluate", "foils.mine.llm",
-    "foils.rate", "foils.report", "foils.score", "foils.search", "foils.select", "foils.study",
-    "foils.study.probe", "foils.train.models", "foils.train.reranker",
+    "foils.batching.collection", "foils.batching.sampler", "foils.cli.app", "foils.evaluation", "foils.mining.llm",
+    "foils.rating", "foils.pages", "foils.scoring", "foils.searching", "foils.selection", "foils.studies",
+    "foils.studies.probe", "foils.training.models", "foils.training.reranker",
 )  # fmt: skip
 """What verbs import: imported once, before processes are forked."""
 

@@ -18,8 +18,8 @@ from safetensors.torch import save_file
 from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Run
-from foils.errors import FailureError
-from foils.train.trainer import writing_weights
+from foils.runtime.errors import FailureError
+from foils.training.trainer import writing_weights
 from train_models import static_model
 
 OLD = "what was there before"
@@ -45,7 +45,7 @@ def world(tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: HashingEncoder())
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     for module in ("analysis", "outcomes"):
-        monkeypatch.setattr(f"foils.study.{module}.RESAMPLES", 10)  # quick
+        monkeypatch.setattr(f"foils.studies.{module}.RESAMPLES", 10)  # quick
     folder = beir_folder("made")
     for name in ("bm25", "dense"):
         assert run(["mine", str(folder), "--with", name, "-o", str(tmp_path / f"{name}.parquet")]) == 0

@@ -14,8 +14,8 @@ from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Collection
 from foils.encode import VectorStore
-from foils.mine import BM25Retriever, RandomRetriever, mine
-from foils.study import StudySettings, analyse, read_cells, run_study, write_study_report
+from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.studies import StudySettings, analyse, read_cells, run_study, write_study_report
 from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium, outside_plotly
 from train_models import WORDS, static_model
 
@@ -66,7 +66,7 @@ def page(
     """A page's kind and place."""
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: named(name))
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: named(name))
-    monkeypatch.setattr("foils.study.analysis.RESAMPLES", 10)  # quick
+    monkeypatch.setattr("foils.studies.analysis.RESAMPLES", 10)  # quick
     place = study_page(tmp_path) if request.param == "study" else search_page(tmp_path, beir_folder)
     return request.param, place
 

@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foils import memory
-from foils.batch.cells import Cells
-from foils.batch.nearest import nearest as nearest_rows
+from foils.batching.cells import Cells
+from foils.batching.nearest import nearest as nearest_rows
 from foils.cli.memory_options import VERBS, takes_memory
 from foils.data import Collection
 from foils.encode import Vectors
 from foils.encode.nearest import top_inner_products
-from foils.errors import InputError
-from foils.mine import BM25Retriever
-from foils.mine.pairs import Pairs
-from foils.mine.scorers import paired_products
-from foils.mine.trisampler import TriSampler
-from foils.parallel import map_blocks
-from foils.search import ExactIndex
+from foils.mining import BM25Retriever
+from foils.mining.pairs import Pairs
+from foils.mining.scorers import paired_products
+from foils.mining.trisampler import TriSampler
+from foils.runtime import memory
+from foils.runtime.errors import InputError
+from foils.runtime.parallel import map_blocks
+from foils.searching import ExactIndex
 
 SMALL = 2**20
 

@@ -22,10 +22,10 @@ from foils.data import Collection, Negatives, Run
 from foils.data.export import FILES, export
 from foils.encode import VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.errors import FormatError, InputError
-from foils.evaluate.rerank import load_reranker
-from foils.search.index_files import read_origin
-from foils.train.models import load_trainable
+from foils.evaluation.rerank import load_reranker
+from foils.runtime.errors import FormatError, InputError
+from foils.searching.index_files import read_origin
+from foils.training.models import load_trainable
 from train_models import bert_model, cross_encoder
 
 SOURCES = Path(__file__).parents[2] / "src" / "foils"

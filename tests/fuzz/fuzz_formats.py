@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.sources import read_source
 from foils.encode import Vectors
-from foils.errors import FoilsError, FormatError, InputError
+from foils.runtime.errors import FoilsError, FormatError, InputError
 
 LONGEST_MESSAGE = 20_000
 DOCUMENTS = {
@@ -271,7 +271,7 @@ def _negatives(path: Path) -> int:
 
 
 def _answers(path: Path) -> int:
-    from foils.rate.records import read_answers
+    from foils.rating.records import read_answers
 
     table = read_answers(path)
     for name in ("forward", "backward"):
@@ -297,7 +297,7 @@ def _logged(data: bytes) -> int:
 
 
 def _answer(path: Path) -> int:
-    from foils.mine.llm_prompt import parse, validated
+    from foils.mining.llm_prompt import parse, validated
 
     said = path.read_bytes().decode("utf-8", "surrogateescape")
     texts = parse(said)
@@ -309,7 +309,7 @@ def _answer(path: Path) -> int:
 
 
 def _prompt(path: Path) -> int:
-    from foils.mine.llm_prompt import Prompt
+    from foils.mining.llm_prompt import Prompt
 
     Prompt.read(path).text("query {positive}", "positive \\1", 3, ["taken"]).encode()
     return 1
@@ -392,7 +392,7 @@ def _indexed() -> Vectors:
 def _index_examples() -> list[bytes]:
     from tempfile import TemporaryDirectory
 
-    from foils.search import FaissIndex
+    from foils.searching import FaissIndex
 
     vectors, found = _indexed(), []
     with TemporaryDirectory() as folder:
@@ -404,7 +404,7 @@ def _index_examples() -> list[bytes]:
 
 
 def _index(path: Path) -> int:
-    from foils.search import FaissIndex
+    from foils.searching import FaissIndex
 
     index = FaissIndex.load(path, _indexed())
     index.search(np.ones((1, 4), np.float32), 3)
@@ -412,7 +412,7 @@ def _index(path: Path) -> int:
 
 
 def _record_key(path: Path) -> int:
-    from foils.rate.records import JudgementRecord
+    from foils.rating.records import JudgementRecord
 
     JudgementRecord(path.parent, {"judge": "x", "collection": "y"})
     return 1

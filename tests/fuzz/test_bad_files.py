@@ -12,7 +12,7 @@ import pytest
 
 from foils.data import Collection, Run, load_collection
 from foils.data.sources import read_source
-from foils.errors import FormatError
+from foils.runtime.errors import FormatError
 
 Write = Callable[..., Path]
 

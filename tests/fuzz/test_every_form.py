@@ -15,7 +15,7 @@ from fuzz_mutations import spoiled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foils.errors import FoilsError, FormatError
+from foils.runtime.errors import FoilsError, FormatError
 
 BY_LINE = [name for name, form in FORMATS.items() if form.lines and name != "llm-log"]
 VALID = {

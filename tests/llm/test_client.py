@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from foils.errors import FailureError, InputError
 from foils.llm import Client, NoAnswerError, Usage, ask_all
+from foils.runtime.errors import FailureError, InputError
 from llm_server import Reply, serving
 
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from foils import progress
-from foils.errors import FailureError, FormatError
 from foils.llm import Client, NoAnswerError, RecordLog, ask_missing, digest
 from foils.llm import log as log_module
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, FormatError
 from llm_server import Reply, serving
 
 

@@ -14,8 +14,8 @@ import pytest
 from cyclopts import App, CycloptsError
 
 from foils.cli.program import Verb, add_verb
-from foils.errors import InputError, UnknownNameError
 from foils.runtime.doors import door, settings_taken
+from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Option, Settings, refuse, settings_of, spelling
 from foils.runtime.results import Result, Table, number, p_value
 

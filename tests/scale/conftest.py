@@ -30,7 +30,7 @@ def cluster(_quiet_ray: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     for module in (fakes, scale_world):  # which workers could not import
         ray.cloudpickle.register_pickle_by_value(module)
-    monkeypatch.setattr("foils.scale.workers", lambda: 1)
+    monkeypatch.setattr("foils.runtime.scale.workers", lambda: 1)
     started = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     try:
         for _ in range(2):

@@ -15,14 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from fakes import HashingEncoder
-from foils import memory
 from foils.data import Collection, Negatives
 from foils.encode import DocumentTexts, Kind, VectorStore
-from foils.mine import DenseRetriever, RandomRetriever, mine
-from foils.parallel import executing
-from foils.rate import BiEncoderJudge, JudgementRecord, rate_negatives
-from foils.score import ScoreSettings, compose, measure, prepare, score_sources
-from foils.score.gates import gated
+from foils.mining import DenseRetriever, RandomRetriever, mine
+from foils.rating import BiEncoderJudge, JudgementRecord, rate_negatives
+from foils.runtime import memory
+from foils.runtime.parallel import executing
+from foils.scoring import ScoreSettings, compose, measure, prepare, score_sources
+from foils.scoring.gates import gated
 
 QUERIES, DOCUMENTS = 160, 240
 WORDS = [f"{a}{b}" for a in "bdfgklmnprst" for b in "aeiou"]
@@ -42,9 +42,9 @@ def cut_small(patch: Any) -> None:
     patch.setattr("foils.encode.vectors.SHARD", 16)
     patch.setattr("foils.encode.vectors.SLICE", 64)
     patch.setattr("foils.encode.nearest.SPAN", 100)
-    patch.setattr("foils.mine.candidates.QUERIES", 32)
-    patch.setattr("foils.parallel.TOGETHER", 3)
-    patch.setattr("foils.rate.ratings._CANDIDATES", 300)
+    patch.setattr("foils.mining.candidates.QUERIES", 32)
+    patch.setattr("foils.runtime.parallel.TOGETHER", 3)
+    patch.setattr("foils.rating.ratings._CANDIDATES", 300)
 
 
 def embedded(folder: Path, encoder: Any = None) -> dict[str, bytes]:

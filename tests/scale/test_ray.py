@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from scale_world import DOCUMENTS, WORK, WatchedEncoder, budget_there, cut_small, embedded, files
 
-from foils import memory
-from foils.errors import FailureError, InputError, MissingExtraError
-from foils.parallel import executing, map_shards
-from foils.progress import reporting
-from foils.scale import RayExecutor, on_ray
+from foils.runtime import memory
+from foils.runtime.errors import FailureError, InputError, MissingExtraError
+from foils.runtime.parallel import executing, map_shards
+from foils.runtime.progress import reporting
+from foils.runtime.scale import RayExecutor, on_ray
 
 
 class Killer:
@@ -133,7 +133,7 @@ def test_a_shard_that_kills_every_worker_fails_in_the_end(cluster, monkeypatch):
 
 @pytest.mark.slow
 def test_a_task_larger_than_every_machine_is_refused(cluster, monkeypatch):
-    monkeypatch.setattr("foils.scale.workers", lambda: 5)
+    monkeypatch.setattr("foils.runtime.scale.workers", lambda: 5)
     with pytest.raises(InputError, match="set OMP_NUM_THREADS=1"), on_ray(cluster.address):
         pass
 

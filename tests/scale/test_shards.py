@@ -12,8 +12,8 @@ from fakes import HashingEncoder
 from foils.data import Collection, load_collection
 from foils.encode import DocumentTexts, Vectors, VectorStore, vectors
 from foils.encode.nearest import top_inner_products
-from foils.errors import FormatError
-from foils.parallel import executing, map_blocks, map_shards, spread_blocks
+from foils.runtime.errors import FormatError
+from foils.runtime.parallel import executing, map_blocks, map_shards, spread_blocks
 
 
 def squared(value: int) -> int:
@@ -54,7 +54,7 @@ def test_a_single_shard_is_done_here_unless_it_runs_a_model():
 
 
 def test_blocks_go_in_groups(monkeypatch):
-    monkeypatch.setattr("foils.parallel.TOGETHER", 4)
+    monkeypatch.setattr("foils.runtime.parallel.TOGETHER", 4)
     elsewhere = Elsewhere()
     with executing(elsewhere):
         assert list(spread_blocks(squared, range(10))) == list(map_blocks(squared, range(10)))
@@ -173,7 +173,7 @@ def test_a_failed_embedding_leaves_the_store_usable(tmp_path, monkeypatch):
 
 
 def test_what_is_not_portable_stays_here(tmp_path, monkeypatch):
-    from foils.mine import mine
+    from foils.mining import mine
 
     cut_small(monkeypatch)
     collection, retriever = dense(tmp_path)

@@ -19,8 +19,8 @@ from foils.data import load_collection
 from foils.data.in_use import hold, remove_unused
 from foils.data.store import cache_folder, write_table, write_whole
 from foils.encode import VectorStore
-from foils.errors import InputError, UnknownNameError
 from foils.llm import RecordLog
+from foils.runtime.errors import InputError, UnknownNameError
 from foils.upkeep import CacheCheck, CachePruned, CacheSize
 
 DAY = 86_400

@@ -19,8 +19,8 @@ from foils.cli.program import by_door, summary
 from foils.cli.scale_options import takes_ray, with_address
 from foils.cli.show import Progress, messages, say
 from foils.cli.verbs import DOORS
-from foils.errors import FailureError, FoilsError, InputError
-from foils.progress import reporting
+from foils.runtime.errors import FailureError, FoilsError, InputError
+from foils.runtime.progress import reporting
 
 VERBS = ("mine", "rate", "select", "batch", "train", "evaluate", "search", "study", "report", "demo")
 

@@ -13,7 +13,7 @@ from foils.cli.groups import takes
 from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
-    from foils.batch.collection import CollectionPlan
+    from foils.batching.collection import CollectionPlan
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def batch(
 
     Example: foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet
     """
-    from foils.batch.collection import plan_collection
+    from foils.batching.collection import plan_collection
     from foils.data import load_collection
     from foils.data.sources import read_source
     from foils.data.store import write_json
@@ -98,7 +98,7 @@ def batch(
     if json:
         write_json(json, planned.to_json())
     if report:
-        from foils.report.batches import write_batch_report
+        from foils.pages.batches import write_batch_report
 
         write_batch_report(report, planned)
         say(f"report: {report}")

@@ -40,9 +40,9 @@ def demo(
     from foils.data import load_collection
     from foils.data.store import provenance, write_json
     from foils.encode import DocumentTexts
-    from foils.mine import BM25Retriever, DenseRetriever, RandomRetriever, mine
-    from foils.report import write_score_report
-    from foils.score import ScoreSettings, score_sources
+    from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+    from foils.pages import write_score_report
+    from foils.scoring import ScoreSettings, score_sources
 
     collection = load_collection("pydocs")
     documents, queries = len(collection.documents), len(collection.queries)

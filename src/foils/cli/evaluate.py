@@ -13,11 +13,11 @@ import typer
 from foils.cli import options as opt
 from foils.cli.groups import only, refuse, takes
 from foils.cli.show import number, p_value, say, show_table
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from foils.data import Collection, Run
-    from foils.evaluate import Evaluation
+    from foils.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def evaluate(
 
     from foils.data import load_collection
     from foils.data.store import write_json
-    from foils.evaluate import evaluate_runs
+    from foils.evaluation import evaluate_runs
 
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     runs = systems.runs(loaded, encoding, split, top=top, depth=rerank_depth)
@@ -171,7 +171,7 @@ def _named(text: str) -> tuple[str | None, str]:
 
 
 def _dense_run(collection: Collection, encoding: opt.EncoderOptions, split: str, top: int, name: str | None) -> Run:
-    from foils.search import DimensionSettings, embed_collection, search_collection
+    from foils.searching import DimensionSettings, embed_collection, search_collection
 
     encoder, store = encoding.open(collection)
     if encoder.max_length is not None:
@@ -183,7 +183,7 @@ def _dense_run(collection: Collection, encoding: opt.EncoderOptions, split: str,
 
 def _reranked(first: Run, collection: Collection, encoding: opt.EncoderOptions, depth: int, name: str | None) -> Run:
     from foils.encode.cross_encoders import logits
-    from foils.evaluate import rerank_run
+    from foils.evaluation import rerank_run
 
     scorer = partial(logits, encoding.cross_encoder(encoding.encoder))
     name = name or f"{first.name} + {Path(encoding.encoder).name}"

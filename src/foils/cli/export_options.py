@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from foils.data import Collection, Negatives

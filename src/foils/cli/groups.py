@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 import typer
 from typer.models import OptionInfo
 
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 Verb = Callable[..., None]
 Check = Callable[[Mapping[str, Any], Mapping[str, object]], None]

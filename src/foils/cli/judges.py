@@ -13,13 +13,13 @@ from foils.cli import options as opt
 from foils.cli.groups import panel
 from foils.cli.llm_options import LLMOptions
 from foils.cli.show import number, say, show_table
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from foils.data import Collection
     from foils.data.sources import NamedSource
-    from foils.rate import Distilled, Judge, JudgementRecord, Rated
-    from foils.rate.llm_judge import LLMJudge
+    from foils.rating import Distilled, Judge, JudgementRecord, Rated
+    from foils.rating.llm_judge import LLMJudge
 
 
 _llm = panel("Language model")
@@ -56,7 +56,7 @@ class DistilOptions:
 
     def check(self) -> None:
         """Raise an InputError where the folder is taken, before anything is asked."""
-        from foils.rate.pairwise import check_free
+        from foils.rating.pairwise import check_free
 
         if self.distil is not None:
             check_free(self.distil)
@@ -64,7 +64,7 @@ class DistilOptions:
     def train(self, rated: Rated, seed: int, device: str | None) -> dict[str, Any]:
         """Train the judge on everything that was asked, save it, show how it does, and return that for JSON."""
         from foils.encode.models import find_model
-        from foils.rate import distil
+        from foils.rating import distil
 
         if self.distil is None:
             return {}
@@ -105,7 +105,7 @@ class Judging:
 
 
 def _bi_encoder(where: str, judging: Judging) -> Judge:
-    from foils.rate import BiEncoderJudge
+    from foils.rating import BiEncoderJudge
 
     chosen = replace(judging.encoder, encoder=where) if where else judging.encoder
     encoder, store = chosen.open(judging.collection)
@@ -113,7 +113,7 @@ def _bi_encoder(where: str, judging: Judging) -> Judge:
 
 
 def _cross_encoder(where: str, judging: Judging) -> Judge:
-    from foils.rate import load_cross_encoder_judge
+    from foils.rating import load_cross_encoder_judge
 
     if not where:
         raise InputError("--judge cross-encoder needs its model: cross-encoder:MODEL")
@@ -127,7 +127,7 @@ def _cross_encoder(where: str, judging: Judging) -> Judge:
 
 
 def _pairwise(where: str, judging: Judging) -> Judge:
-    from foils.rate import load_pairwise_judge
+    from foils.rating import load_pairwise_judge
 
     if not where:
         raise InputError("--judge pairwise needs its folder: pairwise:FOLDER, made by --distil FOLDER")
@@ -135,7 +135,7 @@ def _pairwise(where: str, judging: Judging) -> Judge:
 
 
 def _language_model(where: str, judging: Judging) -> Judge:
-    from foils.rate import LLMJudge, PairAsking, PairPrompt
+    from foils.rating import LLMJudge, PairAsking, PairPrompt
 
     llm, asked = judging.llm, judging.question
     if not (where or llm.llm_model):
@@ -154,7 +154,7 @@ def _language_model(where: str, judging: Judging) -> Judge:
 
 
 def _recorded(where: str, judging: Judging) -> Judge:
-    from foils.rate import RecordedJudge
+    from foils.rating import RecordedJudge
 
     if not where:
         raise InputError("--judge recorded needs its file or folder: recorded:PATH")
@@ -205,7 +205,7 @@ class JudgeOptions:
     def records(self, judges: list[Judge], collection: Collection, given: NamedSource) -> list[JudgementRecord | None]:
         """Return where each judge's judgements on a source are kept; None where they are recorded as it is."""
         from foils.data.store import cache_folder
-        from foils.rate import JudgementRecord, RecordedJudge
+        from foils.rating import JudgementRecord, RecordedJudge
 
         def record(judge: Judge) -> JudgementRecord | None:
             if isinstance(judge, RecordedJudge):
@@ -222,7 +222,7 @@ class JudgeOptions:
 
 def language_models(judges: list[Judge]) -> list[LLMJudge]:
     """Return those that are language models."""
-    from foils.rate import LLMJudge
+    from foils.rating import LLMJudge
 
     return [judge for judge in judges if isinstance(judge, LLMJudge)]
 

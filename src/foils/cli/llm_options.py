@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.cli.groups import panel
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from foils.data import Collection

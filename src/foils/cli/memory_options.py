@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from foils import memory as budget
 from foils.cli.groups import Verb, parameters_of, presented
+from foils.runtime import memory as budget
 
 Memory = Annotated[
     str | None,

@@ -16,11 +16,11 @@ from foils.cli.mine_combinations import check_options
 from foils.cli.mine_llm import write_by_model
 from foils.cli.mine_methods import METHODS, RankingOptions, Settings, scorer_of
 from foils.cli.mine_options import FuseOptions, RuleOptions, WindowOptions, WritingOptions, positive_scores
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from foils.data import Collection
-    from foils.mine import Mined
+    from foils.mining import Mined
 
 OTHERS = ("llm", "fuse", "filter")
 __all__ = ["check_options", "mine"]
@@ -116,7 +116,7 @@ def _mine(
     top: int,
 ) -> Made:
     from foils.data.store import provenance
-    from foils.mine import mine as mine_negatives
+    from foils.mining import mine as mine_negatives
 
     if method == "trisampler" and window.ranks is None:
         window = replace(window, ranks=f"0-{10 * top}")
@@ -174,7 +174,7 @@ def _filter(loaded: Collection, settings: Settings, chosen: RuleOptions, split: 
     from foils.data import Negatives
     from foils.data.sources import read_source
     from foils.data.store import provenance
-    from foils.mine.filters import filter_negatives
+    from foils.mining.filters import filter_negatives
 
     if settings.source is None:
         raise InputError("--with filter needs the --source to filter")

@@ -10,7 +10,7 @@ from foils.cli.mine_options import WritingOptions
 
 if TYPE_CHECKING:
     from foils.data import Collection
-    from foils.mine.llm import LLMMined
+    from foils.mining.llm import LLMMined
 
 
 def write_by_model(
@@ -24,7 +24,7 @@ def write_by_model(
 ) -> Made | None:
     """Let the model write negatives; None after a dry run."""
     from foils.data.store import provenance
-    from foils.mine.llm import first_prompt, mine_llm
+    from foils.mining.llm import first_prompt, mine_llm
 
     asking = writing.asking(number, llm.llm_temperature, seed, llm.most_tokens)
     if writing.dry_run:

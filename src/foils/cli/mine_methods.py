@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from foils.data import Collection
-    from foils.mine import Retriever
-    from foils.mine.cross_encoder import CrossEncoderScorer
-    from foils.mine.pairs import Draw, PairScorer, Rule
+    from foils.mining import Retriever
+    from foils.mining.cross_encoder import CrossEncoderScorer
+    from foils.mining.pairs import Draw, PairScorer, Rule
 
 
 @dataclass(frozen=True)
@@ -54,27 +54,27 @@ class Method:
 
 
 def _random(collection: Collection, settings: Settings) -> Method:
-    from foils.mine import RandomRetriever
+    from foils.mining import RandomRetriever
 
     return Method(RandomRetriever(collection, seed=settings.seed), {"seed": settings.seed})
 
 
 def _bm25(collection: Collection, settings: Settings) -> Method:
-    from foils.mine import BM25Retriever
+    from foils.mining import BM25Retriever
 
     k1, b = settings.ranking.k1, settings.ranking.b
     return Method(BM25Retriever(collection, k1=k1, b=b), {"k1": k1, "b": b})
 
 
 def _dense(collection: Collection, settings: Settings) -> Method:
-    from foils.mine import DenseRetriever
+    from foils.mining import DenseRetriever
 
     encoder, queries, documents = _vectors(collection, settings)
     return Method(DenseRetriever(queries, documents), {"encoder": encoder.describe()})
 
 
 def _ance(collection: Collection, settings: Settings) -> Method:
-    from foils.mine.ance import ANCERetriever
+    from foils.mining.ance import ANCERetriever
 
     encoder, store = settings.encoder.open(collection)
     query_rows = collection.positives(settings.split).query_rows
@@ -82,8 +82,8 @@ def _ance(collection: Collection, settings: Settings) -> Method:
 
 
 def _trisampler(collection: Collection, settings: Settings) -> Method:
-    from foils.mine import DenseRetriever
-    from foils.mine.trisampler import TriSampler
+    from foils.mining import DenseRetriever
+    from foils.mining.trisampler import TriSampler
 
     encoder, queries, documents = _vectors(collection, settings)
     retriever, region = DenseRetriever(queries, documents), TriSampler(collection, queries, documents)
@@ -93,8 +93,8 @@ def _trisampler(collection: Collection, settings: Settings) -> Method:
 
 def _cross_encoder(collection: Collection, settings: Settings) -> Method:
     from foils.data.sources import read_source
-    from foils.mine.cross_encoder import CrossEncoderRetriever
-    from foils.mine.pool import TableRetriever, UnionRetriever
+    from foils.mining.cross_encoder import CrossEncoderRetriever
+    from foils.mining.pool import TableRetriever, UnionRetriever
 
     scorer = cross_encoder(settings)
     described: dict[str, Any] = {"cross_encoder": scorer.describe(), "pool_depth": settings.ranking.pool_depth}
@@ -126,7 +126,7 @@ METHODS: dict[str, Callable[[Collection, Settings], Method]] = {
 
 def cross_encoder(settings: Settings) -> CrossEncoderScorer:
     """Load the cross-encoder of the command line, its scores kept where vectors are."""
-    from foils.mine.cross_encoder import CrossEncoderScorer
+    from foils.mining.cross_encoder import CrossEncoderScorer
 
     name, encoder = settings.ranking.cross_encoder, settings.encoder
     if name is None:
@@ -139,7 +139,7 @@ def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[Pa
     if name == "own":
         return None, {}
     if name == "encoder":
-        from foils.mine.scorers import EncoderScorer
+        from foils.mining.scorers import EncoderScorer
 
         encoder, store = settings.encoder.open(collection)
         return EncoderScorer(encoder, store), {"scored_by": encoder.describe()}
@@ -151,7 +151,7 @@ def scorer_of(name: str, collection: Collection, settings: Settings) -> tuple[Pa
 
 def _vectors(collection: Collection, settings: Settings) -> tuple[Any, Any, Any]:
     from foils.encode import DocumentTexts
-    from foils.mine.dense import embed_queries
+    from foils.mining.dense import embed_queries
 
     encoder, store = settings.encoder.open(collection)
     queries = embed_queries(collection, encoder, store, collection.positives(settings.split).query_rows)

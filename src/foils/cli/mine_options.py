@@ -12,14 +12,14 @@ import typer
 
 from foils.cli.groups import panel
 from foils.cli.made import Made
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from foils.data import Collection
-    from foils.mine import Retriever
-    from foils.mine.filters import PositiveScores
-    from foils.mine.llm_prompt import Asking
-    from foils.mine.pairs import Draw, PairScorer, Rule
+    from foils.mining import Retriever
+    from foils.mining.filters import PositiveScores
+    from foils.mining.llm_prompt import Asking
+    from foils.mining.pairs import Draw, PairScorer, Rule
 
 
 DRAWS = ("top", "uniform", "simans")
@@ -63,7 +63,7 @@ class WindowOptions:
             UnknownNameError: an unknown way.
             InputError: a simans without its two numbers.
         """
-        from foils.mine.sampling import SimANS, Uniform
+        from foils.mining.sampling import SimANS, Uniform
 
         name, _, numbers = self.draw.partition(":")
         if name not in DRAWS:
@@ -94,7 +94,7 @@ class FuseOptions:
             InputError: fewer than two of them, or a weight that is not NAME=NUMBER.
         """
         from foils.data.sources import read_sources
-        from foils.mine.fuse import fuse
+        from foils.mining.fuse import fuse
 
         if len(specs) < 2:
             raise InputError(f"--with fuse needs at least two --source, found {len(specs)}")
@@ -155,7 +155,7 @@ class RuleOptions:
 
     def make(self, collection: Collection, positives: Callable[[], PositiveScores]) -> list[Rule]:
         """Return the rules, in the order in which they are asked."""
-        from foils.mine.filters import HoldsAnswer, LabelledElsewhere, Margin, ScoreAbove, ScoreBelow
+        from foils.mining.filters import HoldsAnswer, LabelledElsewhere, Margin, ScoreAbove, ScoreBelow
 
         rules: list[Rule] = []
         if self.same_query is not None:
@@ -192,7 +192,7 @@ def positive_scores(
     """Return a function that scores the positives, on the scorer's scale or the retriever's own."""
 
     def made() -> PositiveScores:
-        from foils.mine.filters import PositiveScores
+        from foils.mining.filters import PositiveScores
 
         own = retriever if hasattr(retriever, "score") else None
         if (chosen := scorer or own) is None:
@@ -224,7 +224,7 @@ class WritingOptions:
     def asking(self, number: int, temperature: float, seed: int, most_tokens: int | None) -> Asking:
         """Return what is asked."""
         from foils.data.lines import whole_text
-        from foils.mine.llm_prompt import Asking, Prompt
+        from foils.mining.llm_prompt import Asking, Prompt
 
         example = whole_text(self.example).strip() if self.example else ""
         slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}

@@ -11,7 +11,7 @@ import typer
 
 from foils.cli.groups import options_of, panel
 from foils.cli.show import say
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

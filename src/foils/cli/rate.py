@@ -16,12 +16,12 @@ from foils.cli.llm_options import LLMOptions
 from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
-    from foils.rate import Rated, RatingReport
+    from foils.rating import Rated, RatingReport
 
 
 @dataclass(frozen=True)
 class RatingOptions:
-    """Which pairs are compared, and how ratings are fitted to the answers, as `foils.rate.rate_negatives` names it."""
+    """Which pairs are compared, and how ratings are fitted to answers, as `foils.rating.rate_negatives` names it."""
 
     positives: Annotated[
         int, typer.Option(min=1, help="Labelled positives of a query that are rated; the best one counts for the gap.")
@@ -74,7 +74,7 @@ def rate(
     from foils.data import load_collection
     from foils.data.sources import read_source
     from foils.data.store import provenance, without_nan, write_json
-    from foils.rate import EnsembleJudge, rate_negatives
+    from foils.rating import EnsembleJudge, rate_negatives
 
     loaded = load_collection(collection, keep_identical_ids=keep_identical_ids)
     named = read_source(source, loaded)
@@ -99,7 +99,7 @@ def rate(
     if json:
         write_json(json, without_nan(facts))
     if report:
-        from foils.report import write_ratings_report
+        from foils.pages import write_ratings_report
 
         write_ratings_report(report, loaded, rated.negatives, split=split, rating=rated.report, seed=seed)
         say(f"report: {report}")

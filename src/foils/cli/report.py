@@ -28,7 +28,7 @@ def report(
     Example: foils report study/ other-study/ --measure RR@10 -o report.html
     """
     from foils.data.store import write_json
-    from foils.study import analyse, read_cells, write_study_report
+    from foils.studies import analyse, read_cells, write_study_report
 
     cells = [cell for folder in study for cell in read_cells(folder)]
     analysis = analyse(cells, measure=measure, seed=seed)

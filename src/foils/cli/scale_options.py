@@ -45,7 +45,7 @@ def takes_ray(command: Verb) -> Verb:
         if ray is None:
             command(**given)
             return
-        from foils.scale import on_ray
+        from foils.runtime.scale import on_ray
 
         with on_ray(ray):
             command(**given)

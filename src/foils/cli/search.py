@@ -17,13 +17,13 @@ from foils.cli.search_combinations import check_options
 from foils.cli.search_experiments import ExperimentOptions
 from foils.cli.search_options import DepthOptions, DimensionOptions, IndexOptions, TuneOptions
 from foils.cli.show import show_table
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.random import Generator
 
     from foils.encode import Encoder
-    from foils.search import DimensionSettings, Embedded
+    from foils.searching import DimensionSettings, Embedded
 
 USUAL = "eclipse"
 __all__ = ["check_options", "search"]
@@ -67,7 +67,7 @@ def search(
 
     from foils.data import load_collection
     from foils.data.store import write_json
-    from foils.search import embed_collection
+    from foils.searching import embed_collection
 
     trial.check()
     index.check()
@@ -109,7 +109,7 @@ def _search(
     encoder: Encoder,
 ) -> dict[str, Any]:
     """Search, write the run, show what was kept, and return it for JSON."""
-    from foils.search import search_collection
+    from foils.searching import search_collection
 
     searched = search_collection(
         embedded,

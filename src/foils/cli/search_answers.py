@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli.show import say
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from foils.cli.llm_options import LLMOptions
@@ -75,7 +75,7 @@ def answers_by_model(
     collection: Collection, splits: Sequence[str], llm: LLMOptions, prompt: Path | None, seed: int
 ) -> tuple[dict[str, str | None], dict[str, Any]]:
     """Let a model answer every query of the splits; return the answers, and what to say of them."""
-    from foils.search import AnswerAsking, AnswerPrompt, ask_answers
+    from foils.searching import AnswerAsking, AnswerPrompt, ask_answers
 
     asking = AnswerAsking(
         AnswerPrompt.read(prompt) if prompt else AnswerPrompt(), llm.llm_temperature, llm.most_tokens or 256, seed

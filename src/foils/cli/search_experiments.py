@@ -11,14 +11,14 @@ import typer
 
 from foils.cli.search_findings import plain_findings, show_findings
 from foils.cli.search_options import DepthOptions, TuneOptions
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from foils.evaluate import Comparison
-    from foils.report.search import Findings
-    from foils.search import Bench, DimensionSettings, Embedded, Grid, GridValues, System
+    from foils.evaluation import Comparison
+    from foils.pages.search import Findings
+    from foils.searching import Bench, DimensionSettings, Embedded, Grid, GridValues, System
 
 EXPERIMENTS = ("filters", "shares", "depths", "moons", "all")
 
@@ -53,7 +53,7 @@ class ExperimentOptions:
         rng: np.random.Generator,
     ) -> dict[str, Any]:
         """Run the experiment, show and write what it found, and return it for JSON."""
-        from foils.search import MEASURES
+        from foils.searching import MEASURES
 
         found = run_experiments(
             str(self.experiment),
@@ -68,7 +68,7 @@ class ExperimentOptions:
         )
         show_findings(found)
         if self.report:
-            from foils.report.search import write_search_report
+            from foils.pages.search import write_search_report
 
             write_search_report(self.report, found)
         return {
@@ -93,8 +93,8 @@ def run_experiments(
     """Run one experiment, or all, and test what there is to test against all dimensions."""
     import numpy as np
 
-    from foils.report.search import Findings
-    from foils.search import System, mask_values, prepare
+    from foils.pages.search import Findings
+    from foils.searching import System, mask_values, prepare
 
     wanted = EXPERIMENTS[:-1] if name == "all" else (name,)
     deep = depths.feedback_depth
@@ -125,7 +125,7 @@ def _values(
     bench: Bench, grid: Grid, measures: Sequence[str], feedback_depth: int, rng: np.random.Generator
 ) -> dict[str, GridValues]:
     """Values of DIME's grid and of Eclipse's, with feedback for the sun and, where there are some, with answers."""
-    from foils.search import dime_grid, grid_values
+    from foils.searching import dime_grid, grid_values
 
     return {
         f"{sun} {label}": grid_values(
@@ -145,7 +145,7 @@ def _filters(
     folds: int,
     rng: np.random.Generator,
 ) -> Findings:
-    from foils.search import compare_filters, dime_grid
+    from foils.searching import compare_filters, dime_grid
 
     by_label = {"DIME": dime_grid(), "Eclipse": grid}
     systems = compare_filters(
@@ -157,7 +157,7 @@ def _filters(
 def _shares(found: Findings, grids: Mapping[str, GridValues], folds: int, rng: np.random.Generator) -> Findings:
     import numpy as np
 
-    from foils.search import System, by_share
+    from foils.searching import System, by_share
 
     deal = int(rng.integers(2**32))
     shares = {
@@ -179,7 +179,7 @@ def _shares(found: Findings, grids: Mapping[str, GridValues], folds: int, rng: n
 
 
 def _depths(found: Findings, bench: Bench, grid: Grid, folds: int, rng: np.random.Generator) -> Findings:
-    from foils.search import by_share, depth_values, honest_and_oracle
+    from foils.searching import by_share, depth_values, honest_and_oracle
 
     values = {
         f"{sun} {depth}": of
@@ -195,7 +195,7 @@ def _depths(found: Findings, bench: Bench, grid: Grid, folds: int, rng: np.rando
 def _moons(
     found: Findings, bench: Bench, settings: DimensionSettings, feedback_depth: int, rng: np.random.Generator
 ) -> dict[str, list[System]]:
-    from foils.search import by_moon
+    from foils.searching import by_moon
 
     return {
         f"{sun} {pool}": systems
@@ -210,7 +210,7 @@ def _tests(
     found: Findings, systems: Sequence[System], rng: np.random.Generator
 ) -> dict[tuple[str, str, str], Comparison]:
     """Tests against all dimensions as published; Holm's correction within a kind, fixed systems with honest ones."""
-    from foils.evaluate import compare_systems
+    from foils.evaluation import compare_systems
 
     tests: dict[tuple[str, str, str], Comparison] = {}
     for kinds in (("fixed", "honest"), ("oracle",)):

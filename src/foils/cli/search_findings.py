@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from foils.cli.show import number, show_table
 
 if TYPE_CHECKING:
-    from foils.report.search import Findings
-    from foils.search import System
+    from foils.pages.search import Findings
+    from foils.searching import System
 
 NOTE = "oracle: settings chosen on these very queries; honest: on other folds. p: one-sided, Holm."
 
 
 def show_findings(found: Findings) -> None:
     """Print the tables."""
-    from foils.report.search import SHORT, short_of, titled
+    from foils.pages.search import SHORT, short_of, titled
 
     where = f"of {found.collection} ({found.split})"
     for title, systems in (("Filters", found.filters), ("Length of the feedback list", found.depths)):

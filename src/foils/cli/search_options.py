@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli.show import say
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from numpy.random import Generator
 
     from foils.data import Collection
     from foils.encode import Vectors
-    from foils.search import DimensionSettings, Embedded, Grid, Index
+    from foils.searching import DimensionSettings, Embedded, Grid, Index
 
 INDEXES = ("exact", "flat", "hnsw", "ivf")
 READINGS = "few-irrelevant (k⁻ in 2..6), few-relevant (k⁺ in 2..6), both, or spread (2,280 settings of both)"
@@ -37,7 +37,7 @@ class DimensionOptions:
 
     def settings(self, method: str) -> DimensionSettings:
         """Return the settings of a way to choose dimensions."""
-        from foils.search import DimensionSettings
+        from foils.searching import DimensionSettings
 
         k_plus = self.k_plus or (2 if method == "eclipse" else 1)
         return DimensionSettings(
@@ -132,7 +132,7 @@ class IndexOptions:
         Raises:
             InputError: the file's index was built from something else.
         """
-        from foils.search import ExactIndex, FaissIndex
+        from foils.searching import ExactIndex, FaissIndex
 
         path = self.index_file
         if self.index == "exact":
@@ -185,7 +185,7 @@ class TuneOptions:
         Raises:
             InputError: it has none to choose.
         """
-        from foils.search import dime_grid, published_grid
+        from foils.searching import dime_grid, published_grid
 
         if method == "dime":
             return dime_grid()
@@ -197,7 +197,7 @@ class TuneOptions:
         self, embedded: Embedded, settings: DimensionSettings, *, depths: DepthOptions, rng: Generator
     ) -> DimensionSettings:
         """Return the best settings of the grid on a split's queries, and print them."""
-        from foils.search import choose_settings
+        from foils.searching import choose_settings
 
         grid = self.grid(settings.method, settings.moon_pool)
         found = choose_settings(

@@ -16,11 +16,11 @@ from foils.cli.groups import only, options_of, refuse, takes
 from foils.cli.made import Made
 from foils.cli.select_composition import CompositionOptions
 from foils.cli.show import number, say
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from foils.data import Collection
-    from foils.select import Selected
+    from foils.selection import Selected
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RuleOptions:
         """Return what the rule selects of a rated table."""
         from foils.data import Negatives
         from foils.data.store import file_digest, provenance
-        from foils.select import select_negatives
+        from foils.selection import select_negatives
 
         negatives, settings = Negatives.read(rated), self.settings()
         inputs = {"rated": file_digest(rated)}
@@ -68,7 +68,7 @@ def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> N
         chosen: every parameter's value, by its name.
         options: those that were given, by name as typed.
     """
-    from foils.select.stage import METHODS
+    from foils.selection.stage import METHODS
 
     if (by := chosen["by"]) == "composition":
         refuse(only(options, "--seed"), "with --by composition, which draws nothing; leave it out")
@@ -162,8 +162,8 @@ def select(
 def _report(
     page: Path, collection: Collection, found: Selected, by: str, settings: dict[str, Any], split: str, seed: int
 ) -> None:
-    from foils.report import write_ratings_report
-    from foils.report.rating_figures import Benefit
+    from foils.pages import write_ratings_report
+    from foils.pages.rating_figures import Benefit
 
     chosen = {name: float(settings[name]) for name in ("rate", "spread", "damage") if name in settings}
     benefit = Benefit(**chosen) if by == "optimal" else None

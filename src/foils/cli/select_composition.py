@@ -9,7 +9,7 @@ import typer
 
 from foils.cli import options as opt
 from foils.cli.made import Made
-from foils.errors import UnknownNameError
+from foils.runtime.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from foils.data import Collection
@@ -42,9 +42,9 @@ class CompositionOptions:
         from foils.data import Negatives
         from foils.data.sources import read_sources
         from foils.data.store import provenance
-        from foils.mine.fuse import union
-        from foils.score import compose, composed, measure, prepare
-        from foils.score.gates import WEIGHTINGS
+        from foils.mining.fuse import union
+        from foils.scoring import compose, composed, measure, prepare
+        from foils.scoring.gates import WEIGHTINGS
 
         if self.weight not in WEIGHTINGS:
             raise UnknownNameError("weight", self.weight, WEIGHTINGS)

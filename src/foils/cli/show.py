@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from foils.progress import Advance
+from foils.runtime.progress import Advance
 from foils.runtime.results import Table, number, p_value
 from foils.runtime.terminal import print_tables
 

@@ -17,8 +17,8 @@ from foils.cli.groups import only, refuse, takes
 from foils.cli.show import number, say, show_table
 
 if TYPE_CHECKING:
-    from foils.study import StudySettings
-    from foils.study.analysis import StudyAnalysis
+    from foils.studies import StudySettings
+    from foils.studies.analysis import StudyAnalysis
 
 COMMANDS = "commands.txt"
 RESULTS = "results.json"
@@ -27,7 +27,7 @@ PAGE = "report.html"
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """What every training of a study has in common, as `foils.study.StudySettings` names it."""
+    """What every training of a study has in common, as `foils.studies.StudySettings` names it."""
 
     seeds: Annotated[int, typer.Option(min=1, help="Trainings of each source.")] = 3
     queries: Annotated[int | None, typer.Option(min=1, help="Training queries of a seed. Default: all.")] = None
@@ -70,7 +70,7 @@ class StudyOptions:
         Raises:
             InputError: a --set that is not NAME=VALUE, or settings out of range.
         """
-        from foils.study import StudySettings
+        from foils.studies import StudySettings
 
         given = {name: value for name, value in vars(self).items() if name != "setting"}
         given["measures"] = tuple(name.strip() for name in self.measures.split(",") if name.strip())
@@ -117,8 +117,8 @@ def study(
     from foils.data import load_collection
     from foils.data.sources import read_sources
     from foils.data.store import write_json
-    from foils.errors import require
-    from foils.study import analyse, open_study, read_cells, write_study_report
+    from foils.runtime.errors import require
+    from foils.studies import analyse, open_study, read_cells, write_study_report
 
     require("plotly.offline", "report")
     settings, store = options.settings(), opt.vector_store(vectors)
@@ -141,7 +141,7 @@ def study(
 
 def show_study(analysis: StudyAnalysis) -> None:
     """Print the results of each cell, the predictors, the headline, and warnings."""
-    from foils.study.verdict import lead_sentence
+    from foils.studies.verdict import lead_sentence
 
     remarks = "\n".join([analysis.headline, *(f"Warning: {each}" for each in analysis.warnings)])
     for cell in analysis.cells:

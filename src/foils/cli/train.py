@@ -19,10 +19,10 @@ from foils.cli.train_combinations import check_options
 from foils.cli.train_options import MEASURE, DevOptions, MethodOptions, Plan, StepOptions
 
 if TYPE_CHECKING:
-    from foils.train.data import TrainingSet
-    from foils.train.refresh import Refresh
-    from foils.train.settings import TrainSettings
-    from foils.train.trainer import Trained
+    from foils.training.data import TrainingSet
+    from foils.training.refresh import Refresh
+    from foils.training.settings import TrainSettings
+    from foils.training.trainer import Trained
 
 __all__ = ["check_options", "train"]
 
@@ -71,7 +71,7 @@ def train(
     from foils.data import load_collection
     from foils.data.sources import read_source
     from foils.data.store import provenance
-    from foils.train.models import load_trainable, with_defaults
+    from foils.training.models import load_trainable, with_defaults
 
     given = {**vars(steps), "patience": dev.patience, "checkpoint_steps": checkpoint_steps, "seed": seed}
     given["trackers"] = tuple(tracker) if tracker else None
@@ -99,7 +99,7 @@ def train(
 def _reranker(name: str, settings: TrainSettings, device: str | None) -> Any:
     """Return the reranker to train, once its loss is known to exist."""
     from foils.encode.cross_encoders import load_cross_encoder
-    from foils.train.reranker import reranker_loss
+    from foils.training.reranker import reranker_loss
 
     reranker_loss(settings.loss, settings.loss_settings)
     return load_cross_encoder(name, device=device, new_head=True, seed=settings.seed)
@@ -114,7 +114,7 @@ def _train_encoder(
     refresh: Refresh | None,
     resume: bool,
 ) -> tuple[float | None, Trained]:
-    from foils.study.training import train_encoder
+    from foils.studies.training import train_encoder
 
     before = score(model) if score else None
     return before, train_encoder(
@@ -139,7 +139,7 @@ def _train_reranker(
     score: Callable[[Any], float] | None,
     resume: bool,
 ) -> tuple[float | None, Trained]:
-    from foils.train.reranker import train_reranker
+    from foils.training.reranker import train_reranker
 
     before = score(model) if score else None
     return before, train_reranker(model, data, checkpoints, settings=settings, score=score, resume=resume)
@@ -155,7 +155,7 @@ def _finish(
 ) -> None:
     """Write the model and show what there is to say, in one process of several; the checkpoints are done with."""
     from foils.data.store import write_json
-    from foils.train.card import save_model, training_facts
+    from foils.training.card import save_model, training_facts
 
     if int(os.environ.get("RANK", "0")):
         return  # under torchrun the first process writes

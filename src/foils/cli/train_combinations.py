@@ -15,8 +15,8 @@ def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> N
         chosen: every parameter's value, by its name.
         options: those that were given, by name as typed.
     """
-    from foils.train.models import STATIC
-    from foils.train.settings import RECIPE_FORM
+    from foils.training.models import STATIC
+    from foils.training.settings import RECIPE_FORM
 
     reranker = chosen["reranker"]
     if chosen["dev_split"] is None:

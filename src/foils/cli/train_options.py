@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from foils.cli import options as opt
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
     from foils.data import Collection, Negatives
-    from foils.train.data import TrainingSet
-    from foils.train.refresh import Refresh
-    from foils.train.settings import TrainSettings
+    from foils.training.data import TrainingSet
+    from foils.training.refresh import Refresh
+    from foils.training.settings import TrainSettings
 
 MEASURE = "nDCG@10"
 MINED_ANEW = 10  # negatives of a query, where none says how many
@@ -24,7 +24,7 @@ MINED_ANEW = 10  # negatives of a query, where none says how many
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How the weights move, as `foils.train.settings.TrainSettings` names it; None: the default, or the recipe's."""
+    """How the weights move, as `foils.training.settings.TrainSettings` names it; None: the default, or the recipe's."""
 
     epochs: Annotated[int | None, typer.Option(min=1, help="Default: 1, or the recipe's.")] = None
     batch_size: Annotated[int | None, typer.Option(min=1, help="Default: 128, or the recipe's.")] = None
@@ -67,7 +67,7 @@ class DevOptions:
     def score(self, collection: Collection, *, reranker: bool) -> Callable[[Any], float] | None:
         """Return the function from a model to its measure on dev; None without --dev."""
         from foils.data import Run
-        from foils.study.measuring import encoder_score, reranker_score
+        from foils.studies.measuring import encoder_score, reranker_score
 
         if self.dev_split is None:
             return None
@@ -141,7 +141,7 @@ class MethodOptions:
             InputError: settings out of range, or options that do not go together.
         """
         from foils.data.training_rows import MAX_POSITIVES
-        from foils.train.settings import RECIPE_BATCHES, RECIPE_FORM, RECIPE_POSITIVES, RECIPES, TrainSettings
+        from foils.training.settings import RECIPE_BATCHES, RECIPE_FORM, RECIPE_POSITIVES, RECIPES, TrainSettings
 
         recipe = self.recipe or ""
         if self.recipe is not None and (recipe not in RECIPES or reranker):
@@ -181,7 +181,7 @@ class Plan:
     max_positives: int
 
     def __post_init__(self) -> None:
-        from foils.study.training import ways_of_batching
+        from foils.studies.training import ways_of_batching
 
         if self.method.refresh is not None and (self.reranker or self.form == "pairs"):
             raise InputError("--refresh mines negatives for a bi-encoder; it goes with triplets or lists")
@@ -203,8 +203,8 @@ class Plan:
             split: whose queries.
             untrained: loads the model.
         """
-        from foils.study.training import ance_refresh, outside_danger
-        from foils.train.data import training_set
+        from foils.studies.training import ance_refresh, outside_danger
+        from foils.training.data import training_set
 
         method, refresh = self.method, None
         shape: dict[str, Any] = {"split": split, "form": self.form, "max_positives": self.max_positives}

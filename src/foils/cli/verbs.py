@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from foils.cli.program import Verb
-from foils.errors import FailureError
+from foils.runtime.errors import FailureError
 
 
 def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
@@ -19,7 +19,7 @@ def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
 
 DOORS: dict[str, Verb] = {
     "score": Verb(
-        "foils.score.doors:score",
+        "foils.scoring.doors:score",
         example="foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html "
         "--json scores.json",
         reports=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 from foils.data.build import LENIENT, Record, Source, build_stored, cache_place, file_facts
 from foils.data.collection import Collection
 from foils.data.lines import Complaints, json_objects, numbered_lines, text_field
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,test}.tsv, each plain or .gz"
 

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from foils import progress
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, rows_of
 from foils.data.in_use import hold
 from foils.data.lines import Complaints, text_field, whole_json
 from foils.data.store import cache_folder, write_json, write_whole_folder
-from foils.errors import FormatError
+from foils.runtime import progress
+from foils.runtime.errors import FormatError
 
 Record = tuple[int, tuple[Any, ...]]
 BATCH = 20_000

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 Rows = npt.NDArray[np.int64]
 IDENTICAL = "has the query's own id"

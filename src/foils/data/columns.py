@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 
 def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -6,7 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 
 def near_pairs(sets: Sequence[Collection[str]], *, threshold: float) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import Run, ranks_within
 from foils.data.store import write_whole
-from foils.errors import InputError, UnknownNameError, require
+from foils.runtime.errors import InputError, UnknownNameError, require
 
 if TYPE_CHECKING:
     from datasets import Dataset

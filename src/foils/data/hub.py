@@ -18,7 +18,7 @@ from typing import Any
 from foils.data.build import LENIENT, Record, Source, build_stored, cache_place, file_facts
 from foils.data.collection import Collection
 from foils.data.lines import Complaints
-from foils.errors import InputError, require
+from foils.runtime.errors import InputError, require
 
 SPLITS = {
     "train": ("train", "training"),

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from foils.data.store import ASIDE
-from foils.errors import FailureError
+from foils.runtime.errors import FailureError
 
 try:
     import fcntl

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from foils.data.store import existing_file
-from foils.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 
 SHOWN = 5
 LONGEST_MESSAGE = 500

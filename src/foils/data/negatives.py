@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from foils.data.collection import Collection, Rows
 from foils.data.columns import with_types
 from foils.data.store import Provenance, read_table, table_bytes, write_table
-from foils.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 from foils.runtime.results import Result, Table
 
 REQUIRED = pa.schema(

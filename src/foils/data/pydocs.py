@@ -20,10 +20,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from platform import python_version
 
-from foils import progress
 from foils.data.docstrings import split_docstring
 from foils.data.duplicates import near_pairs
-from foils.errors import InputError
+from foils.runtime import progress
+from foils.runtime.errors import InputError
 
 DEFAULT_PACKAGES = (
     "filelock",

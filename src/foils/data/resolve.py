@@ -13,7 +13,7 @@ from foils.data.collection import Collection
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
 from foils.data.sources import NamedSource, read_source, read_sources
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from foils.data.collection import Collection
 from foils.data.lines import Complaints, numbered_lines
 from foils.data.store import write_whole
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from foils.data.lines import Complaints, json_objects, magic, numbered_lines, te
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.run import Run, ranks_within
 from foils.data.store import Provenance, file_digest, provenance
-from foils.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 
 FORMS = (
     "a source is a Parquet table of negatives; JSONL with query_id, query, positive_passages, negative_passages; "

@@ -22,7 +22,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foils.errors import FailureError, FormatError, InputError
+from foils.runtime.errors import FailureError, FormatError, InputError
 
 try:
     import fcntl

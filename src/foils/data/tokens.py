@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from foils.data.collection import Rows
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 Tokenizer = Callable[[str], Iterable[str]]
 Float64s = npt.NDArray[np.float64]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 Form = Literal["triplets", "lists", "pairs"]
 

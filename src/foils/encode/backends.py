@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from foils.data.in_use import hold
 from foils.data.store import write_whole_folder
-from foils.errors import FailureError, InputError, UnknownNameError, require
+from foils.runtime.errors import FailureError, InputError, UnknownNameError, require
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

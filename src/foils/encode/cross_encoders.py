@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.models import find_model, loading
-from foils.errors import InputError
+from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

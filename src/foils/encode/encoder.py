@@ -18,7 +18,7 @@ from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
 from foils.encode.models import find_model, loading
 from foils.encode.similarity import SIMILARITIES, similarity_of
-from foils.errors import FailureError, UnknownNameError
+from foils.runtime.errors import FailureError, UnknownNameError
 from foils.runtime.options import Option, Settings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from foils.errors import InputError, MissingExtraError, require
+from foils.runtime.errors import InputError, MissingExtraError, require
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 _PUBLISHED_SHA256 = (

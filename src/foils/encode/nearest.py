@@ -13,11 +13,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from foils import memory
 from foils.data.collection import Rows
 from foils.data.run import ranks_within
 from foils.encode.vectors import Vectors
-from foils.parallel import map_blocks, map_shards, workers
+from foils.runtime import memory
+from foils.runtime.parallel import map_blocks, map_shards, workers
 
 BLOCK = 4_096  # documents of a block, and queries that go well with it
 SPAN = 1 << 20  # documents of a shard, where there are more

@@ -14,7 +14,7 @@ import pyarrow as pa
 import xxhash
 
 from foils.data.store import write_whole
-from foils.errors import FailureError
+from foils.runtime.errors import FailureError
 
 NAME = "index.arrow"
 _META = b"shards"

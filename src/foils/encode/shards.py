@@ -20,7 +20,7 @@ from foils.data.in_use import hold
 from foils.data.store import write_whole
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.shard_index import read_index, write_index
-from foils.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError
 
 STORAGE = {"float32": "<f4", "float16": "<f2"}
 CHECKSUM = 8  # bytes, at the end of a shard

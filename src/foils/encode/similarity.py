@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 SIMILARITIES = ("cosine", "dot")
 OF_COSINES = 0.05

@@ -19,12 +19,12 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from foils import progress
 from foils.data.collection import Collection, Rows
 from foils.encode.encoder import Encoder, Floats, Kind
 from foils.encode.shards import STORAGE, Keys, Shards, ShardWriter, mapped
-from foils.errors import InputError, UnknownNameError
-from foils.parallel import map_shards
+from foils.runtime import progress
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.parallel import map_shards
 
 SLICE = 16_384  # texts looked up, and sorted by length, together
 SHARD = 1_024  # texts of a shard: what a kill can cost

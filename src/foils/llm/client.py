@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from foils.errors import FailureError, InputError, require
+from foils.runtime.errors import FailureError, InputError, require
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from foils import progress
 from foils.llm.client import Client, Session, ask_all
 from foils.llm.log import RecordLog
+from foils.runtime import progress
 
 
 class Keyed(Protocol):

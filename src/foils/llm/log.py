@@ -15,7 +15,7 @@ from foils.data.in_use import mark_used
 from foils.data.lines import json_value
 from foils.data.sealed import CHANGED, SEAL, intact, sealed
 from foils.data.store import lock_alone
-from foils.errors import FailureError, FormatError
+from foils.runtime.errors import FailureError, FormatError
 
 
 class RecordLog:

@@ -28,7 +28,7 @@ from math import isfinite
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
-from foils.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, UnknownNameError
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Annotated
 
-from foils import memory as budget
+from foils.runtime import memory as budget
 from foils.runtime.options import Option, Settings
 
 
@@ -52,7 +52,7 @@ class ScaleSettings(MemorySettings):
         with ExitStack() as around:
             around.enter_context(super().applied())
             if self.ray is not None:
-                from foils.scale import on_ray
+                from foils.runtime.scale import on_ray
 
                 around.enter_context(on_ray(self.ray))
             yield

@@ -9,8 +9,8 @@ from foils.data.build import check_stored
 from foils.data.store import read_table
 from foils.encode.shards import check_shard
 from foils.encode.vectors import FORM
-from foils.errors import FoilsError
 from foils.llm.log import check_log
+from foils.runtime.errors import FoilsError
 from foils.upkeep.entries import Entry
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from foils import progress
 from foils.data.in_use import remove_unused
 from foils.data.store import cache_folder, remove_dead
-from foils.errors import InputError
-from foils.memory import parsed_size
+from foils.runtime import progress
 from foils.runtime.doors import door
+from foils.runtime.errors import InputError
+from foils.runtime.memory import parsed_size
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.upkeep.checks import checked, damage
 from foils.upkeep.entries import KINDS, Entry, entries, others

@@ -1,0 +1,126 @@
+"""An epoch cut into batches: every row in exactly one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foils.runtime.errors import InputError
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of one epoch: a permutation of the rows, cut every `batch_size`.
+
+    Attributes:
+        order: (N,) int64, a permutation of 0..N-1; batch k is `order[k * batch_size : (k + 1) * batch_size]`.
+        batch_size: rows in each batch; only the last may be shorter.
+
+    Raises:
+        InputError: `order` is not a permutation of 0..N-1, or `batch_size` < 1.
+    """
+
+    order: Rows
+    batch_size: int
+
+    def __post_init__(self) -> None:
+        check_batch_size(self.batch_size)
+        order = np.asarray(self.order)
+        if order.ndim != 1 or (order.size and order.dtype.kind not in "iu"):
+            raise InputError(f"an epoch's order is a vector of row numbers; got {order.dtype} {order.shape}")
+        order = order.astype(np.int64)
+        inside = order[(order >= 0) & (order < order.size)]
+        missing = np.flatnonzero(np.bincount(inside, minlength=order.size) == 0)
+        if missing.size:
+            raise InputError(
+                f"an epoch visits every row exactly once; of {order.size} rows {missing.size} are missing "
+                f"(first: {missing[:5].tolist()}), others come twice or do not exist"
+            )
+        order.flags.writeable = False
+        object.__setattr__(self, "order", order)
+
+    @property
+    def rows(self) -> int:
+        """How many rows the epoch has."""
+        return int(self.order.size)
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.batch_size)
+
+    def __getitem__(self, k: int) -> Rows:
+        if not -len(self) <= k < len(self):
+            raise IndexError(f"batch {k} of {len(self)}")
+        k %= len(self)
+        return self.order[k * self.batch_size : (k + 1) * self.batch_size]
+
+    def __iter__(self) -> Iterator[Rows]:
+        return (self[k] for k in range(len(self)))
+
+
+def joined(groups: Sequence[Rows], *, batch_size: int, rng: np.random.Generator) -> Batches:
+    """Shuffle groups of rows, join them end to end and cut the line into batches.
+
+    A group stays together as far as the cuts allow, so neighbours in a group meet in a batch.
+
+    Args:
+        groups: disjoint vectors of row numbers that together are 0..N-1; empty ones are fine.
+        batch_size: rows per batch.
+        rng: draws the order of the groups, and of the rows inside each.
+    """
+    line = [rng.permutation(groups[g]) for g in rng.permutation(len(groups))]
+    return Batches(np.concatenate([np.empty(0, np.int64), *line]), batch_size)
+
+
+def shuffled(batches: Batches, *, rng: np.random.Generator) -> Batches:
+    """Shuffle whole batches; a short last one stays last.
+
+    Greedy methods spend the easy choices first: without this, the worst batches come at the end of an epoch.
+    """
+    full = batches.rows // batches.batch_size
+    cut = full * batches.batch_size
+    head = batches.order[:cut].reshape(full, batches.batch_size)[rng.permutation(full)]
+    return Batches(np.concatenate([head.ravel(), batches.order[cut:]]), batches.batch_size)
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raise InputError unless `batch_size` is a positive whole number."""
+    if not isinstance(batch_size, int | np.integer) or isinstance(batch_size, bool) or batch_size < 1:
+        raise InputError(f"batch_size is a whole number of at least 1; got {batch_size!r}")
+
+
+def check_vectors(queries: NDArray[np.floating], documents: NDArray[np.floating]) -> None:
+    """Raise InputError unless row i of both matrices can be the i-th training pair.
+
+    Both must be (N, d) floating point with the same shape and finite values (checked by blocks of rows).
+    """
+    problems = []
+    for name, matrix in (("queries", queries), ("documents", documents)):
+        if matrix.ndim != 2 or matrix.dtype.kind != "f":
+            problems.append(f"{name} must be a floating-point matrix (N, d); got {matrix.dtype} {matrix.shape}")
+    if not problems and queries.shape != documents.shape:
+        problems.append(
+            f"row i of queries and of documents are the i-th training pair, so both have one shape; "
+            f"got {queries.shape} and {documents.shape}"
+        )
+    if not problems:
+        for name, matrix in (("queries", queries), ("documents", documents)):
+            bad = _not_finite(matrix)
+            if bad.size:
+                problems.append(f"{name} has {bad.size} rows with NaN or infinity (first: {bad[:5].tolist()})")
+    if problems:
+        raise InputError("; ".join(problems))
+
+
+def _not_finite(matrix: NDArray[np.floating], block: int = 16384) -> Rows:
+    """Rows of `matrix` whose sum is not finite, read by blocks (a finite sum needs finite entries)."""
+    bad = []
+    for start in range(0, matrix.shape[0], block):
+        part = matrix[start : start + block]
+        sums = part.sum(axis=1, dtype=np.float64 if part.dtype == np.float64 else np.float32)
+        bad.append(start + np.flatnonzero(~np.isfinite(sums)))
+    return np.concatenate(bad) if bad else np.empty(0, np.int64)

@@ -1,0 +1,123 @@
+"""Known positives: which rows must not meet in a batch, and what the loss must mask where they do.
+
+In a batch every row's document is a negative of every other row's query. If it is in truth a positive of that
+query, the loss pushes the right answer away. Rows i and j conflict if d_j is known to be relevant to q_i, or d_i to
+q_j. Since a row's own pair is known, two rows with one query, or with one document, always conflict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from foils.batching.batches import Rows
+from foils.runtime.errors import InputError
+
+Codes = NDArray[np.int32]
+Offsets = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """Who may not meet whom, in a form that costs a few look-ups per question.
+
+    Attributes:
+        query: (N,) int32, the query of each row (rows with one query have one code).
+        document: (N,) int32, the document of each row.
+        relevant_start, relevant: the documents known to be relevant to query c are
+            `relevant[relevant_start[c]:relevant_start[c + 1]]`, ascending.
+        asking_start, asking: the queries that document c is known to answer, likewise.
+    """
+
+    query: Codes
+    document: Codes
+    relevant_start: Offsets
+    relevant: Codes
+    asking_start: Offsets
+    asking: Codes
+
+    @property
+    def rows(self) -> int:
+        """How many rows the conflicts speak of."""
+        return int(self.query.size)
+
+    def matrix(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return (b, b): entry [i, j] says that row j's document is a known positive of row i's query, i ≠ j.
+
+        This is the mask for the loss: leave these entries out of the softmax.
+        """
+        queries, documents = self.query[rows], self.document[rows]
+        mask = np.zeros((len(rows), len(rows)), bool)
+        for i, query in enumerate(queries):
+            known = self.relevant[self.relevant_start[query] : self.relevant_start[query + 1]]
+            mask[i] = np.isin(documents, known)
+        np.fill_diagonal(mask, False)
+        return mask
+
+    def arrays(self) -> tuple[Codes, Codes, Offsets, Codes, Offsets, Codes]:
+        """Return the six arrays in the order of the attributes, as compiled code takes them."""
+        return (
+            self.query,
+            self.document,
+            self.relevant_start,
+            self.relevant,
+            self.asking_start,
+            self.asking,
+        )
+
+
+def find_conflicts(
+    queries: Sequence[Hashable],
+    documents: Sequence[Hashable],
+    *,
+    positives: Iterable[tuple[Hashable, Hashable]] = (),
+) -> Conflicts:
+    """Work out which rows may not share a batch.
+
+    Args:
+        queries: (N,) id, or text, of each row's query. Texts find duplicates that ids hide.
+        documents: (N,) id, or text, of each row's document, named as in `positives`.
+        positives: further (query, document) pairs known to be relevant, beyond the rows' own; those that name
+            a query or document of no row are without effect.
+
+    Raises:
+        InputError: `queries` and `documents` differ in length.
+    """
+    if len(queries) != len(documents):
+        raise InputError(
+            f"each row has a query and a document; got {len(queries)} queries and {len(documents)} documents"
+        )
+    query, query_code = _codes(queries)
+    document, document_code = _codes(documents)
+    extra = [(query_code[q], document_code[d]) for q, d in positives if q in query_code and d in document_code]
+    pairs = np.concatenate([np.stack([query, document], axis=1), np.asarray(extra, np.int32).reshape(-1, 2)])
+    shape = (len(query_code), len(document_code))
+    known = csr_matrix((np.ones(len(pairs), np.int8), (pairs[:, 0], pairs[:, 1])), shape=shape, dtype=np.int8)
+    known.sum_duplicates()
+    back = known.T.tocsr()
+    back.sort_indices()
+    return Conflicts(
+        query,
+        document,
+        known.indptr.astype(np.int64),
+        known.indices.astype(np.int32),
+        back.indptr.astype(np.int64),
+        back.indices.astype(np.int32),
+    )
+
+
+def no_conflicts(rows: int) -> Conflicts:
+    """Return the conflicts of `rows` rows whose queries and documents are all different: none."""
+    own, start = np.arange(rows, dtype=np.int32), np.arange(rows + 1, dtype=np.int64)
+    return Conflicts(own, own, start, own, start, own)
+
+
+def _codes(names: Sequence[Hashable]) -> tuple[Codes, dict[Hashable, int]]:
+    """Number the names by first appearance."""
+    code: dict[Hashable, int] = {}
+    codes = np.fromiter((code.setdefault(name, len(code)) for name in names), np.int32, count=len(names))
+    return codes, code

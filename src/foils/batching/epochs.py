@@ -1,0 +1,210 @@
+"""A training set's batches epoch by epoch: what they are built from, and what a checkpoint keeps of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foils.batching.b3 import community_batches, rank_communities
+from foils.batching.batches import Batches, Rows
+from foils.batching.conflicts import Conflicts, find_conflicts
+from foils.batching.encoding import BLOCK, DistinctTexts, Encode
+from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.processes import broadcast, rank_and_count, share_cache
+from foils.batching.random import random_order
+from foils.runtime.errors import FoilsError, FormatError, InputError
+
+if TYPE_CHECKING:
+    from foils.batching.sampler import BatchPlanner
+
+
+class EpochBuilder:
+    """Builds each epoch's batches once, from vectors that are as new as the method asks for.
+
+    Under several processes each embeds its share, the first builds, and all get the same batches.
+
+    Args:
+        dataset: a `datasets.Dataset`; `columns` of it, the query's first and the positive's second.
+        columns: their names.
+        encode: (texts, column) → (n, d) vectors by the current model.
+        planner: what to build, and when to embed anew.
+        seed: epoch e uses the generator of (seed, e).
+        scaled: whether vectors are scaled to length 1, for a model that compares by cosine.
+
+    Raises:
+        InputError: the data set lacks a query and a positive column, or the cache or the conflicts are of another
+            number of rows.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        columns: Sequence[str],
+        encode: Encode,
+        planner: BatchPlanner,
+        *,
+        seed: int,
+        scaled: bool = True,
+    ) -> None:
+        if len(columns) < 2:
+            raise InputError(f"batches are built from a query and a positive column; got columns {list(columns)}")
+        if planner.cache is not None and planner.cache.rows != len(dataset):
+            raise InputError(f"the cache is of {planner.cache.rows} rows, the data set has {len(dataset)}")
+        self.dataset, self.columns, self.encode = dataset, columns[:2], encode
+        self.planner, self.seed, self.scaled = planner, seed, scaled
+        self.conflicts: Conflicts | None = planner.known
+        if self.conflicts is not None and self.conflicts.rows != len(dataset):
+            raise InputError(f"the conflicts speak of {self.conflicts.rows} rows, the data set has {len(dataset)}")
+        if planner.avoid_known and self.conflicts is None:
+            texts = (dataset[:][name] for name in self.columns)
+            self.conflicts = find_conflicts(*texts, positives=planner.positives)
+        self._planned: tuple[int, Batches] | None = None
+        self._vectors: EmbeddingCache | None = None
+        self._communities: list[Rows] | None = None
+        self._texts: list[DistinctTexts] | None = None
+
+    def batches(self, epoch: int, batch_size: int) -> Batches:
+        """Return the epoch's batches, built when first asked for."""
+        if self._planned is None or self._planned[0] != epoch:
+            self._planned = (epoch, self._plan(epoch, batch_size))
+        return self._planned[1]
+
+    def save(self, path: Path, epoch: int, batch_size: int) -> None:
+        """Write the running epoch's order, and the vectors that later epochs depend on, to `path`."""
+        planned = self._planned or (epoch, self.batches(epoch, batch_size))
+        arrays: dict[str, Any] = {"epoch": np.asarray(planned[0]), "order": planned[1].order}
+        if self._vectors is not None and self._vectors.filled.any():
+            arrays.update(self._vectors.state())
+        if self._communities is not None:
+            arrays["community_sizes"] = np.asarray([c.size for c in self._communities])
+            arrays["communities"] = np.concatenate(self._communities)
+        aside = path.with_suffix(".part.npz")
+        np.savez(aside, **arrays)
+        aside.replace(path)
+
+    def restore(self, path: Path, batch_size: int) -> None:
+        """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
+
+        Raises:
+            InputError: there is no such file, it is of another data set, or it lacks the vectors of HOBIT-C's cache.
+            FormatError: it is damaged.
+        """
+        if not path.is_file():
+            raise InputError(
+                f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
+                "anew, or resume from a checkpoint that was saved with this planner in the same output_dir"
+            )
+        try:
+            with np.load(path, allow_pickle=False) as saved:
+                arrays = dict(saved)
+            epoch, order = int(arrays["epoch"]), arrays["order"]
+            whole = bool((np.bincount(order, minlength=order.size) == 1).all())
+            communities = _communities(arrays) if "communities" in arrays else None
+        except Exception as error:  # NumPy's and zip's readers raise what the damage leads them to
+            raise FormatError(f"damaged order of batches ({error}); resume from another checkpoint", path) from error
+        if order.size != len(self.dataset):
+            raise InputError(f"{path} orders {order.size} rows, the data set has {len(self.dataset)}")
+        if not whole:
+            raise FormatError("an order in which rows are missing; resume from another checkpoint", path)
+        if self.planner.cache is not None and "filled" not in arrays:
+            raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
+        self._planned = (epoch, Batches(order, batch_size))
+        if "filled" in arrays:
+            self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
+            self._vectors.restore(arrays)
+        if communities is not None:
+            self._communities = communities
+
+    def _plan(self, epoch: int, batch_size: int) -> Batches:
+        begin = time.perf_counter()
+        kind = "none" if epoch < self.planner.warmup else self.planner.method.vectors
+        vectors = self._current_vectors(epoch, kind)
+        embedded = time.perf_counter()
+        if kind == "teacher" or (kind == "current" and self.planner.refresh == 1):
+            self._vectors = None  # not needed again
+        built: Batches | FoilsError | None = None
+        if rank_and_count()[0] == 0:
+            try:
+                built = self._build(epoch, kind, vectors, batch_size)
+            except FoilsError as error:
+                built = error
+        result = broadcast(built)
+        if isinstance(result, FoilsError):
+            raise result
+        batches: Batches = result
+        self.planner.history.append(
+            {
+                "epoch": float(epoch),
+                "seconds_embedding": embedded - begin,
+                "seconds_building": time.perf_counter() - embedded,
+            }
+        )
+        return batches
+
+    def _build(self, epoch: int, kind: str, vectors: EmbeddingCache | None, batch_size: int) -> Batches:
+        options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "rng": np.random.default_rng([self.seed, epoch]),
+            "conflicts": self.conflicts,
+        }
+        if kind == "none":
+            return random_order(len(self.dataset), **options)
+        if kind == "teacher":
+            return community_batches(self._find_communities(vectors), **options)
+        if vectors is None:
+            raise InputError(f"{self.planner.name} needs vectors; attach an encoder")
+        settings = self.planner.settings_at(epoch)
+        return self.planner.method.build(vectors.queries, vectors.documents, **options, **settings)
+
+    def _find_communities(self, vectors: EmbeddingCache | None) -> list[Rows]:
+        if self._communities is None:
+            own = (vectors.queries, vectors.documents) if vectors is not None else None
+            queries, documents = self.planner.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
+            self._communities = rank_communities(queries, documents, **self.planner.settings)
+        return self._communities
+
+    def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
+        """Return the vectors that this epoch's batches are built from; embeds only what is due."""
+        cache = self.planner.cache
+        if cache is not None:  # of HOBIT-C; the passes of a warm-up fill it too
+            share_cache(cache)
+            self._vectors, old = cache, cache.turn()
+            return None if kind == "none" else self._embedded(cache, old)
+        if kind == "none" or (kind == "teacher" and (self.planner.teacher or self._communities)):
+            return None
+        due = (epoch - self.planner.warmup) % self.planner.refresh == 0 and kind == "current"
+        if self._vectors is None or due:
+            self._vectors = EmbeddingCache(len(self.dataset), scaled=self.scaled)
+        return self._embedded(self._vectors, self._vectors.missing)
+
+    def _embedded(self, vectors: EmbeddingCache, rows: Rows) -> EmbeddingCache:
+        """Return the vectors with these rows embedded anew, each process its share.
+
+        Rows of the same query go together, so that its text is embedded once; a positive of several queries may be
+        embedded in several processes.
+        """
+        if not rows.size:
+            return vectors
+        if self._texts is None:
+            self._texts = [DistinctTexts(self.dataset, name) for name in self.columns]
+        rank, count = rank_and_count()
+        by_query = rows[np.argsort(self._texts[0].numbers[rows], kind="stable")]
+        own = np.array_split(by_query, count)[rank]
+        if own.size:
+            (queries, query), (documents, document) = (column.embedded(own, self.encode) for column in self._texts)
+            for start in range(0, own.size, BLOCK):
+                part = slice(start, start + BLOCK)
+                vectors.update(own[part], queries[query[part]], documents[document[part]])
+        share_cache(vectors)
+        return vectors
+
+
+def _communities(arrays: dict[str, Any]) -> list[Rows]:
+    joined, sizes = arrays["communities"], arrays["community_sizes"]
+    if not (np.bincount(joined) == 1).all() or sizes.sum() != joined.size:
+        raise ValueError("communities in which rows are missing")
+    return np.split(joined, np.cumsum(sizes)[:-1])

@@ -1,0 +1,219 @@
+"""HOBIT: batches whose rows are hard negatives for a few seeds, by lazy greedy (HOBIT Algorithm 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors, shuffled
+from foils.batching.cells import Cells
+from foils.batching.conflicts import Conflicts, no_conflicts
+from foils.batching.nearest import Unused, nearest
+from foils.batching.objective import check_alpha, check_tau
+from foils.batching.repair import repaired
+from foils.batching.seeds import SEEDS
+from foils.runtime import progress
+from foils.runtime.errors import InputError, UnknownNameError, require
+
+SEARCHES = ("exact", "cells")
+AHEAD = 16
+"""Seeds are searched for as many batches at once as use up 1/16 of the unused rows, at most 64."""
+
+
+def hobit_batches(
+    queries: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    batch_size: int,
+    rng: np.random.Generator,
+    conflicts: Conflicts | None = None,
+    alpha: float = 1.0,
+    tau: float = 0.05,
+    seeds: int = 8,
+    candidates: int = 128,
+    seed_order: str = "uniform",
+    search: str = "exact",
+    shuffle: bool = True,
+) -> Batches:
+    """Return the batches of one epoch by HOBIT (Algorithm 2).
+
+    Until every row is used: draw `seeds` unused rows S; collect C, the union over S of the `candidates` unused rows
+    of highest q_i·d_j; add the row of C with the highest gain of H̃ (eq. 16) until the batch is full. If C runs dry
+    (conflicts), the search widens to 4 and 16 times as many neighbours, then takes unused rows at random, then rows
+    in conflict, which a last pass tries to swap away.
+
+    Where `batch_size` does not divide N, the batch that is shorter comes last in the epoch, but `rng` draws when it is
+    built, so that other rows fill it in each epoch. If it were built last, it would hold the rows that are left over in
+    every epoch, and a training that drops short batches would never see them.
+
+    Args:
+        queries: (N, d) unit vectors q_i, row i the i-th training pair.
+        documents: (N, d) unit vectors d_i.
+        batch_size: b (128 in the paper).
+        rng: draws the seeds, and everything else that is random. Same state, same batches.
+        conflicts: rows that may not meet; None lets everybody meet, as in the paper.
+        alpha: α ≥ 0 of w_ij = q_i·d_j − α d_i·d_j (eq. 6); more of it keeps near-duplicates of positives away.
+        tau: τ_h > 0 of H̃ (eq. 10); towards 0 only each seed's hardest row counts, above it their mean.
+        seeds: s, at most `batch_size`; fewer leave more of the batch to be chosen.
+        candidates: k_cand; at least (b − s) / s fills a batch. The paper does not give it.
+        seed_order: "uniform" (Algorithm 2), "k-means" or "facility-location" (A.11), or "isolated-first", which keeps
+            the last batches of an epoch from being made of what no seed called for (ours).
+        search: "exact" looks at every unused document, O(N²) in all; "cells" into a sixteenth of ~√N clusters of
+            documents, and pays off beyond some hundred thousand pairs.
+        shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
+
+    Raises:
+        InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of other rows.
+        MissingExtraError: numba is not installed.
+    """
+    check_vectors(queries, documents)
+    _check(batch_size, seeds, candidates, seed_order, search)
+    check_alpha(alpha)
+    check_tau(tau)
+    require("numba", "batch")
+    n = queries.shape[0]
+    known = no_conflicts(n) if conflicts is None else conflicts
+    if known.rows != n:
+        raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
+    line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
+    state = _State.of(known, line, groups, batch_size)
+    unused = Unused(_finder(search, queries, documents, rng), state.used, candidates)
+    fill = _Filler(queries, documents, unused, state, alpha, tau, rng)
+    order, prepared_until = np.empty(n, np.int64), 0
+    starts, short = _cuts(n, batch_size, rng)
+    with progress.task("building batches", total=n, unit="rows") as advance:
+        for k, (start, end) in enumerate(pairwise(starts)):
+            if k >= prepared_until:
+                state.forget_used()
+                ahead = int(np.clip((n - start) // (AHEAD * batch_size), 1, 64))
+                prepared_until = k + ahead
+                unused.prepare(state.line[: ahead * seeds])
+            order[start:end] = fill.batch(end - start, seeds)
+            advance(end - start)
+    batches = Batches(np.concatenate([np.delete(order, short), order[short]]), batch_size)
+    if conflicts is not None:
+        batches = repaired(batches, conflicts, rng=rng)
+    return shuffled(batches, rng=rng) if shuffle else batches
+
+
+def _cuts(rows: int, batch_size: int, rng: np.random.Generator) -> tuple[list[int], slice]:
+    """Return where batches begin and end as they are built, and which rows of that order are the short batch."""
+    begin = batch_size * int(rng.integers(rows // batch_size + 1)) if rows % batch_size else rows
+    short = slice(begin, begin + rows % batch_size)
+    return sorted({*range(0, begin + 1, batch_size), *range(short.stop, rows + 1, batch_size)}), short
+
+
+@dataclass
+class _State:
+    """What is spent, and who may not join the batch under construction."""
+
+    known: tuple[Any, ...]
+    line: Rows
+    groups: Rows
+    used: NDArray[np.bool_]
+    document_stamp: NDArray[np.int32]
+    query_stamp: NDArray[np.int32]
+    group_stamp: NDArray[np.int32]
+    stamp: int = 0
+
+    @classmethod
+    def of(cls, conflicts: Conflicts, line: Rows, groups: Rows, batch_size: int) -> _State:
+        return cls(
+            conflicts.arrays(),
+            line,
+            groups,
+            np.zeros(conflicts.rows, bool),
+            np.zeros(conflicts.asking_start.size, np.int32),
+            np.zeros(conflicts.relevant_start.size, np.int32),
+            np.zeros(int(groups.max(initial=0)) + 1, np.int32),
+        )
+
+    def forget_used(self) -> None:
+        self.line = self.line[~self.used[self.line]]
+
+    def stamps(self) -> tuple[Any, ...]:
+        return self.used, self.known, self.document_stamp, self.query_stamp, self.stamp
+
+
+@dataclass
+class _Filler:
+    """Builds one batch after the other."""
+
+    queries: NDArray[np.floating]
+    documents: NDArray[np.floating]
+    unused: Unused
+    state: _State
+    alpha: float
+    tau: float
+    rng: np.random.Generator
+
+    def batch(self, size: int, seeds: int) -> Rows:
+        """Return the next batch of `size` rows, its seeds first."""
+        from foils.batching import greedy_loops, kernels
+
+        state, batch = self.state, np.empty(size, np.int64)
+        state.stamp += 1
+        none = np.empty(0, np.int64)
+        filled = 0
+        for groups in (state.groups, none) if state.groups.size else (none,):
+            filled = kernels.take(
+                state.line, groups, state.group_stamp, *state.stamps(), batch, filled, min(seeds, size)
+            )
+        seed_rows = batch[:filled].copy()
+        toward = self.queries[seed_rows].astype(np.float32) - np.float32(self.alpha) * self.documents[seed_rows].astype(
+            np.float32
+        )
+        totals = logsumexp(self._weights(toward, seed_rows), axis=1)
+        for factor in (1, 4, 16):
+            if filled == size:
+                return batch
+            rows = self.unused.candidates(seed_rows, factor=factor)
+            weights = self._weights(toward, rows)
+            above = np.maximum(weights.max(axis=1, initial=-np.inf) - totals, 0.0).sum()
+            fill = greedy_loops.dense_greedy if above < greedy_loops.FINITE else greedy_loops.lazy_greedy
+            filled = fill(weights, totals, rows, *state.stamps(), batch, filled)
+        return self._at_random(batch, filled)
+
+    def _weights(self, toward: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        """w_ij / τ_h of the seeds (as q − α d) with `rows`."""
+        weights = toward @ self.documents[rows].astype(np.float32, copy=False).T
+        return weights.astype(np.float64) / self.tau
+
+    def _at_random(self, batch: Rows, filled: int) -> Rows:
+        """Fill the batch with unused rows at random: first those without a conflict, then any."""
+        from foils.batching import kernels
+
+        state, none = self.state, np.empty(0, np.int64)
+        line = self.rng.permutation(np.flatnonzero(~state.used))
+        filled = kernels.take(line, none, state.group_stamp, *state.stamps(), batch, filled, batch.size)
+        rest = line[~state.used[line]][: batch.size - filled]
+        batch[filled:] = rest
+        state.used[rest] = True
+        return batch
+
+
+def _finder(
+    search: str, queries: NDArray[np.floating], documents: NDArray[np.floating], rng: np.random.Generator
+) -> Callable[[Rows, Rows, int], Rows]:
+    if search == "exact":
+        return lambda seeds, among, k: nearest(queries[seeds], documents, among, k=k)[0]
+    cells = Cells.build(documents, rng=rng)
+    return lambda seeds, among, k: cells.nearest(queries[seeds], documents, among, k=k)
+
+
+def _check(batch_size: int, seeds: int, candidates: int, seed_order: str, search: str) -> None:
+    check_batch_size(batch_size)
+    if not 1 <= seeds <= batch_size:
+        raise InputError(f"seeds is between 1 and batch_size {batch_size}; got {seeds}")
+    if candidates < 1:
+        raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
+    if search not in SEARCHES:
+        raise UnknownNameError("candidate search", search, SEARCHES)
+    if seed_order not in SEEDS:
+        raise UnknownNameError("seed order", seed_order, SEEDS)

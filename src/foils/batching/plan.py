@@ -1,0 +1,146 @@
+"""A plan of several epochs, and how hard, clean and varied its batches are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foils.batching.b3 import community_batches, rank_communities
+from foils.batching.batches import Batches, Rows, check_vectors
+from foils.batching.conflicts import Conflicts
+from foils.batching.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
+from foils.batching.methods import Method, method
+from foils.batching.random import random_order
+from foils.data.store import without_nan
+from foils.runtime.errors import InputError
+
+Vectors = NDArray[np.floating]
+REFERENCE = 2**31
+"""In place of an epoch's number: the generator of the random batches that gains are taken against."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The batches of some epochs, beside random ones.
+
+    Attributes:
+        name: the method. settings: what was given to it. batch_size: rows per batch.
+        epochs: the batches of each.
+        rows: what each row of the first epoch meets.
+        measures: of each epoch; gains are against one epoch of random batches that keep the same conflicts apart.
+        random: of another epoch of such random batches: its gains are what chance alone makes.
+        unguarded: contradictions of random batches that keep nothing apart.
+        overlap: mean share of a row's companions that are its companions again in the next epoch; NaN for one epoch.
+        overlap_random: what random batches would have, (b − 1) / (N − 1).
+    """
+
+    name: str
+    settings: dict[str, Any]
+    batch_size: int
+    epochs: list[Batches]
+    rows: RowMeasures
+    measures: list[EpochMeasures]
+    random: EpochMeasures
+    unguarded: int
+    overlap: float
+    overlap_random: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the batches and rows themselves, for `--json`, with null where there is no number."""
+        return {
+            "with": self.name,
+            "settings": self.settings,
+            "batch_size": self.batch_size,
+            "pairs": self.epochs[0].rows,
+            "epochs": [without_nan(asdict(m)) for m in self.measures],
+            "random": without_nan(asdict(self.random)),
+            "unguarded": self.unguarded,
+            "overlap": without_nan(self.overlap),
+            "overlap_random": self.overlap_random,
+        }
+
+
+def plan_epochs(
+    queries: Vectors,
+    documents: Vectors,
+    *,
+    name: str,
+    settings: Mapping[str, Any] | None = None,
+    batch_size: int = 128,
+    epochs: int = 1,
+    seed: int = 0,
+    conflicts: Conflicts,
+) -> Plan:
+    """Build and measure the batches of some epochs from fixed vectors.
+
+    Epoch e uses the generator of (seed, e), as the trainer's sampler does.
+
+    Args:
+        queries: (N, d) unit vectors of the pairs' queries.
+        documents: (N, d) unit vectors of their documents.
+        name: one of `METHODS`.
+        settings: its own.
+        batch_size: rows per batch.
+        epochs: how many, at least 1.
+        seed: of the generators.
+        conflicts: rows to keep apart.
+
+    Raises:
+        InputError: an unknown method or setting, or a number out of range.
+    """
+    settings = dict(settings or {})
+    chosen = method(name, settings)
+    if epochs < 1:
+        raise InputError(f"a plan has at least 1 epoch; got {epochs}")
+    check_vectors(queries, documents)
+    shuffled = partial(random_order, len(queries), batch_size=batch_size)
+    measure = partial(measure_rows, queries, documents, conflicts=conflicts)
+    reference = measure(shuffled(rng=_rng(seed, REFERENCE), conflicts=conflicts))
+
+    def measured(build: Callable[..., Batches], epoch: int) -> tuple[Batches, RowMeasures, EpochMeasures]:
+        begin = time.perf_counter()
+        batches = build(batch_size=batch_size, rng=_rng(seed, epoch), conflicts=conflicts)
+        seconds = time.perf_counter() - begin
+        rows = measure(batches)
+        return batches, rows, epoch_measures(batches, rows, random=reference, seconds=seconds)
+
+    build = _builder(queries, documents, chosen, settings)
+    found = [measured(build, epoch) for epoch in range(epochs)]
+    planned = [batches for batches, _, _ in found]
+    return Plan(
+        name,
+        settings,
+        batch_size,
+        planned,
+        rows=found[0][1],
+        measures=[measures for _, _, measures in found],
+        random=measured(partial(random_order, len(queries)), 0)[2],
+        unguarded=sum(int(conflicts.matrix(rows).sum()) for rows in shuffled(rng=_rng(seed, 0))),
+        overlap=overlap(planned),
+        overlap_random=(min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
+    )
+
+
+def _builder(
+    queries: Vectors, documents: Vectors, chosen: Method, settings: Mapping[str, Any]
+) -> Callable[..., Batches]:
+    """What builds an epoch from batch_size, rng and conflicts; what a teacher's vectors decide, it finds once."""
+    if chosen.vectors != "teacher":
+        return partial(chosen.build, queries, documents, **settings)
+    communities: list[Rows] = []
+
+    def build(**given: Any) -> Batches:
+        communities.extend(() if communities else rank_communities(queries, documents, **settings))
+        return community_batches(communities, **given)
+
+    return build
+
+
+def _rng(seed: int, epoch: int) -> np.random.Generator:
+    return np.random.default_rng([seed, epoch])

@@ -1,0 +1,61 @@
+"""Keep rows that conflict apart: deal an order into batches without conflicts, swap away those that remain."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foils.batching.batches import Batches, Rows, check_batch_size
+from foils.batching.conflicts import Conflicts
+from foils.runtime.errors import InputError, require
+
+TRIES = 200
+"""Random partners tried for each row in conflict."""
+
+ROUNDS = 5
+"""Passes over the rows, while conflicts remain: one swap may make room for another."""
+
+
+def dealt(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.Generator) -> Batches:
+    """Cut an order of the rows into batches without conflicts, staying close to the order.
+
+    A row that conflicts with its batch waits for the next one. At the end of the line only such rows may be left:
+    they are dealt as they come and then swapped with rows of other batches where that helps (`repaired`).
+
+    Args:
+        line: (N,) a permutation of the rows.
+        conflicts: of the same N rows.
+        batch_size: rows per batch.
+        rng: draws the partners of swaps.
+    """
+    check_batch_size(batch_size)
+    _check(line.size, conflicts)
+    require("numba", "batch")
+    from foils.batching import kernels
+
+    order = np.empty(line.size, np.int64)
+    documents = np.zeros(conflicts.asking_start.size, np.int32)
+    queries = np.zeros(conflicts.relevant_start.size, np.int32)
+    kernels.deal(np.ascontiguousarray(line, np.int64), batch_size, conflicts.arrays(), documents, queries, order)
+    return repaired(Batches(order, batch_size), conflicts, rng=rng)
+
+
+def repaired(batches: Batches, conflicts: Conflicts, *, rng: np.random.Generator) -> Batches:
+    """Swap each row in conflict with a random row of another batch, where neither then conflicts.
+
+    200 partners are tried for each, in up to 5 rounds; where none fits the conflict stays, for the loss to mask
+    (`Conflicts.matrix`).
+    """
+    _check(batches.rows, conflicts)
+    require("numba", "batch")
+    from foils.batching import kernels
+
+    order = batches.order.copy()
+    for _ in range(ROUNDS):
+        if not kernels.repair(order, batches.batch_size, conflicts.arrays(), TRIES, rng):
+            break
+    return Batches(order, batches.batch_size)
+
+
+def _check(rows: int, conflicts: Conflicts) -> None:
+    if conflicts.rows != rows:
+        raise InputError(f"conflicts speak of {conflicts.rows} rows, the batches of {rows}")

@@ -1,0 +1,276 @@
+"""The hook into sentence-transformers' trainer: a batch sampler that plans each epoch, and its callback.
+
+    planner = BatchPlanner("hobit")
+    args = SentenceTransformerTrainingArguments(..., batch_sampler=planner.sampler)
+    trainer = SentenceTransformerTrainer(..., args=args, callbacks=[planner])
+
+The trainer calls `planner.sampler` for the training set and for every evaluation set. When training begins the
+callback hands the model to the training set's sampler, which from then on builds each epoch's batches; the others
+keep plain order. Under several processes each embeds its share, one builds the batches, all get the same ones;
+`accelerator_config={"split_batches": True}` shares each batch out. Each distinct text is embedded once an epoch, in the
+precision of the training, `per_device_eval_batch_size` at once (8 by default: give more on a GPU). Needs torch and
+sentence-transformers: import this module where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from transformers import TrainerCallback
+
+from foils.batching.batches import Batches
+from foils.batching.conflicts import Conflicts
+from foils.batching.encoding import Encode, Vectors, encoder_of, with_rows
+from foils.batching.epochs import EpochBuilder
+from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.methods import method
+from foils.batching.processes import share_cache
+from foils.encode.similarity import similarity_of
+from foils.runtime.errors import InputError
+
+__all__ = ["SAVED", "BatchPlanner", "PlannedBatchSampler", "with_rows"]
+SAVED = "foils_batches.npz"
+
+
+class BatchPlanner(TrainerCallback):  # type: ignore[misc]
+    """What batches to build, handed to the trainer as sampler and as callback.
+
+    Args:
+        name: a method of `foils.batching.METHODS`.
+        settings: the method's own settings.
+        warmup: epochs of random batches before the method begins (HOBIT A.9).
+        refresh: embed anew every so many epochs; in between, batches are new but the vectors old.
+        anneal: epochs after the warm-up over which HOBIT's α rises linearly from 0 to its value; 0: constant.
+        avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
+        positives: further (query text, document text) pairs known to be relevant.
+        known: conflicts among the rows of the one training set, as `foils.batching.pairs.known_conflicts` finds them
+            in a collection; None: found by the texts of the data set and `positives`.
+        cache: where HOBIT-C finds the vectors; a `CachingLoss` with the same cache fills it.
+        teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
+
+    Raises:
+        InputError: an unknown method or setting, counts out of range, a cache without HOBIT-C or the reverse, a
+            teacher without B3, positives with nothing to be kept apart, `known` beside what it replaces.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        settings: Mapping[str, Any] | None = None,
+        *,
+        warmup: int = 0,
+        refresh: int = 1,
+        anneal: int = 0,
+        avoid_known: bool = True,
+        positives: Sequence[tuple[str, str]] = (),
+        known: Conflicts | None = None,
+        cache: EmbeddingCache | None = None,
+        teacher: tuple[Vectors, Vectors] | None = None,
+    ) -> None:
+        self.name, self.settings = name, dict(settings or {})
+        self.method = method(name, self.settings)
+        if warmup < 0 or refresh < 1 or anneal < 0:
+            raise InputError(
+                f"warmup and anneal are at least 0 epochs, refresh at least 1; got {warmup}, {anneal}, {refresh}"
+            )
+        if anneal and "alpha" not in self.method.settings:
+            raise InputError(f"anneal raises the setting alpha, which {name} does not have")
+        if (cache is not None) != (self.method.vectors == "cached"):
+            raise InputError(f"hobit-c, and only it, works from a cache; got {name} and cache={cache!r}")
+        if positives and not avoid_known:
+            raise InputError(
+                "positives say what to keep apart, and avoid_known=False keeps nothing apart; leave one out"
+            )
+        if known is not None and (positives or not avoid_known):
+            raise InputError("known says all that is to be kept apart; leave out positives and avoid_known=False")
+        if teacher is not None and self.method.vectors != "teacher":
+            raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
+        self.warmup, self.refresh, self.anneal = warmup, refresh, anneal
+        self.avoid_known, self.positives, self.known = avoid_known, tuple(positives), known
+        self.cache, self.teacher = cache, teacher
+        self.registered = False
+        self.history: list[dict[str, float]] = []
+        self._top: Any = None
+        self._training: list[PlannedBatchSampler] = []
+
+    @property
+    def sampler(self) -> Callable[..., PlannedBatchSampler]:
+        """What to pass as `batch_sampler`; it pickles with the training arguments."""
+        return partial(PlannedBatchSampler, planner=self)
+
+    @property
+    def conflicts(self) -> Conflicts | None:
+        """The known positives among the rows of a single training set, once training began: for the loss to mask."""
+        return self._training[0].conflicts if len(self._training) == 1 else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave vectors and samplers out of the pickled training arguments."""
+        left_out = dict.fromkeys(("_top", "cache", "teacher", "known"))
+        return {**self.__dict__, **left_out, "_training": [], "registered": False}
+
+    def settings_at(self, epoch: int) -> dict[str, Any]:
+        """Return the method's settings in this epoch (α annealed)."""
+        if not self.anneal:
+            return self.settings
+        alpha = self.settings.get("alpha", self.method.settings["alpha"])
+        return {**self.settings, "alpha": alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)}
+
+    def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Note that the trainer knows this callback."""
+        self.registered = True
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Hand the model to the training set's sampler; on resuming, restore the saved order."""
+        self.registered = True
+        self._top = _find_sampler(given["train_dataloader"])
+        self._training = list(getattr(self._top, "batch_samplers", [self._top]))
+        for k, sampler in enumerate(self._training):
+            model = given["model"]
+            scaled = similarity_of(model) == "cosine"
+            sampler.attach(encoder_of(model, args, sampler.columns), scaled=scaled)
+            if state.global_step:
+                sampler.restore(_saved(args, state, k))
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Tell the sampler its epoch, which does not reach it through every wrapper of data loaders."""
+        if self._top is not None:
+            self._top.set_epoch(math.floor((state.epoch or 0) + 1e-6))
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Save the order with the checkpoint."""
+        if self.cache is not None:
+            share_cache(self.cache)
+        if state.is_world_process_zero:
+            for k, sampler in enumerate(self._training):
+                sampler.save(_saved(args, state, k))
+
+
+class PlannedBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
+    """Batches of a data set whose first column is the query and whose second is the positive.
+
+    Made by the trainer through `BatchPlanner.sampler`. Without a trainer: make one, `attach` an encoder, call
+    `set_epoch` before each epoch.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        batch_size: rows per batch.
+        drop_last: leave out a short last batch.
+        valid_label_columns: names that mark the label column; it is neither query nor positive.
+        generator: not used: the batches of an epoch depend on (seed, epoch) and the model alone.
+        seed: of every epoch's generator.
+        planner: what to build.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int,
+        drop_last: bool,
+        valid_label_columns: list[str] | None = None,
+        generator: Any = None,
+        seed: int = 0,
+        *,
+        planner: BatchPlanner,
+    ) -> None:
+        super().__init__(dataset, batch_size, drop_last, valid_label_columns, generator, seed or 0)
+        self.dataset, self.planner = dataset, planner
+        aside = {*(valid_label_columns or ()), "dataset_name"}
+        self.columns = [name for name in dataset.column_names if name not in aside]
+        self._builder: EpochBuilder | None = None
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Raise: the trainer calls what it is given, and this is an instance instead of `planner.sampler`."""
+        raise InputError(
+            "batch_sampler was given a sampler that is already made; pass planner.sampler, which makes one for each "
+            "data set"
+        )
+
+    def __len__(self) -> int:
+        rows, size = len(self.dataset), self.batch_size
+        return int(rows // size if self.drop_last else -(-rows // size))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.batches():
+            if not (self.drop_last and len(batch) < self.batch_size):
+                yield batch.tolist()
+
+    @property
+    def attached(self) -> bool:
+        """Whether this is a training set's sampler, which builds batches."""
+        return self._builder is not None
+
+    @property
+    def conflicts(self) -> Conflicts | None:
+        """The known positives among the rows, where they are kept apart and an encoder is attached."""
+        return None if self._builder is None else self._builder.conflicts
+
+    def attach(self, encode: Encode, *, scaled: bool = True) -> None:
+        """Make this the sampler of the training set: from now on it builds batches.
+
+        Args:
+            encode: (texts, column) → (n, d) vectors by the current model.
+            scaled: whether the model compares them by cosine, so that they are scaled to length 1.
+
+        Raises:
+            InputError: the data set lacks a query and a positive column, or the cache is of another size.
+        """
+        self._builder = EpochBuilder(self.dataset, self.columns, encode, self.planner, seed=self.seed, scaled=scaled)
+
+    def batches(self) -> Batches:
+        """Return this epoch's batches: built on first use, plain order where no model was handed over.
+
+        Raises:
+            InputError: the planner is not among the trainer's callbacks.
+        """
+        if self._builder is not None:
+            return self._builder.batches(self.epoch, self.batch_size)
+        if not self.planner.registered:
+            raise InputError(
+                "the batch sampler was given no model; pass the planner to the trainer too: callbacks=[planner]"
+            )
+        return Batches(np.arange(len(self.dataset)), self.batch_size)
+
+    def save(self, path: Path) -> None:
+        """Write the epoch's order, and the vectors that later epochs depend on, to `path`."""
+        self._attached().save(path, self.epoch, self.batch_size)
+
+    def restore(self, path: Path) -> None:
+        """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
+
+        Raises:
+            InputError: there is no such file, or it is of another data set.
+        """
+        self._attached().restore(path, self.batch_size)
+
+    def _attached(self) -> EpochBuilder:
+        if self._builder is None:
+            raise InputError("only the sampler of a training set has an order of its own; attach an encoder")
+        return self._builder
+
+
+def _saved(args: Any, state: Any, k: int) -> Path:
+    """Where the order of the k-th training set is saved with the checkpoint of this step."""
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}" / (f"{k}-{SAVED}" if k else SAVED)
+
+
+def _find_sampler(loader: Any) -> Any:
+    """Return the training's planned sampler, or the one that mixes planned ones, from under accelerate's wrappers."""
+
+    def planned(sampler: Any) -> bool:
+        below = getattr(sampler, "batch_samplers", [sampler])
+        return all(isinstance(each, PlannedBatchSampler) for each in below)
+
+    sampler = getattr(loader, "batch_sampler", None)
+    while sampler is not None and not planned(sampler):
+        sampler = getattr(sampler, "batch_sampler", None)
+    if sampler is None:
+        raise InputError(
+            "the trainer's batches do not come from this planner; pass batch_sampler=planner.sampler in its arguments"
+        )
+    return sampler

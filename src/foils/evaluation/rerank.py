@@ -1,0 +1,89 @@
+"""A reranker over a first stage's run: the best documents of each query in a new order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.data import Collection, Run
+from foils.data.run import without_identical
+from foils.encode.cross_encoders import load_cross_encoder, logits
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, InputError
+
+PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
+
+
+def load_reranker(
+    name: str | Path, *, device: str | None = None, max_length: int | None = None, trust_remote_code: bool = False
+) -> PairScorer:
+    """Return the scorer of a sentence-transformers cross-encoder: its logits, higher is better.
+
+    Args:
+        name: a folder or a hub name.
+        device: as torch names it; None: what sentence-transformers chooses.
+        max_length: tokens after which a pair is cut; None: the model's own.
+        trust_remote_code: run code that the model brings along.
+
+    Raises:
+        InputError: there is no such model, or it gives more than one score a pair.
+    """
+    model = load_cross_encoder(name, device=device, max_length=max_length, trust_remote_code=trust_remote_code)
+    return partial(logits, model)
+
+
+def rerank_run(
+    run: Run, collection: Collection, scorer: PairScorer, *, depth: int = 100, block: int = 256, name: str = "reranked"
+) -> Run:
+    """Score the first `depth` documents of each query again and sort them; the rest is left out.
+
+    So is a document that has the query's own id (`Collection.identical`), before the first are counted.
+
+    Args:
+        run: of the first stage.
+        collection: holds the texts.
+        scorer: list of (query text, document text) → one score a pair, higher is better; as a sentence-transformers
+            CrossEncoder's `predict`.
+        depth: how many documents of each query, at least 1.
+        block: pairs handed to the scorer at a time.
+        name: of the new run.
+
+    Returns:
+        A run of at most `depth` documents a query; ties keep the first stage's order.
+
+    Raises:
+        InputError: a depth or block below 1, or ids of the run that the collection does not have.
+        FailureError: the scorer gave another number of scores, or one that is not finite.
+    """
+    if min(depth, block) < 1:
+        raise InputError(f"expected depth and block of at least 1; found {depth} and {block}")
+    table = without_identical(run, collection).table
+    table = table.filter(pc.less(table["rank"], depth))
+    queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+    for ids, rows, what in ((table["query_id"], queries, "queries"), (table["doc_id"], documents, "documents")):
+        if (rows < 0).any():
+            unknown = ids.take(pa.array(np.flatnonzero(rows < 0)[:5])).to_pylist()
+            raise InputError(
+                f"{int((rows < 0).sum())} rows of the run {run.name} name {what} that {collection.name} does not "
+                f"have: {', '.join(unknown)}…; use the collection the run was made on"
+            )
+    scores = np.empty(len(queries))
+    with progress.task("reranking", total=len(scores), unit="pairs") as advance:
+        for start in range(0, len(scores), block):
+            part = slice(start, start + block)
+            texts = zip(collection.query_texts(queries[part]), collection.document_texts(documents[part]), strict=True)
+            found = np.asarray(scorer(list(texts)), np.float64)
+            if found.shape != scores[part].shape or not np.isfinite(found).all():
+                raise FailureError(
+                    f"the reranker gave scores of shape {found.shape} for {len(scores[part])} pairs, "
+                    f"{int((~np.isfinite(found)).sum())} of them not finite; expected one finite score a pair"
+                )
+            scores[part] = found
+            advance(len(found))
+    return Run.ranked(table["query_id"], table["doc_id"], scores, name=name)

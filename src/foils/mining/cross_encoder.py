@@ -1,0 +1,173 @@
+"""Cross-encoder negatives: a pool of candidates, scored pair by pair, each pair once (ECI section 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.collection import Collection, Rows
+from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
+from foils.encode.encoder import Kind, check_finite
+from foils.encode.vectors import VectorStore
+from foils.mining.candidates import Retriever
+from foils.mining.pairs import Pairs, Scores
+from foils.runtime.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+_BREAK = "\x1f"  # between the length of the query, the query and the document
+
+
+class CrossEncoderScorer:
+    """Scores pairs by a sentence-transformers CrossEncoder's logit, before any activation.
+
+    Pairs are sorted by length. Scores are kept in a store keyed by the model's weights and the texts, in shards that
+    never change: a killed run loses at most the shard in the making, and another run asks for what is missing alone.
+
+    Args:
+        model: a loaded CrossEncoder with one output.
+        store: where scores are kept.
+        name: of the model, for messages.
+        batch_size: pairs at once; changes speed, not scores beyond rounding.
+
+    Raises:
+        InputError: a model with several outputs.
+    """
+
+    column = "logit"
+
+    def __init__(
+        self, model: CrossEncoder, store: VectorStore, *, name: str = "cross-encoder", batch_size: int = 32
+    ) -> None:
+        check_one_output(model, name)
+        self._encoder = _PairEncoder(model, name, batch_size)
+        self._store = store
+
+    @classmethod
+    def load(
+        cls, name: str | Path, store: VectorStore, *, max_length: int | None = None, device: str | None = None
+    ) -> CrossEncoderScorer:
+        """Load the model (safetensors weights) by folder or hub name.
+
+        Raises:
+            InputError: there is no such model, it cannot be loaded, or it has several outputs.
+        """
+        return cls(load_cross_encoder(name, max_length=max_length, device=device), store, name=Path(str(name)).name)
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of everything that decides a score: weights, tokenizer, maximum length."""
+        return self._encoder.fingerprint
+
+    def describe(self) -> dict[str, object]:
+        """Return what provenance says of the model."""
+        return {"name": self._encoder.name, "fingerprint": self.fingerprint}
+
+    def score(self, pairs: Pairs) -> Scores:
+        """Return the logit of each pair, (n,).
+
+        Raises:
+            FailureError: a score is NaN or infinite.
+        """
+        found = self._store.embed(self._encoder, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
+        return np.asarray(found.take(slice(None)), np.float64).reshape(len(pairs))
+
+
+class CrossEncoderRetriever:
+    """Ranks a pool's best documents anew by a cross-encoder's logit, ties by document position.
+
+    Documents that are labelled relevant for the query are left out before they cost a score.
+
+    Args:
+        collection: documents, queries, judgements.
+        scorer: the cross-encoder.
+        pool: ranks the candidates: another retriever, a source, a union.
+        depth: how many of the pool's documents are scored for each query, at least 1.
+
+    Raises:
+        InputError: a depth below 1.
+    """
+
+    name = "cross-encoder"
+    column = "logit"
+
+    def __init__(
+        self, collection: Collection, scorer: CrossEncoderScorer, pool: Retriever, *, depth: int = 100
+    ) -> None:
+        if depth < 1:
+            raise InputError(f"pool of {depth}; expected at least 1 document per query")
+        self._collection, self._scorer, self._pool, self._depth = collection, scorer, pool, depth
+        self.short = f"the pool ({pool.name}, {depth} deep) has no further document"
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and logits; −1 and NaN after the pool's end."""
+        rows, _ = self._pool.search(query_rows, min(self._depth, len(self._collection.documents)))
+        queries = np.broadcast_to(np.asarray(query_rows)[:, None], rows.shape)
+        labelled = self._collection.known_positives.contain(queries.ravel(), rows.ravel()).reshape(rows.shape)
+        inside = (rows >= 0) & ~labelled
+        scores = np.full(rows.shape, np.nan)
+        scores[inside] = self.score(Pairs(self._collection, queries[inside], rows[inside], scores[inside]))
+        order = np.lexsort((rows, np.where(inside, -scores, np.inf)), axis=1)[:, :depth]
+        found, values = np.full((len(rows), depth), -1, np.int64), np.full((len(rows), depth), np.nan)
+        found[:, : order.shape[1]] = np.take_along_axis(np.where(inside, rows, -1), order, axis=1)
+        values[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
+        return found, values
+
+    def score(self, pairs: Pairs) -> Scores:
+        """Return the logit of each pair, (n,)."""
+        return self._scorer.score(pairs)
+
+
+class _PairEncoder:
+    """The cross-encoder as the store knows encoders: from a pair, written as one text, to a vector of one number."""
+
+    dimension = 1
+
+    def __init__(self, model: CrossEncoder, name: str, batch_size: int) -> None:
+        self.name = name
+        self._model, self._batch_size = model, batch_size
+        self.fingerprint = f"cross-{cross_encoder_digest(model)}"
+
+    def route(self, kind: Kind) -> str:
+        return "pair"
+
+    def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
+        found = logits(self._model, [_split(text) for text in texts], batch_size=self._batch_size)
+        return check_finite(found.reshape(-1, 1), texts, self.name)
+
+
+@dataclass(frozen=True)
+class _PairTexts:
+    """Each pair as one text, made when it is asked for."""
+
+    pairs: Pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        part = index if isinstance(index, slice) else slice(index, index + 1)
+        given = self.pairs
+        own = None if given.own is None else given.own[part]
+        chosen = Pairs(given.collection, given.query_rows[part], given.doc_rows[part], given.scores[part], own)
+        queries = given.collection.query_texts(chosen.query_rows)
+        joined = [
+            f"{len(query)}{_BREAK}{query}{_BREAK}{document}"
+            for query, document in zip(queries, chosen.texts(), strict=True)
+        ]
+        return joined if isinstance(index, slice) else joined[0]
+
+
+def _split(text: str) -> tuple[str, str]:
+    length, _, rest = text.partition(_BREAK)
+    return rest[: int(length)], rest[int(length) + 1 :]

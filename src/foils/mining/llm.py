@@ -1,0 +1,214 @@
+"""Negatives that a language model writes, through any OpenAI-compatible server.
+
+Every finished record is on disk before the next begins to count, so a stopped run asks for what is missing alone. A
+failure is a record that says so, never an empty negative.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection
+from foils.data.negatives import Negatives, negatives_table
+from foils.data.store import Provenance
+from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
+from foils.mining.filters import table_pairs
+from foils.mining.llm_prompt import Asking, parse, schema, validated
+from foils.mining.look_alikes import NearPositive
+from foils.runtime.errors import InputError
+
+SOURCE = "llm"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A query, its first positive, and all its positives."""
+
+    key: str
+    query_id: str
+    query: str
+    positive: str
+    positives: tuple[str, ...]
+
+
+@dataclass
+class Written:
+    """What a record came to: negatives, or why there are none."""
+
+    query_id: str
+    usage: Usage
+    negatives: list[str] = field(default_factory=list)
+    failure: str | None = None
+    turned_away: Counter[str] = field(default_factory=Counter)
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "query_id": self.query_id, "negatives": self.negatives, "failure": self.failure,
+            "turned_away": dict(self.turned_away), **self.usage.as_record(),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LLMMined:
+    """What asking gave.
+
+    Attributes:
+        negatives: the table, with a `text` and the id `llm:DIGEST` for each row; near-duplicates of a positive are in
+            it, rejected.
+        queries: asked for.
+        answered: with at least one negative.
+        failed: reason -> number of queries without any.
+        short: number of queries with some, but fewer than asked for.
+        turned_away: reason -> number of texts that validation refused.
+        usage: requests and tokens for these queries, in this run and before.
+    """
+
+    negatives: Negatives
+    queries: int
+    answered: int
+    failed: dict[str, int]
+    short: int
+    turned_away: dict[str, int]
+    usage: Usage
+
+
+def first_prompt(collection: Collection, asking: Asking, *, split: str) -> str:
+    """Return the prompt of the split's first query, as it would be sent (a dry run)."""
+    record = _records(collection, asking, None, split, 1)[0]
+    return asking.prompt.text(record.query, record.positive, asking.number)
+
+
+def mine_llm(
+    collection: Collection,
+    client: Client,
+    log: str | Path,
+    *,
+    split: str,
+    asking: Asking | None = None,
+    limit: int | None = None,
+    near_duplicate: float = 0.9,
+    made: Provenance | None = None,
+) -> LLMMined:
+    """Let a model write negatives for every query of a split that has a positive.
+
+    Each record is a query and its first labelled positive. Answers are validated against all positives of the query,
+    and asked for again while some are missing. Rows come in the order of the split, whatever order answers come in.
+
+    Args:
+        collection: documents, queries, judgements.
+        client: of the server.
+        log: folder for finished records, one file for each combination of model, server and settings.
+        split: whose queries.
+        asking: what is asked.
+        limit: ask for the first so many queries alone.
+        near_duplicate: reject texts whose token sets have this Jaccard similarity to a positive's, in (0, 1].
+        made: provenance of the table.
+
+    Raises:
+        InputError: settings out of range, an unknown split, or a server that refuses key or model.
+        FailureError: the server fails record after record; what was finished is kept.
+    """
+    asking = asking or Asking()
+    records = _records(collection, asking, client.identity, split, limit)
+    file = Path(log) / f"{digest(client.identity, sorted(asking.describe().items()))}.jsonl"
+
+    async def serve(session: Session, record: Record) -> Written:
+        return await _write(session, record, asking)
+
+    found = ask_missing(client, file, records, serve, task="asking for negatives", unit="queries")
+    return _mined(collection, asking, records, found, near_duplicate, made)
+
+
+def _records(collection: Collection, asking: Asking, identity: object, split: str, limit: int | None) -> list[Record]:
+    if limit is not None and limit < 1:
+        raise InputError(f"limit {limit}; expected at least 1 query")
+    positives, known = collection.positives(split), collection.known_positives
+    place = {int(row): index for index, row in enumerate(known.query_rows)}
+    rows = positives.query_rows[:limit]
+    ids = collection.queries["query_id"].take(pa.array(rows)).to_pylist()
+    records = []
+    for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
+        first = collection.document_texts(positives.of(index)[:1])[0]
+        every = collection.document_texts(known.of(place[int(rows[index])]))
+        key = digest(identity, asking.describe(), query, first, every)
+        records.append(Record(key, identifier, query, first, tuple(every)))
+    return records
+
+
+async def _write(session: Session, record: Record, asking: Asking) -> Written:
+    """Ask until the record has its number of negatives, or has been asked often enough."""
+    written = Written(record.query_id, session.usage)
+    for turn in range(asking.asks):
+        wanted = asking.number - len(written.negatives)
+        try:
+            said = await session.answer(
+                asking.prompt.text(record.query, record.positive, wanted, written.negatives),
+                seed=asking.seed + turn,
+                temperature=asking.temperature,
+                schema=schema(wanted),
+                name="negatives",
+                most_tokens=asking.most_tokens,
+            )
+        except NoAnswerError as error:
+            written.failure = str(error)
+            continue
+        texts = parse(said)
+        kept, away = validated(
+            texts,
+            query=record.query,
+            positives=record.positives,
+            taken=written.negatives,
+            number=wanted,
+            said=asking.prompt.text("", "", wanted),
+            shortest=asking.shortest,
+        )
+        written.negatives += kept
+        written.turned_away.update(away)
+        if len(written.negatives) == asking.number:
+            break
+        written.failure = "no usable negative in any answer" if texts else "an answer that holds no list of texts"
+    if written.negatives:
+        written.failure = None
+    return written
+
+
+def _mined(
+    collection: Collection,
+    asking: Asking,
+    records: Sequence[Record],
+    found: Sequence[dict[str, Any]],
+    near_duplicate: float,
+    made: Provenance | None,
+) -> LLMMined:
+    texts = [text for record in found for text in record["negatives"]]
+    counts = [len(record["negatives"]) for record in found]
+    queries = [record.query_id for record, count in zip(records, counts, strict=True) for _ in range(count)]
+    digests = [f"llm:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}" for text in texts]
+    ranks = np.concatenate([np.arange(count) for count in counts]) if counts else np.zeros(0)
+    table = negatives_table(
+        pa.array(queries, pa.string()), pa.array(digests, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
+    )
+    negatives = Negatives(table.append_column("text", pa.array(texts, pa.large_string())), made or {})
+    near = NearPositive(collection, near_duplicate)
+    failed = Counter(str(record["failure"]) for record in found if not record["negatives"])
+    away: Counter[str] = Counter()
+    for record in found:
+        away.update(record["turned_away"])
+    return LLMMined(
+        negatives.reject(near.marks(table_pairs(negatives, collection)), near.reason),
+        len(records),
+        sum(count > 0 for count in counts),
+        dict(failed),
+        sum(0 < count < asking.number for count in counts),
+        dict(away),
+        Usage.total(found),
+    )

@@ -1,0 +1,106 @@
+"""Documents that equal a positive of the query, or nearly do: likely false negatives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foils.data.collection import Collection, Rows
+from foils.data.run import ranks_within
+from foils.data.tokens import Float64s, Int32s, TokenSets, Vocabulary, alphanumeric
+from foils.mining.pairs import Marks, Pairs
+from foils.runtime import memory
+from foils.runtime.errors import InputError
+
+EQUAL = "equal to a positive"
+NEAR = "near-duplicate of a positive"
+PAIRS = 4_096  # compared at once, so that long texts take little memory
+ENTRY = 256  # bytes of a remembered text, about, beside its tokens' numbers
+
+
+class LookAlikes:
+    """Compares candidates with the positives of their query.
+
+    Args:
+        collection: documents and judgements of all splits.
+        threshold: Jaccard similarity of token sets at which two documents are near-duplicates, in (0, 1]; above 1:
+            none are.
+    """
+
+    def __init__(self, collection: Collection, threshold: float) -> None:
+        self.collection, self.threshold = collection, threshold
+        self.known = collection.known_positives
+        self._order = np.argsort(self.known.query_rows)
+        self._forget()
+
+    def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
+        """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do."""
+        index = self._order[np.searchsorted(self.known.query_rows[self._order], queries)]
+        counts = self.known.counts[index]
+        pair = np.repeat(np.arange(len(queries)), counts)
+        positives = self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
+        distinct, inverse = np.unique(np.concatenate([documents[pair], positives]), return_inverse=True)
+        ours, theirs = inverse[: len(pair)], inverse[len(pair) :]
+        similarity = _jaccard(sets := self._sets(distinct), ours, sets, theirs)
+        equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
+        alike = similarity == 1  # the same tokens, perhaps in another order
+        equal[pair[alike][self._written_alike(distinct[ours[alike]], distinct[theirs[alike]])]] = True
+        near[pair[similarity >= self.threshold]] = True
+        return equal, near & ~equal
+
+    def _written_alike(self, rows: Rows, others: Rows) -> Marks:
+        pairs = zip(*(map(_tokens, self.collection.document_texts(side)) for side in (rows, others)), strict=True)
+        return np.array([one == other for one, other in pairs], bool)
+
+    def _sets(self, rows: Rows) -> TokenSets:
+        """Return the token sets of documents; those that were seen are remembered, as far as the memory budget goes."""
+        if self._held > memory.budget() // 4:
+            self._forget()
+        fresh = np.array([row for row in rows.tolist() if row not in self._numbers], np.int64)
+        for row, text in zip(fresh.tolist(), self.collection.document_texts(fresh), strict=True):
+            found = self._numbers[row] = self._vocabulary.numbers(_tokens(text))
+            self._held += found.nbytes + ENTRY
+        return self._vocabulary.sets_of_numbers([self._numbers[row] for row in rows.tolist()])
+
+    def _forget(self) -> None:
+        self._vocabulary, self._numbers, self._held = Vocabulary(), dict[int, Int32s](), 0
+
+
+def _tokens(text: str) -> list[str]:
+    return alphanumeric(text) or [text]
+
+
+class NearPositive:
+    """Rejects documents, of the collection or with a text of their own, whose token set is near a positive's.
+
+    Args:
+        collection: judgements of all splits.
+        threshold: Jaccard similarity, in (0, 1].
+    """
+
+    reason = NEAR
+
+    def __init__(self, collection: Collection, threshold: float = 0.9) -> None:
+        if not threshold > 0:
+            raise InputError(f"near-duplicate threshold {threshold}; expected above 0, and above 1 for none")
+        self._collection, self._threshold = collection, threshold
+
+    def marks(self, pairs: Pairs) -> Marks:
+        """Return which documents are near-duplicates of a positive of their query, (n,)."""
+        known = self._collection.known_positives
+        place = {int(row): index for index, row in enumerate(known.query_rows)}
+        asked = [place.get(row) for row in pairs.query_rows.tolist()]
+        rows = [np.zeros(0, np.int64) if index is None else known.of(index) for index in asked]
+        sets = Vocabulary()
+        documents = sets.sets(pairs.texts())
+        distinct, inverse = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]), return_inverse=True)
+        positives = sets.sets(self._collection.document_texts(distinct))
+        pair = np.repeat(np.arange(len(pairs)), [len(each) for each in rows])
+        near = np.zeros(len(pairs), bool)
+        near[pair[_jaccard(documents, pair, positives, inverse) >= self._threshold]] = True
+        return near
+
+
+def _jaccard(sets: TokenSets, rows: Rows, other: TokenSets, other_rows: Rows) -> Float64s:
+    """Jaccard similarities of paired rows, block by block."""
+    parts = [slice(start, start + PAIRS) for start in range(0, len(rows), PAIRS)]
+    return np.concatenate([np.zeros(0), *(sets.jaccard(rows[part], other, other_rows[part]) for part in parts)])

@@ -1,0 +1,54 @@
+"""Scores of pairs on one scale, from the vectors of an encoder."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foils.data.collection import Rows
+from foils.encode.encoder import Encoder
+from foils.encode.vectors import Vectors, VectorStore
+from foils.mining.pairs import Pairs, Scores
+from foils.runtime import memory
+
+BLOCK = 4_096  # pairs at once, at most
+
+
+class EncoderScorer:
+    """Scores pairs by the inner product of an encoder's vectors: cosines, for unit ones. Texts are embedded once.
+
+    The column of the scores is called by the encoder's similarity: cosine or dot.
+
+    Args:
+        encoder: makes the vectors.
+        store: keeps them.
+    """
+
+    def __init__(self, encoder: Encoder, store: VectorStore) -> None:
+        self._encoder, self._store = encoder, store
+        self.column: str = getattr(encoder, "similarity", "cosine")
+
+    def score(self, pairs: Pairs) -> Scores:
+        """Return the inner product of each pair, (n,), of documents in the collection or with a text of their own."""
+        rows, query = np.unique(pairs.query_rows, return_inverse=True)
+        texts, document = distinct_texts(pairs)
+        queries = self._store.embed(self._encoder, pairs.collection.query_texts(rows), "query")
+        return paired_products(queries, query, self._store.embed(self._encoder, texts, "document"), document)
+
+
+def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_rows: Rows) -> Scores:
+    """Return the inner product of each (query row, document row), (n,)."""
+    found, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=BLOCK)
+    for start in range(0, len(found), size):
+        part = slice(start, start + size)
+        found[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
+    return found
+
+
+def distinct_texts(pairs: Pairs) -> tuple[list[str], Rows]:
+    """Return the texts of the pairs' documents, the collection's each once, and which each pair has, (n,)."""
+    inside = pairs.doc_rows >= 0
+    rows, place = np.unique(pairs.doc_rows[inside], return_inverse=True)
+    own = [] if pairs.own is None else [str(text) for text, known in zip(pairs.own, inside, strict=True) if not known]
+    document = np.empty(len(pairs), np.int64)
+    document[inside], document[~inside] = place, len(rows) + np.arange(len(own))
+    return [*pairs.collection.document_texts(rows), *own], document

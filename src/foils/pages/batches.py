@@ -1,0 +1,260 @@
+"""The report of a batch plan: how hard, clean and varied its batches are beside random ones, and pairs to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foils.batching.collection import CollectionPlan
+from foils.batching.measures import EpochMeasures
+from foils.data.store import write_text
+from foils.pages.analyses import PALETTE, shortened
+from foils.pages.page import Example, Examples, Figure, Section, Table, label, render_page
+
+RANDOM_COLOUR = "#8a8f94"
+READ = 8  # examples of a kind
+SHOWN = 5  # epochs in a figure
+
+
+def write_batch_report(path: str | Path, planned: CollectionPlan) -> None:
+    """Write the report of a plan as one HTML page, whole.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    write_text(path, batch_report(planned))
+
+
+def batch_report(planned: CollectionPlan) -> str:
+    """Return the report of a plan as HTML."""
+    plan, made = planned.plan, planned.made
+    settings = ", ".join(f"{name} {value}" for name, value in plan.settings.items())
+    subtitle = (
+        f"{planned.collection.name}, split {made['settings']['split']}: {len(planned.rows):,} rows · {plan.name}"
+        f"{f' ({settings})' if settings else ''} · batches of {plan.batch_size} · "
+        f"encoder {made['encoder']['name']} · seed {made['seed']}"
+    )
+    return render_page(
+        "Who meets whom in a batch",
+        subtitle=subtitle,
+        verdict=_verdict(planned),
+        sections=[
+            Section("Beside random batches", [_summary(planned)], _SUMMARY),
+            Section("Hardness over the epoch", [_over_epoch(planned), _sorted(planned)], _HARDNESS),
+            Section("The same pairs in random batches", [_gain(planned, "hardness"), _gain(planned, "loss")], _GAIN),
+            Section("Contradictions", _contradictions(planned), [_CONTRADICTIONS, _found(planned)]),
+            Section("Coverage and variety", [_coverage(planned)], _COVERAGE),
+            Section("Who meets whom", _examples(planned), _EXAMPLES),
+        ],
+        footer=f"encoder fingerprint {made['encoder']['fingerprint']} · "
+        + " · ".join(f"{name} digest {digest}" for name, digest in made["inputs"].items()),
+    )
+
+
+_SUMMARY = (
+    "Hardness is q·d of the hardest in-batch negative of a query; weight the highest q·d less its likeness to the "
+    "positive, which falls where the negative may be an unlabelled positive; loss InfoNCE at τ = 0.05. Known positives "
+    "are masked in all three and counted as contradictions. A gain is against the same pairs in random batches.",
+)
+_HARDNESS = (
+    "Batches in the order of training, and from the hardest to the easiest. A method that spends the hard choices "
+    "first has easy batches left: they show at the right end of the second figure. HOBIT's are shuffled over the "
+    "epoch. The last batch may be short, and so has fewer negatives.",
+)
+_GAIN = (
+    "Pairs differ: one whose positive is near has a low loss in any batch, so means over batches that hold different "
+    "pairs mislead. Here each batch is compared with what its own pairs meet in random batches. Below 0 a batch is "
+    "easier than random for the pairs in it.",
+)
+_CONTRADICTIONS = (
+    "Pairs (i, j) of a batch where document j is a known positive of query i, by the judgements of all splits and "
+    "equal texts: without a mask the loss would push a right answer away."
+)
+_COVERAGE = ("Every pair is in exactly one batch of an epoch. Overlap says how many of them a pair meets again.",)
+_EXAMPLES = (
+    "The hardest in-batch negative of a query. At the hard end read for unlabelled positives: if many of them answer "
+    "the query, raise α, leave the warm-up longer, or judge them.",
+)
+
+
+def _verdict(planned: CollectionPlan) -> str:
+    plan = planned.plan
+    first, random = plan.measures[0], plan.random
+    kind = "harder" if first.hardness_gain > 0 else "not harder"
+    text = (
+        f"{plan.name}'s batches are {kind} than random ones: the hardest negative of a query scores "
+        f"{_number(first.hardness)}, {_signed(first.hardness_gain)} against the same pairs in random batches"
+    )
+    text += f"; {100 * first.easier:.0f} % of them are easier than random ({100 * random.easier:.0f} % by chance). "
+    if first.contradictions:
+        text += f"{first.contradictions:,} known positives meet a query that they answer: use a loss that masks them"
+    else:
+        text += "No known positive meets a query that it answers"
+    return f"{text} ({plan.unguarded:,} in a plain shuffle)."
+
+
+def _lines(planned: CollectionPlan) -> list[tuple[str, EpochMeasures, str]]:
+    """What figures show: name, measures, colour."""
+    plan = planned.plan
+    epochs = [
+        (f"{plan.name}, epoch {epoch}", found, PALETTE[epoch % len(PALETTE)])
+        for epoch, found in enumerate(plan.measures[:SHOWN])
+    ]
+    return [*epochs, ("random", plan.random, RANDOM_COLOUR)]
+
+
+def _line(name: str, values: Sequence[float], colour: str, *, x: Sequence[float] | None = None) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": label(name),
+        "x": list(range(len(values))) if x is None else list(x),
+        "y": [None if value != value else round(value, 4) for value in values],
+        "line": {"color": colour, "width": 1.6},
+    }
+
+
+def _layout(x: str, y: str) -> dict[str, Any]:
+    return {
+        "xaxis": {"title": {"text": x}, "zeroline": False},
+        "yaxis": {"title": {"text": y}},
+        "legend": {"orientation": "h", "y": 1.12},
+        "hovermode": "x unified",
+    }
+
+
+def _over_epoch(planned: CollectionPlan) -> Figure:
+    data = [_line(name, found.hardness_by_batch, colour) for name, found, colour in _lines(planned)]
+    caption = "Mean hardness of each batch, in the order of training."
+    return Figure(data, _layout("batch", "hardness"), caption)
+
+
+def _sorted(planned: CollectionPlan) -> Figure:
+    data = []
+    for name, found, colour in _lines(planned):
+        values = sorted((v for v in found.hardness_by_batch if v == v), reverse=True)
+        share = [round(100 * (k + 0.5) / len(values), 3) for k in range(len(values))]
+        data.append(_line(name, values, colour, x=share))
+    caption = "The same, from the hardest batch to the easiest."
+    return Figure(data, _layout("% of the batches", "hardness"), caption)
+
+
+def _gain(planned: CollectionPlan, measure: str) -> Figure:
+    data = []
+    for name, found, colour in _lines(planned):
+        values = found.hardness_gain_by_batch if measure == "hardness" else found.loss_gain_by_batch
+        line = _line(name, values, colour)
+        data.append({**line, "mode": "markers", "marker": {"color": colour, "size": 5}})
+    what = "Hardness" if measure == "hardness" else "InfoNCE"
+    caption = f"{what} of each batch less that of the same pairs in random batches; grey: what chance alone makes."
+    layout = _layout("batch", f"gain in {measure}")
+    return Figure(data, {**layout, "hovermode": "closest"}, caption, height=320)
+
+
+def _found(planned: CollectionPlan) -> str:
+    plan = planned.plan
+    counts = ", ".join(f"{found.contradictions:,}" for found in plan.measures)
+    return (
+        f"{plan.name} has {counts} by epoch; random batches that keep known positives apart where they can have "
+        f"{plan.random.contradictions:,}, and a plain shuffle {plan.unguarded:,}."
+    )
+
+
+def _contradictions(planned: CollectionPlan) -> list[Figure]:
+    """Contradictions of each batch, if there are any."""
+    lines = _lines(planned)
+    if not any(found.contradictions for _, found, _ in lines):
+        return []
+    data = [
+        {
+            "type": "bar",
+            "name": label(name),
+            "x": list(range(len(found.contradictions_by_batch))),
+            "y": found.contradictions_by_batch,
+            "marker": {"color": colour, "line": {"width": 0}},
+        }
+        for name, found, colour in lines
+    ]
+    layout = {**_layout("batch", "contradictions"), "barmode": "group", "bargap": 0}
+    layout["yaxis"] = {"title": {"text": "contradictions"}, "rangemode": "nonnegative"}
+    return [Figure(data, layout, "Contradictions of each batch, in the order of training.", height=240)]
+
+
+def _summary(planned: CollectionPlan) -> Table:
+    plan = planned.plan
+    measures = [*((f"{plan.name}, epoch {e}", m) for e, m in enumerate(plan.measures)), ("random", plan.random)]
+    rows = [
+        (
+            name,
+            _number(found.hardness),
+            _signed(found.hardness_gain),
+            _number(found.hardness_worst_tenth),
+            f"{100 * found.easier:.0f} %",
+            _number(found.weight),
+            _number(found.loss),
+            _signed(found.loss_gain),
+            f"{found.contradictions:,}",
+            f"{found.seconds:.2f} s",
+        )
+        for name, found in measures
+    ]
+    columns = ["batches", "hardness", "hardness gain", "worst tenth", "easier than random", "weight", "loss",
+               "loss gain", "contradictions", "time to build"]  # fmt: skip
+    return Table(columns, rows, "Means over pairs; the worst tenth is of batches.", frozenset({len(rows) - 1}))
+
+
+def _coverage(planned: CollectionPlan) -> Table:
+    trained, plan = planned.rows, planned.plan
+    judged = trained.pairs + trained.capped + trained.uncovered
+    rows = [
+        ("rows in every epoch", f"{len(trained):,}"),
+        ("pairs in every epoch", f"{trained.pairs:,} of {judged:,} judged"),
+        ("left out: more positives than allowed", f"{trained.capped:,}"),
+        ("left out: no negative in the source", f"{trained.uncovered:,}"),
+        ("different queries", f"{np.unique(trained.query_rows).size:,}"),
+        ("different documents", f"{np.unique(trained.doc_rows).size:,}"),
+        ("batches in an epoch", f"{len(plan.epochs[0]):,}"),
+        ("rows in the last batch", f"{plan.epochs[0][-1].size:,}"),
+        ("companions met again in the next epoch", _share(plan.overlap)),
+        ("… by chance", _share(plan.overlap_random)),
+    ]
+    return Table(["", planned.collection.name], rows)
+
+
+def _examples(planned: CollectionPlan) -> list[Examples]:
+    """Pairs and their hardest in-batch negatives: the hardest of the first epoch, and some drawn at random, seeded."""
+    rows = planned.plan.rows
+    able = np.flatnonzero(~np.isnan(rows.hardness))
+    hardest = able[np.argsort(-rows.hardness[able], kind="stable")[:READ]]
+    rng = np.random.default_rng([planned.made["seed"], 4])
+    drawn = np.sort(rng.choice(able, min(READ, able.size), replace=False))
+    return [
+        Examples(f"the {len(hardest)} hardest meetings", [_example(planned, int(row)) for row in hardest]),
+        Examples(f"{len(drawn)} drawn at random", [_example(planned, int(row)) for row in drawn]),
+    ]
+
+
+def _example(planned: CollectionPlan, row: int) -> Example:
+    collection, trained, rows = planned.collection, planned.rows, planned.plan.rows
+    other = int(rows.companion[row])
+    positive, negative = collection.document_texts(trained.doc_rows[[row, other]])
+    query = collection.query_texts(trained.query_rows[[row]])[0]
+    texts = {"query": query, "positive": positive, "in-batch negative": negative}
+    note = f"hardness {rows.hardness[row]:.3f} · weight {rows.weight[row]:.3f} · loss {rows.loss[row]:.3f}"
+    heading = str(collection.queries["query_id"][int(trained.query_rows[row])])
+    return Example(heading, {name: shortened(text) for name, text in texts.items()}, note)
+
+
+def _number(value: float) -> str:
+    return "–" if value != value else f"{value:.3f}"
+
+
+def _signed(value: float) -> str:
+    return "–" if value != value else f"{value:+.3f}"
+
+
+def _share(value: float) -> str:
+    return "–" if value != value else f"{100 * value:.1f} %"

@@ -1,0 +1,120 @@
+"""One self-contained HTML page: sections of prose, tables, figures and examples; no network, all text escaped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from html import escape
+from typing import Any
+
+import jinja2
+
+from foils.runtime.errors import require
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; cells are text, the first names the row; `marked` rows stand out, columns of `words` begin left."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+    marked: frozenset[int] = frozenset()
+    words: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A Plotly figure: data and layout as dictionaries, and what it shows in words."""
+
+    data: Sequence[Mapping[str, Any]]
+    layout: Mapping[str, Any]
+    caption: str
+    height: int = 360
+
+
+@dataclass(frozen=True)
+class Example:
+    """Texts to read: label -> text, under a heading, with numbers as small print."""
+
+    heading: str
+    texts: Mapping[str, str]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Examples behind a heading that opens."""
+
+    heading: str
+    examples: Sequence[Example]
+    caption: str = ""
+
+
+Block = Table | Figure | Examples
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; `prose` is paragraphs of plain text. A folded section opens on demand."""
+
+    title: str
+    blocks: Sequence[Block] = field(default_factory=tuple)
+    prose: Sequence[str] = ()
+    folded: bool = False
+
+
+def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[Section], footer: str = "") -> str:
+    """Return the page as HTML.
+
+    Everything that comes in is plain text and is escaped; figures are drawn by a copy of plotly.js inside the page.
+
+    Args:
+        title: of the page.
+        subtitle: what it is about: collection, encoder, settings.
+        verdict: the answer in one or two sentences.
+        sections: in order.
+        footer: how to repeat it.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    figures = [
+        {"data": block.data, "layout": dict(block.layout), "height": block.height}
+        for section in sections
+        for block in section.blocks
+        if isinstance(block, Figure)
+    ]
+    kinds = {Table: "table", Figure: "figure", Examples: "examples"}
+    return _template().render(
+        title=title,
+        subtitle=subtitle,
+        verdict=verdict,
+        sections=sections,
+        kind=lambda block: kinds[type(block)],
+        footer=footer,
+        figures=_script_json(figures),
+        plotly=require("plotly.offline", "report").get_plotlyjs() if figures else "",
+    )
+
+
+def label(text: str) -> str:
+    """Return text for a figure: Plotly reads some HTML in labels, so what users named is escaped."""
+    return escape(text)
+
+
+def _script_json(value: object) -> str:
+    """JSON that cannot end the script element that it stands in."""
+    written = json.dumps(value, allow_nan=False)
+    return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def _template() -> jinja2.Template:
+    loader = jinja2.PackageLoader("foils.pages", "templates")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template("page.html.j2")

@@ -1,0 +1,62 @@
+"""How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
+
+from foils.rating.adaptive import ESTIMATORS, informative_pairs, rate_adaptively
+from foils.rating.asking import ask
+from foils.rating.bradley_terry import bradley_terry
+from foils.rating.candidates import Candidates
+from foils.rating.distil import Distilled, distil
+from foils.rating.elo import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score, online_elo
+from foils.rating.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
+from foils.rating.judgements import Judgements, combined
+from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
+from foils.rating.llm_judge import LLMJudge
+from foils.rating.llm_prompt import PairAsking, PairPrompt
+from foils.rating.pairs import Pairs
+from foils.rating.pairwise import PairwiseJudge, load_pairwise_judge
+from foils.rating.ratings import Ratings, lead_errors
+from foils.rating.records import JudgementRecord, RecordedJudge
+from foils.rating.stage import Rated, RatingReport, rate_negatives
+from foils.rating.thurstone import thurstone, thurstone_ascent
+
+__all__ = [
+    "BASE",
+    "ELO_PER_LOGIT",
+    "ELO_PER_PROBIT",
+    "ESTIMATORS",
+    "LOGITS_PER_PROBIT",
+    "BiEncoderJudge",
+    "Candidates",
+    "CrossEncoderJudge",
+    "Distilled",
+    "EnsembleJudge",
+    "Judge",
+    "JudgementRecord",
+    "Judgements",
+    "LLMJudge",
+    "PairAsking",
+    "PairPrompt",
+    "Pairs",
+    "PairwiseJudge",
+    "Rated",
+    "RatingReport",
+    "Ratings",
+    "RecordedJudge",
+    "algebraic_connectivity",
+    "all_pairs",
+    "ask",
+    "bradley_terry",
+    "combined",
+    "diameter",
+    "distil",
+    "expected_score",
+    "informative_pairs",
+    "lead_errors",
+    "load_cross_encoder_judge",
+    "load_pairwise_judge",
+    "online_elo",
+    "rate_adaptively",
+    "rate_negatives",
+    "regular_pairs",
+    "thurstone",
+    "thurstone_ascent",
+]

@@ -1,0 +1,136 @@
+"""Spending comparisons where they tell most: rounds of pairs chosen by information and uncertainty.
+
+ANMI 2.0 leaves this to future work (section 10.4, point 28). The first pairs are a sparse random graph; each round
+then takes, one after the other, the pairs with the largest H(F(Δ)) · Var(e_i − e_j): the bits that an answer at this
+lead holds (eq. 46) times how uncertain the lead still is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.rating.bradley_terry import bradley_terry
+from foils.rating.graph import regular_pairs
+from foils.rating.links import LINKS, Link, comparison_bits
+from foils.rating.newton import covariance
+from foils.rating.pairs import Block, Floats, Pairs, Rows
+from foils.rating.ratings import Ratings
+from foils.rating.thurstone import thurstone
+from foils.runtime import memory
+from foils.runtime.errors import InputError
+
+ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}
+_CELLS = 500_000
+_CELL = 120  # bytes that a cell of the choice takes: covariance, leads, bits, worth
+
+
+def rate_adaptively(
+    sizes: npt.ArrayLike,
+    ask: Callable[[Pairs], Floats],
+    *,
+    degree: int = 6,
+    start_degree: int = 2,
+    rounds: int = 2,
+    model: str = "thurstone",
+    prior_sd: float = 10.0,
+    choice_sd: float = 1.0,
+    rng: np.random.Generator,
+) -> tuple[Pairs, Floats, Ratings]:
+    """Return pairs, preferences and ratings after as many comparisons as a `degree`-regular graph has.
+
+    Args:
+        sizes: (Q,) candidates of each query.
+        ask: from pairs to preferences (m,), NaN where there is no answer.
+        degree: mean number of comparisons per candidate in all.
+        start_degree: of the random graph asked first, even, at most `degree`.
+        rounds: between which the rest is divided; with more of them each choice knows more.
+        model: thurstone or bradley-terry.
+        prior_sd: of the ratings returned, as in `thurstone`.
+        choice_sd: of the ratings by which pairs are chosen. It should be about the spread of true ratings: after a few
+            answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to them.
+        rng: draws the first graph.
+
+    Raises:
+        InputError: start_degree above degree, fewer than one round, or what `regular_pairs` refuses.
+    """
+    if start_degree > degree or rounds < 1:
+        raise InputError(
+            f"start_degree {start_degree} of degree {degree}, {rounds} rounds; expected at most degree, at least 1"
+        )
+    pairs = regular_pairs(sizes, degree=start_degree, rng=rng)
+    preference = ask(pairs)
+    n = pairs.sizes
+    goal = np.where(n <= degree + 1, n * (n - 1) // 2, n * degree // 2)
+    for done in range(rounds):
+        ratings = ESTIMATORS[model](pairs, preference, prior_sd=choice_sd, standard_errors=False)
+        asked = np.diff(pairs.pair_offsets)
+        budget = -(-(goal - asked) // (rounds - done))
+        more = informative_pairs(pairs, ratings, budget=budget, prior_sd=choice_sd)
+        preference = np.concatenate([preference, ask(more)])
+        pairs, order = pairs.joined(more)
+        preference = preference[order]
+    return pairs, preference, ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
+
+
+def informative_pairs(pairs: Pairs, ratings: Ratings, *, budget: npt.ArrayLike, prior_sd: float = 10.0) -> Pairs:
+    """Return for each query the pairs to ask about next, none of which was asked before.
+
+    One pair after the other, that with the largest H(F(Δ_ij))·v_ij, v_ij = C_ii + C_jj − 2C_ij, is taken and the
+    covariance updated as if it had been answered: C ← C − C u uᵀ C·c/(1 + c v_ij), u = 1_i − 1_j, c the Fisher
+    information at Δ_ij. Ties go to the earlier pair of candidates.
+
+    Args:
+        pairs: asked so far.
+        ratings: from them, of any model.
+        budget: (Q,) or one number: how many pairs each query gets; fewer where all pairs are taken.
+        prior_sd: as in the estimation.
+
+    Source: ANMI 2.0 eq. 46 and section 10.4; the update is Sherman and Morrison's.
+    """
+    link = LINKS[ratings.model]
+    wanted = np.broadcast_to(np.asarray(budget, np.int64), (pairs.queries,))
+    query, first, second = [], [], []
+    for block in pairs.blocks(memory.rows_at_once(_CELL, most=_CELLS), power=2):
+        for at, one, other in _choose(pairs, block, ratings.rating, link, 1 / prior_sd**2, wanted[block.queries]):
+            query.append(block.queries[at])
+            first.append(block.at.reshape(-1, block.n)[at, one])
+            second.append(block.at.reshape(-1, block.n)[at, other])
+    if not query:
+        return Pairs(pairs.offsets, np.zeros(0, np.int64), np.zeros(0, np.int64))
+    order = np.argsort(np.concatenate(query), kind="stable")
+    return Pairs(pairs.offsets, np.concatenate(first)[order], np.concatenate(second)[order])
+
+
+def _choose(
+    pairs: Pairs, block: Block, rating: Floats, link: Link, precision: float, wanted: Rows
+) -> list[tuple[Rows, Rows, Rows]]:
+    """Return what each step chose: (queries of the block, first, second places in them)."""
+    n, count = block.n, len(block.queries)
+    if n < 2:
+        return []
+    spread = covariance(block, rating, link, precision=precision)
+    level = np.where(block.at >= 0, np.nan_to_num(rating[block.at]), 0.0).reshape(count, n)
+    lead = level[:, :, None] - level[:, None, :]
+    bits, information = comparison_bits(lead, link), link.information(lead)
+    rows, first, second = block.first // n, block.first % n, block.second % n
+    present = (block.at >= 0).reshape(count, n)
+    bits = np.where(present[:, :, None] & present[:, None, :] & np.triu(np.ones((n, n), bool), 1), bits, -np.inf)
+    bits[rows, np.minimum(first, second), np.maximum(first, second)] = -np.inf
+    chosen = []
+    for step in range(int(wanted.max(initial=0))):
+        diagonal = np.diagonal(spread, axis1=1, axis2=2)
+        variance = np.maximum(diagonal[:, :, None] + diagonal[:, None, :] - 2 * spread, 1e-300)
+        worth = np.where(bits > -np.inf, bits * variance, -np.inf).reshape(count, n * n)
+        best = worth.argmax(axis=1)
+        at = np.flatnonzero((wanted > step) & (worth[np.arange(count), best] > -np.inf))
+        one, other = best[at] // n, best[at] % n
+        chosen.append((at, one, other))
+        bits[at, one, other] = -np.inf
+        column = spread[at, :, one] - spread[at, :, other]
+        c = information[at, one, other]
+        shrink = c / (1 + c * variance[at, one, other])
+        spread[at] -= shrink[:, None, None] * column[:, :, None] * column[:, None, :]
+    return chosen

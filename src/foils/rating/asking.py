@@ -1,0 +1,107 @@
+"""Asking a judge, in both orders where order can matter, and keeping every answer.
+
+Answers are written block by block as immutable Parquet parts, each whole: a kill costs at most one block, and asking
+again asks only what is not yet known. A judgement that failed is not written, so the next run tries it once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foils.rating.candidates import Candidates
+from foils.rating.judgements import Judgements, combined
+from foils.rating.judges import EnsembleJudge, Judge, prepared
+from foils.rating.pairs import Floats, Pairs, Rows, parts_by_query
+from foils.rating.records import JudgementRecord, RecordedJudge
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, InputError
+from foils.runtime.parallel import map_shards
+
+Records = JudgementRecord | Sequence[JudgementRecord | None] | None
+
+
+def ask(judge: Judge, candidates: Candidates, pairs: Pairs, *, record: Records = None, block: int = 2048) -> Judgements:
+    """Return the judge's answers about all pairs, in both orders.
+
+    A judge that is antisymmetric by construction is asked once, and the other order is one minus its answer. The
+    judges of an ensemble are asked one after the other, and their answers `combined`.
+
+    Args:
+        judge: whom to ask.
+        candidates: queries and documents.
+        pairs: what to ask about.
+        record: where answers are kept; what it knows is not asked again. For an ensemble: one for each of its judges.
+        block: pairs asked, and written, together (whole queries, so somewhat more): what a kill can cost.
+
+    Raises:
+        FailureError: an answer outside [0, 1], or not one for each pair.
+        InputError: an ensemble with another number of records than judges.
+    """
+    candidates.check(pairs)
+    if isinstance(judge, EnsembleJudge):
+        own = _record_of_each(judge, record)
+        return combined(
+            ask(one, candidates, pairs, record=kept, block=block) for one, kept in zip(judge.judges, own, strict=True)
+        )
+    if isinstance(judge, RecordedJudge):
+        return judge.find(candidates, pairs)
+    if isinstance(record, Sequence):
+        raise InputError(f"{len(record)} records for the one judge {judge.name}; give a single one")
+    none = np.full(len(pairs), np.nan)
+    known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
+    return _ask_open(judge, candidates, pairs, known, record, block)
+
+
+def _ask_open(
+    judge: Judge, candidates: Candidates, pairs: Pairs, known: Judgements, record: JudgementRecord | None, block: int
+) -> Judgements:
+    """Ask about the pairs that have no judgement, write the answers into `known`, and return it."""
+    unknown = np.isnan(known.preference)
+    open_rows = np.flatnonzero(unknown)
+    ready = prepared(judge, candidates, pairs.where(unknown)) if len(open_rows) else None
+    asked_one = ready or judge
+    over = Pairs(candidates.offsets, pairs.first, pairs.second)  # these very offsets: no part of them is compared again
+
+    def answered(rows: Rows) -> tuple[Rows, Judgements]:
+        part = over.at(rows)
+        straight = _answers(asked_one, candidates, part)
+        if asked_one.antisymmetric:
+            return rows, Judgements(straight, 1 - straight)
+        return rows, Judgements(straight, _answers(asked_one, candidates, part.turned))
+
+    parts = parts_by_query(open_rows, pairs.query, block)
+    with progress.task(f"asking {judge.name}", len(pairs), "pairs") as advance:
+        advance(len(pairs) - len(open_rows))
+        for rows, found in map_shards(answered, parts, model=True) if ready else map(answered, parts):
+            known.forward[rows], known.backward[rows] = found.forward, found.backward
+            if record is not None:
+                record.add(candidates, over.at(rows), found)
+            advance(len(rows))
+    return known
+
+
+def _record_of_each(judge: EnsembleJudge, record: Records) -> Sequence[JudgementRecord | None]:
+    if record is None:
+        return [None] * len(judge.judges)
+    if not isinstance(record, Sequence) or len(record) != len(judge.judges):
+        raise InputError(
+            f"the answers of an ensemble are kept judge by judge; give a record (or None) for each of its "
+            f"{len(judge.judges)} judges"
+        )
+    return record
+
+
+def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
+    found = np.asarray(judge.judge(candidates, pairs), np.float64)
+    if found.shape != (len(pairs),):
+        raise FailureError(
+            f"the judge {judge.name} gave {found.shape} answers to {len(pairs)} questions; expected one each"
+        )
+    if (wrong := (found < 0) | (found > 1) | np.isinf(found)).any():
+        raise FailureError(
+            f"the judge {judge.name} gave {int(wrong.sum())} answers outside [0, 1] (first: {found[wrong][0]!r}); an "
+            "answer is a probability, NaN where it failed"
+        )
+    return found

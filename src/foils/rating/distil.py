@@ -1,0 +1,214 @@
+"""Training a small pairwise judge on judgements that others gave."""
+
+from __future__ import annotations
+
+import math
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, xlogy
+
+from foils.encode.cross_encoders import load_cross_encoder
+from foils.rating.candidates import Candidates
+from foils.rating.elo import checked_preference
+from foils.rating.pairs import Floats, Pairs
+from foils.rating.pairwise import PairwiseJudge, Triples, texts_of
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, InputError, require
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """A trained judge, and how it does on queries that it was not trained on.
+
+    Attributes:
+        judge: ready to be asked, or saved.
+        trained: judgements trained on, each in both orders.
+        held_out: judgements of the queries held out.
+        loss: mean of −w log p − (1 − w) log(1 − p) over them, p the distilled judge's answer, w its teacher's.
+        least_loss: the same with p = w: what no judge falls below.
+        agreement: share of them in which both prefer the same document, of those where the teacher prefers one.
+        order_effect: mean of |σ(z_ij) − σ(−z_ji)|: how much the order mattered before both were averaged.
+
+    The last four are NaN where nothing was held out.
+    """
+
+    judge: PairwiseJudge
+    trained: int
+    held_out: int
+    loss: float
+    least_loss: float
+    agreement: float
+    order_effect: float
+
+
+def distil(
+    base: str | Path,
+    candidates: Candidates,
+    pairs: Pairs,
+    preference: npt.ArrayLike,
+    *,
+    epochs: int = 1,
+    batch_size: int = 32,
+    learning_rate: float = 5e-5,
+    warmup: float = 0.1,
+    max_length: int = 256,
+    held_out: float = 0.1,
+    seed: int = 0,
+    device: str | None = None,
+    name: str = "pairwise",
+) -> Distilled:
+    """Train a cross-encoder over (query, document, document) on recorded judgements.
+
+    Each judgement w = P(i ≻ j) is two examples, (q, d_i, d_j) with label w and (q, d_j, d_i) with label 1 − w, of the
+    loss −w log σ(z) − (1 − w) log σ(−z): the labels stay soft, so that it learns how sure its teachers are. Trained by
+    sentence-transformers' trainer. Generators that this seeds are put back as they were.
+
+    Args:
+        base: the model to begin with: a folder or hub name.
+        candidates: queries and documents.
+        pairs: that were judged.
+        preference: (m,) w in [0, 1], as an ensemble's mean; NaN: missing, left out.
+        epochs: passes, at least 1.
+        batch_size: examples in a step.
+        learning_rate: the peak; linear decay after the warm-up.
+        warmup: share of the steps, in [0, 1).
+        max_length: tokens of a triple.
+        held_out: share of the queries to measure on, in [0, 1).
+        seed: of the model's new head, of what is held out, and of the order of examples.
+        device: as torch names it; None: the first that is there.
+        name: of the judge.
+
+    Raises:
+        InputError: settings out of range, a model that cannot be loaded, or no judgement left to train on.
+        FailureError: the loss is no finite number.
+        MissingExtraError: datasets is not installed.
+
+    Source: ANMI 2.0 section 7.2, stage 2: the pairwise model is distilled from an ensemble.
+    """
+    candidates.check(pairs)
+    w = checked_preference(pairs, preference)
+    if epochs < 1 or batch_size < 1 or not learning_rate > 0 or not 0 <= warmup < 1 or not 0 <= held_out < 1:
+        raise InputError(
+            f"epochs {epochs}, batch_size {batch_size}, learning_rate {learning_rate}, warmup {warmup}, held_out "
+            f"{held_out}; expected at least 1, at least 1, above 0, in [0, 1), in [0, 1)"
+        )
+    aside = np.random.default_rng(seed).random(pairs.queries) < held_out
+    known, apart = np.isfinite(w), aside[pairs.query]
+    if not (known & ~apart).any():
+        raise InputError(f"{int(known.sum())} judgements, none of a query to train on; give more, or hold out less")
+    with _generators_kept(seed):
+        model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True, seed=seed)
+        shown = pairs.where(known & ~apart)
+        _train(model, candidates, shown, w[known & ~apart], epochs, batch_size, learning_rate, warmup, max_length, seed)
+    judge = PairwiseJudge(model, max_length=max_length, batch_size=batch_size, name=name)
+    facts = _measure(judge, candidates, pairs.where(known & apart), w[known & apart])
+    return Distilled(judge, len(shown), int((known & apart).sum()), *facts)
+
+
+def _train(
+    model: CrossEncoder,
+    candidates: Candidates,
+    pairs: Pairs,
+    w: Floats,
+    epochs: int,
+    batch_size: int,
+    learning_rate: float,
+    warmup: float,
+    max_length: int,
+    seed: int,
+) -> None:
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+    from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
+    from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
+    from transformers import PrinterCallback
+
+    queries, first, second = texts_of(candidates, pairs)
+    triples = Triples(model.tokenizer, max_length)
+    texts = triples.of(queries, first, second) + triples.of(queries, second, first)
+    rows = {
+        "query": [q for q, _ in texts],
+        "documents": [d for _, d in texts],
+        "label": [*w.tolist(), *(1 - w).tolist()],
+    }
+    dataset = require("datasets", "train").Dataset.from_dict(rows)
+    steps = math.ceil(len(dataset) / batch_size) * epochs
+    with tempfile.TemporaryDirectory() as folder, progress.task("distilling", steps, "batches") as advance:
+        args = CrossEncoderTrainingArguments(
+            output_dir=folder,
+            num_train_epochs=epochs,
+            per_device_train_batch_size=batch_size,
+            learning_rate=learning_rate,
+            warmup_steps=math.ceil(warmup * steps),
+            seed=seed,
+            save_strategy="no",
+            logging_steps=max(1, steps // 20),
+            logging_nan_inf_filter=False,
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=model.device.type == "cpu",
+        )
+        trainer = CrossEncoderTrainer(
+            model=model,
+            args=args,
+            train_dataset=dataset,
+            loss=BinaryCrossEntropyLoss(model),
+            callbacks=[_watch(advance)],
+        )
+        trainer.remove_callback(PrinterCallback)
+        trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    if not np.isfinite(losses).all():
+        raise FailureError("the loss of the distillation is no finite number; take a smaller learning rate")
+    model.eval()
+
+
+def _watch(advance: progress.Advance) -> Any:
+    from transformers import TrainerCallback
+
+    class Watch(TrainerCallback):  # type: ignore[misc]
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            advance(1)
+
+    return Watch()
+
+
+def _measure(
+    judge: PairwiseJudge, candidates: Candidates, pairs: Pairs, w: Floats
+) -> tuple[float, float, float, float]:
+    """Loss, least loss, agreement and order effect on these pairs."""
+    if not len(pairs):
+        return (float("nan"),) * 4
+    queries, first, second = texts_of(candidates, pairs)
+    there, back = judge.logits(queries, first, second), judge.logits(queries, second, first)
+    p = np.clip((expit(there) + expit(-back)) / 2, 1e-12, 1 - 1e-12)
+    loss = float(-(w * np.log(p) + (1 - w) * np.log1p(-p)).mean())
+    least = float(-(xlogy(w, w) + xlogy(1 - w, 1 - w)).mean())
+    sided = w != 0.5
+    agreement = float(((p > 0.5) == (w > 0.5))[sided].mean()) if sided.any() else float("nan")
+    return loss, least, agreement, float(np.abs(expit(there) - expit(-back)).mean())
+
+
+@contextmanager
+def _generators_kept(seed: int) -> Iterator[None]:
+    """Seed the global generators that the trainer draws from, and put them back."""
+    import torch
+
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002  (the trainer seeds the global one)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(numpy_state)  # noqa: NPY002
+            random.setstate(python_state)

@@ -1,0 +1,237 @@
+"""Which candidates of which query are compared with each other: the edges of one graph per query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from foils.runtime.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+_AT_ONCE = 2**18  # pairs checked, or candidates whose components are looked for, together
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of candidates to compare, for many queries at once.
+
+    The candidates of all queries are numbered through: those of query q are offsets[q] … offsets[q + 1] − 1.
+
+    Attributes:
+        offsets: (Q + 1,) int64, from 0, not decreasing.
+        first: (m,) int64, a candidate.
+        second: (m,) int64, another candidate of the same query. The pairs come query by query; a pair may repeat.
+
+    Raises:
+        InputError: offsets that fall, a candidate that does not exist or is paired with itself, a pair across
+            queries, or pairs that are not ordered by query.
+    """
+
+    offsets: Rows
+    first: Rows
+    second: Rows
+
+    def __post_init__(self) -> None:
+        for name in ("offsets", "first", "second"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), np.int64))
+        _check(self)
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @classmethod
+    def of_one(cls, candidates: int, first: npt.ArrayLike, second: npt.ArrayLike) -> Pairs:
+        """Return the pairs of a single query with this many candidates."""
+        return cls(np.array([0, candidates]), np.asarray(first, np.int64), np.asarray(second, np.int64))
+
+    @classmethod
+    def _unchecked(cls, offsets: Rows, first: Rows, second: Rows) -> Pairs:
+        """Wrap pairs taken from checked ones, whose `offsets` stay the same object: that costs nothing per query."""
+        made = object.__new__(cls)
+        for name, values in (("offsets", offsets), ("first", first), ("second", second)):
+            object.__setattr__(made, name, values)
+        return made
+
+    @property
+    def queries(self) -> int:
+        """How many queries, Q."""
+        return len(self.offsets) - 1
+
+    @property
+    def candidates(self) -> int:
+        """How many candidates all queries have together, N."""
+        return int(self.offsets[-1])
+
+    @property
+    def sizes(self) -> Rows:
+        """(Q,) how many candidates each query has."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def query(self) -> Rows:
+        """(m,) the query of each pair."""
+        return np.searchsorted(self.offsets, self.first, side="right") - 1
+
+    @cached_property
+    def pair_offsets(self) -> Rows:
+        """(Q + 1,) where the pairs of each query begin and end."""
+        return np.searchsorted(self.query, np.arange(self.queries + 1))
+
+    @property
+    def degrees(self) -> Rows:
+        """(N,) in how many pairs each candidate takes part."""
+        once, twice = (np.bincount(ends, minlength=self.candidates) for ends in (self.first, self.second))
+        return np.asarray(once + twice)
+
+    @property
+    def turned(self) -> Pairs:
+        """The same pairs, the second of each first."""
+        return Pairs._unchecked(self.offsets, self.second, self.first)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Pairs:
+        """Return the pairs at which `chosen` (m,) is true; the candidates stay."""
+        return self if chosen.all() else self.at(np.flatnonzero(chosen))
+
+    def at(self, rows: Rows) -> Pairs:
+        """Return the pairs at these positions, ascending; the candidates stay."""
+        return Pairs._unchecked(self.offsets, self.first[rows], self.second[rows])
+
+    def joined(self, other: Pairs) -> tuple[Pairs, Rows]:
+        """Return the pairs of both, query by query, and the (m + m',) positions they had when laid end to end.
+
+        Raises:
+            InputError: the two are not over the same candidates.
+        """
+        if not np.array_equal(self.offsets, other.offsets):
+            raise InputError("pairs over different candidates cannot be joined; make both from the same sizes")
+        order = np.argsort(np.concatenate([self.query, other.query]), kind="stable")
+        first, second = np.concatenate([self.first, other.first]), np.concatenate([self.second, other.second])
+        return Pairs(self.offsets, first[order], second[order]), order
+
+    def components(self) -> Rows:
+        """Return (N,) labels of the connected components, 0, 1, …: only ratings within one can be compared."""
+        labels, count, begin = np.empty(self.candidates, np.int64), 0, 0
+        while begin < self.queries:
+            end = int(np.searchsorted(self.offsets, self.offsets[begin] + _AT_ONCE, side="right")) - 1
+            end = max(end, begin + 1)
+            inside = slice(self.pair_offsets[begin], self.pair_offsets[end])
+            start, stop = int(self.offsets[begin]), int(self.offsets[end])
+            ends = (self.first[inside] - start, self.second[inside] - start)
+            graph = sparse.coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(stop - start, stop - start))
+            found, labels[start:stop] = sparse.csgraph.connected_components(graph, directed=False)
+            labels[start:stop] += count
+            count, begin = count + found, end
+        return labels
+
+    def blocks(self, limit: int, *, power: int = 1) -> Iterator[Block]:
+        """Cut the queries, in order of size, into blocks that are padded to one size n each.
+
+        Args:
+            limit: a block of B queries has B·n^power ≤ limit, or B = 1.
+            power: 1 limits the candidates of a block, 2 the cells of its (B, n, n) matrices; then all its queries have
+                n ≥ 1 candidates, so that no padding lets the limit into the last digits.
+        """
+        sizes = self.sizes
+        order = np.argsort(sizes, kind="stable")
+        begin = int((sizes == 0).sum()) if power == 2 else 0
+        while begin < len(order):
+            end = begin + 1
+            while end < len(order) and int(sizes[order[end]]) ** power * (end + 1 - begin) <= limit:
+                if power == 2 and sizes[order[end]] != sizes[order[begin]]:
+                    break
+                end += 1
+            yield rectangle(self, order[begin:end])
+            begin = end
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some queries of `Pairs`, laid out in a rectangle: candidate i of the block's query b is row b·n + i.
+
+    Attributes:
+        queries: (B,) which queries.
+        n: candidates of the largest; smaller queries are padded with candidates that meet nobody.
+        at: (B·n,) the candidate in `Pairs` of each row, −1 for padding.
+        pairs: (p,) which pairs.
+        first: (p,) rows.
+        second: (p,) rows.
+    """
+
+    queries: Rows
+    n: int
+    at: Rows
+    pairs: Rows
+    first: Rows
+    second: Rows
+
+
+def rows_between(offsets: Rows, chosen: Rows) -> Rows:
+    """Return offsets[c] … offsets[c + 1] − 1 of each chosen c, one after the other."""
+    counts = offsets[chosen + 1] - offsets[chosen]
+    return np.asarray(np.repeat(offsets[chosen] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum()))
+
+
+def by_size(sizes: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each size that occurs, smallest first, and the queries of that size, ascending."""
+    order = np.argsort(sizes, kind="stable")
+    cuts = np.flatnonzero(np.diff(sizes[order])) + 1
+    for queries in np.split(order, cuts) if len(order) else ():
+        yield int(sizes[queries[0]]), queries
+
+
+def parts_by_query(rows: Rows, query: Rows, block: int) -> Iterator[Rows]:
+    """Cut rows, ordered by query, between queries, into parts of at least `block` where there are so many."""
+    begin, of = 0, query[rows]
+    while begin < len(rows):
+        end = begin + block
+        if end < len(rows):
+            end = int(np.searchsorted(of, of[end - 1], side="right"))
+        yield rows[begin:end]
+        begin = end
+
+
+def rectangle(pairs: Pairs, queries: Rows) -> Block:
+    """Return these queries laid out in a rectangle."""
+    starts, pair_offsets = pairs.offsets[queries], pairs.pair_offsets
+    sizes = pairs.offsets[queries + 1] - starts
+    n = int(sizes.max(initial=0))
+    at = np.where(np.arange(n) < sizes[:, None], starts[:, None] + np.arange(n), -1).ravel()
+    chosen = rows_between(pair_offsets, queries)
+    shift = np.repeat(np.arange(len(queries)) * n - starts, pair_offsets[queries + 1] - pair_offsets[queries])
+    return Block(queries, n, at, chosen, pairs.first[chosen] + shift, pairs.second[chosen] + shift)
+
+
+def _check(pairs: Pairs) -> None:
+    offsets, first, second = pairs.offsets, pairs.first, pairs.second
+    if offsets.ndim != 1 or not len(offsets) or offsets[0] != 0 or (np.diff(offsets) < 0).any():
+        raise InputError(
+            "offsets must be one row of numbers from 0 that never falls: where each query's candidates begin"
+        )
+    if first.ndim != 1 or first.shape != second.shape:
+        raise InputError(f"first {first.shape} and second {second.shape} must be two rows of the same length")
+    outside = alone = across = 0
+    ordered = True
+    before = -1
+    for start in range(0, len(first), _AT_ONCE):
+        one, other = first[start : start + _AT_ONCE], second[start : start + _AT_ONCE]
+        outside += int(((np.minimum(one, other) < 0) | (np.maximum(one, other) >= offsets[-1])).sum())
+        query = np.searchsorted(offsets, one, side="right")
+        alone += int((one == other).sum())
+        across += int((query != np.searchsorted(offsets, other, side="right")).sum())
+        ordered = ordered and before <= query[0] and not (np.diff(query) < 0).any()
+        before = query[-1]
+    if outside:
+        raise InputError(f"{outside} pairs name a candidate outside 0 … {offsets[-1] - 1}")
+    faults = [
+        *([f"{alone} pairs compare a candidate with itself"] if alone else []),
+        *([f"{across} pairs compare candidates of different queries"] if across else []),
+        *(["the pairs are not ordered by query"] if not ordered else []),
+    ]
+    if faults:
+        raise InputError("; ".join(faults))

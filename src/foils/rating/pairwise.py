@@ -1,0 +1,183 @@
+"""A small judge that reads a query and two documents together: what an ensemble's judgements are distilled into."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import expit
+
+from foils.data.lines import whole_json
+from foils.encode.cross_encoders import load_cross_encoder
+from foils.rating.candidates import Candidates
+from foils.rating.judges import CrossEncoderJudge, Judge
+from foils.rating.pairs import Floats, Pairs
+from foils.runtime.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+CARD = "pairwise.json"
+_KIND = "pairwise judge 1"
+
+
+class PairwiseJudge:
+    """P(i ≻ j) = (σ(z(q, d_i, d_j)/T) + σ(−z(q, d_j, d_i)/T))/2, z a cross-encoder's logit over all three texts.
+
+    The mean over both orders makes it antisymmetric whatever the model learned: P(i ≻ j) + P(j ≻ i) = 1. Unlike the
+    difference of two scores, it can say things that no score can, and costs two passes a pair.
+
+    The model sees (query, document, separator, document). A query gets at most a quarter of the length, each document
+    half of the rest, so that none is cut to make room for the other.
+
+    Args:
+        model: a CrossEncoder with one output and a fast tokenizer, trained on such triples (`distil`).
+        max_length: tokens of a triple.
+        temperature: T, above 0.
+        batch_size: triples at once; changes speed, not answers beyond rounding.
+        name: what to call it.
+
+    Raises:
+        InputError: several outputs, no separator or slow tokenizer, or a setting out of range.
+
+    Source: ANMI 2.0 section 7.2, stage 2 ("a distilled pairwise model"), with both orders averaged.
+    """
+
+    antisymmetric = True
+
+    def __init__(
+        self,
+        model: CrossEncoder,
+        *,
+        max_length: int = 256,
+        temperature: float = 1.0,
+        batch_size: int = 32,
+        name: str = "pairwise",
+    ) -> None:
+        self._triples = Triples(model.tokenizer, max_length)
+        scorer = CrossEncoderJudge(model, temperature=temperature)
+        self._model, self._temperature, self._batch_size = model, temperature, batch_size
+        self.max_length, self.name = max_length, name
+        self.fingerprint = f"pairwise-{max_length}-{scorer.fingerprint}"
+
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
+        """Return the judge itself: it is ready."""
+        return self
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        """Return P(first ≻ second), (m,); NaN where the model's logit is no number."""
+        candidates.check(pairs)
+        if not len(pairs):
+            return np.zeros(0)
+        queries, first, second = texts_of(candidates, pairs)
+        there = self._logits(self._triples.of(queries, first, second))
+        back = self._logits(self._triples.of(queries, second, first))
+        return np.asarray((expit(there / self._temperature) + expit(-back / self._temperature)) / 2)
+
+    def logits(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Floats:
+        """Return z(query, first, second), (n,), of one order alone."""
+        return self._logits(self._triples.of(queries, first, second))
+
+    def save(self, folder: str | Path) -> None:
+        """Write model (safetensors), tokenizer and card to a folder, whole or not at all.
+
+        Raises:
+            InputError: there is something at `folder` already.
+        """
+        folder = Path(folder)
+        check_free(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
+            made = Path(place) / "model"
+            self._model.save_pretrained(str(made), create_model_card=False, safe_serialization=True)
+            card = {"kind": _KIND, "max_length": self.max_length}
+            (made / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+            made.replace(folder)
+
+    def _logits(self, triples: list[tuple[str, str]]) -> Floats:
+        import torch
+
+        found = self._model.predict(
+            triples, batch_size=self._batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
+        )
+        logits = np.asarray(found, np.float64).reshape(len(triples))
+        return np.where(np.isfinite(logits), logits, np.nan)
+
+
+def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device: str | None = None) -> PairwiseJudge:
+    """Load what `PairwiseJudge.save` wrote.
+
+    Raises:
+        InputError: there is no such folder, or it holds another kind of model.
+        FormatError: its card is damaged.
+    """
+    folder = Path(folder)
+    if not (folder / CARD).is_file():
+        raise InputError(f"{folder} holds no pairwise judge ({CARD}); train one: foils rate … --distil FOLDER")
+    try:
+        card: Any = whole_json(folder / CARD)
+        kind, max_length = card["kind"], int(card["max_length"])
+    except InputError:
+        raise
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise FormatError("expected kind and max_length of a pairwise judge", folder / CARD) from error
+    if kind != _KIND:
+        raise InputError(f"{folder} is {kind!r}; expected {_KIND!r}, which this version of foils reads")
+    model = load_cross_encoder(folder, max_length=max_length, device=device, new_head=True)
+    return PairwiseJudge(model, max_length=max_length, temperature=temperature, name=folder.name)
+
+
+def check_free(folder: Path) -> None:
+    """Raise an InputError where something is at `folder` already."""
+    if folder.exists():
+        raise InputError(f"{folder} is there already; choose another folder, or remove it")
+
+
+def texts_of(candidates: Candidates, pairs: Pairs) -> tuple[list[str], list[str], list[str]]:
+    """Return the query, first and second text of each pair."""
+    rows, place = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+    texts = candidates.texts(rows)
+    queries = [candidates.queries[row] for row in pairs.query]
+    return queries, [texts[row] for row in place[: len(pairs)]], [texts[row] for row in place[len(pairs) :]]
+
+
+class Triples:
+    """Puts a query and two documents into the two texts that a cross-encoder takes: (query, "first SEP second").
+
+    Args:
+        tokenizer: a fast one (it says where tokens end), with a separator.
+        max_length: tokens of a triple, at least 16.
+
+    Raises:
+        InputError: another tokenizer, or a shorter length.
+    """
+
+    def __init__(self, tokenizer: Any, max_length: int) -> None:
+        if max_length < 16:
+            raise InputError(f"max_length {max_length}; a query and two documents need at least 16 tokens")
+        if not getattr(tokenizer, "is_fast", False) or not tokenizer.sep_token:
+            raise InputError("a pairwise judge needs a fast tokenizer with a separator, as BERT's; take another model")
+        self._tokenizer, self._separator = tokenizer, tokenizer.sep_token
+        special = tokenizer.num_special_tokens_to_add(pair=True) + 1
+        self._of_query = max_length // 4
+        self._of_document = (max_length - self._of_query - special) // 2
+
+    def of(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the two texts of each triple."""
+        query, document = self._cut(queries, self._of_query), self._cut([*first, *second], self._of_document)
+        return [
+            (query[q], f"{document[a]} {self._separator} {document[b]}")
+            for q, a, b in zip(queries, first, second, strict=True)
+        ]
+
+    def _cut(self, texts: Sequence[str], tokens: int) -> dict[str, str]:
+        """Each text, without separators of its own, cut after so many tokens."""
+        known = list(dict.fromkeys(texts))
+        clean = [text.replace(self._separator, " ") for text in known]
+        found = self._tokenizer(clean, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        ends = [at[tokens - 1][1] if len(at) > tokens else None for at in found["offset_mapping"]]
+        return {text: short[:end] for text, short, end in zip(known, clean, ends, strict=True)}

@@ -1,0 +1,58 @@
+"""How much memory blocks of work may take: one budget, which whatever chooses the size of a block obeys.
+
+It is for what blocks hold beside the data: products, candidates, copies of vectors. Library code says
+`memory.rows_at_once(bytes_of_a_row, most=4096)`. The command line sets the budget for the time of a command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from foils.runtime.errors import InputError
+
+DEFAULT = 2**30  # bytes
+LEAST = 2**20
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+
+_budget: ContextVar[int] = ContextVar("foils_memory", default=DEFAULT)
+
+
+def budget() -> int:
+    """Return how many bytes a block may take."""
+    return _budget.get()
+
+
+@contextmanager
+def limited(size: int) -> Iterator[None]:
+    """Let blocks of everything inside the context take at most `size` bytes.
+
+    Raises:
+        InputError: less than 1 MiB.
+    """
+    if size < LEAST:
+        raise InputError(f"a memory budget of {size} bytes; expected at least 1 MiB")
+    token = _budget.set(size)
+    try:
+        yield
+    finally:
+        _budget.reset(token)
+
+
+def rows_at_once(row: float, *, most: int) -> int:
+    """Return how many rows of so many bytes each a block may have: at least 1, at most `most`."""
+    return max(1, min(most, int(budget() / max(row, 1.0))))
+
+
+def parsed_size(text: str) -> int:
+    """Return the bytes that a text as 2GiB, 500 MB or 1073741824 says.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if found is None or (unit := found[2].upper()) not in _UNITS:
+        raise InputError(f"{text!r} is not a size; expected a number with a unit, as in 2GiB or 500MB")
+    return int(float(found[1]) * _UNITS[unit])

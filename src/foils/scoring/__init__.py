@@ -1,0 +1,29 @@
+"""Which source of negatives to train on."""
+
+from foils.scoring.ablations import Ablations, ablate
+from foils.scoring.audit import Suspect, audit
+from foils.scoring.certainty import Certainty, score_until
+from foils.scoring.compose import Composition, compose, composed
+from foils.scoring.prepared import Measured, measure, prepare
+from foils.scoring.ranking import score_sources
+from foils.scoring.results import Scores, SourceScore
+from foils.scoring.settings import ScoreSettings
+
+__all__ = [
+    "Ablations",
+    "Certainty",
+    "Composition",
+    "Measured",
+    "ScoreSettings",
+    "Scores",
+    "SourceScore",
+    "Suspect",
+    "ablate",
+    "audit",
+    "compose",
+    "composed",
+    "measure",
+    "prepare",
+    "score_sources",
+    "score_until",
+]

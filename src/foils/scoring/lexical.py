@@ -1,0 +1,106 @@
+"""The lexical side of ECI_sem: how much of a query's tokens, by idf, a negative repeats."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from foils.data.collection import Rows
+from foils.data.tokens import TOKENIZERS, TokenSets, Vocabulary, inverse_document_frequency
+from foils.encode.vectors import DocumentTexts, Texts, text_keys
+from foils.runtime import progress
+from foils.runtime.errors import UnknownNameError
+from foils.scoring.gates import Float64s
+from foils.scoring.records import Records
+
+IDF_CORPORA = ("pooled", "collection", "pooled+queries", "uniform")
+_SLICE = 10_000
+
+
+@dataclass(frozen=True)
+class Lexicon:
+    """Token sets of the records' queries and of the pooled texts, over the queries' vocabulary.
+
+    Only tokens of queries count in the coverage, so no other is kept.
+
+    Attributes:
+        queries: (T,) sets.
+        texts: (P,) sets of the pooled texts, their tokens outside every query left out.
+    """
+
+    queries: TokenSets
+    texts: TokenSets
+
+    @classmethod
+    def of(cls, records: Records, *, tokenizer: str = "alphanumeric") -> Lexicon:
+        """Tokenise queries and pooled texts.
+
+        Raises:
+            UnknownNameError: no such tokenizer.
+        """
+        if tokenizer not in TOKENIZERS:
+            raise UnknownNameError("tokenizer", tokenizer, TOKENIZERS)
+        vocabulary = Vocabulary(TOKENIZERS[tokenizer])
+        queries = vocabulary.sets(records.collection.query_texts(records.queries))
+        return cls(queries, _sets(records.texts, vocabulary))
+
+    def coverage(self, records: Records, idf: Float64s) -> Float64s:
+        """Return C = Σ_{a∈T(q)∩T(n)} idf(a) / Σ_{a∈T(q)} idf(a) of each triplet, (m,) in [0, 1] (ECI_sem eq. 7).
+
+        0 where the query has no token. Weights are non-negative, since idf ≥ 1 − ln 2 > 0.
+        """
+        whole = self.queries.matrix @ idf
+        shared = self.queries.shared_weight(records.record, self.texts, records.document, idf)
+        below = whole[records.record]
+        coverage: Float64s = np.divide(shared, below, out=np.zeros(len(shared)), where=below > 0)
+        return np.minimum(coverage, 1.0)
+
+    def idf(self, records: Records, corpus: str = "pooled") -> tuple[Float64s, int]:
+        """Return idf (vocabulary,) over a scoring corpus, and M, the number of its texts.
+
+        Args:
+            records: whose pool.
+            corpus: "pooled", the distinct positives and negatives of the sources scored together, the control's left
+                out; "collection", all its documents, which does not change with the set of sources;
+                "pooled+queries", the pooled texts and the records' queries; "uniform", idf = 1 everywhere.
+
+        Raises:
+            UnknownNameError: no such corpus.
+        """
+        if corpus == "uniform":
+            return np.ones(len(self.queries.vocabulary)), 0
+        if corpus == "collection":
+            sets = _sets(DocumentTexts(records.collection), self.queries.vocabulary)
+            return inverse_document_frequency(sets.document_frequency(), len(sets)), len(sets)
+        if corpus == "pooled+queries":
+            frequency = self.texts.document_frequency(records.corpus) + self.queries.document_frequency()
+            count = len(records.corpus) + len(self.queries)
+            return inverse_document_frequency(frequency, count), count
+        if corpus == "pooled":
+            return self.idf_over(records.corpus), len(records.corpus)
+        raise UnknownNameError("idf corpus", corpus, IDF_CORPORA)
+
+    def idf_over(self, rows: Rows) -> Float64s:
+        """Return idf (vocabulary,) over these pooled texts."""
+        return inverse_document_frequency(self.texts.document_frequency(rows), len(rows))
+
+
+def texts_digest(texts: Texts) -> str:
+    """Return a digest of a set of texts, whatever their order."""
+    keys = [text_keys(texts[start : start + _SLICE], "") for start in range(0, len(texts), _SLICE)]
+    every = np.concatenate(keys) if keys else np.zeros((0, 2), np.uint64)
+    return hashlib.blake2b(every[np.lexsort(every.T)].tobytes(), digest_size=16).hexdigest()
+
+
+def _sets(texts: Texts, vocabulary: Vocabulary) -> TokenSets:
+    def every() -> Iterator[str]:
+        with progress.task("tokenising", total=len(texts), unit="texts") as advance:
+            for start in range(0, len(texts), _SLICE):
+                part = texts[start : start + _SLICE]
+                yield from part
+                advance(len(part))
+
+    return vocabulary.sets(every(), grow=False)

@@ -1,0 +1,209 @@
+"""Passes over the vectors of triplets: similarities, information matrices, gradient energies.
+
+Each pass reads vectors in blocks from where they lie (memory-mapped shards, say), and does nothing that depends on
+how large a block is, beyond rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.collection import Rows
+from foils.encode.vectors import Vectors
+from foils.runtime import progress
+from foils.runtime.errors import InputError
+from foils.runtime.parallel import spread_blocks
+from foils.scoring.gates import Float64s
+
+BLOCK = 2_048  # triplets at once: their vectors stay in the processor's cache
+GATHERED = 512  # residuals made at once, likewise
+SUMMED = 8_192  # residuals of one symmetric update: the more, the less it costs beside its products
+
+Stretch = tuple[int, int, Rows, npt.NDArray[np.bool_]]  # what `padded` yields
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Vectors of records and triplets.
+
+    Attributes:
+        queries: (T, d) unit vectors u of the records' queries.
+        documents: (P, d) unit vectors of the pooled texts.
+        positive: (T,) pool index of each record's positive.
+        record: (m,) the record of each triplet, ascending.
+        document: (m,) pool index of each triplet's negative.
+    """
+
+    queries: Vectors
+    documents: Vectors
+    positive: Rows
+    record: Rows
+    document: Rows
+
+    def __post_init__(self) -> None:
+        if self.queries.dimension != self.documents.dimension:
+            raise InputError(
+                f"query vectors have d = {self.queries.dimension}, document vectors {self.documents.dimension}; "
+                "use one encoder for both"
+            )
+        if len(self.queries) != len(self.positive) or len(self.record) != len(self.document):
+            raise InputError(
+                f"{len(self.queries)} query vectors for {len(self.positive)} records, "
+                f"{len(self.record)} records of triplets for {len(self.document)} documents"
+            )
+
+    @property
+    def dimension(self) -> int:
+        """The dimension d."""
+        return self.queries.dimension
+
+
+def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, block: int = BLOCK) -> Float64s:
+    """Return the inner product of row a_rows[i] of a and row b_rows[i] of b, (n,)."""
+
+    def products(rows: tuple[Rows, Rows]) -> Float64s:
+        found: Float64s = np.einsum("nd,nd->n", a.take(rows[0]), b.take(rows[1])).astype(np.float64)
+        return found
+
+    parts = ((a_rows[part], b_rows[part]) for part in _slices(len(a_rows), block))
+    return np.concatenate([np.zeros(0), *spread_blocks(products, parts)])
+
+
+def triplet_similarities(geometry: Geometry, *, block: int = BLOCK) -> tuple[Float64s, Float64s, Float64s, Float64s]:
+    """Return s_p (T,), and s_n, s_pn and ‖v⁺ − v⁻‖² (m,)."""
+    s_p = pair_similarities(
+        geometry.queries, np.arange(len(geometry.positive)), geometry.documents, geometry.positive, block=block
+    )
+    count = len(geometry.record)
+    s_n, s_pn, distance = np.empty(count), np.empty(count), np.empty(count)
+
+    def measured(stretch: Stretch) -> tuple[Rows, Float64s, Float64s, Float64s]:
+        first, last, triplets, where = stretch
+        here = slice(first, last)
+        negatives = geometry.documents.take(geometry.document[triplets]).reshape(*where.shape, -1)
+        positives = geometry.documents.take(geometry.positive[here])
+        # The same routine as for s_p: where positive and negative have one vector, their similarities are equal.
+        to_query = np.einsum("bkd,bd->bk", negatives, geometry.queries.take(here))[where]
+        to_positive = np.einsum("bkd,bd->bk", negatives, positives)[where]
+        negatives -= positives[:, None]
+        apart = np.einsum("bkd,bkd->bk", negatives, negatives)[where]
+        return triplets[where.ravel()], to_query, to_positive, apart
+
+    with progress.task("measuring triplets", total=count, unit="triplets") as advance:
+        for rows, *found in spread_blocks(measured, padded(geometry.record, len(s_p), block=block)):
+            s_n[rows], s_pn[rows], distance[rows] = found
+            advance(len(rows))
+    return s_p, s_n, s_pn, distance
+
+
+def information_matrix(geometry: Geometry, weights: Float64s, rows: Rows, *, block: int = SUMMED) -> Float64s:
+    """Return Σ w·r·rᵀ over the triplets at `rows`, (d, d), with r = (v⁺ − v⁻)/‖v⁺ − v⁻‖, 0 where they coincide.
+
+    The sum of ECI_sem eq. 10, before it is divided by N. Products are made in the vectors' precision by one
+    symmetric rank-k update a block (d² operations a triplet) and added up in float64.
+
+    Args:
+        geometry: the vectors.
+        weights: (m,) non-negative weight of every triplet of the geometry.
+        rows: (k,) which triplets to sum over.
+        block: triplets of one update.
+    """
+    total = np.zeros((geometry.dimension, geometry.dimension))
+    kind = np.float64 if geometry.documents.chunks[0].dtype == np.float64 else np.float32
+    scaled = np.empty((min(block, len(rows)), geometry.dimension), kind)
+    for start in range(0, len(rows), block):
+        count = min(block, len(rows) - start)
+        for first in range(0, count, GATHERED):
+            part = rows[start + first : start + min(first + GATHERED, count)]
+            positives = geometry.documents.take(geometry.positive[geometry.record[part]])
+            residuals = np.subtract(positives, geometry.documents.take(geometry.document[part]), out=positives)
+            squared = np.einsum("nd,nd->n", residuals, residuals)
+            scale = np.sqrt(np.divide(weights[part], squared, out=np.zeros(len(part)), where=squared > 0))
+            np.multiply(residuals, scale.astype(kind)[:, None], out=scaled[first : first + len(part)])
+        total += scaled[:count].T @ scaled[:count]  # the same array twice: a symmetric update
+    return total
+
+
+def gradient_energies(
+    geometry: Geometry, s_p: Float64s, s_n: Float64s, members: Sequence[npt.NDArray[np.bool_]], temperature: float
+) -> Float64s:
+    """Return ‖g_t‖² of each record and each target, (T, targets), NaN where the target has no negative for it.
+
+    g_t = (1/τ)(Σ_j P_j d_j − d_+), P the softmax at τ over the positive and its negatives (ECI_sem Table 3; that it is
+    per record over the whole list follows from the published figures).
+
+    Args:
+        geometry: the vectors.
+        s_p: (T,) similarity of query and positive.
+        s_n: (m,) of query and negative.
+        members: for each target, (m,) which triplets are its negatives.
+        temperature: τ.
+    """
+    records, targets = len(s_p), len(members)
+    energies = np.full((records, targets), np.nan)
+    every = np.stack(members, axis=1) if targets else np.zeros((len(s_n), 0), bool)
+
+    def energies_of(stretch: Stretch) -> tuple[int, int, Float64s]:
+        first, last, triplets, where = stretch
+        negatives = geometry.documents.take(geometry.document[triplets])
+        positives = geometry.documents.take(geometry.positive[first:last])
+        member = (every[triplets] & where.reshape(-1)[:, None]).reshape(*where.shape, targets)
+        probability, own = _softmax(s_p[first:last], s_n[triplets].reshape(where.shape), member, temperature)
+        mixed = np.matmul(probability.astype(negatives.dtype), negatives.reshape(*where.shape, -1))
+        mixed += (own - 1)[:, :, None].astype(negatives.dtype) * positives[:, None, :]
+        energy = np.einsum("btd,btd->bt", mixed, mixed) / temperature**2
+        return first, last, np.where(member.any(axis=1), energy, np.nan)
+
+    with progress.task("gradient energies", total=records, unit="records") as advance:
+        for first, last, found in spread_blocks(energies_of, padded(geometry.record, records)):
+            energies[first:last] = found
+            advance(last - first)
+    return energies
+
+
+def padded(record: Rows, records: int, *, block: int = BLOCK) -> Iterator[Stretch]:
+    """Lay the triplets of records out as rectangles of at most about `block` entries.
+
+    Args:
+        record: (m,) the record of each triplet, ascending.
+        records: how many there are.
+        block: a record with more triplets has a rectangle of its own.
+
+    Yields:
+        First and last + 1 of a stretch of B records; the triplets (B·K,) of its rectangle; which of them are real
+        (B, K), the others repeating one that is.
+    """
+    offsets = np.searchsorted(record, np.arange(records + 1))
+    counts = np.diff(offsets)
+    first = 0
+    while first < records:
+        last = first + 1
+        width = max(1, int(counts[first]))
+        while last < records and max(width, int(counts[last])) * (last + 1 - first) <= block:
+            width = max(width, int(counts[last]))
+            last += 1
+        column = np.arange(width)
+        where = column < counts[first:last, None]
+        triplets = np.where(where, offsets[first:last, None] + column, offsets[first:last, None])
+        yield first, last, np.minimum(triplets, max(0, len(record) - 1)).reshape(-1), where
+        first = last
+
+
+def _slices(count: int, size: int) -> list[slice]:
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _softmax(
+    s_p: Float64s, s_n: Float64s, member: npt.NDArray[np.bool_], temperature: float
+) -> tuple[Float64s, Float64s]:
+    """P of negatives (B, targets, K) and of the positive (B, targets), s_n (B, K), member (B, K, targets)."""
+    logits = np.where(member, s_n[:, :, None] / temperature, -np.inf)
+    own = s_p[:, None] / temperature
+    top = np.maximum(logits.max(axis=1, initial=-np.inf), own)
+    negatives, positive = np.exp(logits - top[:, None, :]), np.exp(own - top)
+    total = negatives.sum(axis=1) + positive
+    return (negatives / total[:, None, :]).transpose(0, 2, 1), positive / total

@@ -1,0 +1,203 @@
+"""What a scoring says of each source, and the sources' order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from foils.data.store import without_nan
+from foils.runtime.results import Result, Table
+from foils.scoring.eci import MARGINS
+from foils.scoring.information import TargetMoments
+from foils.scoring.intervals import Bootstrap
+from foils.scoring.prepared import Measured
+from foils.scoring.settings import ScoreSettings
+
+if TYPE_CHECKING:
+    from foils.scoring.ablations import Ablations
+    from foils.scoring.audit import Suspect
+    from foils.scoring.certainty import Certainty
+
+ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
+
+
+@dataclass(frozen=True)
+class SourceScore:
+    """Everything said of one source, hybrid or control; the fields are those of scores.json.
+
+    Attributes:
+        records: with at least one of its negatives. `negatives`: N. `dropped`: reason -> number left out (see
+            `make_records`).
+        eci_sem: log det(Id + I/λ). `eci_sem_low`, `eci_sem_high`: interval of the score that many records like these
+            would have (NaN: fewer than two blocks of records). `eci_sem_bias`: eci_sem less that score, as the
+            jackknife estimates it. `interval_covers`: whether the interval covers as often as `confidence` says, which
+            it does not where the bias is above 2 standard errors (a small λ, few records).
+        trace: tr I/λ, what the score would be without diversity. `diversity`: their difference, in [0, trace].
+        effective_rank: of I.
+        eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits the published
+            tables. `eci_per_query`: mean of each record's own. `eci_list`, `eci_list_per_query`, `margin_list`: the
+            same with the margin of the list's hardest negative, the published text (`foils.scoring.eci.MARGINS`).
+        control_ratio: score over the control's, with its interval; NaN without a control.
+        easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
+            too, when one of its parts is: the score of a union is about the mean of its parts' scores.
+    """
+
+    name: str
+    hybrid: bool
+    records: int
+    negatives: int
+    dropped: dict[str, int]
+    eci_sem: float
+    eci_sem_low: float
+    eci_sem_high: float
+    eci_sem_bias: float
+    interval_covers: bool
+    eci_sem_per_dim: float
+    trace: float
+    diversity: float
+    effective_rank: float
+    eci: float
+    eci_per_query: float
+    signal: float
+    margin: float
+    eci_list: float
+    eci_list_per_query: float
+    margin_list: float
+    rho: float
+    eta: float
+    coverage: float
+    psi: float
+    pair_loss: float
+    inversion_rate: float
+    gradient_energy: float
+    mnrl_proxy: float
+    ambiguity: float
+    buckets: dict[str, float]
+    control_ratio: float = math.nan
+    control_ratio_low: float = math.nan
+    control_ratio_high: float = math.nan
+    easy: bool = False
+
+    def interval_text(self) -> str:
+        """Return the interval of ECI_sem as text: an en dash where there is none, a remark where it falls short."""
+        if math.isnan(self.eci_sem_low):
+            return "–"
+        text = f"{self.eci_sem_low:.4f}–{self.eci_sem_high:.4f}"
+        return text if self.interval_covers else f"{text} (does not cover)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, with null for what is NaN or infinite."""
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class Scores(Result):
+    """Scores of several sources.
+
+    Attributes:
+        settings: they were made with. `encoder`: name, fingerprint and dimension.
+        sources: the sources, then the hybrids.
+        control: the random control, or None.
+        idf_corpus: kind, number of texts, digest.
+        collection: name and digest.
+        measured: what lies behind, not part of scores.json.
+        moments: information sums, for other λ. `replicates`: of the bootstrap.
+        certainty: how the ranking became certain, where samples were scored until it was.
+        ablations: the scores under other settings, where they were asked for.
+        suspects: negatives that look most like unlabelled positives, where they were asked for.
+    """
+
+    settings: ScoreSettings
+    encoder: Mapping[str, Any]
+    sources: list[SourceScore]
+    control: SourceScore | None
+    idf_corpus: Mapping[str, Any]
+    collection: Mapping[str, str]
+    measured: Measured = field(repr=False)
+    moments: TargetMoments = field(repr=False)
+    replicates: Bootstrap = field(repr=False)
+    certainty: Certainty | None = field(default=None, repr=False)
+    ablations: Ablations | None = field(default=None, repr=False)
+    suspects: Sequence[Suspect] = field(default=(), repr=False)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader of the scores has to know, in sentences."""
+        found = []
+        records = self.measured.records
+        if (shared := len(records.shared())) < ALIKE * len(records):
+            found.append(
+                f"the sources do not cover the same records: {shared:,} of {len(records):,} are in every source; "
+                "compare scores with the numbers of records in view, or score the shared records alone (--shared)"
+            )
+        every = [*self.sources, *([self.control] if self.control else [])]
+        if short := [each.name for each in every if not math.isnan(each.eci_sem_low) and not each.interval_covers]:
+            found.append(
+                f"does not cover: at λ {self.settings.regularization:g} the score of so few records lies more than two "
+                f"standard errors below that of many, and the interval is too narrow ({', '.join(short)}); score more "
+                "records or choose a larger λ"
+            )
+        return found
+
+    @property
+    def ranking(self) -> list[str]:
+        """Names of sources and hybrids by ECI_sem, highest first, ties in the order given."""
+        return [score.name for score in sorted(self.sources, key=lambda score: -score.eci_sem)]
+
+    def tables(self) -> list[Table]:
+        """Return how certain the ranking is, the ranking, ablations and suspects, those that there are."""
+        from foils.scoring.tables import ablation_tables, certainty_table, ranking_table, suspects_table
+
+        return [
+            *([certainty_table(self.certainty)] if self.certainty else []),
+            ranking_table(self),
+            *(ablation_tables(self.ablations) if self.ablations else []),
+            *([suspects_table(self.suspects)] if self.suspects else []),
+        ]
+
+    def report(self, path: str | Path) -> None:
+        """Write the report as one HTML page.
+
+        Raises:
+            MissingExtraError: plotly is not installed.
+        """
+        from foils.pages import write_score_report
+
+        write_score_report(path, self, self.ablations, self.suspects)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return scores.json."""
+        more = {
+            **({"certainty": self.certainty.to_json()} if self.certainty else {}),
+            **({"ablations": self.ablations.to_json()} if self.ablations else {}),
+            **({"audit": [suspect.to_json() for suspect in self.suspects]} if self.suspects else {}),
+        }
+        return {
+            "encoder": self.encoder["name"],
+            "fingerprint": self.encoder["fingerprint"],
+            "dim": self.encoder["dimension"],
+            "collection": dict(self.collection),
+            "split": self.settings.split,
+            "temperature": self.settings.temperature,
+            "lambda": self.settings.regularization,
+            "records": len(self.measured.records),
+            "shared_records": len(self.measured.records.shared()),
+            "sample": self.settings.sample,
+            "shared": self.settings.shared,
+            "seed": self.settings.seed,
+            "confidence": self.settings.confidence,
+            "tokenizer": self.settings.tokenizer,
+            "idf_corpus": dict(self.idf_corpus),
+            "warnings": self.warnings,
+            "margins": {"eci": MARGINS["triplet"], "eci_list": MARGINS["list"]},
+            "sources": [score.to_json() for score in self.sources],
+            "control": self.control.to_json() if self.control else None,
+            "ranking": self.ranking,
+            **without_nan(more),
+        }

@@ -1,0 +1,54 @@
+"""How sources are scored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from foils.data.tokens import TOKENIZERS
+from foils.runtime.errors import InputError
+from foils.runtime.options import Option, Settings, spelled
+from foils.scoring.lexical import IDF_CORPORA
+
+
+@dataclass(frozen=True)
+class ScoreSettings(Settings):
+    """How sources are scored.
+
+    Attributes:
+        split: Split of the judgements whose positives are used.
+        hybrids: Score unions of up to this many sources; 1 scores none.
+        temperature: Temperature τ, which divides similarities; 0.05 is 1/20, the scale of multiple-negatives ranking.
+        regularization: λ of log det(Id + I/λ); the smaller it is, the more diversity counts.
+        sample: Score a seeded sample of this many records, those that every source covers first. Default: all records.
+        shared: Score only the records that every source covers.
+        tokenizer: Tokenizer of the lexical coverage.
+        idf_corpus: Texts over which inverse document frequencies are counted.
+        control: Score random negatives beside the sources; what scores like them is easy.
+        replicates: Replicates of the bootstrap over blocks of records; 0 gives no intervals.
+        confidence: Confidence of the intervals, a share.
+        seed: Seed of sample, control, blocks and bootstrap; the same seed gives the same bytes.
+    """
+
+    split: str = "train"
+    hybrids: Annotated[int, Option(least=1)] = 2
+    temperature: Annotated[float, Option(above=0)] = 0.05
+    regularization: Annotated[float, Option(flag="--lambda", above=0)] = 1.0
+    sample: Annotated[int | None, Option(least=1)] = None
+    shared: bool = False
+    tokenizer: Annotated[str, Option(names=TOKENIZERS)] = "alphanumeric"
+    idf_corpus: Annotated[str, Option(flag="--idf", names=IDF_CORPORA)] = "pooled"
+    control: bool = True
+    replicates: Annotated[int, Option(least=0)] = 1000
+    confidence: Annotated[float, Option(above=0, most=1)] = 0.95
+    seed: Annotated[int, Option(least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.confidence < 1:
+            raise InputError(f"{spelled('confidence')} {self.confidence:g}; expected a share below 1")
+
+    def preparation(self) -> dict[str, Any]:
+        """Return the settings that `prepare` takes."""
+        names = ("split", "sample", "shared", "control", "tokenizer", "idf_corpus", "seed")
+        return {name: getattr(self, name) for name in names}

@@ -1,0 +1,277 @@
+"""The experiments of Eclipse on a collection: filters, retained shares, depth of the feedback, random moons.
+
+Every function returns systems with values per query, so that whoever calls can test differences. Documents are
+ranked again within the k retrieved. Each number says whether it is *fixed* (no setting was chosen on these queries),
+*honest* (chosen by cross-validation) or the *oracle* (chosen on the queries it is reported on, as published).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.searching.bench import MEASURES, Bench, grid_values, mask_values, prepare
+from foils.searching.dimensions import Floats
+from foils.searching.grids import Grid
+from foils.searching.masks import DimensionSettings, query_masks
+from foils.searching.passes import FEEDBACK_DEPTH
+from foils.searching.runs import Embedded
+from foils.searching.tune import GridValues, Tuned, cross_validate, oracle
+
+Kind = Literal["fixed", "honest", "oracle"]
+DEPTHS = (50, 300, 1000, None)
+POOLS = (30, 100, 150)
+RDIME = DimensionSettings("rdime", k_plus=1)
+
+
+@dataclass(frozen=True)
+class System:
+    """One way of searching and what it scores.
+
+    Attributes:
+        name: as `PRF Eclipse`.
+        kind: `fixed`, `honest` or `oracle`.
+        per_query: measure → (n,) values; for honest and oracle, settings were chosen by that same measure.
+        settings: measure → the settings behind it, one a fold; empty for fixed ones.
+        kept: mean share of dimensions kept, where one mask belongs to all measures.
+        short: measure → (n,) queries that kept every dimension for want of feedback or of an answer; empty: none did.
+    """
+
+    name: str
+    kind: Kind
+    per_query: dict[str, Floats]
+    settings: dict[str, list[DimensionSettings]] = field(default_factory=dict)
+    kept: float | None = None
+    short: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean of each measure over the queries."""
+        return {measure: float(values.mean()) for measure, values in self.per_query.items()}
+
+    @property
+    def short_counts(self) -> dict[str, int]:
+        """How many queries, for each measure, kept every dimension for want of feedback or of an answer."""
+        return {measure: int(self.short[measure].sum()) if self.short else 0 for measure in self.per_query}
+
+
+def compare_filters(
+    bench: Bench,
+    grids: Mapping[str, Grid],
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    folds: int = 5,
+    feedback_depth: int | None = FEEDBACK_DEPTH,
+    tuned: Mapping[str, GridValues] | None = None,
+) -> list[System]:
+    """Compare the baseline, RDIME and each grid, honest and oracle; with PRF, and with answers where there are some.
+
+    Args:
+        bench: of `prepare`.
+        grids: name of the filter (`DIME`, `Eclipse`) → its grid.
+        rng: deals queries to folds (the same deal for every filter and measure) and draws random moons.
+        measures: names that `measure_ranks` knows.
+        folds: of the cross-validation.
+        feedback_depth: length of the feedback; None: as deep as the lists.
+        tuned: values already evaluated, by the system's name (`PRF Eclipse`), to be used as they are.
+
+    Source: Eclipse, Table 1.
+    """
+    n, d = bench.embedded.queries.shape
+    deal = int(rng.integers(2**32))
+    everything = np.ones((n, d), bool)
+    systems = [System("baseline", "fixed", mask_values(bench, everything, measures), kept=1.0)]
+    for sun, answers in bench.suns.items():
+        systems.append(_fixed(f"{sun} RDIME", bench, RDIME, measures, feedback_depth, answers))
+    for label, grid in grids.items():
+        for sun, answers in bench.suns.items():
+            name = f"{sun} {label}"
+            found = (tuned or {}).get(name) or grid_values(
+                bench, grid, measures=measures, feedback_depth=feedback_depth, answers=answers, rng=rng
+            )
+            systems += _both(name, found, measures, folds, deal)
+    return systems
+
+
+def by_share(
+    found: GridValues, measure: str, *, rng: np.random.Generator | None = None, folds: int = 5
+) -> dict[float, System]:
+    """Return, for each retained share of a grid, the best of its other settings: the published curves.
+
+    Args:
+        found: of `grid_values`.
+        measure: to choose by.
+        rng: deals queries to folds, the same deal for every share, to choose by cross-validation (honest); None:
+            choose on these very queries (oracle), as published.
+        folds: of the cross-validation.
+
+    Source: Eclipse, Figures 2 and 3; at share 0.5 its Table 2.
+    """
+    deal = None if rng is None else int(rng.integers(2**32))
+    curve = {}
+    for share in sorted({setting.share for setting in found.settings}):
+        columns = np.flatnonzero([setting.share == share for setting in found.settings])
+        values = {name: of[:, columns] for name, of in found.values.items()}
+        part = GridValues([found.settings[c] for c in columns], values, found.short[:, columns], len(columns))
+        if deal is None:
+            best = oracle(part, measure)
+        else:
+            best = cross_validate(part, measure, rng=np.random.default_rng(deal), folds=folds)
+        short = dict.fromkeys(best.per_query, best.short)
+        curve[share] = System(f"share {share:g}", best.kind, best.per_query, {measure: best.settings}, share, short)
+    return curve
+
+
+def depth_values(
+    bench: Bench,
+    grid: Grid,
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    depths: Sequence[int | None] = DEPTHS,
+    answers: npt.NDArray[np.floating] | None = None,
+) -> dict[str, GridValues]:
+    """Evaluate a grid for several lengths of the feedback list; None is the whole list of the bench.
+
+    Args:
+        bench: of `prepare`.
+        grid: its settings.
+        rng: source of the draws of random moons.
+        measures: names that `measure_ranks` knows.
+        depths: lengths of the feedback.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; None: the sun is of the feedback.
+
+    Source: Eclipse, Figures 2 and 3.
+    """
+    return {
+        f"k={depth or 'all'}": grid_values(
+            bench, grid, measures=measures, feedback_depth=depth, answers=answers, rng=rng
+        )
+        for depth in depths
+    }
+
+
+def honest_and_oracle(
+    found: Mapping[str, GridValues],
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    folds: int = 5,
+) -> list[System]:
+    """Return two systems for each named grid: chosen by cross-validation, and chosen on these queries.
+
+    Args:
+        found: name → values, of `grid_values` or `depth_values`.
+        rng: deals queries to folds, the same deal for all.
+        measures: each with the settings that are best by it.
+        folds: of the cross-validation.
+    """
+    deal = int(rng.integers(2**32))
+    return [system for name, values in found.items() for system in _both(name, values, measures, folds, deal)]
+
+
+def by_moon(
+    bench: Bench,
+    settings: DimensionSettings,
+    *,
+    rng: np.random.Generator,
+    measures: Sequence[str] = MEASURES,
+    pools: Sequence[int | None] = (*POOLS, None),
+    runs: int = 5,
+    feedback_depth: int | None = FEEDBACK_DEPTH,
+    answers: npt.NDArray[np.floating] | None = None,
+) -> dict[str, list[System]]:
+    """Compare moons drawn at random from the bottom of the list with the last k⁻, at one setting, over several runs.
+
+    Args:
+        bench: of `prepare`.
+        settings: of eclipse; the pool is set by `pools`.
+        rng: source of the draws.
+        measures: names that `measure_ranks` knows.
+        pools: how many of the last documents to draw from; None: take the last k⁻.
+        runs: draws of each pool.
+        feedback_depth: length of the feedback; None: as deep as the lists.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; None: the sun is of the feedback.
+
+    Returns:
+        `bottom 30` and so on → one system a run (`exact` → one).
+
+    Source: Eclipse, Table 3.
+    """
+    table: dict[str, list[System]] = {}
+    for pool in pools:
+        name = "exact" if pool is None else f"bottom {pool}"
+        for _ in range(1 if pool is None else runs):
+            drawn = replace(settings, moon_pool=pool)
+            table.setdefault(name, []).append(_fixed(name, bench, drawn, measures, feedback_depth, answers, rng))
+    return table
+
+
+def choose_settings(
+    embedded: Embedded,
+    grid: Grid,
+    *,
+    measure: str = "nDCG@10",
+    k: int = 1000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    rerank_depth: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> DimensionSettings:
+    """Return a grid's best settings on a split, to be used on another: the honest way where there is a dev split.
+
+    Args:
+        embedded: vectors of the split to choose on.
+        grid: what to choose from.
+        measure: to choose by.
+        k: documents of a ranking that count.
+        feedback_depth: length of the feedback.
+        rerank_depth: documents ranked again, at least k; None: 1000, or k where that is more.
+        rng: source of the draws, where the grid has random moons.
+    """
+    bench = prepare(embedded, k=k, feedback_depth=feedback_depth, rerank_depth=rerank_depth)
+    found = grid_values(
+        bench, grid, measures=[measure], feedback_depth=feedback_depth, answers=bench.embedded.answers, rng=rng
+    )
+    return oracle(found, measure).settings[0]
+
+
+def _fixed(
+    name: str,
+    bench: Bench,
+    settings: DimensionSettings,
+    measures: Sequence[str],
+    feedback_depth: int | None,
+    answers: npt.NDArray[np.floating] | None,
+    rng: np.random.Generator | None = None,
+) -> System:
+    """The system of one setting."""
+    lists = [found[:feedback_depth] for found in bench.lists]
+    vectors = bench.embedded
+    masks, short = query_masks(vectors.queries, vectors.documents, lists, settings, answers=answers, rng=rng)
+    values = mask_values(bench, masks, measures)
+    return System(name, "fixed", values, kept=float(masks.mean()), short=dict.fromkeys(measures, short))
+
+
+def _both(name: str, found: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
+    both: dict[Kind, dict[str, Tuned]] = {
+        "honest": {
+            measure: cross_validate(found, measure, rng=np.random.default_rng(deal), folds=folds)
+            for measure in measures
+        },
+        "oracle": {measure: oracle(found, measure) for measure in measures},
+    }
+    return [
+        System(
+            name,
+            kind,
+            {measure: tuned.per_query[measure] for measure, tuned in by.items()},
+            {measure: tuned.settings for measure, tuned in by.items()},
+            short={measure: tuned.short for measure, tuned in by.items()},
+        )
+        for kind, by in both.items()
+    ]

@@ -1,0 +1,185 @@
+"""Which dimensions each of many queries keeps, from lists of feedback or from answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.encode import Vectors
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.searching.dimensions import (
+    Floats,
+    Mask,
+    Rows,
+    check_depths,
+    dime_importance,
+    eclipse_importance,
+    keep_share,
+    moon_rows,
+    rdime_mask,
+    sun,
+)
+
+Method = Literal["none", "dime", "eclipse", "rdime"]
+METHODS = ("none", "dime", "eclipse", "rdime")
+QUERIES = 1_024  # at once: bounds memory, and how often progress is told
+
+
+@dataclass(frozen=True)
+class DimensionSettings:
+    """How to choose each query's dimensions.
+
+    Attributes:
+        method: `none` (keep all), `dime`, `eclipse` or `rdime`.
+        k_plus: documents of the sun; not used where answers are given.
+        k_minus: documents of the moon (eclipse).
+        alpha: weight of the sun (eclipse).
+        beta: weight of the moon (eclipse).
+        share: retained share of dimensions in (0, 1] (dime, eclipse; rdime chooses it by itself).
+        moon_pool: draw the moon at random from so many of the last documents (eclipse), none of which may be of the
+            sun: 0 < k⁺ < k − pool; None: the last k⁻.
+    """
+
+    method: Method = "eclipse"
+    k_plus: int = 2
+    k_minus: int = 5
+    alpha: float = 1.0
+    beta: float = 0.5
+    share: float = 0.8
+    moon_pool: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UnknownNameError("way to choose dimensions", self.method, METHODS)
+        wrong = [
+            said
+            for bad, said in (
+                (self.k_plus < 1, f"k⁺={self.k_plus} (at least 1)"),
+                (self.k_minus < 1, f"k⁻={self.k_minus} (at least 1)"),
+                (not 0 < self.alpha < np.inf, f"α={self.alpha} (above 0)"),
+                (not 0 <= self.beta < np.inf, f"β={self.beta} (at least 0)"),
+                (not 0 < self.share <= 1, f"share={self.share} (above 0, at most 1)"),
+                (
+                    self.moon_pool is not None and self.moon_pool < self.k_minus,
+                    f"pool={self.moon_pool} (at least k⁻={self.k_minus})",
+                ),
+            )
+            if bad
+        ]
+        if wrong:
+            raise InputError(f"settings out of range: {'; '.join(wrong)}")
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether no query can lose a dimension."""
+        return self.method == "none" or (self.method in ("dime", "eclipse") and self.share == 1)
+
+
+def query_masks(
+    queries: npt.NDArray[np.floating],
+    documents: Vectors,
+    feedback: Sequence[Rows],
+    settings: DimensionSettings,
+    *,
+    answers: npt.NDArray[np.floating] | None = None,
+    rng: np.random.Generator | None = None,
+) -> tuple[Mask, npt.NDArray[np.bool_]]:
+    """Return the mask of each query, and which queries keep every dimension for want of feedback or of an answer.
+
+    Args:
+        queries: (n, d).
+        documents: vectors of all documents.
+        feedback: n lists of document positions, best first; they may differ in length.
+        settings: method and depths. A list serves where 0 < k⁻ < k and 0 < k⁺ < k − k⁻ (dime: 0 < k⁺ ≤ k; with
+            answers: 0 < k⁻ < k), k its length; with a moon drawn at random, the pool stands for k⁻.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
+        rng: source of the draws of a random moon.
+
+    Raises:
+        InputError: lengths that do not fit, numbers that are no positions of documents, or a random moon without a
+            generator.
+    """
+    n, d = queries.shape
+    if len(feedback) != n or (answers is not None and answers.shape != queries.shape):
+        raise InputError(
+            f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} lists"
+            + ("" if answers is None else f" and answers {answers.shape}")
+        )
+    feedback = checked_positions(feedback, len(documents))
+    masks, short = np.ones((n, d), bool), np.zeros(n, bool)
+    if settings.keeps_all:
+        return masks, short
+    short[:] = [not serves(len(found), settings, answered=answers is not None) for found in feedback]
+    if answers is not None:
+        short |= np.isnan(answers).any(axis=1)
+    ready = np.flatnonzero(~short)
+    for start in range(0, len(ready), QUERIES):
+        rows = ready[start : start + QUERIES]
+        lists = [feedback[row] for row in rows]
+        moons = np.zeros((len(rows), d))
+        if settings.method == "eclipse":
+            chosen = [
+                found[moon_rows(len(found), settings.k_minus, pool=settings.moon_pool, rng=rng)] for found in lists
+            ]
+            moons = _means(documents, chosen)
+        relevant = _means(documents, [f[: settings.k_plus] for f in lists]) if answers is None else answers[rows]
+        masks[rows] = _masks(queries[rows], np.asarray(relevant, np.float64), moons, settings)
+    return masks, short
+
+
+def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
+    """Tell whether a feedback list of k documents is long enough; with an answer for the sun, for the moon alone."""
+    k_plus = 0 if answered else settings.k_plus
+    k_minus = (settings.moon_pool or settings.k_minus) if settings.method == "eclipse" else 0
+    if not (k_plus or k_minus):
+        return True
+    try:
+        check_depths(k, k_plus, k_minus)
+    except InputError:
+        return False
+    return True
+
+
+def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
+    """Return lists of document positions as arrays.
+
+    Args:
+        lists: of whole numbers; any lengths.
+        count: how many documents there are.
+
+    Raises:
+        InputError: numbers that are not in 0..count − 1; NumPy would take −1 for the last document.
+    """
+    arrays = [np.asarray(found) if len(found) else np.empty(0, np.int64) for found in lists]
+    for at, found in enumerate(arrays):
+        if (
+            found.ndim != 1
+            or found.dtype.kind not in "iu"
+            or (len(found) and not 0 <= found.min() <= found.max() < count)
+        ):
+            wrong = [each for each in found.ravel().tolist() if each not in range(count)]
+            raise InputError(
+                f"expected lists of document positions, whole numbers from 0 to {count - 1:,}; list {at} holds "
+                f"{wrong[:5] or found.dtype}; leave out what was not found"
+            )
+    return arrays
+
+
+def _means(documents: Vectors, lists: Sequence[Rows]) -> Floats:
+    """Mean vector of each list, (n, d); lists of one length."""
+    rows = np.stack(lists)
+    return sun(documents.take(rows.ravel()).reshape(*rows.shape, -1), rows.shape[1])
+
+
+def _masks(queries: npt.NDArray[np.floating], suns: Floats, moons: Floats, settings: DimensionSettings) -> Mask:
+    if settings.method == "eclipse":
+        importance = eclipse_importance(queries, suns, moons, alpha=settings.alpha, beta=settings.beta)
+    else:
+        importance = dime_importance(queries, suns)
+    if settings.method == "rdime":
+        return rdime_mask(queries, importance)
+    return keep_share(importance, settings.share)

@@ -1,0 +1,174 @@
+"""Two passes over an index: retrieve, estimate the useful dimensions from what came back, rank again.
+
+1. The first pass retrieves with all dimensions; its list, or another system's, is the feedback.
+2. Sun and moon come from the feedback (or the sun from an answer's vector); they give each query its mask.
+3. The second pass ranks with the masked query: the whole index, or only the documents retrieved.
+
+Three depths are independent: of the feedback (whose end is the moon), of what is ranked again, and of the result. A
+query whose mask keeps everything is not ranked again: its first result stands, bit for bit. Where the first pass gives
+neither feedback nor documents to rank again, there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.encode import Vectors
+from foils.encode.nearest import rank_rows
+from foils.runtime import progress
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.searching.dimensions import Mask, Rows, masked
+from foils.searching.faiss_index import as_index
+from foils.searching.index import Scores, search_lists
+from foils.searching.masks import QUERIES, DimensionSettings, checked_positions, query_masks
+
+SecondPass = Literal["index", "retrieved"]
+SECOND_PASSES = ("index", "retrieved")
+FEEDBACK_DEPTH = 1_000  # the paper's k
+RERANK_DEPTH = 1_000  # likewise
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search returns.
+
+    Attributes:
+        positions: n arrays of document positions, best first.
+        scores: n arrays of float32 inner products with the masked queries.
+        masks: (n, d) which dimensions each query kept.
+        short: (n,) queries with too short a feedback for the settings, or without an answer; they kept every dimension.
+    """
+
+    positions: list[Rows]
+    scores: list[Scores]
+    masks: Mask
+    short: npt.NDArray[np.bool_]
+
+
+def search_vectors(
+    queries: npt.NDArray[np.floating],
+    documents: Vectors,
+    index: Any,
+    settings: DimensionSettings,
+    *,
+    k: int = 1000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    rerank_depth: int | None = None,
+    feedback: Sequence[Rows] | None = None,
+    answers: npt.NDArray[np.floating] | None = None,
+    second_pass: SecondPass = "index",
+    without: Rows | None = None,
+    rng: np.random.Generator | None = None,
+) -> Found:
+    """Search with each query's useful dimensions.
+
+    Args:
+        queries: (n, d) unit vectors.
+        documents: vectors of the documents the index holds, in its order.
+        index: an `Index` or faiss' own, of inner products or of L2 distances; every pass goes through it. What
+            `as_index` returns is not checked again.
+        settings: how dimensions are chosen.
+        k: how many documents to return.
+        feedback_depth: length of the feedback list, whose end is the moon, however many documents are returned.
+        rerank_depth: with second_pass `retrieved`, how many documents of the first pass are ranked again, at least k;
+            None: 1000, or k where that is more.
+        feedback: lists of another system, best first, in place of the first pass' own; cut to `feedback_depth`.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
+        second_pass: `index` ranks all documents again, `retrieved` only those that the first pass retrieved.
+        without: (n,) position of a document that neither pass returns for the query; −1: there is none.
+        rng: source of the draws of a random moon.
+
+    Returns:
+        Lists of at most k documents. Ties go to the lower position (with an exact index).
+
+    Raises:
+        UnknownNameError: an unknown second pass.
+        InputError: a depth out of range, or what `as_index` and `query_masks` refuse.
+
+    Source: Eclipse, section 3.
+    """
+    reranked = check_search_depths(k, feedback_depth, rerank_depth, second_pass)
+    index = as_index(index, documents)
+    first = reranked if second_pass == "retrieved" and not settings.keeps_all else 0
+    if feedback is None:
+        first = max(first, _feedback_used(settings, feedback_depth, answered=answers is not None))
+    positions, scores = (
+        search_lists(index, queries, max(k, first), without=without)
+        if first
+        else ([np.empty(0, np.int64)] * len(queries), [])
+    )
+    lists = positions if feedback is None else checked_positions(feedback, len(documents))
+    masks, short = query_masks(
+        queries, documents, [found[:feedback_depth] for found in lists], settings, answers=answers, rng=rng
+    )
+    if not first:
+        return Found(*search_lists(index, masked(queries, masks), k, without=without), masks, short)
+    again = np.flatnonzero(~masks.all(axis=1))
+    sharpened = masked(queries[again], masks[again])
+    if second_pass == "retrieved":
+        ranked = rank_lists(sharpened, documents, [positions[row][:reranked] for row in again])
+    else:
+        own = None if without is None else without[again]
+        ranked = search_lists(index, sharpened, k, without=own) if len(again) else ([], [])
+    for row, found, score in zip(again, *ranked, strict=True):
+        positions[row], scores[row] = found, score
+    return Found([found[:k] for found in positions], [score[:k] for score in scores], masks, short)
+
+
+def check_search_depths(k: int, feedback_depth: int, rerank_depth: int | None, second_pass: str) -> int:
+    """Return how many documents are ranked again where only those retrieved are.
+
+    Raises:
+        UnknownNameError: an unknown second pass.
+        InputError: a depth below 1, fewer documents ranked again than returned, or such a depth where all documents
+            are ranked again.
+    """
+    if second_pass not in SECOND_PASSES:
+        raise UnknownNameError("second pass", second_pass, SECOND_PASSES)
+    if min(k, feedback_depth) < 1:
+        raise InputError(f"expected depths of at least 1; found k={k}, feedback_depth={feedback_depth}")
+    if rerank_depth is None:
+        return max(k, RERANK_DEPTH)
+    if second_pass == "index":
+        raise InputError(
+            f"rerank_depth={rerank_depth}: no effect with second_pass='index', which ranks all documents again; "
+            "leave it out, or take second_pass='retrieved'"
+        )
+    if rerank_depth < k:
+        raise InputError(f"rerank_depth={rerank_depth} is below k={k}: what is returned is taken from what is ranked")
+    return rerank_depth
+
+
+def rank_lists(
+    queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows]
+) -> tuple[list[Rows], list[Scores]]:
+    """Return each query's list by falling inner product, ties by position, and the products, as an exact index does.
+
+    Args:
+        queries: (n, d), masked or not.
+        documents: vectors of all documents.
+        lists: n arrays of document positions.
+    """
+    positions: list[Rows] = []
+    scores: list[Scores] = []
+    with progress.task("ranking again", total=len(lists), unit="queries") as advance:
+        for start in range(0, len(lists), QUERIES):
+            part = slice(start, start + QUERIES)
+            found, products = rank_rows(queries[part], documents, lists[part])
+            positions, scores = positions + found, scores + products
+            advance(len(found))
+    return positions, scores
+
+
+def _feedback_used(settings: DimensionSettings, depth: int, *, answered: bool) -> int:
+    """How many documents of the first pass sun and moon need; without a moon, the end of the list is not used."""
+    if settings.keeps_all:
+        return 0
+    if settings.method == "eclipse":
+        return depth
+    return 0 if answered else min(depth, settings.k_plus)

@@ -1,0 +1,211 @@
+"""Search over a collection: texts and ids in, a run out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from foils.data import Collection, Run
+from foils.data.collection import Rows
+from foils.data.run import without_identical
+from foils.encode import DocumentTexts, Encoder, Vectors, VectorStore
+from foils.runtime.errors import InputError
+from foils.searching.index import ExactIndex
+from foils.searching.masks import DimensionSettings
+from foils.searching.passes import FEEDBACK_DEPTH, Found, SecondPass, search_vectors
+from foils.searching.ranks import Relevant
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """The vectors that search over a split needs.
+
+    Attributes:
+        collection: what was embedded.
+        split: whose queries.
+        query_rows: (n,) the queries that the split judges, in the order of its judgements.
+        queries: (n, d) float32.
+        documents: vectors of all documents, by position.
+        answers: (n, d) vectors of an answer text per query, where there are some; NaN for a query without.
+    """
+
+    collection: Collection
+    split: str
+    query_rows: Rows
+    queries: npt.NDArray[np.float32]
+    documents: Vectors
+    answers: npt.NDArray[np.float32] | None = None
+
+    @property
+    def identical(self) -> Rows:
+        """(n,) position of the document that has each query's own id, which is no answer to it; −1: there is none."""
+        own: Rows = self.collection.identical[self.query_rows]
+        return own
+
+    @property
+    def query_ids(self) -> list[str]:
+        """Ids of the queries, in the order of `query_rows`."""
+        ids: list[str] = self.collection.queries["query_id"].take(pa.array(self.query_rows)).to_pylist()
+        return ids
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A run, and what became of the queries' dimensions.
+
+    Attributes:
+        run: the rankings.
+        found: positions, scores and masks.
+        short: ids of the queries that kept every dimension, for want of feedback or of an answer.
+        kept: mean share of dimensions kept, in (0, 1].
+    """
+
+    run: Run
+    found: Found
+    short: list[str]
+    kept: float
+
+
+def embed_collection(
+    collection: Collection,
+    encoder: Encoder,
+    store: VectorStore,
+    *,
+    split: str,
+    answers: Mapping[str, str | None] | None = None,
+) -> Embedded:
+    """Embed the documents of a collection, the queries of a split, and an answer text per query where given.
+
+    Answers are embedded as documents.
+
+    Args:
+        collection: what to embed.
+        encoder: makes the vectors that the store does not hold.
+        store: keeps them.
+        split: whose judged queries.
+        answers: query id → answer text, for each query of the split; others are ignored. None: there is no answer, and
+            the query keeps every dimension.
+
+    Raises:
+        UnknownNameError: an unknown split.
+        InputError: queries without an answer, where answers are given.
+    """
+    ids = collection.judgements(split)["query_id"].unique()
+    rows = collection.query_rows(ids)
+    answered = None
+    if answers is not None:
+        missing = [query for query in ids.to_pylist() if query not in answers]
+        if missing:
+            raise InputError(
+                f"{len(missing)} queries of the split {split!r} have no answer: {', '.join(missing[:5])}…; "
+                "give a text for every query"
+            )
+        texts = [answers[query] for query in ids.to_pylist()]
+        known = np.flatnonzero([text is not None for text in texts])
+        answered = np.full((len(texts), encoder.dimension), np.nan, np.float32)
+        answered[known] = store.embed(encoder, [text for text in texts if text is not None], "document").take(
+            slice(None)
+        )
+    queries = store.embed(encoder, collection.query_texts(rows), "query").take(slice(None))
+    documents = store.embed(encoder, DocumentTexts(collection), "document")
+    return Embedded(collection, split, rows, _float32(queries), documents, answered)
+
+
+def search_collection(
+    embedded: Embedded,
+    settings: DimensionSettings,
+    *,
+    index: Any = None,
+    k: int = 1000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    rerank_depth: int | None = None,
+    feedback: Run | None = None,
+    second_pass: SecondPass = "index",
+    rng: np.random.Generator | None = None,
+    name: str = "run",
+) -> Searched:
+    """Search for every query of a split, with the dimensions that `settings` choose.
+
+    A document that has the query's own id is in no list, nor in the feedback (`Collection.identical`).
+
+    Args:
+        embedded: vectors of queries, documents and, where the sun is to come from a text, answers.
+        settings: how dimensions are chosen.
+        index: what retrieves, as `search_vectors`; None: exact search.
+        k: documents of each list.
+        feedback_depth: length of the feedback, whose end is the moon.
+        rerank_depth: documents of the first pass that are ranked again, as `search_vectors`.
+        feedback: a run to take sun and moon from, in place of the first pass' own; a query that it does not answer
+            keeps every dimension.
+        second_pass: `index` or `retrieved`, as `search_vectors`.
+        rng: source of the draws of a random moon.
+        name: of the run.
+
+    Raises:
+        InputError: a feedback run with documents that the collection does not have, or what `search_vectors` refuses.
+    """
+    lists = None if feedback is None else feedback_lists(embedded, feedback)
+    found = search_vectors(
+        embedded.queries,
+        embedded.documents,
+        ExactIndex(embedded.documents) if index is None else index,
+        settings,
+        k=k,
+        feedback_depth=feedback_depth,
+        rerank_depth=rerank_depth,
+        feedback=lists,
+        answers=embedded.answers,
+        second_pass=second_pass,
+        without=embedded.identical,
+        rng=rng,
+    )
+    ids = np.array(embedded.query_ids, object)
+    lengths = [len(positions) for positions in found.positions]
+    documents = embedded.collection.documents["doc_id"].take(pa.array(np.concatenate(found.positions)))
+    run = Run.ranked(np.repeat(ids, lengths).tolist(), documents, np.concatenate(found.scores), name=name)
+    return Searched(run, found, ids[found.short].tolist(), float(found.masks.mean()))
+
+
+def feedback_lists(embedded: Embedded, run: Run) -> list[Rows]:
+    """Return a run's rankings as document positions, for each query of the split; empty where it has no answer.
+
+    Raises:
+        InputError: documents that the collection does not have.
+    """
+    run = without_identical(run, embedded.collection)
+    positions = embedded.collection.document_rows(run.table["doc_id"])
+    if (positions < 0).any():
+        unknown = run.table["doc_id"].take(pa.array(np.flatnonzero(positions < 0)[:5])).to_pylist()
+        raise InputError(
+            f"{int((positions < 0).sum())} rows of the run {run.name} name documents that "
+            f"{embedded.collection.name} does not have: {', '.join(unknown)}…; use a run made on this collection"
+        )
+    queries = embedded.collection.query_rows(run.table["query_id"])
+    order = np.argsort(queries, kind="stable")
+    ordered = queries[order]
+    left = np.searchsorted(ordered, embedded.query_rows, side="left")
+    right = np.searchsorted(ordered, embedded.query_rows, side="right")
+    return [positions[order[start:end]] for start, end in zip(left, right, strict=True)]
+
+
+def relevant_of(embedded: Embedded) -> tuple[Rows, list[Relevant]]:
+    """Return which queries of the split, as indices of `query_rows`, have a relevant document, and those documents."""
+    collection = embedded.collection
+    table = collection.judgements(embedded.split)
+    grades = np.asarray(table["relevance"].to_numpy(), np.int64)
+    queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+    order = np.argsort(queries, kind="stable")
+    order = order[grades[order] > 0]
+    starts, ends = (np.searchsorted(queries[order], embedded.query_rows, side=side) for side in ("left", "right"))
+    having = np.flatnonzero(ends > starts)
+    kept = [order[starts[index] : ends[index]] for index in having]
+    return having, [Relevant(documents[rows], grades[rows]) for rows in kept]
+
+
+def _float32(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    return np.ascontiguousarray(vectors, np.float32)

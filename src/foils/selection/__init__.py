@@ -1,0 +1,38 @@
+"""Which negatives to train on, and with what weight: rules on ratings."""
+
+from foils.selection.curriculum import LearningProgress, curriculum, progress, stage_of
+from foils.selection.mixture import GapMixture, fit_gaps, mixture
+from foils.selection.optimal import adapted_gap, information, optimal, optimal_gap, two_group_risk
+from foils.selection.rows import RatedRows, Selection
+from foils.selection.rules import BOUNDS, TIERS, WEIGHTS, denoise, percentile, relative, table
+from foils.selection.sampling import simans, simans_log_weights
+from foils.selection.stage import METHODS, Selected, select_negatives
+
+__all__ = [
+    "BOUNDS",
+    "METHODS",
+    "TIERS",
+    "WEIGHTS",
+    "GapMixture",
+    "LearningProgress",
+    "RatedRows",
+    "Selected",
+    "Selection",
+    "adapted_gap",
+    "curriculum",
+    "denoise",
+    "fit_gaps",
+    "information",
+    "mixture",
+    "optimal",
+    "optimal_gap",
+    "percentile",
+    "progress",
+    "relative",
+    "select_negatives",
+    "simans",
+    "simans_log_weights",
+    "stage_of",
+    "table",
+    "two_group_risk",
+]

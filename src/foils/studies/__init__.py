@@ -1,0 +1,30 @@
+"""All of it, for several sources: does a score predict the training?"""
+
+from foils.studies.analysis import StudyAnalysis, analyse
+from foils.studies.benefit import Recapture
+from foils.studies.cells import Cell, read_cells
+from foils.studies.measuring import encoder_score, measure_encoder, reranker_score
+from foils.studies.page import write_study_report
+from foils.studies.predictors import PREDICTORS
+from foils.studies.run import open_study, run_study
+from foils.studies.settings import StudySettings
+from foils.studies.training import train_encoder
+from foils.studies.unlabelled import estimate_unlabelled
+
+__all__ = [
+    "PREDICTORS",
+    "Cell",
+    "Recapture",
+    "StudyAnalysis",
+    "StudySettings",
+    "analyse",
+    "encoder_score",
+    "estimate_unlabelled",
+    "measure_encoder",
+    "open_study",
+    "read_cells",
+    "reranker_score",
+    "run_study",
+    "train_encoder",
+    "write_study_report",
+]

@@ -1,0 +1,242 @@
+"""A study on disk: cells (a collection and a model), each with its sources' scores and its trainings.
+
+    study/cells/COLLECTION--MODEL--DIGEST/cell.json              what it is
+                                         /sources/SOURCE.parquet  the rows of each source
+                                         /scores.json            predictors of each source
+                                         /trained/SOURCE--N.json  what training N on a source gave
+
+Every file appears whole, with a checksum of what it says. A training that is there is not repeated; one that was killed
+goes on from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.lines import whole_json
+from foils.data.sealed import CHANGED, SEAL, intact, write_sealed
+from foils.runtime.errors import FormatError, InputError
+
+UNTRAINED, IN_BATCH = "untrained", "in-batch negatives"
+BASELINES = (UNTRAINED, IN_BATCH)
+
+ANY, DIGEST = "*", re.compile("[0-9a-f]{10}")
+CELL: dict[str, Any] = {
+    "collection": {"name": str, "digest": str},
+    "model": {"name": str, "fingerprint": str},
+    "settings": {"measures": [str]},
+    "sources": {ANY: DIGEST},
+}
+SCORES: dict[str, Any] = {"of": {}, "sources": {ANY: {ANY: float}}}
+TRAINED: dict[str, Any] = {"seconds": float, "per_query": {ANY: [float]}}
+"""What the files of a cell hold at least, as `read_json` takes it."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One collection and one model of a study, as they lie on disk.
+
+    Attributes:
+        folder: of the cell.
+        facts: collection, model, settings, and what was asked for, as in cell.json.
+        predictors: source → predictor → value; a predictor that could not be had is missing.
+        outcomes: source (or baseline) → measure → (seeds, queries) values.
+        seconds: source → mean seconds of a training.
+        apart: what tells it from other cells of the same collection and model, as "learning_rate 0.01"; "" alone.
+    """
+
+    folder: Path
+    facts: Mapping[str, Any]
+    predictors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    outcomes: Mapping[str, Mapping[str, npt.NDArray[np.float64]]] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    apart: str = ""
+
+    @property
+    def name(self) -> str:
+        """Collection and model, and what tells it apart."""
+        name = f"{self.facts['collection']['name']} · {self.facts['model']['name']}"
+        return f"{name} · {self.apart}" if self.apart else name
+
+    @property
+    def sources(self) -> list[str]:
+        """Sources with both predictors and outcomes, in the order they were given."""
+        return [name for name in self.facts["sources"] if name in self.predictors and name in self.outcomes]
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """Settings of the trainings that are not the same for every study, as cell.json tells them."""
+        settings = self.facts["settings"]
+        names = ("queries", "per_query", "temperature", "batches")
+        known = {name: settings[name] for name in names if settings.get(name) is not None}
+        own = settings.get("training")
+        return {**known, **own} if isinstance(own, dict) else known
+
+    def means(self, measure: str) -> dict[str, npt.NDArray[np.float64]]:
+        """Return source or baseline → (seeds,) means over queries."""
+        return {name: values[measure].mean(axis=1) for name, values in self.outcomes.items() if measure in values}
+
+
+def cell_folder(study: Path, collection: Mapping[str, str], model: Mapping[str, Any], settings: object) -> Path:
+    """Return where a cell lies; the same collection, weights and settings always lie in the same place."""
+    key = json.dumps([collection["digest"], model["fingerprint"], settings], sort_keys=True)
+    digest = hashlib.blake2b(key.encode(), digest_size=5).hexdigest()
+    return study / "cells" / f"{slug(collection['name'])}--{slug(str(model['name']))}--{digest}"
+
+
+def trained_file(folder: Path, source: str, digest: str, seed: int) -> Path:
+    """Return where the result of a training lies."""
+    return folder / "trained" / f"{slug(source)}--{digest}--{seed}.json"
+
+
+def source_file(folder: Path, source: str, digest: str) -> Path:
+    """Return where the rows of a source lie, so that a later call scores it beside other sources."""
+    return folder / "sources" / f"{slug(source)}--{digest}.parquet"
+
+
+def known_sources(folder: Path) -> dict[str, str]:
+    """Return source → digest of a cell's sources, those of every earlier call; none where there is no cell yet."""
+    path = folder / "cell.json"
+    return dict(read_json(path, CELL)["sources"]) if path.is_file() else {}
+
+
+def write_cell(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Write cell.json; sources that were there already stay."""
+    path = folder / "cell.json"
+    merged = {**facts, "sources": {**known_sources(folder), **facts["sources"]}}
+    if not path.is_file() or merged != read_json(path, CELL):
+        write_sealed(path, merged)
+    return merged
+
+
+def read_cells(study: Path) -> list[Cell]:
+    """Read every cell of a study, in the order of their names.
+
+    Raises:
+        InputError: there is no study.
+        FormatError: a file of it is damaged.
+    """
+    folders = sorted(path.parent for path in study.glob("cells/*/cell.json"))
+    if not folders:
+        raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
+    return [_read(folder) for folder in folders]
+
+
+def told_apart(cells: Sequence[Cell]) -> list[Cell]:
+    """Return the cells with names of their own: those of one collection and model say which settings differ.
+
+    Cells whose settings do not differ (of two studies) are numbered.
+    """
+    alike: dict[str, list[Cell]] = {}
+    for cell in cells:
+        alike.setdefault(replace(cell, apart="").name, []).append(cell)
+    found, numbers = [], Counter[str]()
+    for cell in cells:
+        others = [{**each.facts["settings"], **each.training} for each in alike[replace(cell, apart="").name]]
+        own = {**cell.facts["settings"], **cell.training}
+        differ = [key for key in own if key != "training" and any(each.get(key) != own[key] for each in others)]
+        apart = ", ".join(f"{key} {own[key]}" for key in differ)
+        named = replace(cell, apart=apart)
+        numbers[named.name] += 1
+        if numbers[named.name] > 1:
+            number = f"({numbers[named.name]})"
+            named = replace(cell, apart=f"{apart} {number}".strip())
+        found.append(named)
+    return found
+
+
+def _read(folder: Path) -> Cell:
+    facts = read_json(folder / "cell.json", CELL)
+    scores = folder / "scores.json"
+    predictors = read_json(scores, SCORES)["sources"] if scores.is_file() else {}
+    outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
+    seconds: dict[str, float] = {}
+    for name, digest in [*facts["sources"].items(), *((each, "") for each in BASELINES)]:
+        found = list(_results(folder, name, digest))
+        if found:
+            measures = found[0]["per_query"]
+            outcomes[name] = {
+                measure: np.array([result["per_query"][measure] for result in found], np.float64)
+                for measure in measures
+            }
+            seconds[name] = float(np.mean([float(result["seconds"]) for result in found]))
+    return Cell(folder, facts, predictors, outcomes, seconds)
+
+
+def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]:
+    seed, first = 0, None
+    while (path := trained_file(folder, source, digest, seed)).is_file():
+        found = read_json(path, TRAINED)
+        sizes = {measure: len(values) for measure, values in found["per_query"].items()}
+        first = sizes if first is None else first
+        if sizes != first:
+            raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
+        yield found
+        seed += 1
+
+
+def read_json(path: Path, form: Mapping[str, Any]) -> Any:
+    """Read a JSON file of a study, without its checksum; a file that has none is read as it is.
+
+    Args:
+        path: of the file.
+        form: what it must hold: keys and the forms of their values, `ANY` standing for every key; `[form]` is a list
+            of one or more; `str` a text, a pattern one that it matches whole; `float` a finite number.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is damaged, or says something else than was written.
+    """
+    try:
+        value = whole_json(path)
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+        wrong = _misfit(value, form, "it") or (None if intact(value) else CHANGED)
+    except FormatError as error:
+        raise FormatError("malformed JSON; remove it, and it will be made again", path, error.line) from error
+    except InputError:
+        raise
+    except (ValueError, RecursionError):
+        wrong = "it holds NaN, infinity, or text that is no Unicode"
+    if wrong:
+        raise FormatError(f"{wrong}; remove it, and it will be made again", path)
+    value.pop(SEAL, None)
+    return value
+
+
+def _misfit(value: Any, form: Any, where: str) -> str | None:
+    """Say what of a value is not of the form; None where all is."""
+    if isinstance(form, list):
+        fits = isinstance(value, list) and bool(value) and not any(_misfit(each, form[0], "") for each in value)
+        return None if fits else f"{where} is no list of {'texts' if form[0] is str else 'finite numbers'}"
+    if form is str:
+        return None if isinstance(value, str) else f"{where} is no text"
+    if isinstance(form, re.Pattern):
+        return None if isinstance(value, str) and form.fullmatch(value) else f"{where} is no digest"
+    if form is float:
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return None if number and abs(value) <= sys.float_info.max else f"{where} is no finite number"
+    if not isinstance(value, dict):
+        return f"{where} is no object"
+    forms = dict.fromkeys(value, form[ANY]) if ANY in form else form
+    found = (
+        _misfit(value[key], each, f"{key[:40]!r} of {where}") if key in value else f"{key!r} of {where} is missing"
+        for key, each in forms.items()
+    )
+    return next((each for each in found if each), None)
+
+
+def slug(text: str) -> str:
+    """Return text as a part of a file's name: letters, digits, dot, dash; what is lost is made up for by a digest."""
+    plain = re.sub(r"[^A-Za-z0-9.]+", "-", text).strip("-.")[:60] or "x"
+    return plain if plain == text else f"{plain}-{hashlib.blake2b(text.encode(), digest_size=3).hexdigest()}"

@@ -1,0 +1,107 @@
+"""What would end a study after hours is looked for before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from types import NoneType
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import numpy as np
+
+from foils.data import Collection, Negatives
+from foils.encode import EncoderSettings, load_encoder
+from foils.evaluation import parse_measures
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.studies.cells import BASELINES
+from foils.studies.measuring import DEPTH
+from foils.studies.settings import StudySettings
+from foils.studies.sources import drawn_queries
+from foils.studies.training import ways_of_batching
+
+if TYPE_CHECKING:
+    from foils.training.settings import TrainSettings
+
+OWN = {"seed", "loss_settings", "patience", "trackers"}
+
+
+def checked_settings(settings: StudySettings, collection: Collection, *, device: str | None = None) -> StudySettings:
+    """Return the settings with measures named as they will be found in the results, having tried all that can be.
+
+    Args:
+        settings: of the study.
+        collection: to train and to test on.
+        device: that models are loaded on.
+
+    Raises:
+        UnknownNameError: an unknown split, loss or way of batching.
+        InputError: a measure that does not exist or looks deeper than the search, a setting of the training that does
+            not exist, is the study's own or is out of range, or a model for the probe or the estimate that cannot be
+            loaded.
+    """
+    from foils.training.models import load_trainable
+
+    for split in (settings.split, settings.test_split):
+        collection.judgements(split)
+    if settings.batches not in ways_of_batching():
+        raise UnknownNameError("way of batching", settings.batches, ways_of_batching())
+    measures = parse_measures(settings.measures)
+    deep = [str(each) for each in measures if each.params.get("cutoff", 0) > DEPTH]
+    if deep:
+        raise InputError(f"{', '.join(deep)}: a study searches the first {DEPTH} documents; take measures of these")
+    train_settings(settings, 0)
+    if settings.probe is not None:
+        load_trainable(settings.probe, device=device)
+    if settings.estimate_with is not None:
+        load_encoder(settings.estimate_with, EncoderSettings(device=device))
+    return replace(settings, measures=tuple(str(each) for each in measures))
+
+
+def train_settings(settings: StudySettings, seed: int) -> TrainSettings:
+    """Return the settings of one training.
+
+    Raises:
+        InputError: a setting that does not exist, is the study's own, is of another type, or is out of range.
+    """
+    from foils.training.settings import TrainSettings
+
+    hints = get_type_hints(TrainSettings)
+    known = {each.name for each in fields(TrainSettings)} - OWN
+    if unknown := sorted(set(settings.training) - known):
+        raise InputError(f"training settings {', '.join(unknown)}; known are {', '.join(sorted(known))}")
+    wrong = [f"{name} {value!r}" for name, value in settings.training.items() if not _fits(value, hints[name])]
+    if wrong:
+        raise InputError(f"training settings of another type: {'; '.join(wrong)}; see foils.training.settings")
+    return TrainSettings(**settings.training, seed=seed, loss_settings={"temperature": settings.temperature})
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    kinds = get_args(hint) or (hint,)
+    if value is None or isinstance(value, bool):
+        return value is None and NoneType in kinds
+    return isinstance(value, (int, float) if float in kinds else tuple(kinds))
+
+
+def check_sources(sources: Mapping[str, Negatives], collection: Collection, settings: StudySettings) -> None:
+    """Refuse sources that cannot be trained on.
+
+    Raises:
+        InputError: a name that is a baseline's, or sources without a kept negative for any query that a seed draws.
+    """
+    if taken := sorted(set(sources) & set(BASELINES)):
+        raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
+    drawn = [
+        drawn_queries(collection, settings.split, settings.queries, seed).positives(settings.split).query_rows
+        for seed in range(settings.seeds if settings.queries else 1)
+    ]
+    lacking = []
+    for name, negatives in sources.items():
+        asked, _ = negatives.rows_in(collection)
+        covered = [bool(np.isin(queries, asked[negatives.keep]).any()) for queries in drawn]
+        if not all(covered):
+            lacking.append(f"{name} (seed {covered.index(False)})")
+    if lacking:
+        raise InputError(
+            f"sources without a negative for any training query of a seed: {', '.join(lacking)}; mine them for more "
+            f"queries of the split {settings.split!r}, or let a seed draw more queries"
+        )

@@ -1,0 +1,99 @@
+"""What training on each source gave: means, what it gained over the untrained model, and the best source's lead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.studies.cells import BASELINES, UNTRAINED, Cell
+
+Floats = npt.NDArray[np.float64]
+RESAMPLES = 1_000
+NEGLIGIBLE = 0.1
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training on one source gave in one cell.
+
+    Attributes:
+        source: or baseline.
+        mean: over seeds and queries, with the interval `low`, `high` of a bootstrap over both.
+        seeds: the mean of each seed.
+        gain: mean difference from the untrained model, query by query, with the interval `gain_low`, `gain_high` of a
+            bootstrap over seeds and queries; NaN for the untrained model, and where it was not measured.
+    """
+
+    source: str
+    mean: float
+    low: float
+    high: float
+    seeds: tuple[float, ...]
+    gain: float
+    gain_low: float
+    gain_high: float
+
+    @property
+    def moved(self) -> bool:
+        """Whether training moved the measure.
+
+        It did where the gain's interval does not hold zero, and the gain is at least a tenth of half the width of the
+        mean's own interval: a step too small to change more than a few ranks can be sure and still be nothing.
+        """
+        return not self.gain_low <= 0 <= self.gain_high and not abs(self.gain) < NEGLIGIBLE * (self.high - self.low) / 2
+
+
+@dataclass(frozen=True)
+class Lead:
+    """By how much the best source of a cell is ahead of the next.
+
+    Attributes:
+        source: with the highest mean.
+        against: with the next.
+        mean: difference of the two, query by query and seed by seed, of the seeds that both have; with the interval
+            `low`, `high` of a bootstrap over seeds and queries.
+    """
+
+    source: str
+    against: str
+    mean: float
+    low: float
+    high: float
+
+
+def outcomes_of(cell: Cell, measure: str, rng: np.random.Generator) -> tuple[Outcome, ...]:
+    """Return the results of a cell, best first, baselines among them."""
+    untrained = cell.outcomes.get(UNTRAINED, {}).get(measure)
+    found = []
+    for name in [*(each for each in BASELINES if each in cell.outcomes), *cell.sources]:
+        values = cell.outcomes[name][measure]
+        gain = (math.nan, math.nan, math.nan)
+        if untrained is not None and name != UNTRAINED:
+            gain = mean_and_interval(values - untrained.mean(axis=0), rng)
+        means = tuple(float(value) for value in values.mean(axis=1))
+        mean, low, high = mean_and_interval(values, rng)
+        found.append(Outcome(name, mean, low, high, means, *gain))
+    return tuple(sorted(found, key=lambda each: -each.mean))
+
+
+def lead_of(cell: Cell, outcomes: Sequence[Outcome], measure: str, rng: np.random.Generator) -> Lead:
+    """Return the lead of the best source over the next, baselines left out."""
+    best, second = [each.source for each in outcomes if each.source not in BASELINES][:2]
+    a, b = cell.outcomes[best][measure], cell.outcomes[second][measure]
+    common = min(len(a), len(b))
+    return Lead(best, second, *mean_and_interval(a[:common] - b[:common], rng))
+
+
+def mean_and_interval(values: Floats, rng: np.random.Generator) -> tuple[float, float, float]:
+    """Return the mean of (seeds, queries) values and its 95 % percentile interval of a bootstrap over both."""
+    seeds, queries = values.shape
+    draws = np.empty(RESAMPLES)
+    for index in range(RESAMPLES):
+        of_queries = rng.integers(queries, size=queries)
+        draws[index] = values[rng.integers(seeds, size=seeds)].mean(axis=0)[of_queries].mean()
+    low, high = np.quantile(draws, [0.025, 0.975])
+    return float(values.mean()), float(low), float(high)

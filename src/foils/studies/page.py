@@ -1,0 +1,229 @@
+"""The report of a study: who trained best, which predictor saw it coming, and how surely."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from foils.data.store import write_text
+from foils.pages.analyses import PALETTE
+from foils.pages.page import Figure, Section, Table, label, render_page
+from foils.studies.analysis import Standing, StudyAnalysis
+from foils.studies.cells import BASELINES, Cell
+from foils.studies.outcomes import Outcome
+from foils.studies.verdict import lead_sentence
+
+SHOWN = ("eci_sem", "mnrl_proxy", "benefit_loss", "eci_per_query", "gradient_energy", "rho")
+_READING = (
+    "Each source of negatives trained the model as often as there are seeds, with the same queries, rows and steps "
+    "for every source of a seed; a bar's interval comes from a bootstrap over seeds and test queries.",
+    "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means: 1 is the "
+    "same order, 0 none, −1 the reverse. Its interval comes from a bootstrap over sources and seeds, within each cell, "
+    "and says how far the figure holds for other sources like these; it does not cover other collections.",
+    "Regret is what is lost by training on the source that the predictor puts first: the best source's measure less "
+    "its own. The ceiling is τ of one half of the seeds with the other half: no predictor can be expected above it.",
+    "The headline names a predictor only where the mean ceiling is at least 0.5, the interval of the predictor's mean "
+    "τ lies above zero, and this mean is higher than the highest of all predictors on 95 % of 1,000 random orders of "
+    "the sources.",
+    "The gain is the difference from the untrained model, query by query. Where its interval holds zero, or it is "
+    "below a tenth of half the width of the mean's own interval, the training did not move the measure, and the order "
+    "of the sources is the order of noise.",
+    "φ, where a benefit uses it, is estimated from recaptured positives (see the documentation), and o, the number of "
+    "unlabelled relevant documents for each labelled one, from a bound unless it was given.",
+)
+
+
+def write_study_report(path: str | Path, analysis: StudyAnalysis, commands: Sequence[str] = ()) -> None:
+    """Write the report of a study as one HTML page, whole.
+
+    Raises:
+        MissingExtraError: plotly is not installed.
+    """
+    write_text(path, study_report(analysis, commands))
+
+
+def study_report(analysis: StudyAnalysis, commands: Sequence[str] = ()) -> str:
+    """Return the report of a study as HTML."""
+    seeds = [min(len(cell.means(analysis.measure)[name]) for name in cell.sources) for cell in analysis.cells]
+    return render_page(
+        "Did the score predict the training?",
+        subtitle=f"{len(analysis.cells)} cells · {analysis.measure} on the test queries · "
+        f"{min(seeds)}–{max(seeds)} seeds a source",
+        verdict=analysis.headline,
+        sections=[
+            *([Section("Warnings", (), analysis.warnings)] if analysis.warnings else []),
+            *(
+                [
+                    Section("Predictors", [_leaderboard_figure(analysis), _leaderboard_table(analysis)]),
+                    Section("Cell by cell", [_cells_table(analysis)]),
+                ]
+                if analysis.leaderboard
+                else []
+            ),
+            *(_cell_section(analysis, cell) for cell in analysis.cells),
+            Section("How to read this", (), _READING, folded=True),
+            *([Section("Commands that repeat it", (), commands, folded=True)] if commands else []),
+        ],
+        footer=" · ".join(
+            f"{cell.facts['collection']['name']}: collection {cell.facts['collection']['digest'][:12]}, weights "
+            f"{str(cell.facts['model']['fingerprint'])[:12]}"
+            for cell in analysis.cells
+        ),
+    )
+
+
+def _leaderboard_figure(analysis: StudyAnalysis) -> Figure:
+    ranked = [each for each in analysis.leaderboard if not each.missing][::-1]
+    data = [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [each.kendall for each in ranked],
+            "y": [label(each.predictor) for each in ranked],
+            "marker": {"size": 9, "color": PALETTE[0]},
+            "error_x": {
+                "type": "data",
+                "symmetric": False,
+                "array": [max(0.0, each.high - each.kendall) for each in ranked],
+                "arrayminus": [max(0.0, each.kendall - each.low) for each in ranked],
+                "thickness": 1.3,
+            },
+        }
+    ]
+    layout = {
+        "xaxis": {"title": {"text": "mean Kendall's τ with the measured result"}, "range": [-1.05, 1.05]},
+        "yaxis": {"categoryorder": "array", "categoryarray": [label(each.predictor) for each in ranked]},
+        "showlegend": False,
+    }
+    return Figure(data, layout, "Mean over the cells, with its interval.", height=110 + 21 * len(ranked))
+
+
+def _leaderboard_table(analysis: StudyAnalysis) -> Table:
+    def cells(each: Standing) -> tuple[str, ...]:
+        return (
+            each.predictor,
+            each.title,
+            f"{each.kendall:+.2f} [{each.low:+.2f}, {each.high:+.2f}]",
+            f"{each.worst:+.2f}",
+            f"{each.regret:.4f}",
+            f"{100 * each.regret_share:.0f} %",
+            f"{each.missing or ''}",
+        )
+
+    columns = ["predictor", "what it is", "mean τ", "worst cell", "regret", "of best − worst", "cells without it"]
+    rows = [cells(each) for each in analysis.leaderboard]
+    marked = frozenset(index for index, each in enumerate(analysis.leaderboard) if each.predictor == "eci_sem")
+    return Table(columns, rows, "Higher predictor is taken to mean better; ECI_sem is marked.", marked, frozenset({1}))
+
+
+def _cells_table(analysis: StudyAnalysis) -> Table:
+    names = [cell.name for cell in analysis.cells]
+    models = {cell.facts["model"]["name"] for cell in analysis.cells}
+    heads = [cell.facts["collection"]["name"] if len(models) == 1 else cell.name for cell in analysis.cells]
+    rows = [
+        ("(the result itself, ceiling)", *(_tau(analysis.ceiling.get(name, math.nan)) for name in names)),
+        *(
+            (each.predictor, *(_tau(each.cells[name].kendall) if name in each.cells else "" for name in names))
+            for each in analysis.leaderboard
+        ),
+    ]
+    return Table(["τ of", *heads], rows, "Kendall's τ of each predictor in each cell.", frozenset([0]))
+
+
+def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
+    outcomes = analysis.outcomes[cell.name]
+    blocks: list[Figure | Table] = [_outcome_figure(outcomes, analysis.measure), _outcome_table(outcomes, analysis)]
+    if any(cell.name in each.cells for each in analysis.leaderboard):
+        blocks.append(_scatter(analysis, cell))
+    prose = (
+        lead_sentence(analysis, cell.name),
+        "; ".join(f"{name} {value}" for name, value in cell.training.items()),
+    )
+    return Section(cell.name, blocks, prose, folded=bool(analysis.leaderboard))
+
+
+def _outcome_table(outcomes: Sequence[Outcome], analysis: StudyAnalysis) -> Table:
+    rows = [
+        (
+            each.source,
+            f"{each.mean:.4f} [{each.low:.4f}, {each.high:.4f}]",
+            "" if math.isnan(each.gain) else f"{each.gain:+.4f} [{each.gain_low:+.4f}, {each.gain_high:+.4f}]",
+            f"{len(each.seeds)}",
+        )
+        for each in outcomes
+    ]
+    return Table(["trained on", analysis.measure, "gain over untrained", "seeds"], rows, "With 95 % intervals.")
+
+
+def _outcome_figure(outcomes: Sequence[Outcome], measure: str) -> Figure:
+    ranked = outcomes[::-1]
+    data = []
+    for wanted, colour, name in ((False, PALETTE[0], "source"), (True, PALETTE[7], "baseline")):
+        chosen = [each for each in ranked if (each.source in BASELINES) == wanted]
+        if chosen:
+            data.append(
+                {
+                    "type": "scatter",
+                    "mode": "markers",
+                    "name": name,
+                    "x": [each.mean for each in chosen],
+                    "y": [label(each.source) for each in chosen],
+                    "marker": {"size": 9, "color": colour},
+                    "error_x": {
+                        "type": "data",
+                        "symmetric": False,
+                        "array": [each.high - each.mean for each in chosen],
+                        "arrayminus": [each.mean - each.low for each in chosen],
+                        "thickness": 1.3,
+                    },
+                }
+            )
+    layout = {
+        "xaxis": {"title": {"text": label(measure)}},
+        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": [label(e.source) for e in ranked]},
+        "legend": {"orientation": "h", "y": 1.1},
+    }
+    return Figure(data, layout, f"{measure} after training on each source.", height=120 + 24 * len(ranked))
+
+
+def _scatter(analysis: StudyAnalysis, cell: Cell) -> Figure:
+    """Predictors against results, one small plot each: those shown always, and the best of this cell."""
+    here = [each for each in analysis.leaderboard if cell.name in each.cells]
+    best = max(here, key=lambda each: each.cells[cell.name].kendall)
+    names = list(dict.fromkeys([best.predictor, *(name for name in SHOWN if any(e.predictor == name for e in here))]))
+    means = {each.source: each.mean for each in analysis.outcomes[cell.name]}
+    columns, data = 3, []
+    layout: dict[str, Any] = {"showlegend": False}
+    rows = math.ceil(len(names) / columns)
+    for index, name in enumerate(names):
+        suffix = "" if index == 0 else str(index + 1)
+        tau = next(each for each in here if each.predictor == name).cells[cell.name].kendall
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "xaxis": f"x{suffix}",
+                "yaxis": f"y{suffix}",
+                "x": [cell.predictors[source][name] for source in cell.sources],
+                "y": [means[source] for source in cell.sources],
+                "text": [label(source) for source in cell.sources],
+                "hovertemplate": "%{text}<br>%{x:.4g} → %{y:.4f}<extra></extra>",
+                "marker": {"color": PALETTE[index % len(PALETTE)], "size": 8},
+            }
+        )
+        column, row = index % columns, index // columns
+        left, top = column / columns, 1 - row / rows
+        layout[f"xaxis{suffix}"] = {
+            "domain": [left + 0.04, left + 1 / columns - 0.02],
+            "anchor": f"y{suffix}",
+            "title": {"text": f"{label(name)} (τ {_tau(tau)})", "font": {"size": 12}},
+        }
+        layout[f"yaxis{suffix}"] = {"domain": [top - 1 / rows + 0.16 / rows, top], "anchor": f"x{suffix}"}
+    caption = f"{analysis.measure} (up) against predictors (right): the best one of this cell first."
+    return Figure(data, layout, caption, height=300 * rows)
+
+
+def _tau(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:+.2f}"

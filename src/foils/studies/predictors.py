@@ -1,0 +1,117 @@
+"""What can be said of sources before any training: one number a source and predictor, as published or as we add."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from foils.rating.elo import ELO_PER_LOGIT
+from foils.scoring.eci import gradient_norm, score_variance, source_eci
+from foils.scoring.gates import WEIGHTINGS, Float64s
+from foils.scoring.information import effective_rank, log_det, target_moments
+from foils.scoring.results import Scores
+from foils.studies.benefit import Recapture, benefits
+
+LAMBDAS = (0.1, 0.01, 0.001)
+_PLAIN = (
+    "eci_sem", "trace", "effective_rank", "eci", "eci_per_query", "signal", "margin", "eci_list", "eci_list_per_query",
+    "margin_list", "rho", "eta", "psi", "pair_loss", "inversion_rate", "gradient_energy", "mnrl_proxy", "ambiguity",
+)  # fmt: skip
+
+PREDICTORS: dict[str, str] = {
+    "eci_sem": "ECI_sem, λ = 1",
+    **{f"eci_sem_lambda_{value:g}": f"ECI_sem, λ = {value:g}" for value in LAMBDAS},
+    "trace": "mean gated weight (ECI_sem without its determinant)",
+    "effective_rank": "effective rank of the information",
+    "residual_only": "log det with weight 1 (Table 4)",
+    "gradient_weighted": "gradient-weighted log det (Table 4)",
+    "margin_hardness": "margin hardness (Table 4)",
+    "eci": "ECI, margin of triplets, averaged over the data set first",
+    "eci_per_query": "ECI, margin of triplets, per query",
+    "eci_arithmetic": "ECI, margin of triplets, with the arithmetic mean",
+    "eci_list": "ECI, margin of lists, averaged over the data set first",
+    "eci_list_per_query": "ECI, margin of lists, per query",
+    "signal": "mean similarity of query and negative",
+    "margin": "best positive less negative, mean over negatives",
+    "margin_list": "best positive less hardest negative, mean over queries",
+    "gradient_norm": "estimated gradient norm (ECI eq. 11)",
+    "variance": "estimated score variance (ECI eq. 12)",
+    "rho": "mean ρ",
+    "eta": "mean η",
+    "psi": "mean ψ",
+    "pair_loss": "mean −log ρ",
+    "inversion_rate": "share with ρ < 0.5",
+    "gradient_energy": "gradient energy, listwise",
+    "mnrl_proxy": "MNRL proxy, listwise",
+    "ambiguity": "share of lists with a negative above the positive",
+    "rating_gap": "mean rating gap in Elo points, the encoder judging",
+    "goldilocks": "share of negatives 200–400 Elo points below the positive, the encoder judging",
+    "danger": "share of negatives less than 100 Elo points below the positive, the encoder judging",
+    "few_false": "1 − φ, the share that is not false",
+    "benefit_loss": "(1 − 2φ) · MNRL proxy",
+    "benefit_energy": "(1 − 2φ) · gradient energy",
+    "benefit_posterior": "pull of true negatives less that of false ones, by each one's own probability",
+    "probe": "a probe: a cheap model trained on the source, measured on queries held out",
+}
+"""Predictor → what it is. Higher is taken to mean better to train on; a negative agreement says that lower is."""
+
+
+def predict(
+    scores: Scores, recaptures: Mapping[str, Recapture | None], unlabelled: float
+) -> dict[str, dict[str, float]]:
+    """Return source → predictor → value, from a scoring; values that do not exist are left out.
+
+    Args:
+        scores: of the sources by the frozen encoder that training starts from, hybrids as sources of their own.
+        recaptures: source → how many labelled positives its way of mining returns; None where that is not known.
+        unlabelled: relevant documents without a label for each labelled one (NaN: not known).
+    """
+    measured, tau = scores.measured, scores.settings.temperature
+    records = measured.records
+    targets = {target.name: target for target in records.targets(1)}
+    informations = {
+        name: target_moments(
+            measured.geometry, weigh(measured.similarities, tau), records.members, list(targets.values())
+        )
+        for name, weigh in WEIGHTINGS.items()
+        if name != "gated"
+    }
+    found: dict[str, dict[str, float]] = {}
+    for score in scores.sources:
+        target = targets[score.name]
+        values = {name: float(getattr(score, name)) for name in _PLAIN}
+        information = scores.moments.of(target).information()
+        values |= {f"eci_sem_lambda_{value:g}": log_det(information, value) for value in LAMBDAS}
+        values["effective_rank"] = effective_rank(information)
+        values |= {name: log_det(moments.of(target).information()) for name, moments in informations.items()}
+        member = target.of(records.members)
+        record, s_n = records.record[member], measured.similarities.s_n[member]
+        old = source_eci(record, s_n, measured.best_positive, mean="arithmetic")
+        highest = float(np.maximum.reduceat(s_n, np.unique(record, return_index=True)[1]).mean())
+        values["eci_arithmetic"] = old.value
+        values["gradient_norm"] = gradient_norm(old.signal, old.negatives, tau)
+        values["variance"] = score_variance(highest, old.signal)
+        values |= ratings(measured.s_p[record] - s_n, tau)
+        values |= benefits(measured, member, score, recaptures.get(score.name), unlabelled, tau)
+        found[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
+    return found
+
+
+def ratings(margins: Float64s, temperature: float) -> dict[str, float]:
+    """Return what ratings by the frozen encoder say of a source's negatives.
+
+    With P(i ≻ j) = σ((s_i − s_j)/τ) for every pair, the Bradley–Terry ratings are s/τ logits exactly, whatever the
+    graph, so that the gap of positive and negative is (s_p − s_n)/τ · 400/ln 10 Elo points (ANMI 2.0 eq. 22, 26).
+
+    Args:
+        margins: (k,) s_p − s_n of each negative.
+        temperature: τ.
+    """
+    gap = margins / temperature * ELO_PER_LOGIT
+    return {
+        "rating_gap": float(gap.mean()),
+        "goldilocks": float(((gap >= 200) & (gap <= 400)).mean()),
+        "danger": float((gap < 100).mean()),
+    }

@@ -1,0 +1,77 @@
+"""The sources of a study as they are scored and trained on: cut to one length, united, drawn from, told apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.data import Collection, Negatives
+from foils.mining.fuse import fuse
+from foils.studies.benefit import Recapture
+from foils.studies.settings import StudySettings
+
+
+def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> dict[str, Negatives]:
+    """Return the sources as they are scored and trained on: hybrids added, lists cut to `per_query` kept rows.
+
+    A hybrid takes turns between its parts, so that it is no larger than they are.
+    """
+    found = {name: _whole(_cut(negatives, settings.per_query)) for name, negatives in sources.items()}
+    for parts in range(2, settings.hybrids + 1):
+        for names in combinations(sources, parts):
+            lists = {name: Negatives(found[name].kept()) for name in names}  # what one rejects, another may take
+            joined = fuse(lists, method="interleave", top=settings.per_query)
+            recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in names])
+            made = {**joined.provenance, **({"recapture": vars(recapture)} if recapture else {})}
+            found[" & ".join(names)] = Negatives(joined.table, made)
+    return found
+
+
+def _cut(negatives: Negatives, per_query: int | None) -> Negatives:
+    if per_query is None:
+        return negatives
+    query = np.asarray(negatives.table["query_id"].combine_chunks().dictionary_encode().indices)
+    rank, keep = np.asarray(negatives.table["rank"]), negatives.keep
+    order = np.lexsort((rank, ~keep, query))
+    starts = np.searchsorted(query[order], query[order])
+    beyond = np.zeros(len(negatives), bool)
+    beyond[order] = np.arange(len(order)) - starts >= per_query
+    return negatives.reject(beyond & keep, f"after the first {per_query}")
+
+
+def _whole(negatives: Negatives) -> Negatives:
+    """The table, without its recapture where rows were rejected since it was counted: it was that of other rows."""
+    recapture = Recapture.of(negatives.provenance)
+    if recapture is None or recapture.kept == negatives.keep.sum():
+        return negatives
+    told = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
+    return Negatives(negatives.table, told)
+
+
+def table_digest(negatives: Negatives) -> str:
+    """Return a digest of the kept rows: queries, documents or their own texts, ranks, weights."""
+    kept = negatives.kept()
+    names = [name for name in ("query_id", "doc_id", "text", "rank", "weight") if name in kept.column_names]
+    hasher = hashlib.blake2b(digest_size=5)
+    for name in names:
+        for value in kept[name].to_pylist():
+            hasher.update(f"{value}\x1f".encode())
+    return hasher.hexdigest()
+
+
+def drawn_queries(collection: Collection, split: str, count: int | None, seed: int) -> Collection:
+    """Return the collection with the judgements of `count` queries of a split, drawn by the seed; None: all."""
+    positives = collection.positives(split)
+    if count is None or count >= len(positives):
+        return collection
+    drawn = np.sort(np.random.default_rng([seed, 11]).permutation(len(positives))[:count])
+    ids = collection.queries["query_id"].take(pa.array(positives.query_rows[drawn]))
+    table = collection.qrels[split]
+    chosen = pc.is_in(table["query_id"], value_set=ids.combine_chunks().cast(table["query_id"].type))
+    return replace(collection, qrels={**collection.qrels, split: table.filter(chosen)})

@@ -1,0 +1,112 @@
+"""The contrastive losses in small memory: GradCache around the same pure loss (Gao et al. 2021).
+
+(1) Embed the batch in pieces, without gradients. (2) Compute the loss in blocks of queries, its gradients up to the
+embeddings and the loss's own parameters. (3) In the backward pass, embed each piece again and pass its gradients on.
+Steps 1 and 3 are sentence-transformers'; step 2 is here. Needs torch and sentence-transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_static_embedding_input
+from torch import Tensor
+
+from foils.runtime.errors import InputError
+from foils.training.facts import BatchFacts
+from foils.training.losses import ContrastiveLoss, gradient_norm
+
+
+class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[misc]
+    """`ContrastiveLoss` with memory for `mini_batch_size` texts' activations, whatever the batch size.
+
+    Same value and gradients as `ContrastiveLoss` beyond rounding, at about a fifth more time.
+
+    Args:
+        model: a SentenceTransformer with a transformer (a static embedding cannot be cut into pieces, and need not be).
+        mini_batch_size: texts embedded at once, and queries in a block of the loss.
+        settings: of `ContrastiveLoss`.
+
+    Raises:
+        InputError: a size below 1, a static embedding, or what `ContrastiveLoss` refuses.
+    """
+
+    def __init__(self, model: Any, *, mini_batch_size: int = 32, **settings: Any) -> None:
+        if mini_batch_size < 1:
+            raise InputError(f"mini-batches of {mini_batch_size}; expected at least 1 text")
+        if has_static_embedding_input(model):
+            raise InputError("a static embedding cannot be embedded in pieces; use the loss without a mini-batch size")
+        super().__init__(model, **settings)
+        self.mini_batch_size = mini_batch_size
+        self._own_gradients: list[Tensor | None] = []
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch, as `ContrastiveLoss.forward`; its gradients follow in the backward pass."""
+        loss = self.forward_cached(list(sentence_features), labels)
+        if torch.is_grad_enabled():
+            own = list(zip(self.own_parameters(), self._own_gradients, strict=True))
+
+            def pass_on(scale: Tensor) -> None:
+                for parameter, gradient in own:
+                    if gradient is not None:
+                        share = gradient * scale
+                        parameter.grad = share if parameter.grad is None else parameter.grad + share
+
+            loss.register_hook(pass_on)
+        return loss
+
+    def calculate_loss(
+        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+    ) -> Tensor:
+        """Return the loss of embeddings in pieces; with `with_backward`, leave each piece's gradient in its `grad`."""
+        batch = self.facts_of([column[0] for column in reps], labels)
+        with torch.autocast(reps[0][0].device.type, enabled=False):
+            queries = self.compared(torch.cat(reps[0]))
+            documents = self.compared(torch.cat([piece for column in reps[1:] for piece in column]))
+            if not with_backward:
+                sums = [self.sums(queries[a:b], documents, a, b, batch) for a, b in self._blocks(len(queries))]
+                losses = torch.stack(sums).sum(0)
+                return self.total(losses / self.counts(len(queries), batch).to(losses), None)
+            return self._backward(queries, documents, batch)
+
+    def _blocks(self, size: int) -> list[tuple[int, int]]:
+        return [(begin, min(begin + self.mini_batch_size, size)) for begin in range(0, size, self.mini_batch_size)]
+
+    def _backward(self, queries: Tensor, documents: Tensor, batch: BatchFacts | None) -> Tensor:
+        """Step 2: gradients of each mean loss by itself, then of what they are mixed to."""
+        own = self.own_parameters()
+        leaf = documents.detach().requires_grad_()
+        sums: Tensor | None = None
+        found: list[list[Tensor]] = []
+        for begin, end in self._blocks(len(queries)):
+            block = queries[begin:end].detach().requires_grad_()
+            part = self.sums(block, leaf, begin, end, batch)
+            if sums is None:
+                sums = torch.zeros_like(part.detach())
+                found = [[torch.zeros_like(t) for t in (queries, leaf, *own)] for _ in part]
+            sums += part.detach()
+            for index, (loss, gradients) in enumerate(zip(part, found, strict=True)):
+                more = index < len(part) - 1
+                new = torch.autograd.grad(loss, (block, leaf, *own), retain_graph=more, allow_unused=True)
+                _add([gradients[0][begin:end], *gradients[1:]], new)
+        if sums is None:
+            raise InputError("an empty batch has no loss")
+        means = self.counts(len(queries), batch).to(sums)
+        found = [[gradient / mean for gradient in gradients] for gradients, mean in zip(found, means, strict=True)]
+        norms = torch.stack([gradient_norm(gradients[:2]) for gradients in found])
+        losses = (sums / means).requires_grad_()
+        loss = self.total(losses, norms)
+        shares, *mixed = torch.autograd.grad(loss, (losses, *own), allow_unused=True)
+        joined = [sum(share * g for share, g in zip(shares, of, strict=True)) for of in zip(*found, strict=True)]
+        _add(joined[2:], mixed)
+        self._own_gradients = joined[2:]
+        torch.autograd.backward((queries, documents), joined[:2])
+        return loss.detach()
+
+
+def _add(to: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:
+    for total, gradient in zip(to, gradients, strict=True):
+        if gradient is not None:
+            total += gradient

@@ -1,0 +1,273 @@
+"""From a collection and its negatives to a data set for sentence-transformers, and the facts about its rows.
+
+The data set holds row numbers; texts are looked up when a batch is read, so that no text is stored twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from foils.data import Collection, Negatives
+from foils.data.collection import Rows
+from foils.data.training_rows import MAX_POSITIVES, Form, training_rows
+from foils.runtime.errors import InputError, require
+from foils.training.facts import ABSENT, Floats, PairFacts
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass(frozen=True)
+class TextLookup:
+    """Texts of queries and documents by row; documents that a source brought along come after the collection's.
+
+    Attributes:
+        collection: holds most texts.
+        extra: texts that are not in the collection.
+        documents: names of the data set's columns that hold document rows; the others but label hold query rows.
+    """
+
+    collection: Collection
+    extra: tuple[str, ...]
+    documents: frozenset[str]
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return a batch of the data set with texts in the place of rows."""
+        return {name: rows if name == "label" else self.texts(name, rows) for name, rows in batch.items()}
+
+    def texts(self, column: str, rows: Sequence[int] | Rows) -> list[str]:
+        """Return the texts of a column's rows."""
+        return self.document_texts(rows) if column in self.documents else self.collection.query_texts(rows)
+
+    def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:
+        """Return the text of each document row; an absent one has the empty text."""
+        rows, count = np.asarray(rows, np.int64), len(self.collection.documents)
+        own = (rows >= 0) & (rows < count)
+        texts = np.full(len(rows), "", object)
+        texts[own] = self.collection.document_texts(rows[own])
+        texts[rows >= count] = [self.extra[row - count] for row in rows[rows >= count]]
+        return list(texts)
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """A data set to train on.
+
+    Attributes:
+        dataset: columns anchor, positive, then negative or negative_1 … negative_k; label: the row's number. Rows are
+            in the order of the judgements, then of the table.
+        facts: what is known about the rows.
+        rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
+        counts: what was used and what was left out, and why.
+        lookup: of the texts of its rows.
+    """
+
+    dataset: Dataset
+    facts: PairFacts
+    rows: Rows
+    counts: dict[str, int]
+    lookup: TextLookup
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def without(self, left_out: NDArray[np.bool_], *, reason: str) -> TrainingSet:
+        """Return the set without some rows, which are counted under the reason and numbered anew.
+
+        Args:
+            left_out: (N,) True for rows to leave out.
+            reason: for the counts.
+
+        Raises:
+            InputError: no row is left.
+        """
+        kept = np.flatnonzero(~left_out)
+        if not len(kept):
+            raise InputError(f"nothing to train on: all {len(self)} rows are left out ({reason})")
+        facts, rows = self.facts, self.rows[kept]
+        facts = replace(
+            facts, queries=facts.queries[kept], documents=facts.documents[kept], ratings=facts.ratings[kept]
+        )
+        counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
+        names = [name for name in self.dataset.column_names if name != "label"]
+        return TrainingSet(_dataset(names, rows, self.lookup), facts, rows, counts, self.lookup)
+
+
+def training_set(
+    collection: Collection,
+    negatives: Negatives | None = None,
+    *,
+    split: str = "train",
+    form: Form = "triplets",
+    per_query: int | None = None,
+    max_positives: int = MAX_POSITIVES,
+) -> TrainingSet:
+    """Make the data set of a split's positives and the kept rows of a table.
+
+    Args:
+        collection: with judgements of the split.
+        negatives: what to train on; columns weight, elo and gap are used where they are there.
+        split: whose judgements.
+        form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short lists nothing is padded
+            with other documents.
+        per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
+        max_positives: labelled positives of a query, the first so many.
+
+    Raises:
+        InputError: no table for triplets or lists, a number below 1, or no row is left.
+        UnknownNameError: no such form or split.
+    """
+    chosen = training_rows(
+        collection, negatives, split=split, form=form, per_query=per_query, max_positives=max_positives
+    )
+    table = _Table.read(negatives, collection)
+    absent = chosen.negatives < 0
+    lists = np.full(chosen.negatives.shape, ABSENT)
+    lists[~absent] = table.document[chosen.negatives[~absent]]
+    rows = np.concatenate([chosen.query_rows[:, None], chosen.doc_rows[:, None], lists], 1)
+    counts = {"queries": chosen.queries, "pairs": chosen.pairs + chosen.uncovered}
+    if chosen.capped:
+        counts[f"pairs beyond {max_positives} positives of a query, left out"] = chosen.capped
+    if form != "pairs":
+        counts["pairs without a negative, left out"] = chosen.uncovered
+    if form == "lists":
+        counts["short lists"] = int(absent.any(1).sum())
+    counts["rows"] = len(rows)
+    return _assemble(collection, rows, table, counts, "negative" if form == "triplets" else "negative_{}")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of negatives by rows of the collection, its own texts after the collection's."""
+
+    query: Rows
+    document: Rows
+    keep: NDArray[np.bool_]
+    weight: Floats
+    elo: Floats
+    gap: Floats
+    extra: tuple[str, ...]
+
+    @classmethod
+    def read(cls, negatives: Negatives | None, collection: Collection) -> _Table:
+        if negatives is None:
+            none, nothing = np.zeros(0, np.int64), np.zeros(0)
+            return cls(none, none, none.astype(bool), nothing, nothing, nothing, ())
+        query, document = negatives.rows_in(collection)
+        document, extra = document.copy(), ()
+        if (document < 0).any():
+            own = negatives.table["text"].filter(pa.array(document < 0)).to_pylist()
+            number = {text: len(collection.documents) + i for i, text in enumerate(dict.fromkeys(own))}
+            document[document < 0] = [number[text] for text in own]
+            extra = tuple(number)
+
+        def column(name: str, missing: float) -> Floats:
+            if name not in negatives.table.column_names:
+                return np.full(len(negatives), missing)
+            return np.asarray(negatives.table[name].to_numpy(), np.float64)
+
+        weight = column("weight", 1.0)
+        wrong = negatives.keep & ~((weight > 0) & np.isfinite(weight))
+        if wrong.any():
+            raise InputError(
+                f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
+                "(foils select does it)"
+            )
+        elo, gap = column("elo", np.nan), column("gap", np.nan)
+        return cls(query, document, negatives.keep, weight, elo, gap, extra)
+
+
+def _assemble(collection: Collection, rows: Rows, table: _Table, counts: dict[str, int], pattern: str) -> TrainingSet:
+    names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
+    lookup = TextLookup(collection, table.extra, frozenset(names[1:]))
+    facts = _facts(collection, rows, table, lookup)
+    if np.isfinite(facts.ratings).any():
+        counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
+    return TrainingSet(_dataset(names, rows, lookup), facts, rows, counts, lookup)
+
+
+def _dataset(names: Sequence[str], rows: Rows, lookup: TextLookup) -> Dataset:
+    datasets = require("datasets", "train")
+    columns = {name: pa.array(rows[:, i]) for i, name in enumerate(names)}
+    dataset = datasets.Dataset(pa.table({**columns, "label": pa.array(np.arange(len(rows)))}))
+    return dataset.with_transform(lookup)
+
+
+def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup) -> PairFacts:
+    """Number queries and documents by their texts, and say what is known about their pairs."""
+    asked, answers = collection.known_positives.pairs()
+    query_number = _Numbers(np.concatenate([rows[:, 0], asked]), collection.query_texts)
+    relevant = np.isin(query_number(asked), query_number(rows[:, 0]))
+    asked, answers = asked[relevant], answers[relevant]
+    listed = np.isin(table.query, rows[:, 0])
+    used = np.unique(np.concatenate([rows[:, 1:].ravel(), answers, table.document[listed]]))
+    document_number = _Numbers(used[used >= 0], lookup.document_texts)
+    weight = np.where(table.keep, table.weight, 0.0)[listed]
+    with np.errstate(divide="ignore"):
+        log_weight = np.concatenate([np.full(len(asked), -np.inf), np.log(weight)])
+    documents = document_number(rows[:, 1:])
+    return PairFacts(
+        query_number(rows[:, 0]),
+        documents,
+        _ratings(collection, rows, table),
+        query_number(np.concatenate([asked, table.query[listed]])),
+        document_number(np.concatenate([answers, table.document[listed]])),
+        log_weight,
+        np.concatenate([np.full(len(asked), np.nan), table.gap[listed]]),
+    )
+
+
+def _ratings(collection: Collection, rows: Rows, table: _Table) -> Floats:
+    """Ratings of each row's documents, each its own, standardised over all that the table rates; NaN where it is not.
+
+    A rated positive has a row in the table. Without one, elo + gap of a query's negatives is the rating of its only
+    positive; of several nobody knows which.
+    """
+    query, document, elo = table.query, table.document, table.elo
+    only_query, only_document = _only_positives(collection)
+    with_gap = np.flatnonzero(np.isfinite(elo) & np.isfinite(table.gap))
+    asked, first = np.unique(query[with_gap], return_index=True)
+    asked, first = (rows_of[np.isin(asked, only_query)] for rows_of in (asked, with_gap[first]))
+    query = np.concatenate([query, asked])
+    document = np.concatenate([document, only_document[np.searchsorted(only_query, asked)]])
+    elo = np.concatenate([elo, (table.elo + table.gap)[first]])
+    rated = np.isfinite(elo)
+    if not rated.any():
+        return np.full((len(rows), rows.shape[1] - 1), np.nan)
+    width = int(max(document.max(), rows[:, 1:].max())) + 1
+    keys, first = np.unique((query * width + document)[rated], return_index=True)
+    known = elo[rated][first]
+    wanted = rows[:, :1] * width + rows[:, 1:]
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    found = np.where((keys[at] == wanted) & (rows[:, 1:] >= 0), known[at], np.nan)
+    return np.asarray((found - known.mean()) / (known.std() or 1.0), np.float64)
+
+
+def _only_positives(collection: Collection) -> tuple[Rows, Rows]:
+    """Return the queries with a single labelled positive, ascending, and its document."""
+    asked, answers = collection.known_positives.pairs()
+    queries, first, counts = np.unique(asked, return_index=True, return_counts=True)
+    return queries[counts == 1], answers[first[counts == 1]]
+
+
+class _Numbers:
+    """Numbers rows by their texts, in order of first appearance; row −1 stays −1."""
+
+    def __init__(self, rows: Rows, texts_of: Any) -> None:
+        self.known = np.unique(rows)
+        seen: dict[str, int] = {}
+        self.numbers = np.fromiter(
+            (seen.setdefault(text, len(seen)) for text in texts_of(self.known)), np.int64, len(self.known)
+        )
+
+    def __call__(self, rows: Rows) -> Rows:
+        if not len(self.known):
+            return np.full(rows.shape, ABSENT, np.int64)
+        at = np.minimum(np.searchsorted(self.known, rows), len(self.known) - 1)
+        return np.where(rows < 0, ABSENT, self.numbers[at])

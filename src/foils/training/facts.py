@@ -1,0 +1,183 @@
+"""What is known about the pairs that meet in a batch: labelled positives, weights, ratings.
+
+A data set's row carries its number as label; the loss asks the facts about the rows of its batch. Queries and
+documents are numbered by their texts, so equal texts are one document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foils.runtime.errors import InputError
+
+Codes = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ABSENT = -1
+
+
+@dataclass(frozen=True)
+class BatchFacts:
+    """What the loss needs to know about b rows with 1 + k documents each.
+
+    Candidate j·b + i is document j of row i: first all positives, then all first negatives, and so on.
+
+    Attributes:
+        rows, columns: (m,) entries (query, candidate) of the (b, (1 + k)·b) matrix that have a log-weight of their own.
+        log_weights: (m,) their log w: −inf leaves the candidate out for this query.
+        absent: ((1 + k)·b,) candidates that are no document at all; nobody's negatives.
+        ratings: (b, 1 + k) standardised ratings, NaN where there is none.
+    """
+
+    rows: Codes
+    columns: Codes
+    log_weights: Floats
+    absent: NDArray[np.bool_]
+    ratings: Floats
+
+    def block(self, begin: int, end: int) -> NDArray[np.float32] | None:
+        """Return the log-weights of queries begin … end − 1 as (end − begin, c), or None where all are 0."""
+        inside = (self.rows >= begin) & (self.rows < end)
+        if not inside.any() and not self.absent.any():
+            return None
+        found = np.zeros((end - begin, len(self.absent)), np.float32)
+        found[:, self.absent] = -np.inf
+        found[self.rows[inside] - begin, self.columns[inside]] = self.log_weights[inside]
+        return found
+
+
+@dataclass(frozen=True)
+class PairFacts:
+    """What is known about the pairs of a data set of N rows.
+
+    Attributes:
+        queries: (N,) number of each row's query.
+        documents: (N, 1 + k) number of its positive and its negatives; −1: absent.
+        ratings: (N, 1 + k) standardised ratings; NaN where there is none.
+        known_query, known_document: (m,) pairs that are no plain negatives.
+        known_log_weight: (m,) their log w; −inf for labelled positives and rejected rows.
+        known_gap: (m,) their rating gap, NaN where there is none: what a curriculum looks at.
+
+    Where a pair is given twice, the smaller weight counts.
+
+    Raises:
+        InputError: shapes that do not fit, or a log-weight that is NaN or +inf.
+    """
+
+    queries: Codes
+    documents: Codes
+    ratings: Floats
+    known_query: Codes
+    known_document: Codes
+    known_log_weight: Floats
+    known_gap: Floats
+    _offsets: Codes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.documents.shape != self.ratings.shape or len(self.queries) != len(self.documents):
+            raise InputError(
+                f"queries {self.queries.shape}, documents {self.documents.shape}, ratings {self.ratings.shape}; "
+                "expected (N,), (N, 1 + k), (N, 1 + k)"
+            )
+        columns = (self.known_query, self.known_document, self.known_log_weight, self.known_gap)
+        if len({len(column) for column in columns}) > 1:
+            raise InputError(f"known pairs have {[len(column) for column in columns]} values; expected one a pair")
+        if np.isnan(self.known_log_weight).any() or np.isposinf(self.known_log_weight).any():
+            raise InputError("log-weights must be numbers or −inf; a missing weight is 1, its logarithm 0")
+        order = np.lexsort((self.known_log_weight, self.known_document, self.known_query))
+        pairs = np.stack([self.known_query[order], self.known_document[order]])
+        first = np.ones(len(order), bool)
+        first[1:] = (np.diff(pairs, axis=1) != 0).any(0)
+        order = order[first]
+        names = ("known_query", "known_document", "known_log_weight", "known_gap")
+        for name, column in zip(names, columns, strict=True):
+            object.__setattr__(self, name, column[order])
+        count = int(self.queries.max(initial=-1)) + 1
+        object.__setattr__(self, "_offsets", np.searchsorted(self.known_query, np.arange(count + 1)))
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def negatives(self) -> int:
+        """k, the negatives of a row."""
+        return int(self.documents.shape[1]) - 1
+
+    def batch(self, rows: Codes, *, least_gap: float | None = None) -> BatchFacts:
+        """Return what is known about the pairs among these rows.
+
+        A row's own positive keeps weight 1; any other candidate that is a known positive of its query (or equals one)
+        is left out.
+
+        Args:
+            rows: (b,) row numbers.
+            least_gap: of a curriculum: pairs whose gap is not above it are left out.
+
+        Raises:
+            InputError: rows that are not there.
+        """
+        if len(rows) and (rows.min() < 0 or rows.max() >= len(self)):
+            raise InputError(f"rows {rows.min()} to {rows.max()}; the data set has {len(self)}")
+        size, queries = len(rows), self.queries[rows]
+        documents = self.documents[rows].T.ravel()
+        order = np.argsort(documents, kind="stable")
+        begin, end = self._offsets[queries], self._offsets[queries + 1]
+        asking, known = _expanded(begin, end)
+        low = np.searchsorted(documents[order], self.known_document[known], "left")
+        high = np.searchsorted(documents[order], self.known_document[known], "right")
+        which, place = _expanded(low, high)
+        row, column, pair = asking[which], order[place], known[which]
+        weight = self.known_log_weight[pair]
+        if least_gap is not None:
+            weight = np.where(self.known_gap[pair] <= least_gap, -np.inf, weight)
+        kept = (column != row) & (weight != 0)
+        return BatchFacts(
+            row[kept], column[kept], weight[kept], documents == ABSENT, self.ratings[rows].reshape(size, -1)
+        )
+
+    def own_log_weights(self) -> Floats:
+        """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""
+        found = self._own(self.known_log_weight, 0.0)
+        found[self.documents == ABSENT] = -np.inf
+        found[:, 0] = 0.0
+        return found
+
+    def own_gaps(self) -> Floats:
+        """Return (N, k) rating gap of each row's own negatives; NaN where there is none, or the negative is absent."""
+        found = self._own(self.known_gap, np.nan)[:, 1:]
+        found[self.documents[:, 1:] == ABSENT] = np.nan
+        return found
+
+    def _own(self, values: Floats, missing: float) -> Floats:
+        """Return (N, 1 + k) the known pairs' values at each row's own documents."""
+        if not len(values):
+            return np.full(self.documents.shape, missing)
+        width = int(max(self.documents.max(initial=0), self.known_document.max(initial=0))) + 1
+        known = self.known_query * width + self.known_document
+        asked = self.queries[:, None] * width + self.documents
+        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        return np.where(known[at] == asked, values[at], missing)
+
+    def mask(self, rows: Codes) -> NDArray[np.bool_]:
+        """Return (b, (1 + k)·b): True where a candidate is left out for a query."""
+        found = self.batch(rows)
+        mask = np.tile(found.absent, (len(rows), 1))
+        left_out = np.isneginf(found.log_weights)
+        mask[found.rows[left_out], found.columns[left_out]] = True
+        return mask
+
+
+def _expanded(begin: Codes, end: Codes) -> tuple[Codes, Codes]:
+    """Return (i, j) for every j of begin_i … end_i − 1."""
+    counts = end - begin
+    which = np.repeat(np.arange(len(begin)), counts)
+    start = np.repeat(begin - np.concatenate([[0], np.cumsum(counts)[:-1]]) if len(begin) else begin, counts)
+    return which, start + np.arange(counts.sum())
+
+
+LeastGap = Callable[[int], float]
+"""Epoch, counted from 1 → the gap that a negative must exceed to take part."""

@@ -1,0 +1,228 @@
+"""Contrastive losses with sentence-transformers' signature, for what its own do not have.
+
+    loss = ContrastiveLoss(model, facts=facts)  # weighted InfoNCE with known positives left out
+    loss = CachedContrastiveLoss(model, facts=facts, mini_batch_size=64)  # the same in small memory
+
+The labels are row numbers, by which the loss looks up weights, known positives and ratings; without facts all
+negatives weigh 1, and the default is sentence-transformers' MultipleNegativesRankingLoss. Needs torch and
+sentence-transformers: import this module where it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from sentence_transformers.base.losses.merged_forward import embed_columns
+from torch import Tensor, nn
+
+from foils.encode.similarity import similarity_of
+from foils.runtime.errors import InputError
+from foils.training.facts import BatchFacts, LeastGap, PairFacts
+from foils.training.mixing import Mixing, describe_mixing
+from foils.training.objectives import rating_regression, weighted_infonce
+
+
+class Objective(Protocol):
+    """A loss over similarities, as those of `foils.training.objectives`."""
+
+    def __call__(
+        self, similarities: Tensor, positives: Tensor, log_weights: Tensor | None = None, *, temperature: float | Tensor
+    ) -> Tensor:
+        """Return one loss a query."""
+        ...
+
+
+class LearnableTemperature(nn.Module):  # type: ignore[misc]
+    """τ = e^{−a}, a learned with the model, kept at or above `least` (CLIP: begins at 0.07, 1/τ at most 100).
+
+    Args:
+        initial: τ at the start.
+        least: the smallest τ, above 0.
+
+    Raises:
+        InputError: not 0 < least ≤ initial.
+    """
+
+    def __init__(self, initial: float = 0.07, least: float = 0.01) -> None:
+        super().__init__()
+        if not 0 < least <= initial:
+            raise InputError(f"temperature {initial}, at least {least}; expected 0 < least ≤ temperature")
+        self.least = least
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(initial)))
+
+    def forward(self) -> Tensor:
+        """Return τ; a step that went beyond the bound is taken back first."""
+        with torch.no_grad():
+            self.log_scale.clamp_(max=-math.log(self.least))
+        return torch.exp(-self.log_scale)
+
+
+class ContrastiveLoss(nn.Module):  # type: ignore[misc]
+    """Mean of an objective over the batch's queries, against all documents of the batch; with `mixing`, the hybrid.
+
+    Similarity is the model's own, cosine or inner product, computed in float32 whatever the model's precision. The
+    hybrid adds the regression of the own documents' ratings on gain·similarity + offset, the two learned with the
+    model: the head g_ψ of eq. 40.
+
+    Args:
+        model: a SentenceTransformer.
+        objective: of `foils.training.objectives`; with settings, as a `functools.partial`.
+        temperature: τ, or one that is learned.
+        facts: of the data set whose row numbers come as labels; None: nothing is known, labels are not looked at.
+        mixing: how the regression joins; None: no regression.
+        least_gap: curriculum: epoch → gap that a negative must exceed to count; needs facts.
+
+    Raises:
+        InputError: a temperature not above 0, or a mixing or curriculum without what it needs.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        objective: Objective = weighted_infonce,
+        temperature: float | LearnableTemperature = 0.05,
+        facts: PairFacts | None = None,
+        mixing: Mixing | None = None,
+        least_gap: LeastGap | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(temperature, LearnableTemperature) and not temperature > 0:
+            raise InputError(f"temperature {temperature}; expected above 0")
+        if mixing is not None and (facts is None or not np.isfinite(facts.ratings).any()):
+            raise InputError("the hybrid loss regresses on ratings, and there are none; rate the negatives first")
+        if least_gap is not None and (facts is None or not np.isfinite(facts.known_gap).any()):
+            raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
+        self.model, self.similarity = model, similarity_of(model)
+        self.objective, self.facts, self.least_gap = objective, facts, least_gap
+        self.temperature = temperature
+        self.mixing = mixing
+        self.epoch = 1
+        if mixing is not None:
+            self.gain, self.offset = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(()))
+
+    @property
+    def tau(self) -> float | Tensor:
+        """τ as it is now."""
+        return self.temperature() if isinstance(self.temperature, LearnableTemperature) else self.temperature
+
+    def compared(self, vectors: Tensor) -> Tensor:
+        """Return the vectors as float32 (or wider), of length 1 where the similarity is the cosine."""
+        wide = vectors if vectors.dtype == torch.float64 else vectors.float()
+        return nn.functional.normalize(wide, dim=1) if self.similarity == "cosine" else wide
+
+    def own_parameters(self) -> list[Tensor]:
+        """Return what is learned beside the model."""
+        return [p for name, p in self.named_parameters() if not name.startswith("model.") and p.requires_grad]
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the loss its epoch, counted from 1: schedules go by it."""
+        self.epoch = epoch
+        if self.mixing is not None:
+            self.mixing.set_epoch(epoch)
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
+        """Return the loss of a batch.
+
+        Args:
+            sentence_features: of anchors, positives, and any number of columns of negatives.
+            labels: (b,) row numbers; None without facts.
+
+        Raises:
+            InputError: fewer than two columns, or labels that are no row numbers of the facts.
+        """
+        columns = embed_columns(self.model, list(sentence_features))
+        batch = self.facts_of(columns, labels)
+        with torch.autocast(columns[0].device.type, enabled=False):
+            queries, documents = self.compared(columns[0]), self.compared(torch.cat(columns[1:]))
+            losses = self.sums(queries, documents, 0, len(queries), batch)
+            losses = losses / self.counts(len(queries), batch).to(losses)
+            norms = None
+            if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
+                norms = torch.stack(
+                    [
+                        gradient_norm(
+                            torch.autograd.grad(loss, (queries, documents), retain_graph=True, allow_unused=True)
+                        )
+                        for loss in losses
+                    ]
+                )
+            return self.total(losses, norms)
+
+    def facts_of(self, columns: list[Tensor], labels: Tensor | None) -> BatchFacts | None:
+        """Return what is known about the rows of a batch."""
+        if len(columns) < 2:
+            raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns of texts")
+        if self.facts is None:
+            return None
+        if labels is None or labels.ndim != 1 or labels.is_floating_point():
+            raise InputError("the loss looks up what is known by each row's number; expected them in the column label")
+        if len(columns) != 2 + self.facts.negatives:
+            raise InputError(
+                f"the facts are about {self.facts.negatives} negatives a row, the batch has {len(columns) - 2}"
+            )
+        least = None if self.least_gap is None else self.least_gap(self.epoch)
+        return self.facts.batch(labels.cpu().numpy().astype(np.int64), least_gap=least)
+
+    def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: BatchFacts | None) -> Tensor:
+        """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
+
+        Args:
+            queries: (end − begin, d) vectors, as `compared` returns them.
+            documents: ((1 + k)·b, d) vectors of the whole batch, column after column.
+            begin: first row of the batch.
+            end: the row after the last.
+            batch: what is known.
+        """
+        similarities = queries @ documents.T
+        positives = torch.arange(begin, end, device=queries.device)
+        block = None if batch is None else batch.block(begin, end)
+        known = None if block is None else torch.from_numpy(block).to(queries.device)
+        per_query = self.objective(similarities, positives, known, temperature=self.tau)
+        if self.mixing is None or batch is None:
+            return per_query.sum()[None]
+        return torch.stack([per_query.sum(), self._regression(similarities, begin, end, batch)])
+
+    def counts(self, size: int, batch: BatchFacts | None) -> Tensor:
+        """Return of how many queries each of the sums is, which makes them means: all, and those with a rating."""
+        if self.mixing is None or batch is None:
+            return torch.tensor([float(size)])
+        return torch.tensor([float(size), max(1.0, float(np.isfinite(batch.ratings).any(1).sum()))])
+
+    def total(self, losses: Tensor, norms: Tensor | None) -> Tensor:
+        """Return the loss that is minimised, from the means (1,) or (2,) and the norms of their gradients."""
+        return losses[0] if self.mixing is None else self.mixing(losses, norms)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings, for the model card."""
+        objective: Any = self.objective
+        settings = dict(getattr(objective, "keywords", {}))
+        learned = isinstance(self.temperature, LearnableTemperature)
+        tau = self.temperature().item() if isinstance(self.temperature, LearnableTemperature) else self.temperature
+        return {
+            "objective": getattr(objective, "func", objective).__name__,
+            **settings,
+            "temperature": tau,
+            "temperature_learned": learned,
+            "similarity": self.similarity,
+            "known_positives_left_out": self.facts is not None,
+            **({} if self.mixing is None else describe_mixing(self.mixing)),
+        }
+
+    def _regression(self, similarities: Tensor, begin: int, end: int, batch: BatchFacts) -> Tensor:
+        size, width = batch.ratings.shape
+        rows = torch.arange(begin, end, device=similarities.device)
+        own = rows[:, None] + size * torch.arange(width, device=similarities.device)
+        ratings = torch.from_numpy(batch.ratings[begin:end]).to(similarities)
+        rated = torch.isfinite(ratings).any(1)
+        predictions = self.gain * similarities.gather(1, own) + self.offset
+        return rating_regression(predictions[rated], ratings[rated]).sum()
+
+
+def gradient_norm(gradients: Iterable[Tensor | None]) -> Tensor:
+    """Return the length of several gradients taken as one vector; None counts as zeros."""
+    return torch.sqrt(torch.stack([g.square().sum() for g in gradients if g is not None]).sum())

@@ -1,0 +1,176 @@
+"""How the contrastive loss and the regression on ratings become one loss. Needs torch.
+
+Each way is a module: (2,) the two losses, and if it asks for them (2,) the norms of their gradients, → the loss.
+`set_epoch` tells it the epoch, counted from 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foils.runtime.errors import InputError
+
+
+def scheduled_alpha(epoch: float) -> float:
+    """Return α = 0.5 + 0.3·min(1, epoch/5), epochs counted from 1 (ANMI 2.0 Algorithm 3, line 4)."""
+    return 0.5 + 0.3 * min(1.0, epoch / 5)
+
+
+def tier_limit(epoch: int) -> int:
+    """Return min(3, ⌊1 + epoch/2⌋), the hardest tier of an epoch counted from 1 (ANMI 2.0 Algorithm 3, line 3)."""
+    return min(3, 1 + epoch // 2)
+
+
+class Mixing(nn.Module):  # type: ignore[misc]
+    """α·L₁ + (1 − α)·L₂ with α fixed (ANMI 2.0 eq. 37); what the other ways have in common.
+
+    Args:
+        alpha: α in [0, 1], the share of the contrastive loss.
+
+    Raises:
+        InputError: α outside [0, 1].
+    """
+
+    needs_norms = False
+
+    def __init__(self, alpha: float = 0.5) -> None:
+        super().__init__()
+        if not 0 <= alpha <= 1:
+            raise InputError(f"alpha {alpha}; expected a share in [0, 1]")
+        self.alpha = alpha
+
+    def set_epoch(self, epoch: int) -> None:
+        """Take note of the epoch, counted from 1."""
+
+    def shares(self) -> tuple[float, float]:
+        """Return by what the two losses are multiplied now."""
+        return self.alpha, 1 - self.alpha
+
+    def forward(self, losses: Tensor, norms: Tensor | None = None) -> Tensor:
+        """Return the mixed loss."""
+        first, second = self.shares()
+        return first * losses[0] + second * losses[1]
+
+
+class ScheduledMixing(Mixing):
+    """α by epoch: `schedule` of the epoch, Algorithm 3's unless another is given."""
+
+    def __init__(self, schedule: Callable[[int], float] = scheduled_alpha) -> None:
+        super().__init__(schedule(1))
+        self.schedule = schedule
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set α for the epoch, counted from 1."""
+        self.alpha = self.schedule(epoch)
+
+
+class LearnableMixing(Mixing):
+    """α = σ(a), a learned with the model (ANMI 2.0 section 7.4, item 2; the σ, which keeps α in (0, 1), is ours).
+
+    Gradient descent on α alone moves it towards the smaller of the two losses.
+    """
+
+    def __init__(self, alpha: float = 0.5) -> None:
+        super().__init__(alpha)
+        if not 0 < alpha < 1:
+            raise InputError(f"alpha {alpha}; a learnable one begins inside (0, 1)")
+        self.logit = nn.Parameter(torch.tensor(math.log(alpha / (1 - alpha))))
+
+    def shares(self) -> tuple[float, float]:
+        """Return α and 1 − α as they are now."""
+        alpha = float(torch.sigmoid(self.logit.detach()))
+        return alpha, 1 - alpha
+
+    def forward(self, losses: Tensor, norms: Tensor | None = None) -> Tensor:
+        """Return the mixed loss."""
+        alpha = torch.sigmoid(self.logit)
+        return alpha * losses[0] + (1 - alpha) * losses[1]
+
+
+class UncertaintyMixing(Mixing):
+    """L₁/(2σ₁²) + L₂/(2σ₂²) + log σ₁σ₂, with log σ² learned (Kendall et al. 2018; ANMI 2.0 section 7.4, item 1)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_variances = nn.Parameter(torch.zeros(2))
+
+    def shares(self) -> tuple[float, float]:
+        """Return 1/(2σ₁²) and 1/(2σ₂²)."""
+        first, second = (0.5 * torch.exp(-self.log_variances.detach())).tolist()
+        return first, second
+
+    def forward(self, losses: Tensor, norms: Tensor | None = None) -> Tensor:
+        """Return the mixed loss."""
+        return (0.5 * torch.exp(-self.log_variances) * losses + 0.5 * self.log_variances).sum()
+
+
+class GradNormMixing(Mixing):
+    """w₁L₁ + w₂L₂, w moved so that both gradients have a like norm (Chen et al. 2018).
+
+    With n_i = ‖∂L_i/∂E‖ over the embeddings E (the last thing the two losses share), G_i = w_i n_i and
+    r_i = (L_i/L_i(0))/mean, each training step moves w_i by −rate·sign(G_i − Ḡ r_i^γ)·n_i/Ḡ, the gradient of
+    Σ|G_i − Ḡ r_i^γ| with the target held fixed, in units of Ḡ (the units are ours: the rate then does not depend on
+    the scale of the losses), then scales w to sum 2.
+
+    Args:
+        asymmetry: γ, at least 0; more pulls slow losses back harder. 1.5 in the paper.
+        rate: step size, above 0; 0.025 in the paper.
+
+    Raises:
+        InputError: a setting out of range.
+    """
+
+    needs_norms = True
+    weights: Tensor
+    initial: Tensor
+
+    def __init__(self, asymmetry: float = 1.5, rate: float = 0.025) -> None:
+        super().__init__()
+        if asymmetry < 0 or rate <= 0:
+            raise InputError(f"asymmetry {asymmetry}, rate {rate}; expected at least 0, above 0")
+        self.asymmetry, self.rate = asymmetry, rate
+        self.register_buffer("weights", torch.ones(2))
+        self.register_buffer("initial", torch.full((2,), math.nan))
+
+    def shares(self) -> tuple[float, float]:
+        """Return w₁ and w₂ as they are now."""
+        first, second = self.weights.tolist()
+        return first, second
+
+    def forward(self, losses: Tensor, norms: Tensor | None = None) -> Tensor:
+        """Return the mixed loss under the present weights; with norms, in training, move them afterwards."""
+        mixed = (self.weights.clone() * losses).sum()
+        if self.training and norms is not None:
+            self._move(losses.detach(), norms.detach())
+        return mixed
+
+    def _move(self, losses: Tensor, norms: Tensor) -> None:
+        if torch.isnan(self.initial).any():
+            self.initial.copy_(losses.clamp_min(1e-12))
+        pace = losses / self.initial
+        strength = self.weights * norms
+        mean = strength.mean().clamp_min(1e-12)
+        target = mean * (pace / pace.mean().clamp_min(1e-12)) ** self.asymmetry
+        moved = (self.weights - self.rate * torch.sign(strength - target) * norms / mean).clamp_min(1e-3)
+        self.weights.copy_(2 * moved / moved.sum())
+
+
+MIXINGS: dict[str, Callable[..., Mixing]] = {
+    "fixed": Mixing,
+    "scheduled": ScheduledMixing,
+    "learnable": LearnableMixing,
+    "uncertainty": UncertaintyMixing,
+    "gradnorm": GradNormMixing,
+}
+
+
+def describe_mixing(mixing: Mixing) -> dict[str, Any]:
+    """Return the name of the way and its shares now, for logs and model cards."""
+    name = next(key for key, kind in MIXINGS.items() if type(mixing) is kind)
+    first, second = mixing.shares()
+    return {"mixing": name, "contrastive_share": first, "regression_share": second}

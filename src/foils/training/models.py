@@ -1,0 +1,130 @@
+"""Models to train: what a folder or hub name holds, or the word table of one; and the learning rate of each kind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from foils.encode.models import find_model, loading
+from foils.encode.similarity import similarity_of
+from foils.runtime.errors import InputError
+from foils.training.settings import TrainSettings
+
+STATIC = "static:"
+
+LEARNING_RATES = {
+    "static embedding": (3e-3, None),
+    "language model": (3e-4, 128),
+    "encoder": (2e-5, None),
+    "reranker": (1e-4, 128),
+}
+"""Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
+measured on (None: the same for every width). docs/training.md has the measurement, and what it lacks."""
+
+
+def kind_of(model: Any) -> str:
+    """Return which of `LEARNING_RATES` a loaded model is.
+
+    - static embedding: its input module looks up word vectors (StaticEmbedding).
+    - encoder: it was saved as an embedding model, with its modules; it is trained further.
+    - language model: a transformer that was loaded without modules of its own (or put together by hand), whose
+      vectors nobody trained yet.
+    - reranker: a CrossEncoder.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder.
+    """
+    from sentence_transformers import CrossEncoder
+    from sentence_transformers.base.losses.gradcache import has_static_embedding_input
+
+    if isinstance(model, CrossEncoder):
+        return "reranker"
+    if has_static_embedding_input(model):
+        return "static embedding"
+    return "encoder" if model.module_kwargs else "language model"
+
+
+def learning_rate_of(model: Any) -> float:
+    """Return the default peak learning rate of a model: that of its kind, in inverse proportion to a larger width.
+
+    rate · min(1, measured width / width). Adam's best learning rate falls with the width of a transformer's layers
+    (Yang et al. 2022, Tensor Programs V): what suits a model of width 128 breaks one of width 768.
+
+    Args:
+        model: a SentenceTransformer or a CrossEncoder.
+    """
+    rate, measured = LEARNING_RATES[kind_of(model)]
+    width = getattr(getattr(model.transformers_model, "config", None), "hidden_size", None)
+    return rate if measured is None or not isinstance(width, int) else rate * min(1.0, measured / width)
+
+
+def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:
+    """Return the settings with the learning rate that suits the model (`learning_rate_of`) where they have none."""
+    if settings.learning_rate is not None:
+        return settings
+    return replace(settings, learning_rate=learning_rate_of(model))
+
+
+def load_trainable(
+    name: str, *, device: str | None = None, trust_remote_code: bool = False, similarity: str | None = None
+) -> Any:
+    """Return a SentenceTransformer to train.
+
+    `static:NAME` is a bag of words that begins with the (input) word vectors of the model NAME: the mean of the
+    vectors of a text's tokens. It trains in seconds.
+
+    Args:
+        name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them.
+        device: as torch names it; None: what sentence-transformers chooses.
+        trust_remote_code: run code that the model brings along.
+        similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the saved model; None: its
+            own.
+
+    Raises:
+        InputError: there is no such model, or it has no word table.
+        UnknownNameError: an unknown similarity.
+    """
+    model = _loaded(name, device, trust_remote_code)
+    if similarity is not None:
+        model.similarity_fn_name = similarity_of(model, similarity)
+    return model
+
+
+def _loaded(name: str, device: str | None, trust_remote_code: bool) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    with loading("model", name):
+        if name.startswith(STATIC):
+            return static_embedding(find_model(name.removeprefix(STATIC)), device=device)
+        return SentenceTransformer(
+            str(find_model(name)),
+            device=device,
+            trust_remote_code=trust_remote_code,
+            model_kwargs={"use_safetensors": True},
+        )
+
+
+def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
+    """Return a StaticEmbedding of a transformer's word table, read from its safetensors and tokenizer.json.
+
+    Raises:
+        InputError: no folder with both, or no table of words in it.
+    """
+    from safetensors import safe_open
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    weights, tokens = Path(folder) / "model.safetensors", Path(folder) / "tokenizer.json"
+    if not (weights.is_file() and tokens.is_file()):
+        raise InputError(f"{folder}: expected model.safetensors and tokenizer.json; give the folder of a transformer")
+    with safe_open(weights, "pt") as tensors:
+        names = [name for name in tensors.keys() if name.endswith("word_embeddings.weight")]  # noqa: SIM118 (not a dict)
+        if len(names) != 1:
+            raise InputError(f"{weights}: expected one tensor ….word_embeddings.weight, found {len(names)}")
+        table = tensors.get_tensor(names[0]).float()
+    tokenizer = Tokenizer.from_file(str(tokens))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table)], device=device)

@@ -1,0 +1,125 @@
+"""Negatives that change while a model trains: mined anew with the model as it is, every few epochs (ANCE)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import TrainerCallback
+
+from foils.data import Negatives
+from foils.runtime.errors import FailureError, InputError
+from foils.training.data import TrainingSet
+
+NEGATIVES = "foils_negatives.parquet"
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """How negatives are made anew.
+
+    Attributes:
+        every: epochs between two refreshes, at least 1; the first is after so many epochs.
+        mine: the model as it is → the negatives of its queries, so many for each as there were.
+        assemble: negatives → the training set, of the same queries and form.
+
+    Source: Xiong et al., ANCE (ICLR 2021), which does so beside the training; here it waits.
+    """
+
+    every: int
+    mine: Callable[[Any], Negatives]
+    assemble: Callable[[Negatives], TrainingSet]
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise InputError(f"a refresh every {self.every} epochs; expected at least 1")
+
+
+class LiveTexts:
+    """A data set's transform that looks texts up by row number, in a training set that may be replaced.
+
+    Args:
+        data: the first one.
+    """
+
+    def __init__(self, data: TrainingSet) -> None:
+        self.data = data
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the texts of the rows whose numbers come as labels."""
+        labels = np.asarray(batch["label"], np.int64)
+        names = [name for name in self.data.dataset.column_names if name != "label"]
+        rows = {name: self.data.rows[labels, column] for column, name in enumerate(names)}
+        return self.data.lookup({**rows, "label": batch["label"]})
+
+    def texts(self, column: str, rows: Sequence[int]) -> list[str]:
+        """Return the texts of rows of queries or positives, which are the same in every training set."""
+        return self.data.lookup.texts(column, rows)
+
+    def replace(self, data: TrainingSet) -> None:
+        """Take another training set with the same queries and positives.
+
+        Raises:
+            FailureError: it has other rows than the first.
+        """
+        if data.rows.shape != self.data.rows.shape or not np.array_equal(data.rows[:, :2], self.data.rows[:, :2]):
+            raise FailureError(
+                f"mining anew gave {data.rows.shape[0]} rows of {data.rows.shape[1]} texts for "
+                f"{self.data.rows.shape[0]} of {self.data.rows.shape[1]}: a list became shorter or longer; ask for "
+                "fewer negatives, or lists in the place of triplets"
+            )
+        self.data = data
+
+
+def live(data: TrainingSet) -> tuple[TrainingSet, LiveTexts]:
+    """Return the training set with texts looked up where they can be replaced, and that place."""
+    texts = LiveTexts(data)
+    return replace(data, dataset=data.dataset.with_transform(texts)), texts
+
+
+class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
+    """Makes negatives anew at the beginning of epochs, keeps them with each checkpoint, and restores them.
+
+    Args:
+        refresh: how.
+        texts: where the data set looks its texts up.
+        loss: whose facts about rows, where it has some, are replaced too.
+    """
+
+    def __init__(self, refresh: Refresh, texts: LiveTexts, loss: Any) -> None:
+        self.refresh, self.texts, self.loss = refresh, texts, loss
+        self.negatives: Negatives | None = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Restore the negatives where training resumes."""
+        path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / NEGATIVES
+        if state.global_step and path.is_file():
+            self._take(Negatives.read(path))
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
+        """Mine where it is time; an epoch that resumes in its middle goes on with what was restored."""
+        epochs = state.global_step * args.num_train_epochs / state.max_steps
+        if epochs == 0 or not float(epochs).is_integer() or int(epochs) % self.refresh.every:
+            return
+        training = model.training
+        try:
+            with torch.no_grad():
+                self._take(self.refresh.mine(model))
+        finally:
+            model.train(training)
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write the negatives into the checkpoint."""
+        if self.negatives is not None and state.is_world_process_zero:
+            self.negatives.write(Path(args.output_dir) / f"checkpoint-{state.global_step}" / NEGATIVES)
+
+    def _take(self, negatives: Negatives) -> None:
+        data = self.refresh.assemble(negatives)
+        self.texts.replace(data)
+        self.negatives = negatives
+        if getattr(self.loss, "facts", None) is not None:
+            self.loss.facts = data.facts

@@ -1,0 +1,199 @@
+"""Training a reranker (cross-encoder) on sentence-transformers' trainer. Needs torch and sentence-transformers.
+
+ANMI's main target: pointwise regression on ratings is zELO's baseline; listwise losses learn the order; the hybrid does
+both.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sentence_transformers.cross_encoder.losses import LambdaLoss
+from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
+from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
+from torch.nn import functional
+from transformers import TrainerCallback
+
+from foils.encode.cross_encoders import check_one_output
+from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.training.catalogue import make_mixing
+from foils.training.data import TrainingSet
+from foils.training.models import with_defaults
+from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
+from foils.training.settings import TrainSettings
+from foils.training.trainer import Trained, arguments, fit
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass(frozen=True)
+class RerankerLoss:
+    """A reranker's loss and the shape of data that it takes.
+
+    Attributes:
+        make: (model, mini_batch_size, **settings) → loss.
+        pointwise: a row for each pair instead of each list.
+        ratings: it learns from ratings; else from labels, 1 for the positive and 0 for negatives.
+        weighted: it heeds the table's weights, which come with the labels.
+    """
+
+    make: Callable[..., Any]
+    pointwise: bool
+    ratings: bool
+    weighted: bool = True
+
+    @property
+    def settings(self) -> list[str]:
+        """Names of the loss' own settings."""
+        return [name for name in inspect.signature(self.make).parameters if name not in ("model", "mini_batch_size")]
+
+
+def _regression(model: Any, mini_batch_size: int | None) -> Any:
+    objective = partial(functional.mse_loss, reduction="none")
+    return PointwiseLoss(model, objective=objective, mini_batch_size=mini_batch_size)
+
+
+def _binary(model: Any, mini_batch_size: int | None) -> Any:
+    objective = partial(functional.binary_cross_entropy_with_logits, reduction="none")
+    return PointwiseLoss(model, objective=objective, mini_batch_size=mini_batch_size)
+
+
+def _listnet(model: Any, mini_batch_size: int | None) -> Any:
+    return ListNetLoss(model, mini_batch_size=mini_batch_size)
+
+
+def _lambda(model: Any, mini_batch_size: int | None) -> Any:
+    return LambdaLoss(model, mini_batch_size=mini_batch_size)
+
+
+def _hybrid(
+    model: Any, mini_batch_size: int | None, *, mixing: str = "fixed", alpha: float = 0.5, temperature: float = 1.0
+) -> Any:
+    way = make_mixing(mixing, alpha)
+    return RerankerHybridLoss(model, mixing=way, temperature=temperature, mini_batch_size=mini_batch_size)
+
+
+RERANKER_LOSSES: dict[str, RerankerLoss] = {
+    "regression": RerankerLoss(_regression, pointwise=True, ratings=True),
+    "binary": RerankerLoss(_binary, pointwise=True, ratings=False),
+    "listnet": RerankerLoss(_listnet, pointwise=False, ratings=False),
+    "lambda": RerankerLoss(_lambda, pointwise=False, ratings=False, weighted=False),
+    "hybrid": RerankerLoss(_hybrid, pointwise=False, ratings=True),
+}
+
+
+def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
+    """Return the loss of this name, having checked its settings.
+
+    Raises:
+        UnknownNameError: no such loss, or no such setting of it.
+    """
+    if name not in RERANKER_LOSSES:
+        raise UnknownNameError("loss of a reranker", name, RERANKER_LOSSES)
+    for setting in settings:
+        if setting not in RERANKER_LOSSES[name].settings:
+            raise UnknownNameError(f"setting of the loss {name}", setting, RERANKER_LOSSES[name].settings)
+    return RERANKER_LOSSES[name]
+
+
+def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
+    """Return the rows of a data set of lists in the form that a reranker's loss takes; absent documents left out.
+
+    Pointwise: query, document, label; pairs without a rating are left out where ratings are learned. Listwise: query,
+    documents, label, a number a document. A loss that heeds weights has them after the numbers: labels are (2,), or
+    (2, 1 + k).
+
+    Raises:
+        InputError: ratings are wanted and there are none, or there are weights that the loss cannot heed.
+    """
+    datasets = require("datasets", "train")
+    ratings, weights = data.facts.ratings, np.exp(data.facts.own_log_weights())
+    if loss.ratings and not np.isfinite(ratings).any():
+        raise InputError("this loss learns from ratings, and there are none; rate the negatives first, or use listnet")
+    weighed = (data.rows[:, 1:] >= 0) & (weights != 1)
+    if weighed.any() and not loss.weighted:
+        heeding = ", ".join(name for name, known in RERANKER_LOSSES.items() if known.weighted)
+        raise InputError(
+            f"{int(weighed.sum())} negatives have a weight other than 1, which this loss cannot heed; take one of "
+            f"{heeding}, or negatives that are not weighted"
+        )
+    texts = data.dataset[:]
+    columns = [texts[name] for name in texts if name not in ("anchor", "label")]
+    queries, lists, labels = texts["anchor"], [], []
+    for i in range(len(data)):
+        there = np.flatnonzero(data.rows[i, 1:] >= 0)
+        lists.append([columns[j][i] for j in there])
+        target = ratings[i, there] if loss.ratings else (there == 0).astype(float)
+        labels.append(np.stack([target, weights[i, there]]))
+    if not loss.pointwise:
+        own = [label.tolist() if loss.weighted else label[0].tolist() for label in labels]
+        return datasets.Dataset.from_dict({"query": queries, "documents": lists, "label": own})
+    flat = [
+        (query, document, pair.tolist())
+        for query, of, label in zip(queries, lists, labels, strict=True)
+        for document, pair in zip(of, label.T, strict=True)
+        if np.isfinite(pair[0])
+    ]
+    names = ("query", "document", "label")
+    return datasets.Dataset.from_dict({name: [row[i] for row in flat] for i, name in enumerate(names)})
+
+
+def train_reranker(
+    model: Any,
+    data: TrainingSet,
+    output: str | Path,
+    *,
+    settings: TrainSettings,
+    score: Callable[[Any], float] | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
+    resume: bool = False,
+) -> Trained:
+    """Train a cross-encoder; checkpoints go to `output`. As `train_bi_encoder`, with the losses of `RERANKER_LOSSES`.
+
+    Args:
+        model: a CrossEncoder with one output; changed.
+        data: of `training_set(form="lists")`.
+        output: folder for checkpoints.
+        settings: how; a batch has `batch_size` pairs (pointwise) or lists.
+        score: model → score on dev, higher is better.
+        callbacks: of transformers.
+        resume: go on where an earlier call with the same arguments stopped.
+
+    Raises:
+        InputError: a model with several outputs, no ratings where the loss needs them, weights where it cannot heed
+            them, checkpoints in the way.
+        UnknownNameError: no such loss, or setting of it.
+        FailureError: the loss is no finite number.
+    """
+    check_one_output(model, "the reranker")
+    settings = with_defaults(settings, model)
+    kind = reranker_loss(settings.loss, settings.loss_settings)
+    if settings.max_length is not None:
+        model.max_seq_length = settings.max_length
+    loss = kind.make(model, settings.mini_batch_size, **settings.loss_settings)
+    dataset = reranker_set(data, kind)
+    args = arguments(
+        CrossEncoderTrainingArguments,
+        model,
+        Path(output),
+        settings=settings,
+        evaluated=score is not None,
+    )
+    return fit(
+        CrossEncoderTrainer,
+        model,
+        args,
+        dataset=dataset,
+        loss=loss,
+        settings=settings,
+        score=score,
+        callbacks=callbacks,
+        resume=resume,
+    )

@@ -1,0 +1,147 @@
+"""The rerankers' losses with weights: a pair of weight w counts as w pairs. Needs torch and sentence-transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from foils.runtime.errors import InputError
+from foils.training.losses import gradient_norm
+from foils.training.mixing import Mixing, describe_mixing
+from foils.training.objectives import rating_regression, weighted_infonce, weighted_listnet
+
+
+class PairLoss(nn.Module):  # type: ignore[misc]
+    """A loss over a cross-encoder's logits of (query, document) pairs.
+
+    Args:
+        model: a CrossEncoder with one output.
+        mini_batch_size: pairs scored at once; None: all.
+    """
+
+    def __init__(self, model: Any, *, mini_batch_size: int | None = None) -> None:
+        super().__init__()
+        self.model, self.mini_batch_size = model, mini_batch_size
+
+    def scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
+        """Return (n,) float32 logits of the pairs."""
+        size, found = self.mini_batch_size or len(pairs), []
+        for start in range(0, len(pairs), size):
+            tokens = self.model.preprocess(pairs[start : start + size], prompt=prompt, task=task)
+            device = self.model.device
+            tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
+            found.append(self.model(tokens)["scores"].view(-1))
+        return torch.cat(found).float()
+
+    def lists(
+        self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None, task: str | None
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield (n,) logits, first and second row of the label, (2, n), of each query's list of documents."""
+        pairs = [(query, document) for query, of in zip(*inputs, strict=True) for document in of]
+        parts = self.scores(pairs, prompt, task).split([label.shape[1] for label in labels])
+        for own, label in zip(parts, labels, strict=True):
+            yield own, *label.to(own)
+
+
+class PointwiseLoss(PairLoss):
+    """Mean over a batch's pairs of w·l(s, y): a pair of weight w moves the model w times as far as one of weight 1.
+
+    With all weights 1 it is sentence-transformers' MSELoss or BinaryCrossEntropyLoss. A pair's label is (2,): y and w.
+
+    Args:
+        model: a CrossEncoder with one output.
+        objective: (scores, targets) → (n,) losses.
+        mini_batch_size: pairs scored at once; None: all.
+    """
+
+    def __init__(
+        self, model: Any, *, objective: Callable[[Tensor, Tensor], Tensor], mini_batch_size: int | None = None
+    ) -> None:
+        super().__init__(model, mini_batch_size=mini_batch_size)
+        self.objective = objective
+
+    def forward(
+        self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
+    ) -> Tensor:
+        """Return the loss of a batch of queries and documents."""
+        scores = self.scores(list(zip(*inputs, strict=True)), prompt, task)
+        targets, weights = torch.stack(list(labels)).to(scores).unbind(1)
+        return (weights * self.objective(scores, targets)).mean()
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings, for the model card."""
+        return {"weighted": True}
+
+
+class ListNetLoss(PairLoss):
+    """Mean over a batch's lists of `weighted_listnet`; with all weights 1, sentence-transformers' ListNetLoss.
+
+    A list is a query and its documents; its label is (2, n): how relevant each is, and its weight.
+    """
+
+    def forward(
+        self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
+    ) -> Tensor:
+        """Return the loss of a batch of queries and their lists of documents."""
+        lists = self.lists(inputs, labels, prompt, task)
+        return torch.stack([weighted_listnet(scores, relevance, w.log()) for scores, relevance, w in lists]).mean()
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings, for the model card."""
+        return {"weighted": True, "mini_batch_size": self.mini_batch_size}
+
+
+class RerankerHybridLoss(PairLoss):
+    """α·weighted InfoNCE over each list's scores + (1 − α)·regression of the scores on ratings (ANMI 2.0 eq. 37).
+
+    The score of a pair is the model's logit; the regression's prediction is the logit itself, so that a reranker
+    trained with it scores in units of standardised ratings. A list is a query, its positive first, its negatives; its
+    label is (2, 1 + k): ratings (NaN: none) and weights. The weights are of the contrast alone, as published.
+
+    Args:
+        model: a CrossEncoder with one output.
+        mixing: how the two join.
+        temperature: τ of InfoNCE over logits, above 0; 1 is the logits' own scale.
+        mini_batch_size: pairs scored at once; None: all.
+
+    Raises:
+        InputError: a temperature not above 0.
+    """
+
+    def __init__(
+        self, model: Any, *, mixing: Mixing, temperature: float = 1.0, mini_batch_size: int | None = None
+    ) -> None:
+        super().__init__(model, mini_batch_size=mini_batch_size)
+        if not temperature > 0:
+            raise InputError(f"temperature {temperature}; expected above 0")
+        self.mixing, self.temperature = mixing, temperature
+
+    def set_epoch(self, epoch: int) -> None:
+        """Tell the loss its epoch, counted from 1."""
+        self.mixing.set_epoch(epoch)
+
+    def forward(
+        self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
+    ) -> Tensor:
+        """Return the loss of a batch of queries and their lists of documents."""
+        contrast, regression, parts = [], [], []
+        for scores, ratings, weights in self.lists(inputs, labels, prompt, task):
+            positive = torch.zeros(1, dtype=torch.int64, device=scores.device)
+            contrast.append(weighted_infonce(scores[None], positive, weights.log()[None], temperature=self.temperature))
+            if torch.isfinite(ratings).any():
+                regression.append(rating_regression(scores[None], ratings[None]))
+            parts.append(scores)
+        zero = torch.cat(parts).sum() * 0
+        means = [torch.cat(contrast).mean(), torch.cat(regression).mean() if regression else zero]
+        norms = None
+        if self.mixing.needs_norms and torch.is_grad_enabled():
+            found = [torch.autograd.grad(mean, parts, retain_graph=True, allow_unused=True) for mean in means]
+            norms = torch.stack([gradient_norm(gradients) for gradients in found])
+        return self.mixing(torch.stack(means), norms)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings, for the model card."""
+        return {"temperature": self.temperature, **describe_mixing(self.mixing)}

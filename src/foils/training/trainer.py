@@ -1,0 +1,196 @@
+"""What the trainers of bi-encoders and rerankers have in common: arguments, checkpoints, stopping, history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
+
+from foils.runtime.errors import FailureError, InputError
+from foils.training.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
+from foils.training.settings import TrainSettings
+
+FEW = 16
+"""Texts that a processor embeds together."""
+TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model and how it got there.
+
+    Attributes:
+        model: with an evaluation on dev, the best of the evaluated ones; else the last.
+        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers.
+        best: the best score on dev; None without one.
+        steps: optimizer steps taken in all.
+        seconds: of this run, checkpoints and evaluations included.
+        precision: of the computation.
+    """
+
+    model: Any
+    history: list[dict[str, float]]
+    best: float | None
+    steps: int
+    seconds: float
+    precision: str
+
+
+def arguments(
+    kind: Callable[..., Any],
+    model: Any,
+    output: Path,
+    *,
+    settings: TrainSettings,
+    evaluated: bool,
+    **more: Any,
+) -> Any:
+    """Return training arguments of sentence-transformers for these settings.
+
+    What goes by the number of steps is given as a share of them: several processes, or batches of another size, make
+    fewer steps of an epoch than rows / batch size, and the trainer alone knows how many.
+
+    Raises:
+        InputError: patience without an evaluation, or a precision that the device does not have.
+    """
+    if settings.patience is not None and not evaluated:
+        raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
+    strategy = "epoch" if settings.checkpoint_steps is None else "steps"
+    precision = precision_of(settings.precision, model.device)
+    return kind(
+        output_dir=str(output),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=embedded_at_once(settings, model.device),
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup,  # below 1: a share
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.clip,
+        seed=settings.seed,
+        bf16=precision == "bfloat16",
+        fp16=precision == "float16",
+        save_strategy=strategy,
+        save_steps=settings.checkpoint_steps or 500,
+        save_total_limit=settings.keep_checkpoints,
+        eval_strategy=strategy if evaluated else "no",
+        eval_steps=settings.checkpoint_steps,
+        load_best_model_at_end=evaluated,
+        metric_for_best_model=f"eval_{DEV}" if evaluated else None,
+        greater_is_better=True if evaluated else None,
+        restore_callback_states_from_checkpoint=True,
+        logging_steps=settings.log_steps or 0.01,
+        logging_nan_inf_filter=False,
+        report_to=list(settings.trackers) or "none",
+        disable_tqdm=True,
+        use_cpu=model.device.type == "cpu",
+        **more,
+    )
+
+
+def embedded_at_once(settings: TrainSettings, device: torch.device) -> int:
+    """Return how many texts are embedded together without gradients: on a GPU as many as with them, at least 16.
+
+    On a processor 16: more are no faster there.
+    """
+    return FEW if device.type == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
+
+
+def precision_of(asked: str, device: torch.device) -> str:
+    """Return the precision to compute in: what is asked for, or with `auto` the fastest that the device has.
+
+    Raises:
+        InputError: float16 without a GPU.
+    """
+    if asked == "auto":
+        if device.type != "cuda":
+            return "float32"
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+    if asked == "float16" and device.type == "cpu":
+        raise InputError("float16 training needs a GPU; use bfloat16 or float32 on the processor")
+    return asked
+
+
+def fit(
+    kind: Callable[..., Any],
+    model: Any,
+    args: Any,
+    *,
+    dataset: Any,
+    loss: Any,
+    inner: Any = None,
+    settings: TrainSettings,
+    score: Callable[[Any], float] | None,
+    callbacks: Sequence[TrainerCallback],
+    resume: bool,
+) -> Trained:
+    """Train with a trainer of sentence-transformers; all its arguments are made.
+
+    `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
+
+    Raises:
+        InputError: not to be resumed, and the folder holds checkpoints.
+        FailureError: a checkpoint cannot be written (full disk, no permission).
+    """
+    start = time.perf_counter()
+    output = Path(args.output_dir)
+    if not resume and any(output.glob("checkpoint-*")):
+        raise InputError(
+            f"{args.output_dir} holds checkpoints of another training; resume it, or choose another folder"
+        )
+    last = last_whole_checkpoint(output) if resume else None
+    with ExitStack() as reporting:
+        own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
+        if settings.patience is not None:
+            own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
+        trainer = kind(
+            model=model,
+            args=args,
+            train_dataset=dataset,
+            loss=loss,
+            evaluator=None if score is None else DevEvaluator(score),
+            callbacks=[*own, MarkWhole()],
+        )
+        trainer.remove_callback(PrinterCallback)
+        with writing_weights(output):
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
+    best = trainer.state.best_metric
+    precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
+    seconds = time.perf_counter() - start
+    return Trained(model, history, best, int(trainer.state.global_step), seconds, precision)
+
+
+@contextmanager
+def writing_weights(folder: Path) -> Iterator[None]:
+    """Tell a disk that is full, or a folder that cannot be written, as such.
+
+    Of a disk that refuses, Python raises OSError, safetensors an error of its own, and torch a RuntimeError that names
+    its writer or its stream.
+
+    Raises:
+        FailureError: a file of weights or beside them could not be written.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # of the terminal
+        raise
+    except (OSError, SafetensorError) as error:
+        raise FailureError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
+    except RuntimeError as error:
+        if not any(word in str(error) for word in TORCH_WRITER):
+            raise
+        raise FailureError(f"cannot write {folder}: {str(error).splitlines()[0]}") from error
+
+
+def _entry(log: dict[str, float]) -> dict[str, float]:
+    names = {"loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate", f"eval_{DEV}": DEV}
+    found = {new: float(log[old]) for old, new in names.items() if old in log}
+    found.update({name: float(value) for name, value in log.items() if name.startswith(CHANCE)})
+    return {"step": log["step"], "epoch": log["epoch"], **found} if "loss" in found or DEV in found else {}

@@ -1,0 +1,148 @@
+"""What is looked up and embedded for an epoch's batches: each distinct text once, as training embeds it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from foils.batching import epochs
+from foils.batching.encoding import DistinctTexts, with_rows
+from foils.batching.sampler import BatchPlanner, PlannedBatchSampler
+from foils.data import Collection
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.data import training_set
+from foils.training.refresh import live
+from foils.training.settings import TrainSettings
+from foils.training.trainer import embedded_at_once
+from train_models import bert_model, made_up, table
+
+QUERIES, NEGATIVES = 20, 10
+COLLECTION = made_up()
+
+
+def counting(seen: Counter[str]):
+    """An encoder that counts the texts of each column."""
+
+    def encode(texts, column):
+        seen.update((column, text) for text in texts)
+        return np.array([[len(text), sum(map(ord, text)), 1.0] for text in texts])
+
+    return encode
+
+
+@pytest.fixture
+def looked_up(monkeypatch):
+    """How many texts are looked up in the collection, by kind."""
+    counts: Counter[str] = Counter()
+    for kind in ("query_texts", "document_texts"):
+        original = getattr(Collection, kind)
+
+        def counted(self, rows, kind=kind, original=original):
+            counts[kind] += len(rows)
+            return original(self, rows)
+
+        monkeypatch.setattr(Collection, kind, counted)
+    return counts
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_triplets_of_a_query_are_looked_up_and_embedded_once(replaced, looked_up):
+    data = training_set(COLLECTION, table(COLLECTION, per_query=NEGATIVES))
+    assert len(data) == QUERIES * NEGATIVES
+    dataset = live(data)[0].dataset if replaced else data.dataset
+    sampler = PlannedBatchSampler(dataset, 16, False, ["label"], planner=BatchPlanner("ngame"))
+    seen: Counter[str] = Counter()
+    sampler.attach(counting(seen))
+    for epoch in range(2):
+        looked_up.clear()
+        sampler.set_epoch(epoch)
+        assert sorted(np.concatenate(list(sampler)).tolist()) == list(range(len(data)))
+        assert looked_up == {"query_texts": QUERIES, "document_texts": QUERIES}
+        assert set(seen.values()) == {epoch + 1}
+        assert Counter(column for column, _ in seen) == {"anchor": QUERIES, "positive": QUERIES}
+
+
+def rows(count: int = 60) -> dict[str, list[str]]:
+    return {"query": [f"q {i // 4}" for i in range(count)], "text": [f"d {i % 7}" for i in range(count)]}
+
+
+def shouted(batch):
+    """A transform that foils knows nothing about: the text depends on another column."""
+    return {**batch, "query": [f"{q} {d}".upper() for q, d in zip(batch["query"], batch["text"], strict=True)]}
+
+
+@pytest.mark.parametrize("kind", ["plain", "shuffled", "transformed"])
+def test_every_row_has_the_vector_of_its_text(kind):
+    dataset = Dataset.from_dict(rows())
+    dataset = dataset.shuffle(seed=1) if kind == "shuffled" else dataset
+    dataset = dataset.with_transform(shouted) if kind == "transformed" else dataset
+    asked = np.array([59, 3, 3, 0, 17, 41])
+    for column in ("query", "text"):
+        seen: Counter[str] = Counter()
+        vectors, at = DistinctTexts(dataset, column).embedded(asked, counting(seen))
+        texts = dataset[asked.tolist()][column]
+        expected = counting(Counter())(texts, column)
+        np.testing.assert_array_equal(vectors[at], expected)
+        assert seen == Counter({(column, text): 1 for text in texts})
+
+
+def test_equal_texts_of_different_documents_are_embedded_once():
+    qrels = {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}, "q3": {"d3": 1}}}
+    documents, queries = {"d1": "same", "d2": "same", "d3": "other"}, {"q1": "a", "q2": "b", "q3": "c"}
+    data = training_set(Collection.from_dicts("c", documents, queries, qrels), form="pairs")
+    seen: Counter[str] = Counter()
+    vectors, at = DistinctTexts(data.dataset, "positive").embedded(np.arange(3), counting(seen))
+    assert seen == {("positive", "same"): 1, ("positive", "other"): 1}
+    np.testing.assert_array_equal(vectors[at], counting(Counter())(["same", "same", "other"], ""))
+
+
+@pytest.mark.parametrize("processes", [2, 3, 50])
+def test_processes_share_the_queries_out(processes, monkeypatch):
+    """Each embeds some of the queries; together they embed every row, and no query's text twice but at the seams."""
+    dataset, filled, asked = Dataset.from_dict(rows()), np.zeros(60, int), Counter()
+    for rank in range(processes):
+        monkeypatch.setattr(epochs, "rank_and_count", lambda rank=rank: (rank, processes))
+        builder = epochs.EpochBuilder(dataset, ["query", "text"], counting(asked), BatchPlanner("ngame"), seed=0)
+        filled += builder._embedded(epochs.EmbeddingCache(60), np.arange(60)).filled
+    assert (filled == 1).all()
+    of_queries = sum(count for (column, _), count in asked.items() if column == "query")
+    assert of_queries <= 15 + processes - 1
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_model_embeds_in_the_precision_of_training_and_without_gradients(precision, tmp_path):
+    data = training_set(COLLECTION, table(COLLECTION))
+    model, seen, sizes = bert_model(tmp_path / "model"), set(), []
+
+    def note(module, _, output):
+        seen.add((module.training, torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")))
+        if not module.training:
+            sizes.append(len(output["token_embeddings"]))
+
+    model[0].register_forward_hook(note)
+    planner = BatchPlanner("ngame")
+    settings = TrainSettings(batch_size=16, max_length=32, precision=precision)
+    train_bi_encoder(model, data, tmp_path / "out", settings=settings, sampler=planner.sampler, callbacks=[planner])
+    half = precision == "bfloat16"
+    assert seen == {(False, False, half), (True, True, half)}
+    assert sizes[:4] == [16, 4, 16, 4]  # 20 queries and 20 positives; the model card embeds examples later
+
+
+def test_many_texts_are_embedded_at_once():
+    """A processor embeds 16 together, and a GPU as many as training does, with gradients."""
+    settings = TrainSettings(batch_size=128)
+    cached = replace(settings, batch_size=4096, mini_batch_size=256)
+    assert embedded_at_once(settings, torch.device("cpu")) == 16
+    assert embedded_at_once(settings, torch.device("cuda")) == 128
+    assert embedded_at_once(cached, torch.device("cuda")) == 256
+    assert embedded_at_once(replace(settings, batch_size=4), torch.device("cuda")) == 16
+
+
+def test_row_numbers_stay_out_of_the_way():
+    dataset = with_rows(Dataset.from_dict(rows()))
+    assert DistinctTexts(dataset, "text").texts(np.array([0, 6])) == ["d 0", "d 6"]

@@ -1,0 +1,293 @@
+"""HOBIT's batches: a partition, the batches that the plain algorithm builds, and what each setting changes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from batch_vectors import clustered
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.special import logsumexp
+
+from foils.batching import Batches, find_conflicts, greedy, hardness, hobit_batches, no_conflicts, smooth_hardness
+from foils.batching import greedy_loops as loops
+from foils.batching import hobit as hobit_module
+from foils.batching.cells import Cells
+from foils.batching.nearest import nearest
+from foils.runtime.errors import InputError, UnknownNameError
+
+
+def build(pairs, seed=0, **chosen):
+    return hobit_batches(*pairs, **{"batch_size": 32, "rng": np.random.default_rng(seed), "seeds": 4, **chosen})
+
+
+def plain_hobit(queries, documents, *, line, sizes, seeds, candidates, alpha, tau):
+    """Algorithm 2 with plain greedy and full searches, drawing seeds along `line`; the shortest batch comes last."""
+    unused, batches = np.ones(len(queries), bool), []
+    for batch_size in sizes:
+        chosen = [row for row in line if unused[row]][: min(seeds, batch_size)]
+        unused[chosen] = False
+        scores = np.where(unused, (queries[chosen] @ documents.T).astype(np.float32), -np.inf)
+        top = np.argsort(-scores, axis=1, kind="stable")[:, :candidates]
+        pool = np.unique(top[np.take_along_axis(scores, top, axis=1) > -np.inf])
+        picked = greedy(
+            hardness(queries[chosen], documents[chosen], documents[chosen], alpha=alpha),
+            hardness(queries[chosen], documents[chosen], documents[pool], alpha=alpha),
+            size=batch_size - len(chosen),
+            tau=tau,
+        )
+        batches.append([*chosen, *pool[picked]])
+        unused[pool[picked]] = False
+    return np.concatenate(sorted(batches, key=len, reverse=True))
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "tau", "alpha"), [(300, 32, 0.05, 1.0), (101, 16, 0.5, 0.0), (257, 64, 1e-2, 2)]
+)
+def test_lazy_and_blocked_is_the_plain_algorithm(rows, size, tau, alpha):
+    # on a grid of 1/32 every product is exact in single precision, so both see the same weights
+    queries, documents = (np.round(32 * x) / 32 for x in clustered(rows, 12, 10, seed=rows))
+    rng = np.random.default_rng(5)
+    line, sizes = rng.permutation(rows), [size] * (rows // size)
+    sizes.insert(rng.integers(len(sizes) + 1), rows % size)
+    got = hobit_batches(
+        queries,
+        documents,
+        batch_size=size,
+        rng=np.random.default_rng(5),
+        seeds=4,
+        candidates=60,
+        tau=tau,
+        alpha=alpha,
+        shuffle=False,
+    )
+    expected = plain_hobit(queries, documents, line=line, sizes=sizes, seeds=4, candidates=60, tau=tau, alpha=alpha)
+    np.testing.assert_array_equal(got.order, expected)
+
+
+@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location", "isolated-first"])
+@pytest.mark.parametrize("rows", [1, 31, 32, 33, 500])
+def test_an_epoch_is_a_partition(rows, seed_order):
+    batches = build(clustered(rows, 8, 5), seed_order=seed_order)
+    assert sorted(batches.order.tolist()) == list(range(rows))
+    assert [len(b) for b in batches] == [32] * (rows // 32) + ([rows % 32] if rows % 32 else [])
+
+
+@pytest.mark.parametrize("seed_order", ["uniform", "isolated-first"])
+def test_other_rows_fill_the_short_batch_in_each_epoch(seed_order):
+    # documents of 60 rows point away from all queries: nothing calls for them, so they are what is left over
+    queries, documents = (side.copy() for side in clustered(1000, 24, 25))
+    queries[:, 0], documents[:, 0], documents[:60] = 1.0, 1.0, -np.eye(24)[0]
+    queries, documents = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (queries, documents))
+    last = [build((queries, documents), epoch, batch_size=96, seed_order=seed_order)[-1] for epoch in range(20)]
+    assert {batch.size for batch in last} == {1000 % 96}
+    again = [np.isin(batch, before).mean() for before, batch in pairwise(last)]
+    assert np.mean(again) < 0.25  # as many rows meet there again by chance: 4 %
+    assert np.bincount(np.concatenate(last)).max() <= 10
+
+
+def test_no_rows_no_batches():
+    assert len(build((np.empty((0, 4), np.float32), np.empty((0, 4), np.float32)))) == 0
+
+
+@pytest.mark.parametrize("seed_order", ["uniform", "k-means", "facility-location", "isolated-first"])
+def test_same_seed_same_batches(pairs, seed_order):
+    first, again, other = (build(pairs, seed, seed_order=seed_order).order for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"alpha": 0.0},
+        {"tau": 5.0},
+        {"seeds": 16},
+        {"candidates": 9},
+        {"seed_order": "k-means"},
+        {"seed_order": "facility-location"},
+        {"seed_order": "isolated-first"},
+        {"shuffle": False},
+        {"conflicts": find_conflicts([i % 300 for i in range(1000)], list(range(1000)))},
+    ],
+    ids=lambda s: next(f"{k}-{v if isinstance(v, (str, float, int)) else ''}" for k, v in s.items()),
+)
+def test_every_setting_changes_the_batches(pairs, setting):
+    assert not np.array_equal(build(pairs).order, build(pairs, **setting).order)
+
+
+def test_no_conflicts_is_no_setting(pairs):
+    np.testing.assert_array_equal(
+        build(pairs, shuffle=False).order, build(pairs, shuffle=False, conflicts=no_conflicts(1000)).order
+    )
+
+
+def test_alpha_keeps_near_duplicates_of_positives_away():
+    # one query whose positive has a near-duplicate and, as hard for the query, a document far from the positive
+    positive, query = np.array([1.0, 0, 0]), np.array([0.8, 0.6, 0])
+    near, far = np.array([1.0, 0.0, 0.01]), np.array([0.28, 0.96, 0.0])
+    documents = np.stack([positive, near, far])
+    documents /= np.linalg.norm(documents, axis=1, keepdims=True)
+    weights = {alpha: hardness(query[None], documents[:1], documents, alpha=alpha)[0] for alpha in (0.0, 1.0)}
+    assert weights[0.0][1] == pytest.approx(weights[0.0][2], abs=1e-3)
+    assert weights[1.0][2] > weights[1.0][1] + 0.5
+
+
+def test_seeds_meet_harder_rows_than_at_random(pairs):
+    queries, documents = pairs
+
+    def seeds_smooth(batches):
+        full = [b for b in batches if len(b) == 32]
+        weights = [hardness(queries[b[:4]], documents[b[:4]], documents[b]) for b in full]
+        return np.mean([smooth_hardness(w, tau=0.05) / 4 for w in weights])
+
+    random = Batches(np.random.default_rng(0).permutation(1000), 32)
+    assert seeds_smooth(build(pairs, shuffle=False)) > seeds_smooth(random) + 0.08
+
+
+def test_without_the_contradiction_term_every_row_meets_harder_documents(pairs):
+    queries, documents = pairs
+
+    def hardest(batches):
+        return np.mean([(queries[b] @ documents[b].T - 9 * np.eye(len(b))).max(axis=1).mean() for b in batches])
+
+    random = Batches(np.random.default_rng(0).permutation(1000), 32)
+    assert hardest(build(pairs, alpha=0.0)) > hardest(random) + 0.05
+
+
+@settings(deadline=None, max_examples=60)
+@given(arrays(np.float64, (3, 12), elements=st.floats(-2, 2, width=16)), st.sampled_from([1e-3, 0.05, 1.0, 30.0]))
+def test_lazy_and_dense_greedy_pick_what_plain_greedy_picks(weights, tau):
+    seeds, candidates = weights[:, :3], weights[:, 3:]
+    expected = 3 + greedy(seeds, candidates, size=5, tau=tau)
+    for kernel in (loops.lazy_greedy, loops.dense_greedy):
+        totals = logsumexp(seeds / tau, axis=1)
+        if kernel is loops.dense_greedy and np.maximum(candidates.max(axis=1) / tau - totals, 0).sum() > loops.FINITE:
+            continue
+        used, batch = np.zeros(12, bool), np.zeros(8, np.int64)
+        stamps = np.zeros(13, np.int32), np.zeros(13, np.int32)
+        size = kernel(candidates / tau, totals, np.arange(3, 12), used, no_conflicts(12).arrays(), *stamps, 1, batch, 3)
+        assert size == 8
+        picked = batch[3:] - 3
+        # the same value where exact ties, or gains too small to tell apart, leave a choice
+        reached = [smooth_hardness(np.hstack([seeds, candidates[:, list(c)]]), tau=tau) for c in (picked, expected - 3)]
+        assert reached[0] == pytest.approx(reached[1], rel=1e-12, abs=1e-12)
+        if len(np.unique(candidates[0])) == 9 and tau == 1.0:
+            np.testing.assert_array_equal(picked + 3, expected)
+        np.testing.assert_allclose(
+            totals, logsumexp(np.hstack([seeds, candidates[:, picked]]) / tau, axis=1), rtol=1e-12, atol=1e-12
+        )
+
+
+def test_small_temperatures_take_the_other_greedy(pairs, monkeypatch):
+    # both greedy loops build the same epoch where both can
+    expected = build(pairs, tau=0.05).order
+    monkeypatch.setattr(loops, "FINITE", -1.0)
+    np.testing.assert_array_equal(build(pairs, tau=0.05).order, expected)
+
+
+def seeds_hardness(queries, documents, batches, seeds):
+    full = [b for b in batches if len(b) == batches.batch_size]
+    return np.mean([smooth_hardness(hardness(queries[b[:seeds]], documents[b[:seeds]], documents[b])) for b in full])
+
+
+def test_cells_reach_the_objective_of_exact_search_within_a_percent():
+    queries, documents = clustered(9000, 32, 90)
+    values = {
+        search: seeds_hardness(
+            queries, documents, build((queries, documents), search=search, candidates=64, shuffle=False), 4
+        )
+        for search in ("exact", "cells")
+    }
+    assert values["cells"] != values["exact"]  # it does look elsewhere
+    assert values["cells"] == pytest.approx(values["exact"], rel=0.01)
+
+
+def test_cells_find_most_of_the_nearest_and_only_what_is_asked_among():
+    queries, documents = clustered(6000, 16, 60)
+    among = np.flatnonzero(np.random.default_rng(0).random(6000) < 0.8)
+    found = Cells.build(documents, rng=np.random.default_rng(0)).nearest(queries[:40], documents, among, k=20)
+    exact, _ = nearest(queries[:40], documents, among, k=20)
+    assert np.isin(found, among).all()
+    recall = np.mean([np.isin(exact[i], found[i]).mean() for i in range(40)])
+    assert recall > 0.7  # a sixteenth at random: 0.06
+    assert (np.diff(np.take_along_axis(queries[:40] @ documents.T, found, axis=1)) <= 1e-6).all()
+    few = Cells.build(documents, rng=np.random.default_rng(0)).nearest(queries[:3], documents, among[:50], k=20)
+    np.testing.assert_array_equal(few, nearest(queries[:3], documents, among[:50], k=20)[0])
+
+
+def test_looking_ahead_changes_nothing(pairs, monkeypatch):
+    expected = build(pairs).order
+    for ahead in (1, 10**6):
+        monkeypatch.setattr(hobit_module, "AHEAD", ahead)
+        np.testing.assert_array_equal(build(pairs).order, expected)
+
+
+def test_order_of_rows_does_not_matter_to_hardness(pairs):
+    # the same pairs in another order give other batches of the same quality
+    queries, documents = pairs
+    shuffle = np.random.default_rng(7).permutation(1000)
+    values = []
+    for q, d in ((queries, documents), (queries[shuffle], documents[shuffle])):
+        w = [hardness(q[b], d[b], d[b]) - 9 * np.eye(len(b)) for b in build((q, d))]
+        values.append(np.mean([x.max(axis=1).mean() for x in w]))
+    assert values[0] == pytest.approx(values[1], abs=0.02)
+
+
+@pytest.mark.parametrize("block", [1, 7, 4096])
+def test_nearest_is_argsort_for_every_block(block):
+    rng = np.random.default_rng(1)
+    queries, documents = rng.integers(-2, 3, (9, 5)).astype(np.float32), rng.integers(-2, 3, (60, 5)).astype(np.float32)
+    among = np.flatnonzero(rng.random(60) < 0.7)
+    rows, scores = nearest(queries, documents, among, k=11, block=block)
+    exact = queries @ documents[among].T  # whole numbers: many ties
+    expected = np.argsort(-exact, axis=1, kind="stable")[:, :11]
+    np.testing.assert_array_equal(rows, among[expected])
+    np.testing.assert_array_equal(scores, np.take_along_axis(exact, expected, axis=1))
+
+
+def test_nearest_of_fewer_documents_than_asked():
+    rows, _ = nearest(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32), np.array([1, 3]), k=9)
+    assert rows.tolist() == [[1, 3], [1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"seeds": 0}, "seeds"),
+        ({"seeds": 33}, "seeds"),
+        ({"candidates": 0}, "candidates"),
+        ({"alpha": -0.1}, "alpha"),
+        ({"tau": 0.0}, "tau"),
+        ({"conflicts": no_conflicts(3)}, "conflicts speak of 3 rows"),
+    ],
+)
+def test_settings_out_of_range_are_refused(pairs, change, message):
+    with pytest.raises(InputError, match=message):
+        build(pairs, **change)
+
+
+def test_unknown_seed_order_lists_the_known(pairs):
+    with pytest.raises(UnknownNameError, match="facility-location, isolated-first, k-means, uniform"):
+        build(pairs, seed_order="kmeans")
+
+
+def test_unknown_search_lists_the_known(pairs):
+    with pytest.raises(UnknownNameError, match="cells, exact"):
+        build(pairs, search="faiss")
+
+
+def test_vectors_that_do_not_fit_are_refused(pairs):
+    queries, documents = pairs
+    with pytest.raises(InputError, match="one shape"):
+        build((queries, documents[:-1]))
+    with pytest.raises(InputError, match="floating-point"):
+        build((queries.astype(int), documents))
+    broken = documents.copy()
+    broken[[3, 17], 0] = np.nan
+    with pytest.raises(InputError, match=r"2 rows with NaN or infinity \(first: \[3, 17\]\)"):
+        build((queries, broken))

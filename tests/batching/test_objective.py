@@ -1,0 +1,146 @@
+"""HOBIT's objective: equations 5–16 by hand, in the limits, by enumeration and against autograd."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from foils.batching import (
+    batch_hardness,
+    greedy,
+    hardness,
+    marginal_gain,
+    mean_hardness,
+    query_gradient,
+    smooth_hardness,
+)
+from foils.runtime.errors import InputError
+
+TAUS = st.sampled_from([1e-3, 0.05, 1.0, 30.0])
+
+
+def weight_matrices(seeds: int = 3, members: int = 7):
+    return arrays(np.float64, (seeds, members), elements=st.floats(-2, 2, width=32))
+
+
+def test_hardness_by_hand():
+    # q·d − α p·d with q = e1, p = e2: the first document is hard, the second is the positive itself
+    q, p = np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]])
+    d = np.array([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    np.testing.assert_allclose(hardness(q, p, d), [[1.0, -1.0, -0.2]])
+    np.testing.assert_allclose(hardness(q, p, d, alpha=0.0), [[1.0, 0.0, 0.6]])
+
+
+def test_objectives_by_hand():
+    w = np.array([[0.0, np.log(3.0)], [1.0, 1.0]])
+    assert batch_hardness(w) == pytest.approx(np.log(3) + 1)
+    assert smooth_hardness(w, tau=1.0) == pytest.approx(np.log(4) + 1 + np.log(2))
+    assert mean_hardness(w) == pytest.approx(np.log(3) / 2 + 1)
+    # adding a member of weight (0, 1): log(1 + 1/4) + log(1 + 1/2)
+    assert marginal_gain(w, np.array([[0.0], [1.0]]), tau=1.0)[0] == pytest.approx(np.log(5 / 4) + np.log(3 / 2))
+
+
+@given(weight_matrices(), TAUS)
+def test_bounds_eq_11(w, tau):
+    s, b = w.shape
+    smooth, hard = smooth_hardness(w, tau=tau), batch_hardness(w)
+    assert hard - 1e-9 <= smooth <= hard + s * tau * np.log(b) + 1e-9
+
+
+@given(weight_matrices(), weight_matrices())
+def test_limits_eq_12_to_15(first, second):
+    tiny, huge, (s, b) = 1e-9, 1e7, first.shape
+    assert smooth_hardness(first, tau=tiny) == pytest.approx(batch_hardness(first), abs=1e-6)
+    difference = smooth_hardness(first, tau=tiny) - smooth_hardness(second, tau=tiny)
+    assert difference == pytest.approx(batch_hardness(first) - batch_hardness(second), abs=1e-6)
+    # for large τ the rest is of order 1/τ, and rounding of order τ · 1e-16
+    assert smooth_hardness(first, tau=huge) == pytest.approx(s * huge * np.log(b) + mean_hardness(first), abs=1e-5)
+    difference = smooth_hardness(first, tau=huge) - smooth_hardness(second, tau=huge)
+    assert difference == pytest.approx(mean_hardness(first) - mean_hardness(second), abs=1e-5)
+
+
+@given(weight_matrices(members=8), TAUS)
+def test_marginal_gain_is_the_difference_eq_16(w, tau):
+    before, candidates = w[:, :4], w[:, 4:]
+    gains = marginal_gain(before, candidates, tau=tau)
+    for v in range(candidates.shape[1]):
+        after = np.concatenate([before, candidates[:, [v]]], axis=1)
+        assert gains[v] == pytest.approx(smooth_hardness(after, tau=tau) - smooth_hardness(before, tau=tau), abs=1e-9)
+
+
+@given(weight_matrices(members=8), TAUS)
+def test_monotone_and_submodular(w, tau):
+    small, large, v = w[:, :3], w[:, :6], w[:, [7]]
+    assert marginal_gain(large, v, tau=tau)[0] >= 0
+    assert marginal_gain(small, v, tau=tau)[0] >= marginal_gain(large, v, tau=tau)[0] - 1e-12
+
+
+@settings(max_examples=40, deadline=None)
+@given(weight_matrices(members=9), st.sampled_from([0.05, 0.5, 5.0]))
+def test_greedy_reaches_its_share_of_the_optimum(w, tau):
+    seeds, candidates, size = w[:, :2], w[:, 2:], 3
+    start = smooth_hardness(seeds, tau=tau)
+
+    def increase(chosen):
+        return smooth_hardness(np.concatenate([seeds, candidates[:, list(chosen)]], axis=1), tau=tau) - start
+
+    best = max(increase(chosen) for chosen in combinations(range(candidates.shape[1]), size))
+    assert increase(greedy(seeds, candidates, size=size, tau=tau)) >= (1 - 1 / np.e) * best - 1e-9
+
+
+def test_greedy_breaks_ties_by_position():
+    assert greedy(np.zeros((1, 1)), np.ones((1, 4)), size=3).tolist() == [0, 1, 2]
+
+
+def test_greedy_with_fewer_candidates_takes_all():
+    assert sorted(greedy(np.zeros((1, 1)), np.ones((1, 2)), size=5).tolist()) == [0, 1]
+
+
+def loss_and_gradient(query, documents, temperature):
+    torch = pytest.importorskip("torch")
+    q = torch.tensor(query, dtype=torch.float64, requires_grad=True)
+    scores = torch.tensor(documents, dtype=torch.float64) @ q / temperature
+    loss = torch.nn.functional.cross_entropy(scores[None], torch.tensor([0]))
+    loss.backward()
+    return q.grad.numpy(), torch.softmax(scores, 0).detach().numpy()
+
+
+@pytest.mark.parametrize("temperature", [0.05, 1.0])
+def test_gradient_lemma_against_autograd(temperature):
+    rng = np.random.default_rng(3)
+    query, documents = rng.standard_normal(6), rng.standard_normal((5, 6))
+    expected, _ = loss_and_gradient(query, documents, temperature)
+    np.testing.assert_allclose(
+        query_gradient(query, documents, positive=0, temperature=temperature), expected, rtol=1e-9, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_dominant_negative_bound_eq_5(seed):
+    rng, tau = np.random.default_rng(seed), 0.2
+    vectors = rng.standard_normal((6, 4))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    query, documents = vectors[0], vectors[1:]
+    gradient, p = loss_and_gradient(query, documents, tau)
+    for j in range(1, len(documents)):
+        rest = 1 - p[0] - p[j]
+        bound = p[j] / tau * np.sqrt(2 * (1 - documents[0] @ documents[j])) - 2 * rest / tau
+        assert np.linalg.norm(gradient) >= bound - 1e-9
+
+
+@pytest.mark.parametrize("tau", [0.0, -1.0, float("nan"), float("inf")])
+def test_temperature_out_of_range_is_refused(tau):
+    with pytest.raises(InputError, match="tau is a temperature"):
+        smooth_hardness(np.ones((1, 2)), tau=tau)
+
+
+def test_other_bad_input_is_refused():
+    with pytest.raises(InputError, match="alpha"):
+        hardness(np.ones((1, 2)), np.ones((1, 2)), np.ones((1, 2)), alpha=-1)
+    with pytest.raises(InputError, match="at least one member"):
+        batch_hardness(np.ones((2, 0)))

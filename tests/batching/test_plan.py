@@ -1,0 +1,203 @@
+"""Plans: measures by hand, the curve over an epoch, and the command."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from batch_vectors import clustered
+
+from foils.batching import Batches, find_conflicts, no_conflicts
+from foils.batching.collection import plan_collection
+from foils.batching.measures import by_batch, epoch_measures, measure_rows, overlap
+from foils.batching.pairs import known_conflicts
+from foils.batching.plan import plan_epochs
+from foils.data import Collection
+from foils.data.training_rows import training_rows
+from foils.encode import VectorStore
+from foils.runtime.errors import InputError, UnknownNameError
+
+SMALL = {"seeds": 4, "candidates": 32}
+
+
+def measure_epoch(queries, documents, batches, **settings):
+    rows = measure_rows(queries, documents, batches, **settings)
+    return epoch_measures(batches, rows, random=rows)
+
+
+def test_measures_by_hand():
+    # q0·d = (1, .6), q1·d = (0, .8), d0·d1 = .6
+    queries = np.array([[1.0, 0.0], [0.0, 1.0]])
+    documents = np.array([[1.0, 0.0], [0.6, 0.8]])
+    found = measure_epoch(queries, documents, Batches(np.arange(2), 2), conflicts=no_conflicts(2), temperature=1.0)
+    assert found.hardness == pytest.approx((0.6 + 0.0) / 2)
+    assert found.weight == pytest.approx((0.0 - 0.6) / 2)
+    assert found.loss == pytest.approx((np.log(1 + np.exp(-0.4)) + np.log(1 + np.exp(-0.8))) / 2)
+    assert (found.contradictions, found.rows, found.batches) == (0, 2, 1)
+    assert found.hardness_worst_tenth == pytest.approx(found.hardness)
+
+
+def test_known_positives_are_counted_and_leave_the_measures():
+    queries = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    documents = np.array([[1.0, 0.0], [0.6, 0.8], [0.8, 0.6]])
+    conflicts = find_conflicts([0, 1, 0], [0, 1, 2])  # rows 0 and 2 share their query
+    found = measure_epoch(queries, documents, Batches(np.arange(3), 3), conflicts=conflicts)
+    assert found.contradictions == 2
+    assert found.hardness == pytest.approx((0.6 + 0.6 + 0.6) / 3)  # without masks: (.8 + .6 + 1) / 3
+
+
+def test_batches_without_a_negative_add_nothing():
+    vectors = np.eye(3)
+    alone = measure_epoch(vectors, vectors, Batches(np.arange(3), 1), conflicts=no_conflicts(3))
+    assert np.isnan(alone.hardness)
+    assert alone.contradictions_curve == [0, 0, 0]
+    short = measure_epoch(vectors, vectors, Batches(np.arange(3), 2), conflicts=no_conflicts(3))
+    assert short.hardness == 0.0
+
+
+def test_gains_compare_the_same_rows():
+    # rows 0 and 1 are near each other, as are 2 and 3; rows 2 and 3 are far from their own documents
+    angles = np.radians([0, 10, 90, 100])
+    queries = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    documents = np.concatenate([queries[:2], queries[[3, 2]]])
+    near, far = Batches(np.array([0, 1, 2, 3]), 2), Batches(np.array([0, 2, 1, 3]), 2)
+    rows, random = (measure_rows(queries, documents, b, conflicts=no_conflicts(4)) for b in (near, far))
+    found = epoch_measures(near, rows, random=random)
+    assert rows.companion.tolist() == [1, 0, 3, 2]
+    np.testing.assert_allclose(rows.hardness, [np.cos(np.radians(10))] * 2 + [1, 1])
+    # by hand: in `far` row 0 meets the document at 100°, row 2 the one at 0°, row 1 at 90°, row 3 at 10°
+    met = np.cos(np.radians([100, 80, 90, 90]))
+    np.testing.assert_allclose(random.hardness, met, atol=1e-12)
+    gains = rows.hardness - met
+    np.testing.assert_allclose(found.hardness_gain_by_batch, [gains[:2].mean(), gains[2:].mean()])
+    assert found.hardness_gain == pytest.approx(gains.mean())
+    assert found.easier == 0.0
+    assert epoch_measures(far, random, random=rows).easier == 1.0
+    # the second batch has the higher loss, for its rows have it anywhere
+    assert found.loss_gain == pytest.approx(np.mean(found.loss_gain_by_batch))
+    assert by_batch(near, rows.loss)[1] > by_batch(near, rows.loss)[0]
+
+
+def test_random_batches_gain_nothing(pairs):
+    plan = plan_epochs(*pairs, name="random", batch_size=50, epochs=2, conflicts=no_conflicts(1000))
+    assert plan.random.hardness_gain == pytest.approx(0.0, abs=0.01)
+    assert 0.1 < plan.random.easier < 0.9
+    assert plan.measures[0] == dataclasses.replace(plan.random, seconds=plan.measures[0].seconds)
+    assert plan.measures[1].hardness_gain != plan.random.hardness_gain
+
+
+def test_a_plain_shuffle_lets_known_positives_meet(pairs):
+    conflicts = find_conflicts([i // 4 for i in range(1000)], list(range(1000)))
+    plan = plan_epochs(*pairs, name="hobit", settings=SMALL, batch_size=50, conflicts=conflicts)
+    assert plan.unguarded == pytest.approx(1000 * 3 * 49 / 999, rel=0.3)
+    assert plan.measures[0].contradictions == plan.random.contradictions == 0
+    assert plan.measures[0].contradictions_by_batch == [0] * 20
+
+
+def test_overlap_by_hand():
+    first, same, other = (Batches(np.array(order), 2) for order in ([0, 1, 2, 3], [2, 3, 1, 0], [0, 2, 1, 3]))
+    assert overlap([first, same]) == 1.0
+    assert overlap([first, other]) == 0.0
+    assert overlap([first, same, other]) == 0.5
+    assert np.isnan(overlap([first]))
+
+
+def test_overlap_of_random_epochs_is_what_is_stated():
+    vectors, _ = clustered(600, 4, 3)
+    plan = plan_epochs(vectors, vectors, name="random", batch_size=30, epochs=8, conflicts=no_conflicts(600))
+    assert plan.overlap == pytest.approx(plan.overlap_random, rel=0.15)
+    assert plan.overlap_random == pytest.approx(29 / 599)
+
+
+def test_hobit_is_harder_than_random_over_the_whole_epoch(pairs):
+    plan = plan_epochs(
+        *pairs, name="hobit", settings={**SMALL, "alpha": 0.0}, batch_size=50, epochs=2, conflicts=no_conflicts(1000)
+    )
+    assert all(m.hardness > plan.random.hardness + 0.03 for m in plan.measures)
+    assert min(plan.measures[0].hardness_curve) > plan.random.hardness
+    assert plan.measures[0].loss > plan.random.loss
+
+
+def test_b3_communities_stay_and_others_change(pairs):
+    plans = {
+        name: plan_epochs(*pairs, name=name, settings=s, batch_size=50, epochs=2, conflicts=no_conflicts(1000))
+        for name, s in {"b3": {"skip": 3, "ranks": 20}, "random": {}}.items()
+    }
+    assert plans["b3"].overlap > 3 * plans["random"].overlap
+
+
+def test_bad_plans_are_refused(pairs):
+    with pytest.raises(InputError, match="at least 1 epoch"):
+        plan_epochs(*pairs, name="random", epochs=0, conflicts=no_conflicts(1000))
+    with pytest.raises(UnknownNameError, match="hobit"):
+        plan_epochs(*pairs, name="hobits", conflicts=no_conflicts(1000))
+
+
+class Hashed:
+    """An encoder that sees letters: no model needed."""
+
+    name, dimension, fingerprint = "letters", 26, "letters-1"
+
+    def route(self, kind):
+        return kind
+
+    def encode(self, texts, kind):
+        counts = np.array([[text.lower().count(chr(97 + k)) + 0.01 for k in range(26)] for text in texts], np.float32)
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)
+
+
+@pytest.fixture
+def collection():
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("abcdefgh"), 5)) for _ in range(200)]
+    documents = {f"d{i}": " ".join(rng.choice(words, 6)) for i in range(90)}
+    documents["d89"] = documents["d0"]  # one text under two ids
+    queries = {f"q{i}": " ".join(rng.choice(words, 3)) for i in range(60)}
+    qrels = {f"q{i}": {f"d{i}": 1, f"d{i + 1}": 1, f"d{i + 2}": 0} for i in range(60)}
+    qrels["q1"]["d89"] = 1
+    return Collection.from_dicts("small", documents, queries, {"train": qrels, "test": {"q0": {"d5": 1}}})
+
+
+def test_conflicts_of_a_collection_know_all_splits_and_equal_texts(collection):
+    pairs = training_rows(collection, form="pairs")
+    conflicts = known_conflicts(collection, pairs.query_rows, pairs.doc_rows)
+    row = {(f"q{q}", f"d{d}"): i for i, (q, d) in enumerate(zip(pairs.query_rows, pairs.doc_rows, strict=True))}
+    mask = conflicts.matrix(np.arange(len(pairs)))
+    assert mask[row["q0", "d0"], row["q5", "d5"]]  # q0 is answered by d5 in the test split
+    assert not mask[row["q5", "d5"], row["q0", "d0"]]
+    assert mask[row["q1", "d1"], row["q0", "d0"]]  # q1 is answered by d89, whose text is d0's
+    assert not mask[row["q30", "d30"], row["q40", "d40"]]
+    first = training_rows(collection, form="pairs", max_positives=1)
+    assert (len(first), first.capped) == (60, 61)
+    alone = known_conflicts(collection, first.query_rows, first.doc_rows).matrix(np.arange(60))
+    assert alone[1, 0]  # d89 is no row here, but it answers q1, and its text is d0's
+    assert alone[0, 1]  # what answers a query beyond the one positive that is trained on …
+    assert not alone[8, 7]  # … and nothing else
+
+
+def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
+    planned = plan_collection(
+        collection, Hashed(), VectorStore(tmp_path / "vectors"), settings=SMALL, batch_size=16, epochs=2
+    )
+    planned.write(tmp_path / "plan.parquet")
+    table = pq.read_table(tmp_path / "plan.parquet")
+    assert table.column_names == ["epoch", "batch", "position", "query_id", "doc_id"]
+    named = {(q, d) for q, found in zip(range(60), range(60), strict=True) for d in (found, found + 1)} | {(1, 89)}
+    for epoch in range(2):
+        rows = [r for r in table.to_pylist() if r["epoch"] == epoch]
+        assert sorted((int(r["query_id"][1:]), int(r["doc_id"][1:])) for r in rows) == sorted(named)
+        assert [(r["batch"], r["position"]) for r in rows] == [(i // 16, i % 16) for i in range(121)]
+    made = json.loads(table.schema.metadata[b"foils"])
+    assert made["stage"] == "batch"
+    assert made["settings"]["with"] == "hobit"
+    again = plan_collection(
+        collection, Hashed(), VectorStore(tmp_path / "vectors"), settings=SMALL, batch_size=16, epochs=2
+    )
+    again.write(tmp_path / "again.parquet")
+    assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "plan.parquet").read_bytes()
+    facts = json.loads(json.dumps(planned.to_json(), allow_nan=False))
+    assert facts["pairs"] == 121
+    assert facts["random"]["contradictions"] == facts["epochs"][0]["contradictions"] == 0

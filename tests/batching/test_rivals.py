@@ -1,0 +1,298 @@
+"""NGAME, BatchSampler, B3, seeds and mixtures: what each is, by construction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from batch_vectors import clustered
+
+from foils.batching import (
+    METHODS,
+    Batches,
+    b3_batches,
+    balanced_clusters,
+    kernels,
+    mixed_batches,
+    ngame_batches,
+    proximity_graph,
+    random_batches,
+    random_order,
+    rank_communities,
+    same_source,
+    walks_batches,
+)
+from foils.batching.methods import method
+from foils.batching.seeds import coverage_order, facility_location_seeds, isolated_first_seeds, kmeans_seeds
+from foils.runtime.errors import InputError, UnknownNameError
+
+FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("rows", [1, 2, 64, 333])
+def test_every_method_partitions_and_repeats(name, rows):
+    pairs = clustered(rows, 8, 5)
+    build = METHODS[name].build
+    orders = [
+        build(*pairs, batch_size=32, rng=np.random.default_rng(seed), **FAST.get(name, {})).order for seed in (0, 0, 1)
+    ]
+    assert sorted(orders[0].tolist()) == list(range(rows))
+    np.testing.assert_array_equal(orders[0], orders[1])
+    if rows > 2:
+        assert not np.array_equal(orders[0], orders[2])
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("ngame", {"cluster_size": 4}),
+        ("walks", {"candidates": 30}),
+        ("walks", {"neighbours": 3}),
+        ("walks", {"restart": 0.9}),
+        ("b3", {"skip": 0}),
+        ("b3", {"ranks": 5}),
+        ("b3", {"community_size": 8}),
+    ],
+)
+def test_every_setting_changes_the_batches(pairs, name, setting):
+    build, base = METHODS[name].build, FAST.get(name, {})
+    first = build(*pairs, batch_size=32, rng=np.random.default_rng(0), **base)
+    second = build(*pairs, batch_size=32, rng=np.random.default_rng(0), **{**base, **setting})
+    assert not np.array_equal(first.order, second.order)
+
+
+@pytest.mark.parametrize("name", ["ngame", "walks", "b3", "hobit"])
+def test_planted_clusters_meet(name):
+    # 8 tight clusters of 64 in orthogonal directions: a method that looks at vectors fills batches from few of them
+    rng = np.random.default_rng(0)
+    label = rng.permutation(np.repeat(np.arange(8), 64))
+    vectors = (np.eye(8)[label] + 0.05 * rng.standard_normal((512, 8))).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    settings = {
+        "hobit": {"seeds": 1, "alpha": 0.0},
+        "walks": {"candidates": 200, "neighbours": 10},
+        "b3": FAST["b3"],
+    }.get(name, {})
+    batches = METHODS[name].build(vectors, vectors, batch_size=32, rng=np.random.default_rng(1), **settings)
+    purity = np.mean([np.bincount(label[b]).max() / len(b) for b in batches])
+    assert purity > 0.5, purity  # random batches: about 0.25
+
+
+def test_balanced_clusters_are_balanced_and_similar():
+    vectors, _ = clustered(1000, 16, 10)
+    clusters = balanced_clusters(vectors, size=100, rng=np.random.default_rng(0))
+    assert sorted(np.concatenate(clusters).tolist()) == list(range(1000))
+    assert {c.size for c in clusters} <= {62, 63}
+    within = np.mean([(vectors[c] @ vectors[c].T).mean() for c in clusters])
+    assert within > (vectors @ vectors.T).mean() + 0.1
+
+
+def test_two_planted_halves_are_found():
+    rng = np.random.default_rng(0)
+    side = rng.permutation(np.repeat([1.0, -1.0], 40))
+    vectors = np.stack([side, 0.3 * rng.standard_normal(80)], axis=1)
+    for cluster in balanced_clusters(vectors, size=40, rng=rng):
+        assert len(set(side[cluster])) == 1
+
+
+def test_proximity_graph_of_all_candidates_is_exact():
+    vectors, _ = clustered(60, 8, 4)
+    graph = proximity_graph(vectors, candidates=60, neighbours=5, rng=np.random.default_rng(0), block=7)
+    scores = vectors @ vectors.T - 9 * np.eye(60)
+    np.testing.assert_array_equal(np.sort(graph), np.sort(np.argsort(-scores, axis=1)[:, :5]))
+
+
+def test_proximity_graph_has_no_loops_and_better_edges_with_more_candidates():
+    vectors, _ = clustered(400, 8, 10)
+    closeness = []
+    for candidates in (20, 200):
+        graph = proximity_graph(vectors, candidates=candidates, neighbours=10, rng=np.random.default_rng(0))
+        assert not (graph == np.arange(400)[:, None]).any()
+        assert all(len(set(row)) == 10 for row in graph.tolist())
+        closeness.append(np.einsum("nd,nkd->nk", vectors, vectors[graph]).mean())
+    assert closeness[1] > closeness[0] + 0.05
+
+
+def test_walk_compiled_is_walk_as_written():
+    graph = np.random.default_rng(0).integers(50, size=(50, 4))
+    own, start = np.arange(50, dtype=np.int32), np.arange(51)
+    results = []
+    for kernel in (kernels.walk, kernels.walk.py_func):
+        order = np.empty(50, np.int64)
+        stamps = np.zeros(51, np.int32), np.zeros(51, np.int32)
+        known = (own, own, start, own, start, own)
+        kernel(
+            np.arange(50)[::-1].copy(),
+            graph,
+            8,
+            0.2,
+            80,
+            known,
+            *stamps,
+            np.zeros(50, bool),
+            order,
+            np.random.default_rng(3),
+        )
+        results.append(order)
+    np.testing.assert_array_equal(*results)
+    assert results[0][0] == 49
+
+
+def test_communities_are_fixed_and_only_their_order_is_new():
+    pairs = clustered(512, 16, 16)
+    communities = rank_communities(*pairs, community_size=32, skip=2, ranks=20)
+    again = rank_communities(*pairs, community_size=32, skip=2, ranks=20)
+    assert sorted(np.concatenate(communities).tolist()) == list(range(512))
+    assert all(np.array_equal(a, b) for a, b in zip(communities, again, strict=True))
+    assert min(c.size for c in communities) >= 16
+    assert max(c.size for c in communities) <= 40
+
+
+def test_a_batch_joins_several_communities():
+    pairs = clustered(512, 16, 16)
+    communities = rank_communities(*pairs, skip=2, ranks=20)
+    assert len(communities) == 16
+    of = np.empty(512, int)
+    for number, rows in enumerate(communities):
+        of[rows] = number
+    batches = b3_batches(*pairs, batch_size=128, skip=2, ranks=20, rng=np.random.default_rng(0))
+    assert all(4 <= len(set(of[batch])) <= 6 for batch in batches)
+
+
+def test_the_top_ranks_left_out_are_the_nearest():
+    # with the two top ranks left out, a pair's twin (its nearest document) is no edge of it
+    queries, documents = clustered(60, 8, 6)
+    from foils.batching.b3 import _rank_graph
+
+    starts, ends, _ = _rank_graph(queries, documents, 2, 5)
+    scores = queries @ documents.T - 9 * np.eye(60)
+    ranking = np.argsort(-scores, axis=1)
+    for i in range(60):
+        edges = set(ends[starts[i] : starts[i + 1]].tolist())
+        assert set(ranking[i, 2:7].tolist()) <= edges
+        for j in ranking[i, :2]:
+            assert (j in edges) == (i in ranking[j, 2:7])
+
+
+def test_random_is_one_permutation():
+    pairs = clustered(50, 4, 2)
+    order = random_batches(*pairs, batch_size=8, rng=np.random.default_rng(0)).order
+    np.testing.assert_array_equal(order, np.random.default_rng(0).permutation(50))
+    np.testing.assert_array_equal(order, random_order(50, batch_size=8, rng=np.random.default_rng(0)).order)
+
+
+def test_kmeans_seeds_come_from_different_clusters():
+    rng = np.random.default_rng(0)
+    label = rng.permutation(np.repeat(np.arange(4), 50))
+    queries = (np.eye(4)[label] + 0.01 * rng.standard_normal((200, 4))).astype(np.float32)
+    line, groups = kmeans_seeds(queries, queries, seeds=4, rng=np.random.default_rng(0))
+    assert sorted(line.tolist()) == list(range(200))
+    assert len({(a, b) for a, b in zip(label, groups, strict=True)}) == 4
+    batches = METHODS["hobit"].build(
+        queries, queries, batch_size=20, seeds=4, seed_order="k-means", shuffle=False, rng=np.random.default_rng(0)
+    )
+    assert all(len(set(label[batches[k][:4]])) == 4 for k in range(5))
+
+
+def test_coverage_order_is_greedy_facility_location():
+    # three directions with 3, 2 and 1 rows: each next seed covers the largest uncovered group
+    vectors = np.eye(3)[[2, 0, 0, 1, 0, 1]]
+    assert coverage_order(vectors).tolist()[:3] == [1, 3, 0]
+
+
+def test_facility_location_seeds_cover_more_than_random_ones():
+    queries, _ = clustered(512, 8, 20, noise=0.1)
+    line, _ = facility_location_seeds(queries, queries, seeds=8, rng=np.random.default_rng(0))
+    assert sorted(line.tolist()) == list(range(512))
+
+    def coverage(rows):
+        return (queries @ queries[rows].T).max(axis=1).mean()
+
+    random = np.mean([coverage(np.random.default_rng(s).permutation(512)[:16]) for s in range(20)])
+    assert coverage(line[:16]) > random
+
+
+def test_isolated_first_draws_what_no_query_is_near():
+    # three documents in directions of their own; the others' queries and documents share one
+    vectors = np.eye(5, dtype=np.float32)[[0, 0, 1, 0, 0, 2, 0, 0, 3, 0]]
+    line, groups = isolated_first_seeds(vectors, vectors, seeds=2, rng=np.random.default_rng(0))
+    assert line.tolist() == [2, 5, 8, 0, 1, 3, 4, 6, 7, 9]  # its own query does not count; ties by position
+    assert groups.size == 0
+    # against the definition, where all queries are asked
+    queries, documents = clustered(300, 8, 10)
+    scores = documents @ queries.T - 9 * np.eye(300)
+    nearness = np.sort(scores, axis=1)[:, -16:].mean(axis=1)
+    line, _ = isolated_first_seeds(queries, documents, seeds=8, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(line, np.argsort(nearness, kind="stable"))
+
+
+def test_isolated_first_saves_the_last_batches():
+    # a fifth of the pairs are apart from the rest: under uniform seeds they end up together in the last batches
+    rng = np.random.default_rng(0)
+    queries, documents = clustered(1000, 24, 10, noise=0.3)
+    far = rng.standard_normal((200, 24)).astype(np.float32)
+    documents[:200] = queries[:200] = far / np.linalg.norm(far, axis=1, keepdims=True)
+    share = {}
+    for order in ("uniform", "isolated-first"):
+        batches = METHODS["hobit"].build(
+            queries, documents, batch_size=50, seed_order=order, shuffle=False, rng=np.random.default_rng(0)
+        )
+        share[order] = (batches.order[-200:] < 200).mean()
+    assert share["isolated-first"] < share["uniform"]
+
+
+def sources(sizes, size=8):
+    start, out = 0, {}
+    for name, n in sizes.items():
+        out[name] = (np.arange(start, start + n), Batches(np.random.default_rng(n).permutation(n), size))
+        start += n
+    return out
+
+
+def test_a_mixture_takes_pieces_of_different_sources():
+    mix = sources({"a": 160, "b": 80, "c": 83, "d": 40})
+    batches = mixed_batches(mix, parts=2, rng=np.random.default_rng(0))
+    assert sorted(batches.order.tolist()) == list(range(363))
+    assert batches.batch_size == 16
+    source = np.repeat(np.arange(4), [160, 80, 83, 40])
+    two = [len(set(source[b])) == 2 and len(set(source[b[:8]])) == 1 for b in batches][:-1]
+    assert np.mean(two) == 1
+    pieces = {tuple(rows[p]) for rows, own in mix.values() for p in own}
+    assert all(tuple(b[:8]) in pieces and tuple(b[8:]) in pieces for b in list(batches)[:-1])
+
+
+def test_the_mask_of_a_mixture_keeps_negatives_inside_their_source():
+    mask = same_source(np.array([0, 0, 1, 1]), np.array([3, 0, 2]))
+    np.testing.assert_array_equal(mask, [[True, False, True], [False, True, False], [True, False, True]])
+
+
+def test_mixtures_that_do_not_fit_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="one size"):
+        mixed_batches(
+            {"a": (np.arange(8), Batches(np.arange(8), 4)), "b": (np.arange(8, 16), Batches(np.arange(8), 2))}, rng=rng
+        )
+    with pytest.raises(InputError, match="at least one source"):
+        mixed_batches({}, rng=rng)
+    with pytest.raises(InputError, match="a has 7 rows and batches over 8"):
+        mixed_batches({"a": (np.arange(7), Batches(np.arange(8), 4))}, rng=rng)
+
+
+def test_settings_out_of_range_are_refused(pairs):
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="cluster_size"):
+        ngame_batches(*pairs, batch_size=8, rng=rng, cluster_size=0)
+    with pytest.raises(InputError, match="restart"):
+        walks_batches(*pairs, batch_size=8, rng=rng, restart=1.0)
+    with pytest.raises(InputError, match="neighbours"):
+        walks_batches(*pairs, batch_size=8, rng=rng, candidates=5, neighbours=6)
+    with pytest.raises(InputError, match=r"skip must be .* ranks must be"):
+        b3_batches(*pairs, batch_size=8, rng=rng, skip=-1, ranks=0)
+
+
+def test_methods_refuse_strange_names_and_settings():
+    assert method("hobit", {"alpha": 0.5}).vectors == "current"
+    with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, ngame, random, walks"):
+        method("hobbit", {})
+    with pytest.raises(InputError, match=r"ngame has no setting alpha, tau; its settings: cluster_size"):
+        method("ngame", {"alpha": 1, "tau": 2})

@@ -1,0 +1,586 @@
+"""The trainer hook: through sentence-transformers' own trainer, with a small static embedding."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("datasets")
+pytest.importorskip("accelerate")
+
+from datasets import Dataset, DatasetDict  # noqa: E402
+from sampler_training import SIZE, data, losses, orders, small_model, small_transformer, train  # noqa: E402
+from sentence_transformers.base.sampler import DefaultBatchSampler  # noqa: E402
+from torch.utils.data import ConcatDataset, DataLoader  # noqa: E402
+from transformers import TrainerCallback  # noqa: E402
+
+from foils.batching import METHODS, find_conflicts, no_conflicts  # noqa: E402
+from foils.batching.caching import CachingLoss  # noqa: E402
+from foils.batching.hobit_c import EmbeddingCache  # noqa: E402
+from foils.batching.mixed_sampler import MixedBatchSampler  # noqa: E402
+from foils.batching.sampler import SAVED, BatchPlanner, PlannedBatchSampler, with_rows  # noqa: E402
+from foils.runtime.errors import FormatError, InputError  # noqa: E402
+
+SMALL = {
+    "hobit": {"seeds": 2, "candidates": 16},
+    "walks": {"candidates": 30, "neighbours": 5},
+    "b3": {"skip": 1, "ranks": 5},
+}
+
+
+def weights(trainer):
+    return np.concatenate([p.detach().numpy().ravel() for p in trainer.model.parameters()])
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "hobit-c"])
+def test_every_epoch_is_a_new_partition(name, tmp_path):
+    planner = BatchPlanner(name, SMALL.get(name))
+    seen = orders(planner, tmp_path, epochs=3)
+    assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 3
+    assert all(len(epoch) == -(-90 // SIZE) for epoch in seen)
+    assert not np.array_equal(np.concatenate(seen[0]), np.concatenate(seen[1]))
+    assert [h["epoch"] for h in planner.history] == [0, 1, 2]
+
+
+def test_same_seed_same_orders_other_seed_other_orders(tmp_path):
+    runs = [orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / str(k), seed=s) for k, s in enumerate((1, 1, 2))]
+    flat = [np.concatenate([np.concatenate(epoch) for epoch in run]) for run in runs]
+    np.testing.assert_array_equal(flat[0], flat[1])
+    assert not np.array_equal(flat[0], flat[2])
+
+
+def test_batches_follow_the_model(tmp_path):
+    # with a learning rate the second epoch's batches differ from those of a model that stands still
+    moving, still = (orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / str(lr), lr=lr) for lr in (0.5, 0.0))
+    assert all(np.array_equal(a, b) for a, b in zip(moving[0], still[0], strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(moving[1], still[1], strict=True))
+
+
+def test_known_positives_are_kept_apart(tmp_path):
+    dataset = data()
+    for avoid, wanted in ((True, 0), (False, None)):
+        planner = BatchPlanner("hobit", SMALL["hobit"], avoid_known=avoid)
+        conflicts = find_conflicts(dataset["query"], dataset["text"])
+        met = sum(conflicts.matrix(np.array(b)).sum() for b in orders(planner, tmp_path / str(avoid))[0])
+        assert met == wanted if wanted is not None else met > 0
+
+
+def test_the_loss_can_ask_for_the_mask(tmp_path):
+    planner = BatchPlanner("random")
+    assert planner.conflicts is None
+    train(planner, tmp_path, epochs=1)
+    np.testing.assert_array_equal(planner.conflicts.matrix(np.array([0, 1, 2])), [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+    unaware = BatchPlanner("random", avoid_known=False)
+    train(unaware, tmp_path, epochs=1)
+    assert unaware.conflicts is None
+
+
+def test_further_positives_are_kept_apart(tmp_path):
+    # tell the planner that a query is answered by texts it has just met in a batch: it meets them no more
+    dataset = data()
+    first = orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / "a", epochs=1)[0][0]
+    extra = [(dataset[first[0]]["query"], dataset[row]["text"]) for row in first[1:4]]
+    told = orders(BatchPlanner("hobit", SMALL["hobit"], positives=extra), tmp_path / "b", epochs=1)[0]
+    conflicts = find_conflicts(dataset["query"], dataset["text"], positives=extra)
+    assert conflicts.matrix(np.array(first)).any()
+    assert not any(conflicts.matrix(np.array(batch)).any() for batch in told)
+
+
+def test_conflicts_that_are_known_beforehand_are_kept_apart(tmp_path):
+    known = find_conflicts([i % 45 for i in range(90)], list(range(90)))
+    batches = orders(BatchPlanner("hobit", SMALL["hobit"], known=known), tmp_path / "a", epochs=1)[0]
+    assert not any(known.matrix(np.array(batch)).any() for batch in batches)
+    with pytest.raises(InputError, match="speak of 9 rows, the data set has 90"):
+        train(BatchPlanner("hobit", known=no_conflicts(9)), tmp_path / "b")
+    assert pickle.loads(pickle.dumps(BatchPlanner("hobit", known=known).sampler)).keywords["planner"].known is None
+
+
+def test_evaluation_sets_keep_plain_order(tmp_path):
+    planner = BatchPlanner("hobit", SMALL["hobit"])
+    trainer = train(planner, tmp_path, evaluation=data().select(range(20)))
+    sampler = trainer.get_eval_dataloader().batch_sampler
+    assert isinstance(sampler, PlannedBatchSampler)
+    assert [row for batch in sampler for row in batch] == list(range(20))
+    assert any("eval_loss" in entry for entry in trainer.state.log_history)
+
+
+@pytest.mark.parametrize(("name", "workers"), [("hobit", 0), ("hobit", 1), ("b3", 0)])
+def test_resuming_is_exact(name, workers, tmp_path):
+    straight = train(BatchPlanner(name, SMALL.get(name)), tmp_path / "a", epochs=3, save=7, workers=workers)
+    whole = losses(straight)
+    resumed = train(
+        BatchPlanner(name, SMALL.get(name)),
+        tmp_path / "a",
+        epochs=3,
+        save=7,
+        workers=workers,
+        resume=str(tmp_path / "a" / "checkpoint-7"),
+    )
+    assert losses(resumed)[-len(whole) :] == whole
+    np.testing.assert_array_equal(weights(resumed), weights(straight))
+
+
+def test_resuming_takes_the_saved_order_and_not_a_new_one(tmp_path):
+    # step 7 lies inside the second epoch (6 steps each); planning it anew would use another model
+    train(BatchPlanner("hobit", SMALL["hobit"]), tmp_path, epochs=2, save=7, lr=0.5)
+    saved = np.load(tmp_path / "checkpoint-7" / SAVED)
+    assert int(saved["epoch"]) == 1
+    planner = BatchPlanner("hobit", SMALL["hobit"])
+    train(planner, tmp_path, epochs=2, save=7, lr=0.5, resume=str(tmp_path / "checkpoint-7"))
+    assert planner.history == []  # nothing was planned: the order came from the checkpoint
+
+
+def test_resuming_without_a_saved_order_is_an_error(tmp_path):
+    train(BatchPlanner("random"), tmp_path, epochs=2, save=7)
+    (tmp_path / "checkpoint-7" / SAVED).unlink()
+    with pytest.raises(InputError, match="order of batches saved with the checkpoint"):
+        train(BatchPlanner("random"), tmp_path, epochs=2, save=7, resume=str(tmp_path / "checkpoint-7"))
+
+
+def test_an_instance_instead_of_the_sampler_is_an_error(tmp_path):
+    planner = BatchPlanner("random")
+    instance = PlannedBatchSampler(data(), 8, False, planner=planner)
+    with pytest.raises(InputError, match=r"pass planner\.sampler"):
+        train(planner, tmp_path, sampler=instance)
+
+
+def test_a_forgotten_callback_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"callbacks=\[planner\]"):
+        train(BatchPlanner("hobit"), tmp_path, callbacks=[])
+
+
+def test_a_forgotten_sampler_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"batch_sampler=planner\.sampler"):
+        train(BatchPlanner("hobit"), tmp_path, sampler="batch_sampler")
+
+
+def test_sampler_pickles_without_its_vectors():
+    vectors = np.zeros((1000, 100), np.float32)
+    planner = BatchPlanner("b3", teacher=(vectors, vectors))
+    assert len(pickle.dumps(planner.sampler)) < 2000
+    assert pickle.loads(pickle.dumps(planner.sampler)).keywords["planner"].name == "b3"
+
+
+@pytest.mark.parametrize("drop", [True, False])
+@pytest.mark.parametrize("rows", [7, 8, 16, 17])
+def test_length_is_exact(rows, drop):
+    planner = BatchPlanner("random")
+    sampler = PlannedBatchSampler(data().select(range(rows)), 8, drop, planner=planner)
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    assert len(list(sampler)) == len(sampler) == (rows // 8 if drop else -(-rows // 8))
+
+
+def two_sets():
+    whole = with_rows(data())
+    return DatasetDict({"first": whole.select(range(50)), "second": whole.select(range(50, 90))})
+
+
+def test_batches_of_two_data_sets_join_pieces_of_both(tmp_path):
+    planner = BatchPlanner("hobit", SMALL["hobit"])
+    mixed = partial(MixedBatchSampler, parts=2)
+    seen = orders(planner, tmp_path, dataset=two_sets(), multi_dataset_batch_sampler=mixed)
+    assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 2
+    joined = [{row < 50 for row in batch} == {True, False} for batch in seen[0]]
+    assert all(joined[:-1])
+    assert seen[0] != seen[1]
+    trainer = train(planner, tmp_path / "b", evaluation=two_sets(), multi_dataset_batch_sampler=mixed)
+    assert [e for e in trainer.state.log_history if any("loss" in key for key in e)]
+
+
+def test_resuming_a_mixture_is_exact(tmp_path):
+    runs = []
+    for resume in (None, str(tmp_path / "checkpoint-7")):
+        planner = BatchPlanner("hobit", SMALL["hobit"])
+        mixed = partial(MixedBatchSampler, parts=2)
+        runs.append(
+            train(planner, tmp_path, save=7, dataset=two_sets(), multi_dataset_batch_sampler=mixed, resume=resume)
+        )
+    np.testing.assert_array_equal(weights(runs[0]), weights(runs[1]))
+
+
+def test_mixtures_that_do_not_fit_are_refused():
+    sets = ConcatDataset(list(two_sets().values()))
+    planner = BatchPlanner("random")
+    planned = [PlannedBatchSampler(part, 16, False, planner=planner) for part in sets.datasets]
+    with pytest.raises(InputError, match="parts must divide the batch size 16"):
+        MixedBatchSampler(sets, planned, parts=3)
+    plain = [DefaultBatchSampler(part, 16, False) for part in sets.datasets]
+    with pytest.raises(InputError, match=r"batch_sampler=planner\.sampler"):
+        MixedBatchSampler(sets, plain, parts=2)
+
+
+def test_warmup_epochs_are_random(tmp_path):
+    warm = orders(BatchPlanner("hobit", SMALL["hobit"], warmup=1), tmp_path / "a", lr=0.0)
+    random = orders(BatchPlanner("random"), tmp_path / "b", lr=0.0)
+    hobit = orders(BatchPlanner("hobit", SMALL["hobit"]), tmp_path / "c", lr=0.0)
+    assert np.array_equal(np.concatenate(warm[0]), np.concatenate(random[0]))
+    assert np.array_equal(np.concatenate(warm[1]), np.concatenate(hobit[1]))
+
+
+def test_refresh_embeds_only_every_so_many_epochs(tmp_path):
+    embedded = {}
+    for refresh in (1, 2):
+        planner = BatchPlanner("ngame", refresh=refresh)
+        calls = []
+        train(planner, tmp_path / str(refresh), epochs=4, watch=calls)
+        embedded[refresh] = calls.count("query")
+    assert embedded == {1: 4, 2: 2}
+
+
+def test_annealed_alpha_rises_to_its_value():
+    planner = BatchPlanner("hobit", {"alpha": 0.8}, anneal=4)
+    assert [planner.settings_at(e)["alpha"] for e in (0, 1, 4, 9)] == pytest.approx([0, 0.2, 0.8, 0.8])
+    assert BatchPlanner("hobit", {"alpha": 0.8}).settings_at(0)["alpha"] == 0.8
+    assert BatchPlanner("hobit", anneal=2).settings_at(1)["alpha"] == 0.5
+
+
+def test_annealing_begins_after_the_warm_up(tmp_path, monkeypatch):
+    planner, used = BatchPlanner("hobit", {**SMALL["hobit"], "alpha": 0.8}, warmup=2, anneal=4), []
+
+    def noting(*given, alpha, **settings):
+        used.append(alpha)
+        return METHODS["hobit"].build(*given, alpha=alpha, **settings)
+
+    monkeypatch.setattr(planner, "method", dataclasses.replace(planner.method, build=noting))
+    train(planner, tmp_path, epochs=8)
+    assert used == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 0.8])
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("hobit", {"warmup": -1}, "warmup"),
+        ("hobit", {"refresh": 0}, "refresh"),
+        ("ngame", {"anneal": 3}, "alpha"),
+        ("hobit-c", {}, "cache"),
+        ("hobit", {"cache": EmbeddingCache(3)}, "cache"),
+        ("ngame", {"teacher": (np.ones((1, 1)), np.ones((1, 1)))}, "teacher"),
+        ("hobit", {"positives": [("a", "b")], "avoid_known": False}, "leave one out"),
+        ("hobit", {"positives": [("a", "b")], "known": no_conflicts(90)}, "leave out positives"),
+        ("hobit", {"avoid_known": False, "known": no_conflicts(90)}, "leave out positives"),
+    ],
+)
+def test_planner_settings_out_of_range_are_refused(name, given, message):
+    with pytest.raises(InputError, match=message):
+        BatchPlanner(name, **given)
+
+
+@pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"])
+def test_hobit_c_costs_no_extra_pass_after_the_first_epoch(loss, tmp_path):
+    cache = EmbeddingCache(90)
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache)
+    calls: list[str] = []
+    seen = orders(
+        planner,
+        tmp_path,
+        epochs=3,
+        dataset=with_rows(data()),
+        cache=cache,
+        loss=loss,
+        watch=calls,
+        model=small_transformer(tmp_path / "model"),
+    )
+    assert calls == ["query", "text"]
+    assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 3
+    assert cache.nbytes == 2 * 90 * 16 * 4
+
+
+def test_hobit_c_after_a_random_epoch_never_embeds(tmp_path):
+    cache, calls = EmbeddingCache(90), []
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=1)
+    train(planner, tmp_path, epochs=2, dataset=with_rows(data()), cache=cache, watch=calls)
+    assert calls == []
+
+
+@pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"])
+def test_cached_vectors_are_those_of_the_model(loss, tmp_path):
+    # with a learning rate of 0 the passes of the epoch leave exactly what the model computes
+    cache, dataset = EmbeddingCache(90), with_rows(data())
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=1)
+    trainer = train(
+        planner,
+        tmp_path,
+        epochs=1,
+        dataset=dataset,
+        cache=cache,
+        loss=loss,
+        lr=0.0,
+        model=small_transformer(tmp_path / "model"),
+    )
+    for side, column in ((cache.queries, "query"), (cache.documents, "text")):
+        expected = trainer.model.encode(dataset[:][column], normalize_embeddings=True)
+        np.testing.assert_allclose(side, expected, atol=1e-6)
+
+
+class KilledError(Exception):
+    pass
+
+
+class Kill(TrainerCallback):
+    """Ends the training, as it were, after a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.step:
+            raise KilledError
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("more", "save", "killed"),
+    [
+        ({}, 4, 5),  # in the first epoch of six steps
+        ({}, 6, 7),  # between two epochs
+        ({}, 4, 15),  # in the third
+        ({"gradient_accumulation_steps": 2}, 2, 3),  # three steps in an epoch
+        ({"gradient_accumulation_steps": 4}, 3, 4),  # two, the last of two batches
+        ({"dataloader_drop_last": True}, 4, 14),  # five; rows that are dropped are embedded
+    ],
+)
+def test_killed_hobit_c_resumes_exactly(warmup, more, save, killed, tmp_path):
+    def run(folder, *callbacks, resume=None):
+        cache = EmbeddingCache(90)
+        planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=warmup)
+        settings = {"epochs": 4, "save": save, "dataset": with_rows(data()), "cache": cache, "resume": resume}
+        trainer = train(planner, tmp_path / folder, callbacks=[planner, *callbacks], **settings, **more)
+        return weights(trainer), cache
+
+    whole, cache = run("whole")
+    with pytest.raises(KilledError):
+        run("killed", Kill(killed))
+    checkpoint = tmp_path / "killed" / f"checkpoint-{killed // save * save}"
+    resumed, restored = run("killed", resume=str(checkpoint))
+    np.testing.assert_array_equal(resumed, whole)
+    for name, array in cache.state().items():
+        np.testing.assert_array_equal(restored.state()[name], array)
+
+
+def test_a_checkpoint_without_the_cache_is_refused(tmp_path):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("hobit-c", warmup=1, cache=EmbeddingCache(90)))
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90))
+    with pytest.raises(InputError, match="lacks the vectors that HOBIT-C had cached"):
+        sampler.restore(tmp_path / "order.npz")
+
+
+class Ages(EmbeddingCache):
+    """Notes at which step each row's vectors were made."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.step, self.made = 0, np.zeros(rows, int)
+
+    def update(self, rows, queries, documents):
+        super().update(rows, queries, documents)
+        self.made[rows] = self.step
+
+
+class Steps(TrainerCallback):
+    """Tells the cache the step; notes how old the vectors are that a step's batch was built from."""
+
+    def __init__(self, planner, cache):
+        self.planner, self.cache, self.lags = planner, cache, []
+
+    def on_epoch_begin(self, args, state, control, **_):
+        self.planner._training[0].batches()
+        self.made = self.cache.made.copy()
+        self.used = round(state.epoch) >= self.planner.warmup
+
+    def on_step_begin(self, args, state, control, **_):
+        self.cache.step = state.global_step
+        if self.used:
+            self.lags.append(state.global_step - self.made.min())
+
+    def on_step_end(self, args, state, control, **_):
+        self.cache.step = state.global_step
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 3])
+@pytest.mark.parametrize("more", [{}, {"dataloader_drop_last": True}, {"gradient_accumulation_steps": 2}])
+def test_cached_vectors_are_younger_than_two_epochs(warmup, more, tmp_path):
+    cache, calls = Ages(90), []
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=warmup)
+    steps = Steps(planner, cache)
+    settings = {"epochs": 12, "dataset": with_rows(data()), "cache": cache, "watch": calls}
+    trainer = train(planner, tmp_path, callbacks=[planner, steps], **settings, **more)
+    epoch = trainer.state.max_steps // 12
+    assert len(steps.lags) == epoch * (12 - warmup)
+    assert epoch <= max(steps.lags) <= 2 * epoch - 1
+    if "dataloader_drop_last" not in more:
+        assert calls == ["query", "text"] * (warmup == 0)
+
+
+def test_caching_loss_needs_row_numbers(tmp_path):
+    cache = EmbeddingCache(90)
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache)
+    with pytest.raises(InputError, match="with_rows"):
+        train(planner, tmp_path, cache=cache)
+
+
+def test_caching_loss_leaves_evaluation_alone():
+    model, cache = small_model(), EmbeddingCache(4)
+
+    def loss(features, labels):
+        return sum(model(f)["sentence_embedding"].sum() for f in features)
+
+    wrapped = CachingLoss(torch.nn.Identity(), model=model, cache=cache)
+    wrapped.loss = torch.nn.Module()
+    wrapped.loss.forward = loss
+    features = [model.preprocess(["a b", "c d"]) for _ in range(2)]
+    model.eval()
+    wrapped(features, torch.tensor([0, 1]))
+    assert not cache.filled.any()
+    model.train()
+    wrapped(features, torch.tensor([0, 1]))
+    assert cache.filled.tolist() == [True, True, False, False]
+
+
+def test_cache_refuses_what_does_not_fit():
+    cache = EmbeddingCache(3)
+    good = np.ones((2, 4))
+    cache.update(np.array([0, 2]), good, good)
+    assert cache.missing.tolist() == [1]
+    with pytest.raises(InputError, match=r"rows 0\.\.2"):
+        cache.update(np.array([3]), good[:1], good[:1])
+    with pytest.raises(InputError, match="shape"):
+        cache.update(np.array([1]), np.ones((1, 5)), np.ones((1, 5)))
+    with pytest.raises(InputError, match="diverged"):
+        cache.update(np.array([1]), good[:1] * np.nan, good[:1])
+    with pytest.raises(InputError, match="float16"):
+        EmbeddingCache(3, dtype="int8")
+    half = EmbeddingCache(3, dtype="float16")
+    half.update(np.array([0, 2]), good, good)
+    assert half.nbytes == cache.nbytes // 2
+    np.testing.assert_allclose(half.queries[0], 0.5)
+
+
+def test_rows_as_labels_do_not_overwrite_labels():
+    assert with_rows(data())["label"][:3] == [0, 1, 2]
+    with pytest.raises(InputError, match="already has label"):
+        with_rows(with_rows(data()))
+
+
+def test_a_data_set_without_a_positive_column_is_refused():
+    sampler = PlannedBatchSampler(
+        Dataset.from_dict({"query": ["a"], "label": [1]}), 1, False, ["label"], planner=BatchPlanner("random")
+    )
+    with pytest.raises(InputError, match=r"got columns \['query'\]"):
+        sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+
+
+def test_only_a_training_set_has_an_order_to_save(tmp_path):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
+    for use in (sampler.save, sampler.restore):
+        with pytest.raises(InputError, match="attach an encoder"):
+            use(tmp_path / "order.npz")
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:60], lambda data: b"x", lambda data: data[:30] + b"(((" + data[33:]]
+)
+def test_a_damaged_order_is_named(tmp_path, damage):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    path = tmp_path / "order.npz"
+    sampler.save(path)
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    with pytest.raises(FormatError, match=r"order\.npz: damaged order of batches"):
+        sampler.restore(path)
+    np.savez(path, epoch=0, order=np.zeros(90, np.int64))
+    with pytest.raises(FormatError, match=r"order\.npz: an order in which rows are missing"):
+        sampler.restore(path)
+    path.write_bytes(whole)
+    sampler.restore(path)
+
+
+VECTORS = {"filled": np.ones(90, bool), "queries": np.ones((90, 2), np.float32), "documents": np.ones((90, 2))}
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"communities": np.arange(90)}, "damaged order of batches"),
+        ({"communities": np.arange(90), "community_sizes": np.array([40, 40])}, "damaged order of batches"),
+        ({"communities": np.zeros(90, int), "community_sizes": np.array([90])}, "damaged order of batches"),
+        ({"filled": np.ones(90, bool)}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.ones((90, 3))}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.ones(90)}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.full((90, 2), np.nan)}, "no vectors of these rows"),
+        ({**VECTORS, "queries": np.full((90, 2), "x")}, "no vectors of these rows"),
+        ({**VECTORS, "filled": np.ones(9, bool)}, "of 9 rows"),
+    ],
+)
+def test_what_later_epochs_depend_on_is_looked_at(tmp_path, arrays, message):
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90), **arrays)
+    with pytest.raises(InputError, match=message):
+        sampler.restore(tmp_path / "order.npz")
+    np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90), **VECTORS)
+    sampler.restore(tmp_path / "order.npz")
+
+
+def test_it_works_with_a_plain_data_loader():
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"), seed=5)
+    sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
+    sampler.set_epoch(3)
+    loader = DataLoader(data(), batch_sampler=sampler, collate_fn=len)
+    assert list(loader) == [8] * 11 + [2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("name", ["hobit", "hobit-c"])
+def test_two_processes_share_every_epoch(name, split, tmp_path):
+    """Two gloo processes: same batches on both, together the whole order; split batches are the halves of one."""
+    script = Path(__file__).with_name("sampler_training.py")
+    port = str(20000 + os.getpid() % 20000)
+    environment = {
+        **os.environ,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "true",
+        "HF_HUB_OFFLINE": "1",
+    }
+    runs = [
+        subprocess.Popen(
+            [sys.executable, str(script), name, str(int(split)), str(tmp_path)],
+            env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [run.communicate(timeout=240)[0] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], "\n".join(outputs)
+    planned = [np.load(tmp_path / f"planned-{rank}.npy") for rank in range(2)]
+    np.testing.assert_array_equal(planned[0], planned[1])
+    trained = [np.load(tmp_path / f"trained-{rank}.npy", allow_pickle=True).tolist() for rank in range(2)]
+    for epoch in range(2):
+        order = planned[0][epoch]
+        shares = [trained[rank][epoch] for rank in range(2)]
+        if split:
+            half = SIZE // 2
+            assert shares[0][0] == order[:half].tolist()
+            assert shares[1][0] == order[half:SIZE].tolist()
+        else:
+            assert shares[0][0] == order[:SIZE].tolist()
+            assert shares[1][0] == order[SIZE : 2 * SIZE].tolist()
+        # the trainer drops a short last batch, and one that not every process has
+        together = sorted(row for share in shares for batch in share for row in batch)
+        assert together == sorted(order[: 80 if split else 64])

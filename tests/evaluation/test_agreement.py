@@ -1,0 +1,144 @@
+"""Agreement of a predictor with an outcome: published figures, scipy, hand-worked cases."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy import stats
+
+from foils.evaluation.agreement import agreement, kendall_tau, pearson_r, rank_stability, spearman_rho
+from foils.runtime.errors import InputError
+
+PUBLISHED = json.loads((Path(__file__).parent / "data" / "published.json").read_text(encoding="utf-8"))
+NUMBERS = st.integers(-4, 4).map(float)
+PAIRS = st.integers(2, 9).flatmap(
+    lambda n: st.tuples(arrays(float, n, elements=NUMBERS), arrays(float, n, elements=NUMBERS))
+)
+
+
+def rng():
+    return np.random.default_rng(3)
+
+
+def published(encoder):
+    scores, results = (PUBLISHED["eci_sem"][table][encoder] for table in ("table1_eci_sem", "table2_ndcg10"))
+    names = list(scores)
+    return (
+        [scores[name]["eci_sem"] for name in names],
+        [results[name]["mean"] for name in names],
+        ["hybrid" if "+" in name else "single" for name in names],
+    )
+
+
+@pytest.mark.parametrize(("encoder", "tau"), [("DistilBERT", 0.867), ("E5-base", 0.467), ("Contriever", 0.733)])
+def test_the_published_tables_give_the_published_agreement(encoder, tau):
+    """Over six sources the order agrees in part; inside the blocks of three it agrees fully."""
+    eci_sem, ndcg, settings = published(encoder)
+    assert kendall_tau(eci_sem, ndcg) == pytest.approx(tau, abs=5e-4)
+    assert rank_stability(eci_sem, ndcg, settings=settings) == 1.0
+    for block in ("single", "hybrid"):
+        rows = [i for i, setting in enumerate(settings) if setting == block]
+        assert kendall_tau(np.take(eci_sem, rows), np.take(ndcg, rows)) == pytest.approx(1.0)
+
+
+@given(PAIRS)
+def test_coefficients_agree_with_scipy_ties_included(pair):
+    a, b = pair
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(kendall_tau(a, b), stats.kendalltau(a, b).statistic, atol=1e-12)
+        if np.ptp(a) and np.ptp(b):
+            np.testing.assert_allclose(spearman_rho(a, b), stats.spearmanr(a, b).statistic, atol=1e-12)
+            np.testing.assert_allclose(pearson_r(a, b), stats.pearsonr(a, b).statistic, atol=1e-12)
+
+
+@pytest.mark.parametrize("coefficient", [kendall_tau, spearman_rho, pearson_r])
+def test_no_coefficient_where_all_values_are_equal(coefficient):
+    assert np.isnan(coefficient([1, 1, 1], [1, 2, 3]))
+
+
+def test_rank_stability_worked_by_hand():
+    assert rank_stability([1, 2, 3], [1, 3, 2]) == pytest.approx(2 / 3)
+    assert rank_stability([1, 2, 3], [3, 2, 1]) == 0.0
+    assert rank_stability([1, 1, 3], [1, 2, 3]) == pytest.approx(2 / 3), "a tie does not agree with an order"
+    assert rank_stability([1, 2, 1, 2], [1, 2, 9, 8], settings=list("aabb")) == pytest.approx(1 / 2)
+    assert rank_stability([1, 2, 1, 2], [1, 2, 9, 8]) == pytest.approx(2 / 6)
+    assert np.isnan(rank_stability([1, 2], [1, 2], settings=["a", "b"]))
+
+
+@given(PAIRS)
+def test_without_ties_stability_is_kendall_on_another_scale(pair):
+    a, b = (np.argsort(np.argsort(x, kind="stable"), kind="stable") for x in pair)
+    assert rank_stability(a, b) == pytest.approx((kendall_tau(a, b) + 1) / 2)
+
+
+def test_agreement_draws_sources_where_there_are_no_replicates():
+    a, b, settings = published("E5-base")
+    found = agreement(a, b, rng=rng(), settings=settings)
+    assert found.resampled == "sources"
+    assert found.kendall == pytest.approx(0.467, abs=5e-4)
+    assert found.stability == 1.0
+    assert found.intervals["stability"] == (1.0, 1.0)
+    assert found.intervals["kendall"][0] < found.kendall < found.intervals["kendall"][1]
+    assert found.undefined < 200
+
+
+def test_agreement_draws_replicates_where_there_are_some():
+    truth = np.arange(6.0)
+    noisy = truth[:, None] + rng().normal(0, 2.0, (6, 5))
+    clear = truth[:, None] + rng().normal(0, 0.01, (6, 5))
+    wide, narrow = (agreement(truth, outcome, rng=rng()) for outcome in (noisy, clear))
+    assert wide.resampled == narrow.resampled == "replicates"
+    assert wide.kendall == pytest.approx(kendall_tau(truth, noisy.mean(axis=1)))
+    assert narrow.intervals["kendall"] == (1.0, 1.0)
+    assert wide.intervals["kendall"][0] < wide.intervals["kendall"][1]
+
+
+def test_one_replicate_is_no_replicate():
+    a, b, _ = published("DistilBERT")
+    assert agreement(a, np.array(b)[:, None], rng=rng()) == agreement(a, b, rng=rng())
+
+
+def test_the_order_of_sources_does_not_matter():
+    a, b, settings = published("Contriever")
+    order = rng().permutation(6)
+    one = agreement(a, b, rng=rng(), settings=settings, resamples=10)
+    other = agreement(
+        np.take(a, order), np.take(b, order), rng=rng(), settings=[settings[i] for i in order], resamples=10
+    )
+    for name in ("kendall", "spearman", "pearson", "stability"):
+        assert getattr(one, name) == pytest.approx(getattr(other, name))
+
+
+def test_level_and_resamples_change_the_interval():
+    a, b, _ = published("E5-base")
+    wide, narrow = (agreement(a, b, rng=rng(), level=level).intervals["pearson"] for level in (0.99, 0.5))
+    assert wide[0] < narrow[0] <= narrow[1] < wide[1]
+    few, many = (agreement(a, b, rng=rng(), resamples=n).intervals["pearson"] for n in (20, 200))
+    assert few != many
+
+
+def test_draws_without_a_coefficient_are_counted_not_invented():
+    found = agreement([1, 2], [1, 2], rng=rng(), resamples=400)
+    assert 150 < found.undefined < 250, "half of the draws take one source twice"
+    assert found.intervals["kendall"] == (1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "settings"),
+    [
+        ([1], [1], {}),
+        ([1, 2], [1, 2, 3], {}),
+        ([1, np.nan], [1, 2], {}),
+        ([1, 2], [[1, 2], [np.inf, 2]], {}),
+        ([1, 2], [1, 2], {"level": 0}),
+        ([1, 2], [1, 2], {"resamples": 0}),
+        ([1, 2], [1, 2], {"settings": ["a"]}),
+    ],
+)
+def test_unusable_input_is_refused(a, b, settings):
+    with pytest.raises(InputError):
+        agreement(a, b, rng=rng(), **settings)

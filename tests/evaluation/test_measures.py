@@ -1,0 +1,77 @@
+"""Measures of rankings: worked by hand, and every judged query counts."""
+
+from math import log2
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.evaluation import measure_rankings, parse_measures
+from foils.runtime.errors import InputError
+
+QRELS = {"a": {"d1": 1, "d2": 2}, "b": {"d3": 1}}
+
+
+def test_values_worked_by_hand_with_grades():
+    measured = measure_rankings(
+        {"a": ["d1", "x", "d2"], "b": ["y", "d3"]}, QRELS, ["nDCG@10", "nDCG@1", "RR@10", "AP", "P@2", "R@2"]
+    )
+    ideal = 2 / log2(2) + 1 / log2(3)
+    expected = {
+        "nDCG@10": [(1 / log2(2) + 2 / log2(4)) / ideal, 1 / log2(3)],
+        "nDCG@1": [1 / 2, 0.0],
+        "RR@10": [1.0, 0.5],
+        "AP": [(1 + 2 / 3) / 2, 0.5],
+        "P@2": [0.5, 0.5],
+        "R@2": [0.5, 1.0],
+    }
+    assert list(measured.per_query) == list(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(measured.per_query[name], values, rtol=1e-12)
+        assert measured.means[name] == pytest.approx(np.mean(values))
+
+
+def test_an_unanswered_query_counts_as_zero_and_is_named():
+    measured = measure_rankings({"a": ["d2", "d1"], "b": [], "unjudged": ["d1"]}, QRELS, ["nDCG@10"])
+    assert measured.query_ids == ("a", "b")
+    assert measured.unanswered == ("b",)
+    assert measured.means["nDCG@10"] == pytest.approx(0.5)
+
+
+def test_a_grade_of_zero_or_below_is_not_relevant():
+    measured = measure_rankings({"q": ["bad", "none", "good"]}, {"q": {"bad": -1, "none": 0, "good": 1}}, ["RR"])
+    assert measured.means["RR"] == pytest.approx(1 / 3)
+
+
+def test_the_order_given_is_the_order_measured():
+    ids = [f"d{i:03d}" for i in range(50)]
+    for position in (0, 7, 49):
+        measured = measure_rankings({"q": ids}, {"q": {ids[position]: 1}}, ["RR"])
+        assert measured.means["RR"] == pytest.approx(1 / (position + 1))
+
+
+@given(st.permutations(list(range(12))), st.sets(st.integers(0, 11), min_size=1))
+def test_a_better_rank_never_hurts(order, relevant):
+    """Moving the first relevant document to the top raises, or keeps, every measure."""
+    ranking = [f"d{i}" for i in order]
+    first = next(d for d in ranking if int(d[1:]) in relevant)
+    moved = [first, *[d for d in ranking if d != first]]
+    qrels = {"q": {f"d{i}": 1 for i in relevant}}
+    before = measure_rankings({"q": ranking}, qrels).means
+    after = measure_rankings({"q": moved}, qrels).means
+    assert all(after[m] >= before[m] - 1e-12 for m in before)
+
+
+def test_bad_names_are_listed_together_with_examples():
+    with pytest.raises(InputError, match=r"(?s)'ndcg@10'.*'wrong'.*nDCG@10"):
+        parse_measures(["ndcg@10", "AP", "wrong"])
+
+
+@pytest.mark.parametrize(
+    ("rankings", "qrels", "said"),
+    [({}, {}, "no judged query"), ({"a": ["d1", "d1"]}, QRELS, "twice")],
+)
+def test_unusable_input_is_refused(rankings, qrels, said):
+    with pytest.raises(InputError, match=said):
+        measure_rankings(rankings, qrels)

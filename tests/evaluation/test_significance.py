@@ -1,0 +1,226 @@
+"""Paired tests, Holm's correction, bootstrap intervals."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from foils.evaluation import bootstrap_interval, compare_systems, holm, paired_test
+from foils.runtime.errors import InputError, UnknownNameError
+
+
+def rng():
+    return np.random.default_rng(7)
+
+
+def test_normal_differences_take_the_t_test():
+    b = rng().random(60)
+    a = b + rng().normal(0.05, 0.1, 60)
+    result = paired_test(a, b)
+    d = a - b
+    t = d.mean() / (d.std(ddof=1) / np.sqrt(60))
+    assert result.test == "t"
+    assert result.p == pytest.approx(2 * stats.t.sf(abs(t), 59))
+    assert result.difference == pytest.approx(d.mean())
+    assert result.normality_p == pytest.approx(stats.shapiro(d).pvalue)
+
+
+def test_other_differences_take_wilcoxon_worked_by_hand():
+    """d = 1..6 without their signs but for −1: W⁻ = 1; P(W ≤ 1) = 2/2⁶ one-sided, twice that two-sided."""
+    d = np.array([-1, 2, 3, 4, 5, 600.0])
+    assert paired_test(d, np.zeros(6)).test == "wilcoxon"
+    assert paired_test(d, np.zeros(6)).p == pytest.approx(4 / 64)
+    assert paired_test(d, np.zeros(6), alternative="greater").p == pytest.approx(2 / 64)
+    assert paired_test(d, np.zeros(6), alternative="less").p == pytest.approx(63 / 64)
+
+
+def test_queries_without_a_difference_are_dropped_before_the_ranks_are_taken():
+    """4 of 300 queries differ, all upwards: 1 of 2⁴ signings is as extreme, which the normal limit of 300 misses."""
+    d = np.zeros(300)
+    d[[7, 90, 91, 250]] = [0.1, 0.2, 0.3, 0.4]
+    result = paired_test(d, np.zeros(300), alternative="greater")
+    assert (result.test, result.queries) == ("wilcoxon", 300)
+    assert result.p == pytest.approx(1 / 16)
+    assert paired_test(d, np.zeros(300)).p == pytest.approx(2 / 16)
+    assert paired_test(d, np.zeros(300), alternative="less").p == pytest.approx(1)
+    assert paired_test(d[d > 0], np.zeros(4), normality=1.1).p == pytest.approx(2 / 16)
+
+
+def test_equal_differences_share_a_rank_worked_by_hand():
+    """|d| = 1, 1, 1, 2 (ranks 2, 2, 2, 4), W⁺ = 8: of 16 signings {all} and three of {two 1s, 2} reach 8: 4/16."""
+    d = np.array([0, 1, -1, 0, 1, 2, 0.0])
+    assert paired_test(d, np.zeros(7), normality=1.1, alternative="greater").p == pytest.approx(4 / 16)
+    same = np.r_[np.full(20, 0.5), np.zeros(80)]
+    assert paired_test(same, np.zeros(100), alternative="greater").p == pytest.approx(2.0**-20)
+
+
+@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+@pytest.mark.parametrize("count", [3, 8, 50, 51, 120])
+def test_signed_ranks_agree_with_scipy_where_it_has_the_distribution(count, alternative):
+    d = np.random.default_rng(count).standard_normal(count) + 0.2
+    found = paired_test(np.r_[d, np.zeros(40)], np.zeros(count + 40), normality=1.1, alternative=alternative)
+    assert found.p == pytest.approx(stats.wilcoxon(d, alternative=alternative).pvalue)
+
+
+def test_what_differs_by_rounding_alone_does_not_differ():
+    """0.1 + 0.2 is not 0.3, yet no query differs; and the differences 0.3 − 0.2 and 0.2 − 0.1 share a rank."""
+    assert paired_test([0.1 + 0.2, 0.5], [0.3, 0.5]).test == "identical"
+    a, b = np.array([0.3, 0.2, 0.1, 0.5, 0.4]), np.array([0.2, 0.1, 0.0, 0.4, 0.5])
+    assert paired_test(a, b, normality=1.1, alternative="greater").p == pytest.approx(6 / 32)
+
+
+def test_the_level_of_normality_chooses_the_test():
+    d = rng().normal(0, 1, 30)
+    assert paired_test(d, np.zeros(30), normality=0.0).test == "t"
+    assert paired_test(d, np.zeros(30), normality=1.1).test == "wilcoxon"
+
+
+def test_identical_systems_do_not_differ():
+    result = paired_test([0.5, 0.2, 0.1], [0.5, 0.2, 0.1])
+    assert (result.test, result.p, result.difference, result.normality_p) == ("identical", 1.0, 0.0, None)
+
+
+def test_a_constant_difference_is_not_called_normal():
+    result = paired_test(np.arange(8) + 1.0, np.arange(8.0))
+    assert result.test == "wilcoxon"
+    assert result.p == pytest.approx(2 / 2**8)
+
+
+def test_two_queries_say_little_but_are_no_error():
+    assert paired_test([1.0], [0.0]).p == 1.0
+    result = paired_test([1.0, 2.5], [0.0, 0.0])
+    assert (result.test, result.p, result.normality_p) == ("wilcoxon", 0.5, None)
+
+
+def test_one_sided_is_half_of_two_sided_for_the_better_system():
+    b = rng().random(40)
+    a = b + np.abs(np.random.default_rng(1).normal(0.0, 0.1, 40)) - 0.05
+    assert paired_test(a, b).difference > 0
+    assert paired_test(a, b, alternative="greater").p == pytest.approx(paired_test(a, b).p / 2)
+
+
+def test_the_level_holds_where_nothing_differs():
+    """Under no effect the protocol rejects about as often as it should: 5 % ± 3 standard errors."""
+    draws = rng().normal(0, 1, (2000, 25))
+    rejected = np.mean([paired_test(d, np.zeros(25)).p < 0.05 for d in draws])
+    assert abs(rejected - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 2000)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [([], []), ([1, 2, 3], [1, 2]), ([1, 2, np.nan], [1, 2, 3]), ([[1, 2, 3]], [[1, 2, 3]])]
+)
+def test_unusable_pairs_are_refused(a, b):
+    with pytest.raises(InputError):
+        paired_test(a, b)
+
+
+def test_an_unknown_alternative_lists_the_known():
+    with pytest.raises(UnknownNameError, match="two-sided"):
+        paired_test([1, 2, 3], [2, 3, 5], alternative="bigger")
+
+
+def test_holm_worked_by_hand():
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    assert holm([]).shape == (0,)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20))
+def test_holm_is_ordered_and_between_no_correction_and_bonferroni(p):
+    p = np.array(p)
+    corrected = holm(p)
+    order = np.argsort(p, kind="stable")
+    assert np.all(np.diff(corrected[order]) >= 0)
+    assert np.all((corrected >= p) & (corrected <= np.minimum(1, len(p) * p)))
+    assert corrected[order[0]] == min(1, len(p) * p[order[0]])
+
+
+def test_holm_agrees_with_its_definition_by_rejections():
+    """p̃ ≤ α exactly where the step-down procedure at level α rejects."""
+    p = rng().random(12) ** 3
+    for level in (0.01, 0.05, 0.2):
+        rejected, order = np.zeros(12, bool), np.argsort(p)
+        for step, index in enumerate(order):
+            if p[index] > level / (12 - step):
+                break
+            rejected[index] = True
+        np.testing.assert_array_equal(holm(p) <= level, rejected)
+
+
+@pytest.mark.parametrize("p", [[0.1, 1.2], [-0.1], [np.nan]])
+def test_holm_refuses_what_is_no_probability(p):
+    with pytest.raises(InputError):
+        holm(p)
+
+
+def test_the_interval_agrees_with_scipy():
+    values = rng().gamma(2.0, size=80)
+    low, high = bootstrap_interval(values, rng=rng(), resamples=20_000)
+    other = stats.bootstrap(
+        (values,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert low == pytest.approx(other.low, abs=0.01)
+    assert high == pytest.approx(other.high, abs=0.01)
+
+
+def test_level_and_resamples_and_seed_matter():
+    values = rng().random(30)
+    wide = bootstrap_interval(values, rng=rng(), level=0.99)
+    narrow = bootstrap_interval(values, rng=rng(), level=0.5)
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    assert bootstrap_interval(values, rng=rng()) == bootstrap_interval(values, rng=rng())
+    assert bootstrap_interval(values, rng=rng(), resamples=50) != bootstrap_interval(values, rng=rng(), resamples=60)
+    assert bootstrap_interval([0.25], rng=rng()) == (0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("values", "settings"),
+    [([], {}), ([np.nan], {}), ([1.0], {"level": 1.0}), ([1.0], {"resamples": 0})],
+)
+def test_the_interval_refuses_unusable_input(values, settings):
+    with pytest.raises(InputError):
+        bootstrap_interval(values, rng=rng(), **settings)
+
+
+def systems():
+    base = rng().random(50)
+    return {
+        "base": {"AP": base, "P@5": base},
+        "better": {"AP": base + rng().normal(0.2, 0.05, 50), "P@5": base},
+        "same": {"AP": base + np.random.default_rng(1).normal(0, 0.1, 50), "P@5": base},
+    }
+
+
+def test_all_pairs_are_compared_and_corrected_within_a_measure():
+    table = compare_systems(systems(), rng=rng())
+    assert [(c.a, c.b, c.measure) for c in table[:3]] == [
+        ("better", "base", "AP"),
+        ("same", "base", "AP"),
+        ("same", "better", "AP"),
+    ]
+    assert len(table) == 6
+    np.testing.assert_allclose([c.p_holm for c in table[:3]], holm([c.p for c in table[:3]]))
+    assert all(c.test == "identical" and c.p_holm == 1 for c in table[3:])
+    first = table[0]
+    assert first.difference == pytest.approx(0.2, abs=0.03)
+    assert first.low < first.difference < first.high
+    assert first.p_holm < 1e-6
+
+
+def test_against_chooses_the_comparisons_and_so_the_correction():
+    table = compare_systems(systems(), rng=rng(), against=["base"])
+    assert [(c.a, c.b) for c in table] == [("better", "base"), ("same", "base")] * 2
+    both = compare_systems(systems(), rng=rng(), against=["base", "better"])
+    assert [(c.a, c.b) for c in both[:3]] == [("better", "base"), ("same", "base"), ("same", "better")]
+    with pytest.raises(UnknownNameError, match="better"):
+        compare_systems(systems(), rng=rng(), against=["bettr"])
+
+
+def test_the_alternative_reaches_every_comparison():
+    two, one = (compare_systems(systems(), rng=rng(), alternative=side)[1] for side in ("two-sided", "greater"))
+    assert one.p != two.p
+
+
+def test_systems_must_share_their_measures():
+    with pytest.raises(InputError, match="two"):
+        compare_systems({"one": {"AP": [1, 2, 3]}, "two": {"P@5": [1, 2, 3]}}, rng=rng())

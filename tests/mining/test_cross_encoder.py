@@ -1,0 +1,190 @@
+"""Cross-encoder negatives over a pool: a tiny BERT with random weights, made on the spot."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foils.data import Collection
+from foils.encode import VectorStore
+from foils.encode import vectors as vectors_module
+from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
+from foils.mining.filters import Margin, PositiveScores
+from foils.mining.pairs import Pairs
+from foils.mining.pool import TableRetriever, UnionRetriever
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, InputError
+from tiny_models import tiny_cross_encoder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, small) -> Path:
+    texts = [*small.document_texts(range(10)), *small.query_texts(range(5))]
+    return tiny_cross_encoder(tmp_path_factory.mktemp("tiny"), texts)
+
+
+@pytest.fixture
+def scorer(folder, tmp_path) -> CrossEncoderScorer:
+    return CrossEncoderScorer.load(folder, VectorStore(tmp_path / "scores"))
+
+
+def counting(scorer: CrossEncoderScorer, monkeypatch, fail_at: int | None = None) -> list[int]:
+    """Note how many pairs each call of the model scores; let a call fail."""
+    calls: list[int] = []
+    model = scorer._encoder._model
+    predict = model.predict
+
+    def noted(pairs, **settings):
+        if len(calls) == fail_at:
+            raise KeyboardInterrupt
+        calls.append(len(pairs))
+        return predict(pairs, **settings)
+
+    monkeypatch.setattr(model, "predict", noted)
+    return calls
+
+
+def plain(scorer: CrossEncoderScorer, small: Collection, query: int, documents: list[int]) -> np.ndarray:
+    import torch
+
+    texts = [(small.query_texts([query])[0], text) for text in small.document_texts(documents)]
+    return scorer._encoder._model.predict(texts, activation_fn=torch.nn.Identity())
+
+
+def test_negatives_are_the_pools_best_by_logit(small, scorer):
+    everything = RandomRetriever(small)
+    found = mine(small, CrossEncoderRetriever(small, scorer, everything, depth=10), split="train", top=4)
+    for query, row in (("q1", 0), ("q2", 1), ("q3", 2)):
+        rows = [r for r in found.negatives.table.to_pylist() if r["query_id"] == query]
+        known = set(small.known_positives.of(row).tolist())
+        others = [at for at in range(10) if at not in known]
+        logits = plain(scorer, small, row, others)
+        best = [f"d{others[at] + 1}" for at in np.argsort(-logits, kind="stable")[:4]]
+        assert [r["doc_id"] for r in rows] == best
+        assert [r["score"] for r in rows] == pytest.approx(sorted(logits.tolist(), reverse=True)[:4], abs=1e-5)
+    assert found.negatives.table["source"][0].as_py() == "cross-encoder"
+
+
+def test_only_the_pool_is_ranked_and_a_short_pool_is_told(small, scorer):
+    pool = mine(small, BM25Retriever(small), split="train", top=2).negatives
+    found = mine(small, CrossEncoderRetriever(small, scorer, TableRetriever(small, pool)), split="train", top=3)
+    pairs = lambda table: set(zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True))  # noqa: E731
+    assert pairs(found.negatives.table) == pairs(pool.kept())
+    assert found.short == {"the pool (source, 100 deep) has no further document": 3}
+    deep = mine(small, CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=3), split="train", top=9)
+    assert (np.bincount(deep.negatives.table["rank"].to_numpy()) <= 3).all()
+    assert len(deep.negatives) <= 9
+
+
+def test_union_of_rankings(small):
+    one, two = BM25Retriever(small), RandomRetriever(small, seed=3)
+    union = UnionRetriever([one, two])
+    queries = np.arange(5)
+    for depth in (1, 2, 4, 10):
+        found, scores = union.search(queries, depth)
+        lists = [retriever.search(queries, 10)[0] for retriever in (one, two)]
+        for row in range(5):
+            turns = [int(doc) for pair in zip(lists[0][row], lists[1][row], strict=True) for doc in pair if doc >= 0]
+            assert found[row].tolist() == list(dict.fromkeys(turns))[:depth]
+        assert np.isnan(scores).all()
+
+
+def test_rejected_rows_are_no_pool(small):
+    pool = mine(small, BM25Retriever(small), split="train", top=3).negatives
+    less = pool.reject(np.asarray(pool.table["rank"].to_numpy()) == 0, "no")
+    rows, scores = TableRetriever(small, less).search(np.array([0, 4]), 4)
+    expected = [r for r in pool.table.to_pylist() if r["query_id"] == "q1" and r["rank"] > 0]
+    assert [f"d{row + 1}" for row in rows[0] if row >= 0] == [r["doc_id"] for r in expected]
+    assert scores[0][rows[0] >= 0].tolist() == [r["score"] for r in expected]
+    assert (rows[1] == -1).all()  # q5 is not in the table
+
+
+def test_each_pair_is_scored_once(small, scorer, monkeypatch):
+    calls = counting(scorer, monkeypatch)
+    pairs = Pairs(small, np.array([0, 0, 1, 0]), np.array([1, 2, 1, 1]), np.zeros(4))
+    first = scorer.score(pairs)
+    assert sum(calls) == 3
+    assert first[0] == first[3]
+    assert (scorer.score(pairs) == first).all()
+    assert sum(calls) == 3
+
+
+def test_progress_says_that_pairs_are_scored(small, scorer):
+    told = []
+
+    class Reporter:
+        def task(self, description, total, unit):
+            told.append((description, total, unit))
+            return nullcontext(lambda count: None)
+
+    with progress.reporting(Reporter()):
+        scorer.score(Pairs(small, np.array([0, 0]), np.array([1, 2]), np.zeros(2)))
+    assert ("scoring pairs", 2, "pairs") in told
+
+
+def test_own_texts_are_scored_too(small, scorer):
+    text = small.document_texts([4])[0]
+    pairs = Pairs(small, np.array([0, 0]), np.array([4, -1]), np.zeros(2), [None, text])
+    scores = scorer.score(pairs)
+    assert scores[0] == scores[1]
+
+
+def test_other_weights_have_other_scores(small, folder, tmp_path):
+    import torch
+
+    store = VectorStore(tmp_path)
+    one, two = CrossEncoderScorer.load(folder, store), CrossEncoderScorer.load(folder, store)
+    assert one.fingerprint == two.fingerprint
+    with torch.no_grad():
+        next(two._encoder._model.parameters()).add_(0.25)
+    changed = CrossEncoderScorer(two._encoder._model, store)
+    assert changed.fingerprint != one.fingerprint
+    assert CrossEncoderScorer.load(folder, store, max_length=8).fingerprint != one.fingerprint
+    pairs = Pairs(small, np.array([0]), np.array([3]), np.zeros(1))
+    assert one.score(pairs) != changed.score(pairs)
+
+
+@pytest.mark.parametrize("killed", range(5))
+def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monkeypatch, killed):
+    monkeypatch.setattr(vectors_module, "SHARD", 5)
+
+    def mined(place: Path, out: Path, fail_at: int | None = None) -> int:
+        scorer = CrossEncoderScorer.load(folder, VectorStore(place))
+        calls = counting(scorer, monkeypatch, fail_at)
+        retriever = CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=10)
+        mine(small, retriever, split="train", top=3).negatives.write(out)
+        return sum(calls)
+
+    whole = mined(tmp_path / "a", tmp_path / "a.parquet")
+    with pytest.raises(KeyboardInterrupt):
+        mined(tmp_path / "b", tmp_path / "b.parquet", killed)
+    assert mined(tmp_path / "b", tmp_path / "b.parquet") == whole - 5 * killed
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+def test_margins_on_the_cross_encoders_own_scale(small, scorer):
+    retriever = CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=10)
+    positives = PositiveScores.of(small, retriever, np.array([0, 1, 2]))
+    found = mine(small, retriever, split="train", top=9, rules=[Margin(positives)], ranks=(0, 10)).negatives
+    rows = small.query_rows(found.table["query_id"])
+    over = found.table["score"].to_numpy() > positives.reference(rows, "minimum")
+    assert over.any()
+    assert not over[found.keep].any()
+
+
+def test_refusals(small, folder, tmp_path, monkeypatch):
+    store = VectorStore(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        CrossEncoderScorer.load(tmp_path / "none", store)
+    scorer = CrossEncoderScorer.load(folder, store)
+    with pytest.raises(InputError, match="at least 1"):
+        CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=0)
+    with pytest.raises(InputError, match="at least one"):
+        UnionRetriever([])
+    monkeypatch.setattr(scorer._encoder._model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
+    with pytest.raises(FailureError, match="NaN"):
+        scorer.score(Pairs(small, np.array([0]), np.array([0]), np.zeros(1)))

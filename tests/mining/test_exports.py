@@ -1,0 +1,225 @@
+"""Exports: every form, and back."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from foils.data.export import FILES, FORMS, as_dataset, export
+from foils.data.negatives import Negatives, negatives_table
+from foils.data.sources import read_source
+from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining.fuse import fuse
+from foils.runtime.errors import InputError, UnknownNameError
+from tiny_models import tiny_cross_encoder, tiny_encoder
+
+
+@pytest.fixture
+def table(small) -> Negatives:
+    """q1 (positives d1, d3): d2, d10; q2 (d4): d5, a text of its own; d6 rejected; q4 is of another split."""
+    queries, documents = ["q1", "q1", "q2", "q2", "q2", "q4"], ["d2", "d10", "d5", "llm:1", "d6", "d1"]
+    table = negatives_table(
+        pa.array(queries), pa.array(documents), "x", [0, 1, 0, 1, 2, 0], [3.5, 1.25, np.nan, 0.1, 0.0, 1.0]
+    )
+    own = pa.array([None, None, None, "Bread is bought.", None, None], pa.large_string())
+    return Negatives(table.append_column("text", own)).reject(np.arange(6) == 4, "no")
+
+
+def text(small, identifier: str) -> str:
+    return small.document_texts(small.document_rows([identifier]))[0]
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def expected(small, form: str) -> list[dict]:
+    q1, q2 = small.query_texts([0, 1])
+    d = {f"d{at}": text(small, f"d{at}") for at in range(1, 11)}
+    own = "Bread is bought."
+    lists = [(q1, ["d1", "d3"], [d["d2"], d["d10"]]), (q2, ["d4"], [d["d5"], own])]
+    pairs = [(q, d[p], negatives) for q, positives, negatives in lists for p in positives]
+    return {
+        "triplets": [{"anchor": q, "positive": p, "negative": n} for q, p, ns in pairs for n in ns],
+        "tuples": [{"anchor": q, "positive": p, "negative_1": ns[0], "negative_2": ns[1]} for q, p, ns in pairs],
+        "labelled-pairs": [
+            {"anchor": q, "document": text, "label": label}
+            for q, ps, ns in lists
+            for text, label in [*((d[p], 1) for p in ps), *((n, 0) for n in ns)]
+        ],
+        "labelled-lists": [
+            {"anchor": q, "documents": [*(d[p] for p in ps), *ns], "labels": [1] * len(ps) + [0, 0]}
+            for q, ps, ns in lists
+        ],
+    }[form]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_by_hand_as_files_and_as_datasets(small, table, tmp_path, form):
+    assert export(table, small, tmp_path / "out.jsonl", form=form, split="train") == len(expected(small, form))
+    assert lines(tmp_path / "out.jsonl") == expected(small, form)
+    dataset = as_dataset(table, small, form=form, split="train")
+    assert [dataset[at] for at in range(len(dataset))] == expected(small, form)
+    assert dataset.column_names == list(expected(small, form)[0])
+    assert pickle.loads(pickle.dumps(dataset))[0] == expected(small, form)[0]
+
+
+def test_a_dataset_holds_references_not_texts(small, table):
+    kept = as_dataset(table, small, form="triplets", split="train").with_format(None)
+    assert kept[0] == {"anchor": 0, "positive": 0, "negative": 1}
+
+
+LOSSES = {
+    "triplets": "MultipleNegativesRankingLoss",
+    "tuples": "MultipleNegativesRankingLoss",
+    "labelled-pairs": "ContrastiveLoss",
+}
+
+
+@pytest.mark.parametrize("form", LOSSES)
+def test_sentence_transformers_trains_an_encoder_on_a_dataset(small, table, tmp_path, form):
+    """Two steps of its own trainer, which reads the columns by their order."""
+    from sentence_transformers import (
+        SentenceTransformer,
+        SentenceTransformerTrainer,
+        SentenceTransformerTrainingArguments,
+    )
+    from sentence_transformers.sentence_transformer import losses
+
+    model = SentenceTransformer(str(tiny_encoder(tmp_path, small.document_texts(range(10)))), device="cpu")
+    before = model[0].embedding.weight.detach().clone()
+    dataset = as_dataset(table, small, form=form, split="train")
+    settings = SentenceTransformerTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
+    loss = getattr(losses, LOSSES[form])(model)
+    done = SentenceTransformerTrainer(model, settings, train_dataset=dataset, loss=loss).train()
+    assert done.training_loss > 0
+    words, changed = model.tokenizer.get_vocab(), (model[0].embedding.weight.detach() != before).any(dim=1)
+    assert changed[words["boat"]]
+    assert not changed[words["bees"]], "a word of no row"
+
+
+def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, table, tmp_path):
+    from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
+    from sentence_transformers.cross_encoder.losses import ListNetLoss
+
+    from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder
+
+    model = load_cross_encoder(tiny_cross_encoder(tmp_path, small.document_texts(range(10))), device="cpu")
+    before = cross_encoder_digest(model)
+    dataset = as_dataset(table, small, form="labelled-lists", split="train")
+    settings = CrossEncoderTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
+    done = CrossEncoderTrainer(model, settings, train_dataset=dataset, loss=ListNetLoss(model)).train()
+    assert done.training_loss > 0
+    assert cross_encoder_digest(model) != before
+
+
+TWO_STEPS = {
+    "max_steps": 2, "per_device_train_batch_size": 2, "use_cpu": True, "report_to": [], "save_strategy": "no",
+    "disable_tqdm": True,
+}  # fmt: skip
+
+
+def test_short_tuples_are_left_out(small, table, tmp_path):
+    shorter = table.reject(np.arange(6) == 3, "no")
+    assert export(shorter, small, tmp_path / "a", form="tuples", split="train") == 2
+    assert export(shorter, small, tmp_path / "a", form="tuples", split="train", number=1) == 3
+    assert list(lines(tmp_path / "a")[0]) == ["anchor", "positive", "negative_1"]
+    with pytest.raises(InputError, match="at least 1"):
+        export(shorter, small, tmp_path / "a", form="tuples", split="train", number=0)
+
+
+def test_rows_stand_beside_the_positives_that_they_name(small, table, tmp_path):
+    beside = pa.array([["d1"], ["d1", "d3"], ["d4"], ["d4"], [], ["d2"]])
+    export(table.with_columns({"positives": beside}), small, tmp_path / "a", form="triplets", split="train")
+    found = [(row["positive"], row["negative"]) for row in lines(tmp_path / "a")[:3]]
+    t = lambda key: text(small, key)  # noqa: E731
+    assert found == [(t("d1"), t("d2")), (t("d1"), t("d10")), (t("d3"), t("d10"))]
+
+
+def rows(negatives: Negatives, *columns: str) -> list[tuple]:
+    table = negatives.kept()
+    return list(zip(*(table[name].to_pylist() for name in columns), strict=True))
+
+
+def test_tevatron_comes_back(small, table, tmp_path):
+    path = tmp_path / "t.jsonl"
+    assert export(table, small, path, form="tevatron", split="train") == 2
+    back = read_source(str(path), small).negatives
+    columns = ("query_id", "doc_id", "rank", "text")
+    assert rows(back, *columns) == [row for row in rows(table, *columns) if row[0] != "q4"]
+    assert np.array_equal(back.table["score"].to_numpy(), [3.5, 1.25, np.nan, 0.1], equal_nan=True)
+    assert [p["docid"] for p in lines(path)[0]["positive_passages"]] == ["d1", "d3"]
+    assert lines(path)[0]["positive_passages"][0]["title"] == "Sailing"
+
+
+@pytest.mark.parametrize("form", [*FORMS, "flagembedding"])
+def test_texts_come_back(small, table, tmp_path, form):
+    path = tmp_path / "t.jsonl"
+    export(table, small, path, form=form, split="train")
+    back = read_source(str(path), small).negatives
+    found = [(q, d if d.startswith("d") else None, t) for q, d, t in rows(back, "query_id", "doc_id", "text")]
+    assert found == [("q1", "d2", None), ("q1", "d10", None), ("q2", "d5", None), ("q2", None, "Bread is bought.")]
+    assert back.table["rank"].to_pylist() == [0, 1, 0, 1]
+
+
+def test_flagembedding_by_hand_and_by_the_datasets_reader(small, table, tmp_path):
+    from datasets import load_dataset
+
+    path = tmp_path / "f.jsonl"
+    assert export(table, small, path, form="flagembedding", split="train") == 2
+    found = load_dataset("json", data_files=str(path), split="train", cache_dir=str(tmp_path / "cache"))
+    q1, q2 = small.query_texts([0, 1])
+    t = lambda *keys: [text(small, key) for key in keys]  # noqa: E731
+    assert list(found) == [
+        {"query": q1, "pos": t("d1", "d3"), "neg": t("d2", "d10")},
+        {"query": q2, "pos": t("d4"), "neg": [*t("d5"), "Bread is bought."]},
+    ]
+
+
+def test_runs_come_back(small, table, tmp_path):
+    with pytest.raises(InputError, match="text of their own"):
+        export(table, small, tmp_path / "r.trec", form="trec", split="train")
+    mined = mine(small, BM25Retriever(small), split="train", top=3).negatives
+    shown = mined.reject(np.asarray(mined.table["rank"].to_numpy()) == 1, "no")
+    export(shown, small, tmp_path / "r.trec", form="trec", split="train")
+    back = read_source(str(tmp_path / "r.trec"), small).negatives
+    assert rows(back, "query_id", "doc_id", "score") == rows(shown, "query_id", "doc_id", "score")
+    without = mine(small, RandomRetriever(small), split="train", top=3).negatives
+    export(without, small, tmp_path / "s.trec", form="trec", split="train")
+    back = read_source(str(tmp_path / "s.trec"), small).negatives
+    assert rows(back, "query_id", "doc_id", "rank") == rows(without, "query_id", "doc_id", "rank")
+    assert back.table["score"].to_pylist()[:3] == [-1.0, -2.0, -3.0]
+
+
+def test_a_run_of_a_fused_source_keeps_its_order(small, tmp_path):
+    sources = {
+        name: mine(small, retriever, split="train", top=3).negatives
+        for name, retriever in (("a", BM25Retriever(small)), ("b", RandomRetriever(small)))
+    }
+    fused = fuse(sources, method="interleave")
+    export(fused, small, tmp_path / "r.trec", form="trec", split="train")
+    back = read_source(str(tmp_path / "r.trec"), small).negatives
+    assert rows(back, "query_id", "doc_id", "rank") == rows(fused, "query_id", "doc_id", "rank")
+
+
+def test_parquet_comes_back_with_all_rows(small, table, tmp_path):
+    assert export(table, small, tmp_path / "p.parquet", form="parquet", split="train") == 6
+    back = read_source(str(tmp_path / "p.parquet"), small).negatives
+    assert back.table.drop_columns("score").equals(table.table.drop_columns("score"))
+
+
+def test_refusals(small, table, tmp_path):
+    with pytest.raises(UnknownNameError, match="flagembedding"):
+        export(table, small, tmp_path / "x", form="flag", split="train")
+    with pytest.raises(UnknownNameError, match="triplets"):
+        as_dataset(table, small, form="triples", split="train")
+    only = Negatives(table.table.slice(5, 1))
+    for form in FILES[:6]:
+        with pytest.raises(InputError, match="nothing to export"):
+            export(only, small, tmp_path / "x", form=form, split="train")
+    assert not (tmp_path / "x").exists()

@@ -1,0 +1,35 @@
+"""Near-duplicates of positives: against plain sets, and whatever is remembered of texts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foils.data import Collection
+from foils.mining import look_alikes
+from foils.mining.look_alikes import LookAlikes
+
+
+@pytest.fixture
+def worded():
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{i}" for i in range(12)])
+    texts = {f"d{i}": " ".join(rng.choice(words, rng.integers(1, 7))) for i in range(60)}
+    texts |= {"same": f"{texts['d0'].upper()}!", "turned": " ".join(reversed(texts["d1"].split())), "bare": "?"}
+    queries = {f"q{i}": "anything" for i in range(8)}
+    return Collection.from_dicts("worded", texts, queries, {"train": {q: {f"d{q[1:]}": 1} for q in queries}})
+
+
+@pytest.mark.parametrize("entry", [look_alikes.ENTRY, 1 << 40])  # remembers all, or forgets before each call
+def test_marks_are_those_of_plain_sets(worded, entry, monkeypatch):
+    monkeypatch.setattr(look_alikes, "ENTRY", entry)
+    looks, size = LookAlikes(worded, 0.6), len(worded.documents)
+    texts = [text.lower().replace("!", "").split() for text in worded.document_texts(np.arange(size))]
+    documents = np.arange(size)
+    for query in (*range(8), 0, 3):
+        equal, near = looks.marks(np.full(size, query), documents)
+        own = texts[query]
+        jaccard = np.array([len({*own} & {*text}) / len({*own} | {*text}) for text in texts])
+        assert equal.tolist() == [text == own for text in texts]
+        assert near.tolist() == ((jaccard >= 0.6) & ~equal).tolist()
+    assert looks.marks(np.array([0, 1]), np.array([60, 61]))[0].tolist() == [True, texts[1] == texts[61]]

@@ -1,0 +1,226 @@
+"""Rankings of each retriever, against brute force and against bm25s' own retrieval."""
+
+from __future__ import annotations
+
+import bm25s
+import numpy as np
+import pytest
+import Stemmer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foils.data import Collection
+from foils.encode import Vectors
+from foils.encode.nearest import top_inner_products
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, bm25, dense
+from foils.runtime.errors import InputError
+
+WORDS = [
+    "wind",
+    "boat",
+    "keel",
+    "sailing",
+    "sailed",
+    "bread",
+    "yeast",
+    "flour",
+    "loaves",
+    "bee",
+    "nests",
+    "the",
+    "a",
+    "of",
+]
+
+
+def collection_of(documents: list[str], queries: list[str]) -> Collection:
+    ids = [f"d{i}" for i in range(len(documents))]
+    return Collection.from_dicts(
+        "made", dict(zip(ids, documents, strict=True)), {f"q{i}": text for i, text in enumerate(queries)},
+        {"train": {"q0": {"d0": 1}}},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def texts() -> tuple[list[str], list[str]]:
+    rng = np.random.default_rng(0)
+    documents = [" ".join(rng.choice(WORDS, rng.integers(1, 15))) for _ in range(120)]
+    queries = [" ".join(rng.choice([*WORDS, "unseen"], rng.integers(1, 6))) for _ in range(30)]
+    return documents, queries
+
+
+@pytest.mark.parametrize(("k1", "b"), [(1.2, 0.75), (0.5, 0.0), (2.0, 1.0)])
+def test_bm25_scores_are_those_of_bm25s(texts: tuple[list[str], list[str]], k1: float, b: float) -> None:
+    documents, queries = texts
+    tokens = bm25s.tokenize(documents, stopwords="english", stemmer=Stemmer.Stemmer("english"), show_progress=False)
+    index = bm25s.BM25(method="lucene", k1=k1, b=b)
+    index.index(tokens, show_progress=False)
+    retriever = BM25Retriever(collection_of(documents, queries), k1=k1, b=b)
+    rows, scores = retriever.search(np.arange(len(queries)), 15)
+    for at, query in enumerate(queries):
+        asked = bm25s.tokenize(
+            query, stopwords="english", stemmer=Stemmer.Stemmer("english"), return_ids=False, show_progress=False
+        )[0]
+        every = index.get_scores(asked) if asked else np.zeros(len(documents))
+        order = [row for row in np.lexsort((np.arange(len(every)), -every)) if every[row] > 0][:15]
+        count = len(order)
+        np.testing.assert_allclose(scores[at, :count], every[order], rtol=1e-5)
+        assert (rows[at, count:] == -1).all()
+        assert np.isnan(scores[at, count:]).all()
+        np.testing.assert_allclose(every[rows[at, :count]], scores[at, :count], rtol=1e-5)
+        if not count:
+            continue
+        _, values = index.retrieve([asked], k=15, show_progress=False)
+        np.testing.assert_allclose(scores[at, :count], values[0][values[0] > 0], rtol=1e-5)
+        assert len(np.unique(rows[at, :count])) == count
+
+
+def test_bm25_ties_go_to_the_earlier_document_and_stop_words_find_nothing() -> None:
+    retriever = BM25Retriever(collection_of(["bread", "sail", "breads", "the of", "bread"], ["bread", "the", "?"]))
+    rows, scores = retriever.search(np.array([0, 1, 2]), 4)
+    assert rows[0].tolist() == [0, 2, 4, -1]
+    assert len(set(scores[0, :3].tolist())) == 1
+    assert (rows[1:] == -1).all()
+
+
+def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(
+    texts: tuple[list[str], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retriever = BM25Retriever(collection_of(*texts))
+    deep, scores = retriever.search(np.arange(30), 60)
+    monkeypatch.setattr(bm25, "QUERIES", 7)
+    for depth in (1, 5, 59):
+        rows, values = retriever.search(np.arange(30), depth)
+        np.testing.assert_array_equal(rows, deep[:, :depth])
+        np.testing.assert_array_equal(values, scores[:, :depth])
+    some = np.array([3, 17, 3])
+    np.testing.assert_array_equal(retriever.search(some, 60)[0], deep[some])
+    assert retriever.search(np.zeros(0, np.int64), 4)[0].shape == (0, 4)
+
+
+def test_bm25_of_documents_without_a_term() -> None:
+    retriever = BM25Retriever(collection_of(["the", "?", "a b"], ["bread", "the"]))
+    rows, scores = retriever.search(np.array([0, 1]), 2)
+    assert (rows == -1).all()
+    assert np.isnan(scores).all()
+
+
+@pytest.mark.parametrize(("k1", "b"), [(-0.1, 0.5), (float("nan"), 0.5), (1.2, -0.1), (1.2, 1.1)])
+def test_bm25_settings_out_of_range(k1: float, b: float) -> None:
+    with pytest.raises(InputError, match="expected"):
+        BM25Retriever(collection_of(["bread"], ["bread"]), k1=k1, b=b)
+
+
+def test_bm25_in_another_language() -> None:
+    collection = collection_of(["Die Boote segeln", "Brot und Hefe"], ["das Boot", "und"])
+    rows, _ = BM25Retriever(collection, language="german").search(np.array([0, 1]), 2)
+    assert rows.tolist() == [[0, -1], [-1, -1]]
+    rows, _ = BM25Retriever(collection).search(np.array([0, 1]), 2)
+    assert rows.tolist() == [[0, -1], [1, -1]]  # 'und' is no stop word of English
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.integers(1, 40), st.integers(1, 6), st.integers(1, 45), st.integers(1, 50), st.integers(0, 2**32 - 1),
+    st.booleans(),
+)  # fmt: skip
+def test_dense_equals_brute_force_with_ties_by_position(
+    documents: int, queries: int, depth: int, block: int, seed: int, ties: bool
+) -> None:
+    """Small whole numbers make products exact, so ties are ties on every path."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(-1, 2, (documents, 3)) if ties else rng.integers(-400, 400, (documents, 3))
+    held, asked = kind.astype(np.float32), rng.integers(-3, 4, (queries, 3)).astype(np.float32)
+    products = asked @ held.T
+    expected = np.argsort(-products, axis=1, kind="stable")[:, :depth]
+    rows, scores = top_inner_products(asked, Vectors.of(held), depth, block=block)
+    count = min(depth, documents)
+    assert rows.shape == scores.shape == (queries, depth)
+    np.testing.assert_array_equal(rows[:, :count], expected)
+    np.testing.assert_array_equal(scores[:, :count], np.take_along_axis(products, expected, 1))
+    assert (rows[:, count:] == -1).all()
+    assert np.isnan(scores[:, count:]).all()
+
+
+def test_dense_reads_float16_shards_and_queries_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    documents, queries = rng.standard_normal((50, 8)), rng.standard_normal((9, 8)).astype(np.float32)
+    shards = tuple(part.astype(np.float16) for part in np.split(documents, [13, 30]))
+    held = Vectors(shards, rng.permutation(50))
+    monkeypatch.setattr(dense, "BLOCK", 4)
+    rows, scores = DenseRetriever(Vectors.of(queries), held).search(np.array([8, 0, 5, 5, 1]), 7)
+    products = queries[[8, 0, 5, 5, 1]] @ held.take(np.arange(50)).T
+    np.testing.assert_array_equal(rows, np.argsort(-products, axis=1)[:, :7])
+    np.testing.assert_allclose(scores, -np.sort(-products, axis=1)[:, :7], rtol=1e-5)
+    none = DenseRetriever(Vectors.of(queries), held).search(np.zeros(0, np.int64), 3)
+    assert none[0].shape == none[1].shape == (0, 3)
+
+
+def test_bm25_keeps_marks_with_their_letters() -> None:
+    texts = {
+        "0": "किताब मेज़ पर है",
+        "1": "कलम मेज़ पर है",
+        "2": "hôtel",
+        "3": "ho\u0302tel du port",
+        "4": "plain words_here",
+    }
+    asked = {"book": "किताब", "hotel": "hôtel", "words": "words_here"}
+    collection = Collection.from_dicts("marks", texts, asked, {"train": {"book": {"0": 1}}})
+    rows, _ = BM25Retriever(collection).search(np.arange(3), 3)
+    assert rows.tolist() == [[0, -1, -1], [2, 3, -1], [4, -1, -1]]
+
+
+@pytest.mark.parametrize("block", [1, 9, 64, 4096])
+def test_dense_does_not_depend_on_the_block_size(block: int) -> None:
+    rng = np.random.default_rng(2)
+    documents = rng.standard_normal((200, 16)).astype(np.float32)
+    queries = rng.standard_normal((20, 16)).astype(np.float32)
+    rows, scores = top_inner_products(queries, Vectors.of(documents), 30, block=block)
+    whole, values = top_inner_products(queries, Vectors.of(documents), 30)
+    np.testing.assert_allclose(scores, values, rtol=1e-5)
+    np.testing.assert_array_equal(rows, whole)
+
+
+def test_dense_needs_one_dimension() -> None:
+    with pytest.raises(InputError, match=r"d = 3.*4; use one encoder"):
+        DenseRetriever(Vectors.of(np.ones((1, 3))), Vectors.of(np.ones((1, 4))))
+
+
+def big(documents: int) -> Collection:
+    return collection_of([f"text {i}" for i in range(documents)], ["?"] * 3)
+
+
+def test_random_draws_are_distinct_seeded_and_their_own_for_each_query() -> None:
+    collection = big(500)
+    rows, scores = RandomRetriever(collection, seed=1).search(np.array([0, 1, 2]), 400)
+    assert all(len(set(row)) == 400 for row in rows.tolist())
+    assert rows.min() >= 0
+    assert rows.max() < 500
+    assert np.isnan(scores).all()
+    np.testing.assert_array_equal(RandomRetriever(collection, seed=1).search(np.array([2, 0]), 400)[0], rows[[2, 0]])
+    assert not np.array_equal(RandomRetriever(collection, seed=2).search(np.array([0]), 400)[0], rows[:1])
+    assert not np.array_equal(rows[0], rows[1])
+
+
+@pytest.mark.parametrize("documents", [1, 5, 255, 256, 257, 600])
+def test_random_searches_deeper_with_the_same_beginning_and_end_with_the_collection(documents: int) -> None:
+    retriever = RandomRetriever(big(documents))
+    deep = retriever.search(np.array([0]), documents + 3)[0][0]
+    assert sorted(deep[:documents]) == list(range(documents))
+    assert deep[documents:].tolist() == [-1] * 3
+    for depth in {1, documents // 2 or 1, documents}:
+        np.testing.assert_array_equal(retriever.search(np.array([0]), depth)[0][0], deep[:depth])
+    assert retriever.search(np.zeros(0, np.int64), 2)[0].shape == (0, 2)
+
+
+def test_random_draws_are_uniform_at_every_rank() -> None:
+    collection = collection_of([f"text {i}" for i in range(20)], ["?"] * 3000)
+    rows, _ = RandomRetriever(collection).search(np.arange(3000), 5)
+    for column in range(5):
+        counts = np.bincount(rows[:, column], minlength=20)
+        assert ((counts - 150) ** 2 / 150).sum() < 43.8  # chi-square, 19 degrees of freedom, p = 0.001
+
+
+def test_a_negative_seed_is_an_error() -> None:
+    with pytest.raises(InputError, match="seed -1"):
+        RandomRetriever(big(2), seed=-1)

@@ -1,0 +1,50 @@
+"""Judges and encoders with known answers, for tests."""
+
+import numpy as np
+from scipy.special import expit
+
+from foils.rating import Candidates
+
+
+def letters(documents_per_query=(4, 3)):
+    """Candidates whose texts are the numbers that a judge may read off: query q has documents 0, 1, 2, …"""
+    documents = [[(f"q{q}d{i}", str(float(i))) for i in range(n)] for q, n in enumerate(documents_per_query)]
+    ids = [f"q{q}" for q in range(len(documents))]
+    return Candidates.of_lists(ids, [f"query {q}" for q in range(len(documents))], documents)
+
+
+class NumberJudge:
+    """σ(difference of the texts' numbers over the temperature) + bias for the first shown; counts what it is asked."""
+
+    def __init__(self, *, bias=0.0, temperature=1.0, fail=(), antisymmetric=False, name="numbers"):
+        self.name, self.fingerprint, self.antisymmetric = name, f"{name}{bias}", antisymmetric
+        self.bias, self.temperature, self.fail, self.asked = bias, temperature, set(fail), 0
+
+    def judge(self, candidates, pairs):
+        self.asked += len(pairs)
+        one, other = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
+        answers = np.clip(expit((one - other) / self.temperature) + self.bias, 0, 1)
+        failed = [
+            (candidates.doc_ids[a], candidates.doc_ids[b]) in self.fail
+            for a, b in zip(pairs.first, pairs.second, strict=True)
+        ]
+        return np.where(failed, np.nan, answers)
+
+
+class LetterEncoder:
+    """An encoder whose vectors are counts of a, b, c, scaled to length 1."""
+
+    name, dimension, fingerprint = "letters", 3, "letters-1"
+
+    def __init__(self):
+        self.encoded = 0
+
+    def route(self, kind):
+        return kind
+
+    def encode(self, texts, kind):
+        self.encoded += len(texts)
+        counts = np.array([[text.count(letter) + 1e-3 for letter in "abc"] for text in texts], np.float32).reshape(
+            -1, 3
+        )
+        return counts / np.linalg.norm(counts, axis=1, keepdims=True)

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import kendalltau
+
+from foils.rating import Pairs, informative_pairs, rate_adaptively, regular_pairs, thurstone
+from foils.rating.links import THURSTONE, comparison_bits
+from foils.runtime.errors import InputError
+
+
+def full_covariance(pairs, rating, prior_sd):
+    n = len(rating)
+    lead = rating[pairs.first] - rating[pairs.second]
+    c = THURSTONE.information(lead)
+    matrix = np.eye(n) / prior_sd**2
+    for i, j, weight in zip(pairs.first, pairs.second, c, strict=True):
+        matrix[[i, j], [i, j]] += weight
+        matrix[[i, j], [j, i]] -= weight
+    return np.linalg.inv(matrix)
+
+
+def test_each_choice_is_the_best_pair_given_those_before_it():
+    rng = np.random.default_rng(0)
+    asked = regular_pairs([9], degree=2, rng=rng)
+    ratings = thurstone(asked, rng.random(len(asked)))
+    more = informative_pairs(asked, ratings, budget=5)
+    known = {frozenset(pair) for pair in zip(asked.first.tolist(), asked.second.tolist(), strict=True)}
+    pairs, bits = asked, lambda i, j: comparison_bits(np.array(ratings.rating[i] - ratings.rating[j]), THURSTONE)
+    for i, j in zip(more.first.tolist(), more.second.tolist(), strict=True):
+        covariance = full_covariance(pairs, ratings.rating, 10.0)
+        worth = {
+            (a, b): bits(a, b) * (covariance[a, a] + covariance[b, b] - 2 * covariance[a, b])
+            for a in range(9)
+            for b in range(a + 1, 9)
+            if frozenset((a, b)) not in known
+        }
+        assert (i, j) == max(worth, key=worth.get)
+        known.add(frozenset((i, j)))
+        pairs = Pairs.of_one(9, [*pairs.first, i], [*pairs.second, j])
+
+
+def test_no_pair_is_asked_twice_and_each_query_gets_its_budget():
+    asked = regular_pairs([8, 3, 12, 1, 0], degree=2, rng=np.random.default_rng(1))
+    ratings = thurstone(asked, np.full(len(asked), 0.6))
+    more = informative_pairs(asked, ratings, budget=[4, 9, 2, 3, 1])
+    np.testing.assert_array_equal(np.diff(more.pair_offsets), [4, 0, 2, 0, 0])  # three candidates had all pairs
+    both, _ = asked.joined(more)
+    ends = np.sort(np.stack([both.first, both.second], 1), axis=1)
+    assert len(np.unique(ends, axis=0)) == len(both)
+
+
+def test_parts_that_never_met_are_joined_first():
+    asked = Pairs.of_one(4, [0, 2], [1, 3])
+    more = informative_pairs(asked, thurstone(asked, [0.6, 0.6]), budget=1)
+    assert {int(more.first[0]) // 2, int(more.second[0]) // 2} == {0, 1}
+
+
+def noisy(truth, answers, seed):
+    rng = np.random.default_rng(seed)
+    return lambda pairs: rng.binomial(answers, ndtr(truth[pairs.first] - truth[pairs.second])) / answers
+
+
+def test_it_spends_as_much_as_the_random_graph_and_orders_better():
+    sizes = [30] * 60
+    truth = np.random.default_rng(2).normal(size=1800)
+    pairs = regular_pairs(sizes, degree=6, rng=np.random.default_rng(3))
+    random = thurstone(pairs, noisy(truth, 5, 4)(pairs)).rating
+    spent, preference, ratings = rate_adaptively(
+        sizes, noisy(truth, 5, 4), degree=6, rounds=2, rng=np.random.default_rng(3)
+    )
+    assert len(spent) == len(pairs) == len(preference)
+
+    def agreement(found):
+        return np.mean(
+            [kendalltau(a, b).statistic for a, b in zip(found.reshape(60, 30), truth.reshape(60, 30), strict=True)]
+        )
+
+    assert agreement(ratings.rating) > agreement(random) + 0.005
+
+
+def test_preferences_stay_with_their_pairs():
+    truth = np.random.default_rng(5).normal(size=20)
+    pairs, preference, _ = rate_adaptively(
+        [12, 8], lambda p: ndtr(truth[p.first] - truth[p.second]), degree=6, rng=np.random.default_rng(6)
+    )
+    np.testing.assert_allclose(preference, ndtr(truth[pairs.first] - truth[pairs.second]))
+
+
+def test_more_rounds_choose_otherwise_and_missing_answers_are_borne():
+    truth = np.random.default_rng(7).normal(size=16)
+
+    def ask(pairs):
+        found = ndtr(truth[pairs.first] - truth[pairs.second])
+        found[::5] = np.nan
+        return found
+
+    one, three = (rate_adaptively([16], ask, degree=6, rounds=r, rng=np.random.default_rng(8)) for r in (1, 3))
+    assert set(zip(one[0].first, one[0].second, strict=True)) != set(zip(three[0].first, three[0].second, strict=True))
+    assert np.isfinite(three[2].rating).all()
+    loose = rate_adaptively([16], ask, degree=6, rounds=1, choice_sd=10.0, rng=np.random.default_rng(8))
+    assert set(zip(one[0].first, one[0].second, strict=True)) != set(zip(loose[0].first, loose[0].second, strict=True))
+
+
+def test_faulty_settings_are_refused():
+    with pytest.raises(InputError, match="start_degree"):
+        rate_adaptively([5], lambda p: np.zeros(len(p)), degree=2, start_degree=4, rng=np.random.default_rng(0))
+    with pytest.raises(InputError, match="rounds"):
+        rate_adaptively([5], lambda p: np.zeros(len(p)), rounds=0, rng=np.random.default_rng(0))

@@ -1,0 +1,395 @@
+import choix
+import evalica
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import approx_fprime, minimize
+from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
+
+from foils.rating import Pairs, all_pairs, bradley_terry, lead_errors, regular_pairs, thurstone, thurstone_ascent
+from foils.rating import ratings as ratings_module
+from foils.rating.links import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, mills
+from foils.rating.newton import covariance, variances
+from foils.runtime.errors import ConvergenceError, InputError
+
+ESTIMATORS = {"thurstone": thurstone, "bradley-terry": bradley_terry}
+LOG_CURVE = {"thurstone": log_ndtr, "bradley-terry": log_expit}
+CURVE = {"thurstone": ndtr, "bradley-terry": expit}
+INVERSE = {"thurstone": ndtri, "bradley-terry": logit}
+
+each_model = pytest.mark.parametrize("model", list(ESTIMATORS))
+
+
+def planted(sizes, model, *, degree=4, noise=0.3, seed=0):
+    rng = np.random.default_rng(seed)
+    pairs = regular_pairs(sizes, degree=degree, rng=rng)
+    truth = rng.normal(0, 1, pairs.candidates)
+    lead = truth[pairs.first] - truth[pairs.second] + rng.normal(0, noise, len(pairs))
+    return pairs, CURVE[model](lead), truth
+
+
+def log_posterior(e, pairs, w, model, prior_sd=np.inf):
+    lead = e[pairs.first] - e[pairs.second]
+    log_curve = LOG_CURVE[model]
+    return (w * log_curve(lead) + (1 - w) * log_curve(-lead)).sum() - (e**2).sum() / (2 * prior_sd**2)
+
+
+@each_model
+def test_one_judgement_by_hand(model):
+    found = ESTIMATORS[model](Pairs.of_one(2, [0], [1]), [0.8], prior_sd=np.inf)
+    np.testing.assert_allclose(found.rating, np.array([0.5, -0.5]) * INVERSE[model](0.8), atol=1e-8)
+
+
+def test_a_cycle_of_agreeing_judgements_by_hand():
+    # log odds 1, 2 and 3 that agree: 0 over 1 by 1, 1 over 2 by 2, 0 over 2 by 3
+    found = bradley_terry(Pairs.of_one(3, [0, 1, 0], [1, 2, 2]), expit([1.0, 2.0, 3.0]), prior_sd=np.inf)
+    np.testing.assert_allclose(found.rating, [4 / 3, 1 / 3, -5 / 3], atol=1e-8)
+
+
+@each_model
+@pytest.mark.parametrize("prior_sd", [np.inf, 10.0, 0.5])
+def test_ratings_maximise_the_posterior_that_scipy_maximises(model, prior_sd):
+    """It is concave: where its gradient vanishes is its maximum. SciPy's search ends near that, and no higher."""
+    pairs, w, _ = planted([30], model)
+    found = ESTIMATORS[model](pairs, w, prior_sd=prior_sd).rating
+
+    def loss(e):
+        return -log_posterior(e, pairs, w, model, prior_sd)
+
+    gradient = (approx_fprime(found, loss, 1e-5) + approx_fprime(found, loss, -1e-5)) / 2  # central differences
+    np.testing.assert_allclose(gradient, 0, atol=1e-7)  # their rounding is about 1e-9
+    assert abs(found.mean()) < 1e-12
+    independent = minimize(loss, np.zeros(30), method="BFGS").x
+    assert loss(found) <= loss(independent) + 1e-10
+    np.testing.assert_allclose(found, independent - independent.mean(), atol=1e-3)
+
+
+def test_bradley_terry_agrees_with_choix_and_its_prior():
+    rng = np.random.default_rng(1)
+    pairs, w, _ = planted([40], "bradley-terry", degree=6)
+    won = rng.random(len(pairs)) < w
+    data = [
+        (int(a), int(b)) if win else (int(b), int(a)) for a, b, win in zip(pairs.first, pairs.second, won, strict=True)
+    ]
+    sd = 2.0
+    independent = choix.opt_pairwise(40, data, alpha=1 / (2 * sd**2), tol=1e-12)  # choix' penalty is alpha·Σe²
+    found = bradley_terry(pairs, won.astype(float), prior_sd=sd)
+    np.testing.assert_allclose(found.rating, independent - independent.mean(), atol=1e-6)
+
+
+def test_bradley_terry_agrees_with_evalica_on_fractions():
+    pairs, w, _ = planted([25], "bradley-terry", degree=6)
+    n = len(pairs)
+    result = evalica.bradley_terry(
+        np.concatenate([pairs.first, pairs.first]).tolist(),
+        np.concatenate([pairs.second, pairs.second]).tolist(),
+        [evalica.Winner.X] * n + [evalica.Winner.Y] * n,
+        weights=np.concatenate([w, 1 - w]).tolist(),
+        tolerance=1e-14,
+        limit=100_000,
+    )
+    independent = np.log(result.scores.sort_index().to_numpy())
+    found = bradley_terry(pairs, w, prior_sd=np.inf)
+    np.testing.assert_allclose(found.rating, independent - independent.mean(), atol=1e-6)
+
+
+@pytest.mark.parametrize("step", ["decaying", "constant"])
+def test_gradient_ascent_of_algorithm_1_ends_where_newton_does(step):
+    pairs, w, _ = planted([12, 9], "thurstone")
+    slow = thurstone_ascent(pairs, w, step=step, tolerance=1e-7)
+    np.testing.assert_allclose(thurstone(pairs, w, prior_sd=np.inf).rating, slow, atol=1e-5)
+
+
+def test_the_two_step_rules_of_gradient_ascent_differ():
+    pairs, w, _ = planted([12], "thurstone")
+    with pytest.raises(ConvergenceError, match="gradient"):
+        thurstone_ascent(pairs, w, step="decaying", max_iterations=40)
+    big = all_pairs([400])
+    with pytest.raises(ConvergenceError):
+        thurstone_ascent(big, np.where(np.arange(len(big)) % 2, 0.0, 1.0), step="decaying", max_iterations=200)
+
+
+@pytest.mark.parametrize("link", list(LINKS.values()), ids=list(LINKS))
+@pytest.mark.parametrize("w", [0.0, 0.3, 1.0])
+def test_slope_and_curvature_by_finite_differences(link, w):
+    leads = np.array([-6.0, -2.0, -0.1, 0.0, 0.4, 3.0, 8.0])
+    weights = np.full(len(leads), w)
+    step = 1e-5
+    ahead, at, behind = (link.terms(leads + d, weights) for d in (step, 0.0, -step))
+    np.testing.assert_allclose(at.slope, (ahead.value - behind.value) / (2 * step), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(at.curvature, -(ahead.slope - behind.slope) / (2 * step), rtol=1e-5, atol=1e-9)
+
+
+@each_model
+def test_the_gradient_of_the_whole_likelihood_by_finite_differences(model):
+    pairs, w, _ = planted([7], model)
+    e = np.random.default_rng(2).normal(size=7)
+    slope = LINKS[model].terms(e[pairs.first] - e[pairs.second], w).slope
+    gradient = np.bincount(pairs.first, slope, 7) - np.bincount(pairs.second, slope, 7)
+    np.testing.assert_allclose(gradient, approx_fprime(e, lambda x: log_posterior(x, pairs, w, model)), atol=1e-5)
+
+
+@pytest.mark.parametrize("link", list(LINKS.values()), ids=list(LINKS))
+def test_terms_are_stable_far_into_the_tails(link):
+    leads = np.array([-300.0, -40.0, 40.0, 300.0])
+    for w in (0.0, 0.5, 1.0):
+        terms = link.terms(leads, np.full(4, w))
+        expected = w * LOG_CURVE[link.name](leads) + (1 - w) * LOG_CURVE[link.name](-leads)
+        np.testing.assert_allclose(terms.value, expected, rtol=1e-12)
+        assert np.isfinite(terms.slope).all()
+        assert (terms.curvature >= -1e-9).all()
+
+
+def test_fisher_information_is_the_expected_curvature():
+    leads = np.linspace(-3, 3, 13)
+    for link in LINKS.values():
+        np.testing.assert_allclose(
+            link.information(leads), link.terms(leads, link.probability(leads)).curvature, rtol=1e-9
+        )
+    assert THURSTONE.information(np.zeros(1))[0] == pytest.approx(2 / np.pi)
+    assert BRADLEY_TERRY.information(np.zeros(1))[0] == 0.25
+
+
+def test_mills_ratio_and_bits_at_known_points():
+    np.testing.assert_allclose(mills(np.array([0.0])), np.sqrt(2 / np.pi))
+    np.testing.assert_allclose(mills(np.array([-50.0])), 50 + 1 / 50, rtol=1e-4)
+    assert mills(np.array([60.0]))[0] == 0
+    np.testing.assert_allclose(comparison_bits(np.array([0.0]), THURSTONE), 1)
+    p = ndtr(1.0)
+    np.testing.assert_allclose(
+        comparison_bits(np.array([1.0, -1.0]), THURSTONE), -p * np.log2(p) - (1 - p) * np.log2(1 - p)
+    )
+    np.testing.assert_allclose(comparison_bits(np.array([60.0]), THURSTONE), 0, atol=1e-12)
+
+
+@each_model
+@pytest.mark.parametrize("prior_sd", [np.inf, 1.0])
+def test_standard_errors_are_the_centred_inverse_information(model, prior_sd):
+    pairs, w, _ = planted([9, 14], model)
+    found = ESTIMATORS[model](pairs, w, prior_sd=prior_sd)
+    for query in range(2):
+        part = slice(*pairs.offsets[query : query + 2])
+        n = part.stop - part.start
+        information = np.zeros((n, n))
+        for i, j in zip(pairs.first, pairs.second, strict=True):
+            if part.start <= i < part.stop:
+                c = LINKS[model].information(found.rating[i] - found.rating[j])
+                a, b = i - part.start, j - part.start
+                information[[a, b], [a, b]] += c
+                information[[a, b], [b, a]] -= c
+        centre = np.eye(n) - 1 / n
+        expected = centre @ np.linalg.pinv(information + np.eye(n) / prior_sd**2) @ centre
+        np.testing.assert_allclose(found.standard_error[part], np.sqrt(np.diag(expected)), rtol=1e-6)
+
+
+def information_matrix(pairs, rating, model):
+    """The Fisher information of one query's judgements, pair by pair."""
+    found = np.zeros((pairs.candidates, pairs.candidates))
+    for i, j in zip(pairs.first, pairs.second, strict=True):
+        c = LINKS[model].information(rating[i] - rating[j])
+        found[[i, j], [i, j]] += c
+        found[[i, j], [j, i]] -= c
+    return found
+
+
+@each_model
+@pytest.mark.parametrize("precision", [0.0, 0.01])
+def test_variances_are_the_covariances_diagonal(model, precision):
+    pairs, _, truth = planted([7, 5], model)
+    for block in pairs.blocks(1000, power=2):
+        whole = covariance(block, truth, LINKS[model], precision=precision)
+        found = variances(block, truth, LINKS[model], precision=precision)
+        np.testing.assert_allclose(found, np.diagonal(whole, axis1=1, axis2=2), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("step", [8.7, 8.8, 8.9, 9.0, 9.1, 40.0])
+def test_where_no_curvature_is_left_nothing_is_known(step):
+    """Information that rounding alone makes is none, whether or not a factor of its matrix can be found."""
+    pairs, apart = all_pairs([6]), np.arange(6) * step  # probits: Φ(9) is 1 to the last digit
+    block = next(pairs.blocks(1000, power=2))
+    assert (variances(block, apart, THURSTONE, precision=0.0) == np.inf).all()
+    assert np.isfinite(variances(block, apart, THURSTONE, precision=0.01)).all()
+
+
+@each_model
+@pytest.mark.parametrize("prior_sd", [np.inf, 1.0])
+def test_the_error_of_a_lead_is_that_of_the_difference(model, prior_sd):
+    pairs, w, _ = planted([11], model)
+    ratings = ESTIMATORS[model](pairs, w, prior_sd=prior_sd)
+    found = lead_errors(pairs, ratings, np.array([3]), prior_sd=prior_sd)
+    inverse = np.linalg.pinv(information_matrix(pairs, ratings.rating, model) + np.eye(11) / prior_sd**2)
+    expected = [np.sqrt((np.eye(11)[3] - u) @ inverse @ (np.eye(11)[3] - u)) for u in np.eye(11)]
+    np.testing.assert_allclose(found, LINKS[model].elo_per_unit * np.array(expected), rtol=1e-6, atol=1e-9)
+    assert found[3] == 0
+    own = np.hypot(ratings.elo_error, ratings.elo_error[3])
+    assert np.abs(found - own)[np.arange(11) != 3].max() > 1, "errors of one query's ratings are not independent"
+
+
+def test_a_lead_across_components_has_no_error():
+    pairs = Pairs(np.array([0, 5]), [0, 2], [1, 3])
+    ratings = bradley_terry(pairs, [0.7, 0.4])
+    found = lead_errors(pairs, ratings, np.array([0]), prior_sd=10.0)
+    np.testing.assert_array_equal(np.isnan(found), [False, False, True, True, True])
+
+
+@each_model
+def test_a_stronger_prior_pulls_in_and_standard_errors_can_be_left_out(model):
+    pairs, w, _ = planted([15], model)
+    weak, strong = (ESTIMATORS[model](pairs, w, prior_sd=sd) for sd in (10.0, 0.5))
+    assert np.abs(strong.rating).sum() < 0.9 * np.abs(weak.rating).sum()
+    assert (strong.standard_error < weak.standard_error).all()
+    assert np.isnan(ESTIMATORS[model](pairs, w, standard_errors=False).standard_error).all()
+
+
+@each_model
+def test_neither_block_size_nor_company_changes_a_rating(model, monkeypatch):
+    pairs, w, _ = planted([5, 30, 2, 11], model)
+    together = ESTIMATORS[model](pairs, w)
+    monkeypatch.setattr(ratings_module, "_CANDIDATES", 1)
+    monkeypatch.setattr(ratings_module, "_CELLS", 1)
+    apart = ESTIMATORS[model](pairs, w)
+    np.testing.assert_allclose(together.rating, apart.rating, atol=1e-9)
+    np.testing.assert_allclose(together.standard_error, apart.standard_error, atol=1e-9)
+    np.testing.assert_allclose(together.log_likelihood, apart.log_likelihood, atol=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), n=st.integers(2, 12), model=st.sampled_from(list(ESTIMATORS)))
+def test_turning_the_pairs_round_or_numbering_anew_changes_nothing(seed, n, model):
+    rng = np.random.default_rng(seed)
+    pairs = regular_pairs([n], degree=4, rng=rng)
+    w = rng.random(len(pairs))
+    straight = ESTIMATORS[model](pairs, w)
+    turned = ESTIMATORS[model](Pairs(pairs.offsets, pairs.second, pairs.first), 1 - w)
+    number = rng.permutation(n)
+    renumbered = ESTIMATORS[model](Pairs(pairs.offsets, number[pairs.first], number[pairs.second]), w)
+    np.testing.assert_allclose(straight.rating, turned.rating, atol=1e-7)
+    np.testing.assert_allclose(straight.rating, renumbered.rating[number], atol=1e-7)
+    np.testing.assert_allclose(straight.standard_error, renumbered.standard_error[number], atol=1e-7)
+    np.testing.assert_allclose(straight.rating.sum(), 0, atol=1e-7)
+    assert (straight.standard_error > 0).all()
+
+
+@each_model
+def test_agreeing_judgements_give_their_ratings_back(model):
+    pairs = regular_pairs([20], degree=4, rng=np.random.default_rng(5))
+    truth = np.random.default_rng(6).normal(size=20)
+    found = ESTIMATORS[model](pairs, CURVE[model](truth[pairs.first] - truth[pairs.second]), prior_sd=np.inf)
+    np.testing.assert_allclose(found.rating, truth - truth.mean(), atol=1e-7)
+
+
+class TestDegenerateInput:
+    @each_model
+    def test_one_candidate_has_no_rating(self, model):
+        found = ESTIMATORS[model](Pairs.of_one(1, [], []), [])
+        assert np.isnan(found.rating).all()
+        assert np.isnan(found.standard_error).all()
+        assert found.converged.all()
+
+    @each_model
+    def test_no_query_at_all(self, model):
+        assert ESTIMATORS[model](Pairs(np.array([0]), np.array([]), np.array([])), []).rating.shape == (0,)
+
+    @each_model
+    def test_ties_alone_rate_all_the_same(self, model):
+        pairs = regular_pairs([10], degree=4, rng=np.random.default_rng(0))
+        found = ESTIMATORS[model](pairs, np.full(len(pairs), 0.5))
+        np.testing.assert_allclose(found.rating, 0, atol=1e-12)
+        assert np.isfinite(found.standard_error).all()
+
+    @each_model
+    def test_who_always_wins_is_first_and_finite(self, model):
+        pairs = all_pairs([5])
+        found = ESTIMATORS[model](pairs, np.ones(len(pairs)))  # the smaller number always wins
+        assert np.isfinite(found.rating).all()
+        assert (np.diff(found.rating) < 0).all()
+
+    @each_model
+    def test_without_a_prior_that_is_said(self, model):
+        pairs = all_pairs([5, 3])
+        w = np.where(pairs.query == 0, 1.0, 0.6)
+        with pytest.raises(ConvergenceError, match=r"1 of 2 queries.*prior_sd"):
+            ESTIMATORS[model](pairs, w, prior_sd=np.inf)
+        found = ESTIMATORS[model](pairs, w, prior_sd=np.inf, failures="nan")
+        np.testing.assert_array_equal(found.converged, [False, True])
+        assert not ESTIMATORS[model](pairs, w, prior_sd=np.inf, failures="nan", max_iterations=5000).converged[0]
+        np.testing.assert_array_equal(np.isnan(found.rating), [True] * 5 + [False] * 3)
+        np.testing.assert_array_equal(np.isnan(found.standard_error), [True] * 5 + [False] * 3)
+
+    @each_model
+    def test_a_missing_judgement_is_no_judgement(self, model):
+        pairs, w, _ = planted([8], model)
+        w[3] = np.nan
+        gone = np.isfinite(w)
+        with_hole, without = ESTIMATORS[model](pairs, w), ESTIMATORS[model](pairs.where(gone), w[gone])
+        np.testing.assert_array_equal(with_hole.rating, without.rating)
+        half = ESTIMATORS[model](pairs, np.nan_to_num(w, nan=0.5))
+        assert np.abs(half.rating - with_hole.rating).max() > 1e-3
+
+    @each_model
+    @pytest.mark.parametrize("prior_sd", [10.0, np.inf])
+    def test_parts_that_never_met_are_told_apart(self, model, prior_sd):
+        found = ESTIMATORS[model](Pairs.of_one(5, [0, 2], [1, 3]), [0.9, 0.2], prior_sd=prior_sd)
+        assert len(set(found.component)) == 3
+        assert found.component[0] == found.component[1] != found.component[2] == found.component[3]
+        np.testing.assert_allclose([found.rating[:2].sum(), found.rating[2:4].sum()], 0, atol=1e-8)
+        assert np.isnan(found.rating[4])
+        alone = ESTIMATORS[model](Pairs.of_one(2, [0], [1]), [0.9], prior_sd=prior_sd)
+        np.testing.assert_allclose(found.standard_error[:2], alone.standard_error, rtol=1e-6)
+
+    @each_model
+    def test_a_query_whose_judgements_all_failed(self, model):
+        pairs = all_pairs([3, 3])
+        found = ESTIMATORS[model](pairs, np.where(pairs.query == 0, np.nan, 0.7))
+        assert np.isnan(found.rating[:3]).all()
+        assert np.isfinite(found.rating[3:]).all()
+
+    @each_model
+    def test_faulty_settings_are_all_listed(self, model):
+        with pytest.raises(InputError, match=r"prior_sd.*tolerance.*max_iterations.*failures"):
+            ESTIMATORS[model](all_pairs([2]), [0.5], prior_sd=0, tolerance=0, max_iterations=0, failures="ignore")
+
+    @each_model
+    def test_preferences_outside_their_range_are_refused(self, model):
+        with pytest.raises(InputError, match="outside"):
+            ESTIMATORS[model](all_pairs([2]), [1.5])
+        with pytest.raises(InputError, match="one for each of 1 pairs"):
+            ESTIMATORS[model](all_pairs([2]), [0.5, 0.5])
+
+
+@each_model
+def test_too_few_steps_are_said(model):
+    pairs, w, _ = planted([20], model)
+    with pytest.raises(ConvergenceError):
+        ESTIMATORS[model](pairs, w, max_iterations=1)
+    rough = ESTIMATORS[model](pairs, w, max_iterations=2, tolerance=1.0)
+    assert rough.iterations[0] < ESTIMATORS[model](pairs, w).iterations[0]
+
+
+@each_model
+def test_intervals_cover_planted_ratings(model):
+    rng = np.random.default_rng(7)
+    once = regular_pairs([20] * 200, degree=6, rng=rng)
+    truth = np.random.default_rng(8).normal(0, 0.7, once.candidates)
+    truth -= truth.reshape(200, 20).mean(1).repeat(20)
+    answers = 4
+    pairs = Pairs(once.offsets, once.first.repeat(answers), once.second.repeat(answers))
+    outcome = (rng.random(len(pairs)) < CURVE[model](truth[pairs.first] - truth[pairs.second])).astype(float)
+    found = ESTIMATORS[model](pairs, outcome)
+    covered = np.abs(found.rating - truth) <= 1.96 * found.standard_error
+    assert 0.93 < covered.mean() < 0.97
+    leader = np.arange(200) * 20
+    gap = found.elo[leader].repeat(20) - found.elo
+    true_gap = LINKS[model].elo_per_unit * (truth[leader].repeat(20) - truth)
+    inside = np.abs(gap - true_gap) <= 1.96 * lead_errors(pairs, found, leader, prior_sd=10.0)
+    assert 0.93 < np.delete(inside, leader).mean() < 0.97
+
+
+@each_model
+def test_without_a_prior_fractions_always_settle(model):
+    pairs, w, _ = planted([100] * 200, model, degree=6, seed=3)
+    found = ESTIMATORS[model](pairs, w, prior_sd=np.inf, standard_errors=False)
+    assert found.iterations.max() < 25
+    nearly = ESTIMATORS[model](pairs, w, prior_sd=1e7, standard_errors=False)
+    np.testing.assert_allclose(found.rating, nearly.rating, atol=1e-5)

@@ -1,0 +1,137 @@
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from foils.rating.graph import _walecki, algebraic_connectivity, all_pairs, diameter, regular_pairs
+from foils.rating.pairs import Pairs
+from foils.runtime.errors import InputError
+
+
+def graph_of(pairs: Pairs, query: int) -> nx.MultiGraph:
+    graph = nx.MultiGraph()
+    graph.add_nodes_from(range(pairs.offsets[query], pairs.offsets[query + 1]))
+    graph.add_edges_from(np.stack([pairs.first, pairs.second], 1)[pairs.query == query].tolist())
+    return graph
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 30), min_size=0, max_size=6),
+    degree=st.sampled_from([2, 4, 6, 8, 12]),
+    seed=st.integers(0, 2**32),
+)
+def test_graphs_are_simple_regular_and_connected(sizes, degree, seed):
+    pairs = regular_pairs(sizes, degree=degree, rng=np.random.default_rng(seed))
+    for query, n in enumerate(sizes):
+        graph = graph_of(pairs, query)
+        expected = min(degree, n - 1) if n else 0
+        assert all(count == expected for _, count in graph.degree())
+        assert nx.Graph(graph).number_of_edges() == graph.number_of_edges() == n * expected // 2
+        assert n == 0 or nx.is_connected(graph)
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 8, 9, 14, 31])
+def test_walecki_cycles_are_hamiltonian_and_share_no_edge(n):
+    cycles = _walecki(n)
+    edges = [tuple(sorted(edge)) for cycle in cycles for edge in zip(cycle, np.roll(cycle, -1), strict=True)]
+    assert len(cycles) == (n - 1) // 2
+    assert all(sorted(cycle) == list(range(n)) for cycle in cycles)
+    assert len(set(edges)) == len(edges)
+
+
+def test_a_graph_just_above_the_complete_one_is_found():
+    pairs = regular_pairs([14] * 50, degree=12, rng=np.random.default_rng(0))  # complete less a perfect matching
+    assert (pairs.degrees == 12).all()
+    assert len(np.unique(np.sort(np.stack([pairs.first, pairs.second], 1), 1), axis=0)) == len(pairs) == 50 * 84
+
+
+def test_every_query_has_its_own_graph_and_the_seed_repeats_it():
+    one = regular_pairs([20, 20], degree=4, rng=np.random.default_rng(1))
+    again = regular_pairs([20, 20], degree=4, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(one.first, again.first)
+    assert graph_of(one, 0).edges != nx.relabel_nodes(graph_of(one, 1), lambda node: node - 20).edges
+
+
+def test_edges_are_spread_evenly_over_all_pairs():
+    pairs = regular_pairs([9] * 4000, degree=4, rng=np.random.default_rng(2))
+    ends = np.sort(np.stack([pairs.first, pairs.second], 1) - pairs.offsets[pairs.query][:, None], axis=1)
+    counts = np.bincount(ends[:, 0] * 9 + ends[:, 1], minlength=81)[
+        np.triu_indices(9, 1)[0] * 9 + np.triu_indices(9, 1)[1]
+    ]
+    assert abs(counts / 4000 - 0.5).max() < 0.04  # each of 36 pairs is an edge with probability 18/36
+
+
+def test_diagnostics_of_known_graphs():
+    cycle = Pairs.of_one(8, np.arange(8), (np.arange(8) + 1) % 8)
+    assert algebraic_connectivity(cycle)[0] == pytest.approx(2 - 2 * np.cos(2 * np.pi / 8))
+    assert diameter(cycle)[0] == 4
+    complete = all_pairs([5, 2])
+    np.testing.assert_allclose(algebraic_connectivity(complete), [5, 2])
+    np.testing.assert_array_equal(diameter(complete), [1, 1])
+    apart = Pairs.of_one(4, [0, 2], [1, 3])
+    assert algebraic_connectivity(apart)[0] == pytest.approx(0, abs=1e-12)
+    assert diameter(apart)[0] == np.inf
+    assert np.isnan(diameter(all_pairs([1, 0]))).all()
+    assert np.isnan(algebraic_connectivity(all_pairs([1, 0]))).all()
+
+
+def test_diagnostics_agree_with_networkx():
+    pairs = regular_pairs([12, 7, 25, 12], degree=4, rng=np.random.default_rng(3))
+    for query in range(4):
+        graph = nx.Graph(graph_of(pairs, query))
+        assert algebraic_connectivity(pairs)[query] == pytest.approx(
+            np.linalg.eigvalsh(nx.laplacian_matrix(graph).todense().astype(float))[1]
+        )
+        assert diameter(pairs)[query] == nx.diameter(graph)
+
+
+def test_random_graphs_are_the_expanders_that_friedman_promises():
+    pairs = regular_pairs([200] * 5, degree=6, rng=np.random.default_rng(4))
+    assert (algebraic_connectivity(pairs) > 6 - 2 * np.sqrt(5) - 0.35).all()
+    assert (diameter(pairs) <= 6).all()
+
+
+@pytest.mark.parametrize("degree", [0, 3, -2])
+def test_an_odd_or_empty_degree_is_refused(degree):
+    with pytest.raises(InputError, match="even degree"):
+        regular_pairs([10], degree=degree, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "first", "second", "said"),
+    [
+        ([0, 2], [0], [0], "with itself"),
+        ([0, 2, 4], [0], [3], "different queries"),
+        ([0, 2], [0], [2], "outside"),
+        ([0, 2, 4], [2, 0], [3, 1], "ordered by query"),
+        ([1, 2], [], [], "offsets"),
+        ([0, 3, 2], [], [], "offsets"),
+        ([0, 2], [0, 1], [1], "same length"),
+    ],
+)
+def test_faulty_pairs_are_refused(offsets, first, second, said):
+    with pytest.raises(InputError, match=said):
+        Pairs(np.array(offsets), np.array(first), np.array(second))
+
+
+def test_blocks_hold_every_pair_once_whatever_their_size():
+    pairs = regular_pairs([5, 0, 9, 3, 5, 1], degree=2, rng=np.random.default_rng(5))
+    for candidates in (1, 10, 1000):
+        seen = []
+        for block in pairs.blocks(candidates):
+            np.testing.assert_array_equal(block.at[block.first], pairs.first[block.pairs])
+            np.testing.assert_array_equal(block.at[block.second], pairs.second[block.pairs])
+            seen.extend(block.pairs)
+        assert sorted(seen) == list(range(len(pairs)))
+
+
+def test_joined_pairs_say_where_they_were():
+    one = Pairs(np.array([0, 3, 6]), np.array([0, 3]), np.array([1, 4]))
+    two = Pairs(np.array([0, 3, 6]), np.array([1, 4]), np.array([2, 5]))
+    both, order = one.joined(two)
+    np.testing.assert_array_equal(both.first, [0, 1, 3, 4])
+    np.testing.assert_array_equal(order, [0, 2, 1, 3])
+    with pytest.raises(InputError, match="different candidates"):
+        one.joined(Pairs.of_one(6, [0], [1]))

@@ -1,0 +1,318 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from judging import NumberJudge, letters
+
+from foils.rating import (
+    EnsembleJudge,
+    JudgementRecord,
+    Judgements,
+    Pairs,
+    RecordedJudge,
+    all_pairs,
+    ask,
+    bradley_terry,
+    combined,
+)
+from foils.runtime.errors import FailureError, FormatError, InputError
+
+KEY = {"judge": "numbers", "collection": "abc"}
+
+
+def test_both_orders_are_asked_and_averaged():
+    candidates, pairs = letters((3,)), all_pairs([3])
+    fair, biased = NumberJudge(), NumberJudge(bias=0.04)
+    found = ask(biased, candidates, pairs)
+    np.testing.assert_allclose(found.preference, fair.judge(candidates, pairs))
+    assert found.position_bias == pytest.approx(0.04)
+    assert ask(fair, candidates, pairs).position_bias == pytest.approx(0, abs=1e-12)
+    assert biased.asked == 6
+
+
+def test_a_judge_without_order_is_asked_once():
+    judge = NumberJudge(antisymmetric=True)
+    found = ask(judge, letters((3,)), all_pairs([3]))
+    assert judge.asked == 3
+    np.testing.assert_allclose(found.forward + found.backward, 1)
+
+
+def test_one_failed_order_is_a_missing_judgement():
+    judge = NumberJudge(bias=0.2, fail=[("q0d1", "q0d0")])  # fails when d1 is shown first
+    found = ask(judge, letters((3,)), all_pairs([3]))
+    np.testing.assert_array_equal(np.isnan(found.preference), [True, False, False])
+    assert np.isfinite(found.forward[0])
+    assert found.missing == 1
+    assert np.isfinite(bradley_terry(all_pairs([3]), found.preference).rating).all()
+
+
+def test_a_record_is_found_again_in_either_order(tmp_path):
+    candidates, pairs = letters((4, 3)), all_pairs([4, 3])
+    judge = NumberJudge(bias=0.03)
+    first = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=1)
+    assert len(list(tmp_path.glob("part-*.parquet"))) == 2  # blocks end between queries
+    asked = judge.asked
+    turned = Pairs(pairs.offsets, pairs.second, pairs.first)
+    again = ask(judge, candidates, turned, record=JudgementRecord(tmp_path, KEY))
+    assert judge.asked == asked
+    np.testing.assert_array_equal(again.forward, first.backward)
+    np.testing.assert_array_equal(again.backward, first.forward)
+
+
+def test_no_changed_bit_of_a_kept_judgement_is_read(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    first = ask(NumberJudge(bias=0.03), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    (part,) = tmp_path.glob("part-*.parquet")
+    whole, refused = part.read_bytes(), []
+    for at in range(0, len(whole), 11):
+        part.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        try:
+            again = JudgementRecord(tmp_path, KEY).find(candidates, pairs)
+        except FormatError as error:
+            refused.append(error.path)
+        else:
+            np.testing.assert_array_equal([again.forward, again.backward], [first.forward, first.backward])
+    assert set(refused) == {part}
+    assert len(refused) > len(whole) / 11 / 2
+
+
+def test_a_killed_run_asks_only_what_is_missing(tmp_path):
+    candidates, pairs = letters((4, 3, 5)), all_pairs([4, 3, 5])
+
+    class Dying(NumberJudge):
+        def judge(self, candidates, pairs):
+            if self.asked >= 12:
+                raise KeyboardInterrupt
+            return super().judge(candidates, pairs)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(Dying(), candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
+    judge = NumberJudge()
+    resumed = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY), block=6)
+    assert judge.asked == 2 * (len(pairs) - 6)
+    np.testing.assert_array_equal(resumed.preference, ask(NumberJudge(), candidates, pairs).preference)
+
+
+def test_a_failed_judgement_is_tried_again(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    ask(NumberJudge(fail=[("q0d0", "q0d1")]), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    assert len(JudgementRecord(tmp_path, KEY)) == 2
+    judge = NumberJudge()
+    found = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    assert judge.asked == 2
+    assert found.missing == 0
+    assert len(JudgementRecord(tmp_path, KEY)) == 3
+
+
+def test_an_untouched_record_leaves_no_folder(tmp_path):
+    candidates, pairs = letters((2,)), all_pairs([2])
+    everything = [("q0d0", "q0d1"), ("q0d1", "q0d0")]
+    ask(NumberJudge(fail=everything), candidates, pairs, record=JudgementRecord(tmp_path / "new", KEY))
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_block_changes_nothing(tmp_path):
+    candidates, pairs = letters((4, 3, 5)), all_pairs([4, 3, 5])
+    one, other = (ask(NumberJudge(bias=0.1), candidates, pairs, block=block) for block in (1, 1000))
+    np.testing.assert_array_equal(one.forward, other.forward)
+    np.testing.assert_array_equal(one.backward, other.backward)
+
+
+def test_another_judge_does_not_get_these_answers(tmp_path):
+    ask(NumberJudge(), letters((2,)), all_pairs([2]), record=JudgementRecord(tmp_path, KEY))
+    with pytest.raises(InputError, match="choose another folder"):
+        JudgementRecord(tmp_path, {**KEY, "judge": "other"})
+
+
+def test_a_record_is_a_judge(tmp_path):
+    candidates, pairs = letters((3, 2)), all_pairs([3, 2])
+    original = ask(NumberJudge(bias=0.05), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    recorded = ask(RecordedJudge(tmp_path), candidates, pairs)
+    np.testing.assert_array_equal(recorded.forward, original.forward)
+    np.testing.assert_array_equal(recorded.backward, original.backward)
+
+
+def test_a_file_of_preferences_is_a_judge_and_what_it_lacks_is_missing(tmp_path):
+    path = tmp_path / "answers.parquet"
+    table = pa.table({"query_id": ["q0"], "first": ["q0d1"], "second": ["q0d0"], "preference": [0.8]})
+    pq.write_table(table, path)
+    found = ask(RecordedJudge(path), letters((3,)), all_pairs([3]))
+    np.testing.assert_allclose(found.preference, [0.2, np.nan, np.nan])
+    assert found.position_bias == pytest.approx(0)
+
+
+def test_faulty_files_are_refused(tmp_path):
+    with pytest.raises(InputError, match="no judgements"):
+        RecordedJudge(tmp_path)
+    path = tmp_path / "answers.parquet"
+    pq.write_table(pa.table({"query_id": ["q"], "first": ["a"]}), path)
+    with pytest.raises(FormatError, match="second, forward, backward"):
+        RecordedJudge(path)
+    pq.write_table(pa.table({"query_id": ["q"], "first": ["a"], "second": ["b"], "preference": [1.5]}), path)
+    with pytest.raises(FormatError, match="outside"):
+        RecordedJudge(path)
+
+
+@pytest.mark.parametrize(("answers", "said"), [([2.0], "outside"), ([0.5, 0.5], "one each")])
+def test_answers_that_are_no_probabilities_are_failures(answers, said):
+    class Faulty(NumberJudge):
+        def judge(self, candidates, pairs):
+            return np.array(answers)
+
+    with pytest.raises(FailureError, match=said):
+        ask(Faulty(), letters((2,)), all_pairs([2]))
+
+
+def test_bias_of_no_answer_is_not_a_number():
+    none = np.array([np.nan])
+    assert np.isnan(Judgements(none, none).position_bias)
+
+
+def test_the_interval_of_the_bias_by_hand():
+    # biases .1 and .3 in one query, 0 and 0 in another: mean .1, sums of deviations .2 and -.2, se = sqrt(2*.08)/4 = .1
+    bias = np.array([0.1, 0.3, 0.0, 0.0])
+    found = Judgements(0.5 + bias, 0.5 + bias)
+    low, high = found.position_bias_interval(np.array([0, 0, 1, 1]))
+    assert (low, high) == pytest.approx((0.1 - 1.959964 * 0.1, 0.1 + 1.959964 * 0.1), abs=1e-6)
+    narrow = found.position_bias_interval(np.array([0, 0, 1, 1]), confidence=0.5)
+    assert narrow == pytest.approx((0.1 - 0.0674490, 0.1 + 0.0674490), abs=1e-6)
+    assert np.isnan(found.position_bias_interval(np.zeros(4, int))).all()
+
+
+def test_the_interval_of_the_bias_covers_it_where_queries_differ():
+    rng = np.random.default_rng(3)
+    query, inside = np.repeat(np.arange(40), 25), []
+    for _ in range(400):
+        bias = 0.05 + rng.normal(0, 0.1, 40)[query] + rng.normal(0, 0.05, len(query))
+        low, high = Judgements(0.5 + bias, 0.5 + bias).position_bias_interval(query)
+        inside.append(low <= 0.05 <= high)
+    assert 0.90 < np.mean(inside) < 0.97
+
+
+def answers(path, **columns):
+    whole = {"query_id": ["q"], "first": ["a"], "second": ["b"], "preference": [0.5], **columns}
+    pq.write_table(pa.table({name: values for name, values in whole.items() if values is not None}), path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"preference": ["x"]}, "column preference is string, expected double"),
+        ({"query_id": [1.0]}, "column query_id is double, expected string"),
+        ({"first": [None]}, "1 rows have no first"),
+        ({"preference": [float("inf")]}, r"1 values of forward are outside \[0, 1\]"),
+        ({"preference": None}, "no column forward, backward"),
+        (
+            {"query_id": ["q", "q"], "first": ["a", "a"], "second": ["b", "b"], "preference": [0.1, 0.9]},
+            "1 pairs are judged more than once",
+        ),
+    ],
+)
+def test_answers_that_are_none(tmp_path, columns, message):
+    path = answers(tmp_path / "a.parquet", **columns)
+    with pytest.raises(FormatError, match=rf"a\.parquet: {message}"):
+        RecordedJudge(path)
+
+
+@pytest.mark.parametrize("said", ["[" * 100_000, "{", "\x00", '{"judge": "x", "judge": "x"}', "null", "1" * 5000])
+def test_a_key_that_is_damaged_or_another(tmp_path, said):
+    (tmp_path / "judgements.json").write_text(said)
+    with pytest.raises(FormatError, match=r"judgements\.json"):
+        JudgementRecord(tmp_path, {"judge": "x"})
+
+
+def test_two_writers_of_one_folder(tmp_path):
+    """Each opened before the other wrote: all that both were told is there, and another judge is refused."""
+    candidates, pairs = letters((4, 4)), all_pairs([4, 4])
+    one, two, other = (JudgementRecord(tmp_path, key) for key in (KEY, KEY, {**KEY, "judge": "other"}))
+    first = ask(NumberJudge(), candidates, pairs, record=one, block=1)
+    second = ask(NumberJudge(), candidates, pairs.where(np.arange(len(pairs)) > 3), record=two, block=6)
+    with pytest.raises(FormatError, match="choose another folder"):
+        ask(NumberJudge(), candidates, pairs, record=other)
+    judge = NumberJudge()
+    again = ask(judge, candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    assert not judge.asked
+    np.testing.assert_array_equal(again.preference, first.preference)
+    np.testing.assert_array_equal(again.preference[4:], second.preference)
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_combining_leaves_out_a_judge_that_lacks_an_order_of_a_pair():
+    # pair 0: both judges, (.6 + .8)/2 and (.5 + .1)/2; pair 1: the second lacks an order; pair 2: nobody has both
+    one = Judgements(np.array([0.6, 0.6, np.nan]), np.array([0.5, 0.4, 0.5]))
+    other = Judgements(np.array([0.8, 0.9, 0.7]), np.array([0.1, np.nan, np.nan]))
+    found = combined([one, other])
+    np.testing.assert_allclose(found.forward, [0.7, 0.6, np.nan])
+    np.testing.assert_allclose(found.backward, [0.3, 0.4, np.nan])
+    np.testing.assert_allclose(found.preference, [np.mean([0.55, 0.85]), 0.6, np.nan])
+
+
+def test_each_judge_of_an_ensemble_has_its_own_record_and_a_missing_order_is_asked_again(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    fair = NumberJudge(temperature=1e9, name="fair")
+
+    def records():
+        return [JudgementRecord(tmp_path / name, {"judge": name}) for name in ("fair", "biased")]
+
+    lost = NumberJudge(temperature=1e9, bias=0.25, fail=[("q0d1", "q0d0")])  # fails when d1 is shown first
+    first = ask(EnsembleJudge([fair, lost]), candidates, pairs, record=records())
+    np.testing.assert_allclose(first.preference, 0.5, atol=1e-6)
+    assert [len(record) for record in records()] == [3, 2]
+    asked, whole = fair.asked, NumberJudge(temperature=1e9, bias=0.25)
+    again = ask(EnsembleJudge([fair, whole]), candidates, pairs, record=records())
+    assert (fair.asked - asked, whole.asked) == (0, 2)
+    np.testing.assert_allclose(again.preference, 0.5, atol=1e-6)
+    np.testing.assert_allclose(again.forward, 0.625, atol=1e-6)
+    alone = ask(NumberJudge(name="nobody"), candidates, pairs, record=records()[0])  # one judge's answers serve alone
+    np.testing.assert_allclose(alone.preference, 0.5, atol=1e-6)
+    recorded = ask(RecordedJudge(tmp_path), candidates, pairs)  # the folder of both is the ensemble
+    np.testing.assert_array_equal(recorded.forward, again.forward)
+    np.testing.assert_array_equal(recorded.backward, again.backward)
+
+
+def test_records_that_do_not_fit_the_judges_are_refused(tmp_path):
+    candidates, pairs, record = letters((2,)), all_pairs([2]), JudgementRecord(tmp_path, KEY)
+    for wrong in (record, [record]):
+        with pytest.raises(InputError, match="for each of its 2 judges"):
+            ask(EnsembleJudge([NumberJudge(), NumberJudge(bias=0.1)]), candidates, pairs, record=wrong)
+    with pytest.raises(InputError, match="2 records for the one judge numbers"):
+        ask(NumberJudge(), candidates, pairs, record=[record, None])
+
+
+def test_a_pair_that_repeats_is_kept_once(tmp_path):
+    candidates, pairs = letters((3,)), Pairs(np.array([0, 3]), np.array([0, 1, 0]), np.array([1, 2, 1]))
+    first = ask(NumberJudge(bias=0.1), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    again = ask(NumberJudge(name="nobody"), candidates, pairs, record=JudgementRecord(tmp_path, KEY))
+    np.testing.assert_array_equal(again.forward, first.forward)
+    assert len(JudgementRecord(tmp_path, KEY)) == 2
+
+
+def test_answers_in_a_file_are_found_in_any_order_of_rows_and_documents(tmp_path):
+    """Queries of other collections, documents of others' queries and turned pairs among them."""
+    candidates, pairs, rng = letters((4, 5, 3)), all_pairs([4, 5, 3]), np.random.default_rng(0)
+    known = rng.random((2, len(pairs)))
+    rows = [
+        (candidates.query_ids[q], candidates.doc_ids[a], candidates.doc_ids[b], *one)
+        if i % 2
+        else (candidates.query_ids[q], candidates.doc_ids[b], candidates.doc_ids[a], *one[::-1])
+        for i, (q, a, b, one) in enumerate(zip(pairs.query, pairs.first, pairs.second, known.T, strict=True))
+    ]
+    rows = [rows[i] for i in rng.permutation(len(rows)) if i] + [("other", "a", "b", 0.1, 0.2)]
+    rows += [("q0", "q1d0", "q0d0", 0.3, 0.4), ("q1", "q0d0", "q0d1", 0.3, 0.4)]
+    names = ("query_id", "first", "second", "forward", "backward")
+    pq.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), tmp_path / "a.parquet")
+    found = ask(RecordedJudge(tmp_path / "a.parquet"), candidates, pairs)
+    assert np.isnan(found.forward[0])
+    np.testing.assert_array_equal([found.forward[1:], found.backward[1:]], known[:, 1:])
+
+
+def test_a_pair_repeated_in_another_row_group_is_refused(tmp_path):
+    names = ("query_id", "first", "second", "preference")
+    rows = [("q", "a", "b", 0.1), ("q", "c", "b", 0.1), ("p", "a", "b", 0.1), ("q", "a", "b", 0.9)]
+    for kept in (3, 4):
+        table = pa.table(dict(zip(names, map(list, zip(*rows[:kept], strict=True)), strict=True)))
+        pq.write_table(table, tmp_path / f"{kept}.parquet", row_group_size=1)
+    RecordedJudge(tmp_path / "3.parquet")
+    with pytest.raises(FormatError, match="1 pairs are judged more than once"):
+        RecordedJudge(tmp_path / "4.parquet")

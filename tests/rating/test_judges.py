@@ -1,0 +1,143 @@
+import numpy as np
+import pytest
+from judging import LetterEncoder, NumberJudge, letters
+from scipy.special import expit, logit
+
+from foils.encode import VectorStore
+from foils.rating import (
+    BiEncoderJudge,
+    Candidates,
+    CrossEncoderJudge,
+    EnsembleJudge,
+    Pairs,
+    all_pairs,
+    ask,
+    bradley_terry,
+)
+from foils.runtime.errors import InputError
+
+
+def words():
+    return Candidates.of_lists(
+        ["q0", "q1"], ["aab", "c"], [[("d0", "aaab"), ("d1", "b"), ("d2", "c")], [("d0", "aaab"), ("d2", "c")]]
+    )
+
+
+def test_the_bi_encoder_judges_by_the_difference_of_cosines():
+    encoder = LetterEncoder()
+    candidates, pairs = words(), all_pairs([3, 2])
+    found = BiEncoderJudge(encoder, temperature=0.1).judge(candidates, pairs)
+    queries, documents = encoder.encode(["aab", "c"], "query"), encoder.encode(["aaab", "b", "c"], "document")
+    cosines = queries @ documents.T
+    expected = expit(
+        np.array(
+            [
+                cosines[0, 0] - cosines[0, 1],
+                cosines[0, 0] - cosines[0, 2],
+                cosines[0, 1] - cosines[0, 2],
+                cosines[1, 0] - cosines[1, 2],
+            ]
+        )
+        / 0.1
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert found[0] > 0.5 > found[3]
+
+
+def test_ratings_of_a_judge_that_scores_are_its_scores():
+    encoder, candidates, pairs = LetterEncoder(), words(), all_pairs([3, 2])
+    ratings = bradley_terry(
+        pairs, BiEncoderJudge(encoder, temperature=0.5).judge(candidates, pairs), prior_sd=np.inf
+    ).rating
+    cosines = encoder.encode(["aab"], "query") @ encoder.encode(["aaab", "b", "c"], "document").T / 0.5
+    np.testing.assert_allclose(ratings[:3], (cosines - cosines.mean())[0], atol=1e-6)
+
+
+def test_temperature_divides_and_is_part_of_the_fingerprint():
+    candidates, pairs = words(), all_pairs([3, 2])
+    cool, warm = (BiEncoderJudge(LetterEncoder(), temperature=t) for t in (0.1, 0.2))
+    np.testing.assert_allclose(
+        logit(cool.judge(candidates, pairs)), 2 * logit(warm.judge(candidates, pairs)), rtol=1e-4
+    )
+    assert cool.fingerprint != warm.fingerprint
+    with pytest.raises(InputError, match="temperature"):
+        BiEncoderJudge(LetterEncoder(), temperature=0)
+
+
+def test_with_a_store_every_text_is_encoded_once(tmp_path):
+    encoder = LetterEncoder()
+    judge = BiEncoderJudge(encoder, store=VectorStore(tmp_path))
+    first = judge.judge(words(), all_pairs([3, 2]))
+    assert encoder.encoded == 5
+    np.testing.assert_array_equal(judge.judge(words(), all_pairs([3, 2])), first)
+    assert encoder.encoded == 5
+    np.testing.assert_allclose(BiEncoderJudge(LetterEncoder()).judge(words(), all_pairs([3, 2])), first, rtol=1e-6)
+
+
+def test_nothing_to_judge_is_no_answer():
+    none = Pairs(np.array([0, 3, 5]), np.zeros(0), np.zeros(0))
+    assert BiEncoderJudge(LetterEncoder()).judge(words(), none).shape == (0,)
+
+
+def test_an_ensemble_is_the_mean_of_those_that_answered():
+    candidates, pairs = letters((3,)), all_pairs([3])
+    one, other = NumberJudge(antisymmetric=True), NumberJudge(temperature=2.0)
+    both = (one.judge(candidates, pairs) + other.judge(candidates, pairs)) / 2
+    np.testing.assert_allclose(EnsembleJudge([one, other]).judge(candidates, pairs), both)
+    failing = NumberJudge(temperature=2.0, fail=[("q0d0", "q0d1")])
+    found = EnsembleJudge([one, failing]).judge(candidates, pairs)
+    np.testing.assert_allclose(found, [one.judge(candidates, pairs)[0], *both[1:]])
+    assert np.isnan(EnsembleJudge([failing]).judge(candidates, pairs)[0])
+    with pytest.raises(InputError, match="at least one"):
+        EnsembleJudge([])
+
+
+@pytest.mark.parametrize("fail", [(), [("q0d1", "q0d0")], [("q0d0", "q0d1")]])
+def test_no_position_bias_enters_an_ensemble(fail):
+    """A judge that always says 1/2 but for its bias, with and without an order that failed: the answer is 1/2."""
+    candidates, pairs = letters((3,)), all_pairs([3])
+    fair, biased = NumberJudge(temperature=1e9), NumberJudge(temperature=1e9, bias=0.25, fail=fail)
+    ensemble = EnsembleJudge([fair, biased])
+    np.testing.assert_allclose(ensemble.judge(candidates, pairs), 0.5, atol=1e-6)
+    found = ask(ensemble, candidates, pairs)
+    np.testing.assert_allclose(found.preference, 0.5, atol=1e-6)
+    np.testing.assert_allclose(found.forward[1:], 0.625, atol=1e-6)  # what is shown of the bias stays
+    assert EnsembleJudge([fair]).fingerprint != ensemble.fingerprint
+
+
+class FakeCrossEncoder:
+    """Scores a pair by the number of letters that its texts share; NaN for an empty document."""
+
+    num_labels, max_length, tokenizer = 1, 64, None
+
+    def state_dict(self):
+        return {}
+
+    def predict(self, texts, *, batch_size, show_progress_bar, activation_fn):
+        scores = [len(set(query) & set(document)) if document else np.nan for query, document in texts]
+        return np.array(scores, np.float32)
+
+
+def test_the_cross_encoder_judges_by_the_difference_of_its_logits():
+    candidates = Candidates.of_lists(["q"], ["abc"], [[("d0", "abc"), ("d1", "a"), ("d2", "")]])
+    found = CrossEncoderJudge(FakeCrossEncoder(), temperature=2.0).judge(candidates, all_pairs([3]))
+    np.testing.assert_allclose(found, [expit(1.0), np.nan, np.nan])
+
+
+def test_a_cross_encoder_with_several_outputs_is_refused():
+    model = FakeCrossEncoder()
+    model.num_labels = 3
+    with pytest.raises(InputError, match="3 outputs"):
+        CrossEncoderJudge(model)
+
+
+def test_pairs_over_other_candidates_are_refused():
+    with pytest.raises(InputError, match="other candidates"):
+        BiEncoderJudge(LetterEncoder()).judge(words(), all_pairs([2, 3]))
+
+
+def test_candidates_that_do_not_fit_together_are_refused():
+    with pytest.raises(InputError, match="query texts"):
+        Candidates(["q"], ["a", "b"], np.array([0, 1]), ["d"], lambda rows: ["x"])
+    with pytest.raises(InputError, match="document ids"):
+        Candidates(["q"], ["a"], np.array([0, 2]), ["d"], lambda rows: ["x"])

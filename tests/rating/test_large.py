@@ -1,0 +1,130 @@
+"""What a large rating costs, counted: work grows with the pairs, memory beside the data with the block alone."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from judging import NumberJudge
+
+from foils.rating import (
+    Candidates,
+    JudgementRecord,
+    RecordedJudge,
+    all_pairs,
+    ask,
+    lead_errors,
+    regular_pairs,
+    thurstone,
+)
+from foils.rating import candidates as candidates_module
+from foils.rating import graph as graph_module
+from foils.rating import pairs as pairs_module
+from foils.rating.graph import algebraic_connectivity, diameter
+from foils.rating.pairs import parts_by_query
+from foils.runtime import memory
+
+KEY = {"judge": "numbers"}
+POOLS = []  # kept to the end of the process: what was taken from a pool may be given back late
+
+
+def numbers(queries, documents=4, length=0):
+    """Candidates whose texts are numbers, and ids of at least this many characters."""
+    listed = [[(f"{q}-{i}".rjust(length, "x"), str(float(i))) for i in range(documents)] for q in range(queries)]
+    return Candidates.of_lists([str(q).rjust(length, "y") for q in range(queries)], ["?"] * queries, listed)
+
+
+class CountedRows:
+    """An array that counts how many of its elements are read."""
+
+    def __init__(self, values):
+        self.values, self.read = values, 0
+
+    def __getitem__(self, chosen):
+        taken = self.values[chosen]
+        self.read += np.size(taken)
+        return taken
+
+
+@pytest.mark.parametrize("block", [1, 7, 1000])
+def test_parts_hold_whole_queries_and_each_pair_is_looked_at_once(block):
+    query = np.repeat(np.arange(40), 6)
+    rows, counted = np.flatnonzero(np.arange(240) % 5 > 0), CountedRows(query)
+    parts = list(parts_by_query(rows, counted, block))
+    np.testing.assert_array_equal(np.concatenate(parts), rows)
+    assert all(query[one[-1]] < query[other[0]] for one, other in pairwise(parts))
+    assert all(len(part) >= block for part in parts[:-1])
+    assert counted.read == len(rows)
+
+
+def test_blocks_check_nothing_that_was_checked(monkeypatch):
+    """What is compared and checked of all queries does not grow with the number of blocks."""
+    seen, check, equal = [], pairs_module._check, np.array_equal
+    monkeypatch.setattr(pairs_module, "_check", lambda pairs: seen.append("check") or check(pairs))
+    monkeypatch.setattr(candidates_module.np, "array_equal", lambda *both: seen.append("equal") or equal(*both))
+    counts = []
+    for queries in (5, 50):
+        candidates, pairs = numbers(queries), all_pairs([4] * queries)
+        seen.clear()
+        ask(NumberJudge(), candidates, pairs, block=1)
+        counts.append(len(seen))
+    assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("kept", ["record", "recorded"])
+def test_no_array_of_strings_grows_with_the_pairs(tmp_path, kept):
+    """Arrow's peak: the largest array of ids is that of a block, so no number of pairs brings it to 2 GiB."""
+    pool, peaks = pa.default_memory_pool(), []
+    for queries in (50, 400):
+        candidates, pairs = numbers(queries, length=100), all_pairs([4] * queries)
+        folder = tmp_path / str(queries)
+        seen = pa.proxy_memory_pool(pool)
+        POOLS.append(seen)
+        pa.set_memory_pool(seen)
+        try:
+            ask(NumberJudge(), candidates, pairs, record=JudgementRecord(folder, KEY), block=100)
+            judge = RecordedJudge(folder) if kept == "recorded" else NumberJudge(name="nobody")
+            record = JudgementRecord(folder, KEY) if kept == "record" else None
+            assert not ask(judge, candidates, pairs, record=record).missing
+        finally:
+            pa.set_memory_pool(pool)
+        peaks.append(seen.max_memory())
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+def test_the_memory_budget_cuts_the_figures_of_graphs_and_changes_nothing(monkeypatch):
+    pairs = regular_pairs([60] * 30 + [59] * 3 + [1, 0], degree=4, rng=np.random.default_rng(0))
+    whole, blocks = (algebraic_connectivity(pairs), diameter(pairs)), []
+    plain = graph_module.rectangle
+    monkeypatch.setattr(graph_module, "rectangle", lambda *given: blocks.append(plain(*given)) or blocks[-1])
+    with memory.limited(memory.LEAST):
+        small = (algebraic_connectivity(pairs), diameter(pairs))
+    np.testing.assert_array_equal(small, whole)
+    assert max(len(block.queries) * block.n**2 for block in blocks) * graph_module._CELL <= memory.LEAST
+    assert sum(len(block.pairs) for block in blocks) == 2 * len(pairs), "each figure looks at each pair once"
+
+
+def test_components_are_the_same_however_many_candidates_are_looked_at_together(monkeypatch):
+    pairs = regular_pairs([5, 1, 0, 7, 6], degree=2, rng=np.random.default_rng(0))
+    pairs = pairs.where(np.arange(len(pairs)) % 3 > 0)
+    whole = pairs.components()
+    monkeypatch.setattr(pairs_module, "_AT_ONCE", 2)
+    np.testing.assert_array_equal(pairs.components(), whole)
+    assert set(whole) == set(range(whole.max() + 1))
+
+
+def test_the_memory_budget_cuts_the_errors_and_changes_no_digit_of_them(monkeypatch):
+    rng = np.random.default_rng(0)
+    pairs = regular_pairs([60] * 20 + [59] * 3 + [5, 1, 0], degree=4, rng=rng)
+    preference, leader = rng.random(len(pairs)), np.minimum(pairs.offsets[:-1], pairs.candidates - 1)
+
+    def errors():
+        ratings = thurstone(pairs, preference)
+        return ratings.standard_error, lead_errors(pairs, ratings, leader, prior_sd=10.0)
+
+    whole, sizes, plain = errors(), [], pairs_module.rectangle
+    monkeypatch.setattr(pairs_module, "rectangle", lambda *given: sizes.append(len(given[1])) or plain(*given))
+    with memory.limited(memory.LEAST):
+        small = errors()
+    np.testing.assert_array_equal(small, whole)
+    assert sizes.count(4) == 2 * 5, "two passes over twenty queries, 4 of 60² cells in a block"

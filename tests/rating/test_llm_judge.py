@@ -1,0 +1,233 @@
+"""A language model as judge: against a server on loopback that misbehaves, and with a position bias of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from judging import letters
+from scipy.special import expit
+
+from foils.llm import Client
+from foils.llm import log as log_module
+from foils.rating import EnsembleJudge, LLMJudge, PairAsking, PairPrompt, Pairs, all_pairs, ask
+from foils.rating.llm_judge import UNREADABLE
+from foils.rating.llm_prompt import ANSWERS, parse_answer
+from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from llm_server import Reply, serving
+
+SHOWN = re.compile(r"Passage A:\n(.*?)\n\nPassage B:\n(.*?)\n", re.DOTALL)
+
+
+def shown(asked: dict) -> tuple[str, str]:
+    return SHOWN.search(asked["messages"][0]["content"]).groups()
+
+
+def says(value: float) -> Reply:
+    return Reply(json.dumps({"preference": value}))
+
+
+def honest(number: int, asked: dict, *, bias: float = 0.0) -> Reply:
+    """σ of the difference of the numbers that the passages are, and a bias for A."""
+    first, second = map(float, shown(asked))
+    return says(round(float(np.clip(expit(first - second) + bias, 0, 1)), 6))
+
+
+def judge(server, place, asking=None, *, model="m", **settings) -> LLMJudge:
+    more = {"pause": 0.01, "timeout": 60.0, "retries": 2, **settings}
+    return LLMJudge(Client(model, server.url, **more), place, asking)
+
+
+def test_both_orders_are_asked_and_the_position_bias_is_measured(tmp_path):
+    candidates, pairs = letters((4, 3)), all_pairs([4, 3])
+    with serving(lambda number, asked: honest(number, asked, bias=0.02)) as server:
+        asked = judge(server, tmp_path)
+        found = ask(asked, candidates, pairs)
+    level = np.array([float(text) for text in candidates.texts(np.arange(7))])
+    np.testing.assert_allclose(found.preference, expit(level[pairs.first] - level[pairs.second]), atol=1e-5)
+    assert found.position_bias == pytest.approx(0.02, abs=1e-5)
+    assert len(server.seen) == 2 * len(pairs)
+    assert {shown(one) for one in server.seen} >= {("0.0", "1.0"), ("1.0", "0.0")}
+    schema = server.seen[0]["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["preference"] == {"type": "number", "minimum": 0, "maximum": 1}
+    # both queries are called differently, so that no question is another's; a question counts once
+    assert (asked.asked.usage.requests, asked.asked.usage.prompt_tokens) == (18, 126)
+    assert not asked.asked.failures
+
+
+FAILING = {
+    "an error of the server": Reply(status=500),
+    "a lost connection": Reply(hang_up=True),
+    "no JSON": Reply("A is better"),
+    "another key": Reply('{"score": 0.7}'),
+    "out of range": says(1.5),
+    "a word for a number": Reply('{"preference": "high"}'),
+    "a truth value": Reply('{"preference": true}'),
+    "no number": Reply('{"preference": NaN}'),
+    "a refusal": Reply(None, refusal="no"),
+    "an empty answer": Reply(""),
+    "no completion": Reply(body=b"<html>"),
+    "refused content": Reply(status=422),
+}
+
+
+@pytest.mark.parametrize("bad", FAILING.values(), ids=FAILING)
+def test_a_failure_is_a_missing_judgement_never_a_vote(tmp_path, bad):
+    candidates, pairs = letters((3,)), all_pairs([3])
+
+    def answer(number, asked):
+        return bad if shown(asked) == ("1.0", "0.0") else honest(number, asked)
+
+    with serving(answer) as server:
+        asked = judge(server, tmp_path)
+        found = ask(asked, candidates, pairs)
+    np.testing.assert_array_equal(np.isnan(found.preference), [True, False, False])
+    np.testing.assert_allclose(found.preference[1:], expit([-2.0, -1.0]), atol=1e-5)
+    assert np.isfinite(found.forward[0])
+    assert np.isnan(found.backward[0])
+    assert sum(asked.asked.failures.values()) == 1
+
+
+def test_an_answer_that_cannot_be_read_is_asked_for_again_as_often_as_allowed(tmp_path):
+    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
+
+    def answer(number, asked):
+        return Reply("hm") if asked["seed"] < 2 else honest(number, asked)
+
+    with serving(answer) as server:
+        assert np.isnan(judge(server, tmp_path / "a", PairAsking(asks=2)).judge(candidates, pairs)).all()
+        assert [one["seed"] for one in server.seen] == [0, 1]
+        found = judge(server, tmp_path / "b", PairAsking(asks=3)).judge(candidates, pairs)
+    np.testing.assert_allclose(found, expit(-1.0), atol=1e-5)
+    log = next((tmp_path / "a").iterdir()).read_text()
+    assert json.loads(log)["failure"] == UNREADABLE
+    assert json.loads(log)["preference"] is None
+
+
+def test_a_stopped_run_asks_only_for_what_is_missing(tmp_path):
+    candidates, pairs = letters((5, 4)), all_pairs([5, 4])
+
+    def dies(number, asked):
+        return honest(number, asked) if number < 10 else Reply(status=401)
+
+    with serving(dies) as server:
+        with pytest.raises(InputError, match="refuses the key"):
+            ask(judge(server, tmp_path, concurrency=1), candidates, pairs)
+        server.answer, server.seen = honest, []
+        asked = judge(server, tmp_path)
+        found = ask(asked, candidates, pairs)
+        assert len(server.seen) == 2 * len(pairs) - 10
+        again = ask(asked, candidates, pairs)
+        assert len(server.seen) == 2 * len(pairs) - 10, "what is known is not asked again"
+    np.testing.assert_array_equal(again.preference, found.preference)
+    assert not np.isnan(found.preference).any()
+
+
+def test_a_failed_answer_is_asked_for_by_the_next_run(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    with serving(lambda number, asked: Reply(status=500)) as server:
+        assert np.isnan(judge(server, tmp_path, retries=0).judge(candidates, pairs)).all()
+        server.answer = honest
+        assert np.isfinite(judge(server, tmp_path).judge(candidates, pairs)).all()
+
+
+def test_failure_after_failure_stops_the_run(tmp_path):
+    with serving(lambda number, asked: Reply(status=500)) as server, pytest.raises(FailureError, match="in a row"):
+        judge(server, tmp_path, retries=0, patience=3).judge(letters((5,)), all_pairs([5]))
+
+
+def test_a_choice_is_a_preference_of_one_none_or_half(tmp_path):
+    candidates, pairs = letters((3,)), Pairs.of_one(3, [0, 2, 1], [1, 0, 2])
+    choices = {("0.0", "1.0"): "B", ("2.0", "0.0"): "A", ("1.0", "2.0"): "tie"}
+
+    def answer(number, asked):
+        assert asked["response_format"]["json_schema"]["schema"]["properties"]["choice"]["enum"] == ["A", "B", "tie"]
+        return Reply(json.dumps({"choice": choices[shown(asked)]}))
+
+    with serving(answer) as server:
+        found = judge(server, tmp_path, PairAsking(answer="choice")).judge(candidates, pairs)
+    np.testing.assert_array_equal(found, [0.0, 1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ('{"preference": 0.25}', 0.25),
+        ('```json\n{"preference": 1}\n```', 1.0),
+        ('<think>{"preference": 0}</think> So: {"preference": 0.9}', 0.9),
+        ('First {"preference": 0.2}, no: {"preference": 0.7}', 0.7),
+        ('First {"preference": 0.2}, no: {"preference": 7}', None),
+        ('{"preference": 0.5', None),
+        ("0.8", None),
+        ('{"choice": "A"}', None),
+        ("[" * 5000, None),
+    ],
+)
+def test_answers_are_read_and_never_guessed(said, expected):
+    assert parse_answer(said, "preference") == expected
+
+
+def test_texts_are_no_slots_and_are_cut_where_asked():
+    prompt = PairPrompt("Q {query} A {first} B {second}", "own", "law")
+    asking = PairAsking(prompt, longest=12)
+    said = asking.text("{first} {domain}", "{second} and so on", "x" * 30)
+    assert said.startswith("Q {first} {domain} A {second} and B xxxxxxxxxxxx\n\n")
+    assert said.rstrip().endswith(ANSWERS["preference"].words)
+    assert "{answer}" not in PairAsking().text("q", "a", "b")
+    assert "Field: law." in PairAsking(PairPrompt(domain="law")).text("q", "a", "b")
+
+
+def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
+    (tmp_path / "mine-3.txt").write_text("{query} {first} {second} {answer}")
+    own = PairPrompt.read(tmp_path / "mine-3.txt")
+    assert own.version == "mine-3"
+    ways = [PairAsking(), PairAsking(own), PairAsking(PairPrompt(domain="law")), PairAsking(answer="choice"),
+            PairAsking(temperature=1.0), PairAsking(seed=1), PairAsking(most_tokens=9), PairAsking(asks=1),
+            PairAsking(longest=None)]  # fmt: skip
+    client = Client("m", "http://127.0.0.1:1/v1")
+    assert len({LLMJudge(client, tmp_path, way).fingerprint for way in ways}) == len(ways)
+    clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.1:2/v1"),
+               Client("m", client.base_url, structured=False)]  # fmt: skip
+    assert len({LLMJudge(each, tmp_path).fingerprint for each in clients}) == len(clients)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: PairPrompt("{query} {first}"), "lacks {second}"),
+        (lambda: PairPrompt("{query} {first} {second} {third}"), "unknown slots third"),
+        (lambda: PairAsking(asks=0), "at least 1"),
+        (lambda: PairAsking(longest=0), "at least 1"),
+    ],
+)
+def test_faulty_questions_are_refused(make, said):
+    with pytest.raises(InputError, match=re.escape(said)):
+        make()
+    with pytest.raises(UnknownNameError, match="choice"):
+        PairAsking(answer="points")
+
+
+def test_it_can_be_one_of_an_ensemble_that_goes_on_where_it_failed(tmp_path):
+    candidates, pairs = letters((3,)), all_pairs([3])
+    with serving(lambda number, asked: says(0.8)) as one, serving(lambda number, asked: Reply("?")) as other:
+        sure, lost = judge(one, tmp_path), judge(other, tmp_path, model="n")
+        found = ask(EnsembleJudge([sure, lost]), candidates, pairs)
+    np.testing.assert_allclose(found.forward, 0.8)
+    np.testing.assert_allclose(found.preference, 0.5)  # it says so of whichever is shown first
+
+
+def test_lines_read_of_the_log_grow_with_the_questions_not_with_their_square(tmp_path, monkeypatch):
+    parsed, plain = [], log_module.json_value
+    monkeypatch.setattr(log_module, "json_value", lambda line: parsed.append(line) or plain(line))
+    read = []
+    for queries in (5, 20):
+        parsed.clear()
+        candidates, pairs = letters((2,) * queries), all_pairs([2] * queries)
+        with serving(honest) as server:
+            asked = judge(server, tmp_path / str(queries))
+            for _ in range(2):
+                assert not np.isnan(ask(asked, candidates, pairs, block=1).preference).any()
+        read.append(len(parsed))
+    assert read[1] <= 4 * read[0]

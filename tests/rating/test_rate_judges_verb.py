@@ -1,0 +1,166 @@
+"""foils rate with a language model, and with a judge distilled from recorded answers."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from foils.cli.app import run
+from foils.data import Negatives
+from foils.data.negatives import negatives_table
+from llm_server import Reply, serving
+from tiny_models import tiny_cross_encoder
+
+LEVELS = {f"d{i}": f"w{i}" for i in range(8)}
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, beir_folder):
+    """Six queries, eight documents: d7 is the best for all and the labelled one; the others are negatives."""
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    queries = {f"q{i}": f"query {i}" for i in range(6)}
+    made = beir_folder(
+        "small",
+        documents={key: ("", text) for key, text in LEVELS.items()},
+        queries=queries,
+        qrels={"train": {query: {"d7": 1} for query in queries}},
+    )
+    rows = [(query, f"d{i}", i) for query in queries for i in range(7)]
+    ids = [pa.array(column) for column in list(zip(*rows, strict=True))[:2]]
+    table = negatives_table(*ids, "s", [rank for _, _, rank in rows], np.zeros(len(rows)))
+    Negatives(table).write(made / "negatives.parquet")
+    answers = [(q, f"d{i}", f"d{j}", 1 / (1 + np.exp(j - i))) for q in queries for i in range(8) for j in range(i)]
+    names = ("query_id", "first", "second", "preference")
+    columns = dict(zip(names, map(list, zip(*answers, strict=True)), strict=True))
+    pq.write_table(pa.table(columns), made / "answers.parquet")
+    return made
+
+
+def rate(folder, *more):
+    given = [str(folder), str(folder / "negatives.parquet"), "-o", str(folder / "rated.parquet")]
+    return run(["rate", *given, *more])
+
+
+def gaps(folder):
+    return Negatives.read(folder / "rated.parquet").kept()["gap"].to_numpy()
+
+
+def by_number(number, asked):
+    content = asked["messages"][0]["content"]
+    first, second = (int(one) for one in re.findall(r"Passage [AB]:\nw(\d)", content))
+    return Reply(json.dumps({"preference": 0.85 if first > second else 0.25}))
+
+
+def test_a_language_model_rates(folder, capsys):
+    with serving(by_number) as server:
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--json", str(folder / "r.json")]
+        assert rate(folder, *options, "--price", "1000,0") == 0
+        asked = len(server.seen)
+        found = gaps(folder)
+        assert rate(folder, *options) == 0
+        assert len(server.seen) == asked == 6 * 24 * 2, "answers are kept"
+        np.testing.assert_array_equal(gaps(folder), found)
+    assert (found > 0).all()
+    shown = capsys.readouterr().out
+    assert re.search(r"position bias +0.050 \(95 % interval 0.050 to 0.050\)", shown)
+    assert re.search(r"m: requests +288", shown)
+    assert re.search(r"m: cost +2.02", shown)
+    written = json.loads((folder / "r.json").read_text())
+    assert written["position_bias_interval"] == pytest.approx([0.05, 0.05])
+    told = Negatives.read(folder / "rated.parquet").provenance["settings"]["language_models"][0]
+    assert (told["model"], told["prompt"], told["answer"]) == ("m", "pairwise-1", "preference")
+
+
+def test_the_question_is_ones_own_and_several_models_are_an_ensemble(folder, tmp_path):
+    (tmp_path / "own.txt").write_text("Passage A:\n{first}\n\nPassage B:\n{second}\n\n{query} {domain} {answer}")
+    with serving(by_number) as server:
+        options = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url, "--degree", "2"]
+        more = ["--question", str(tmp_path / "own.txt"), "--domain", "law", "--log", str(tmp_path / "log")]
+        assert rate(folder, *options, *more) == 0
+        assert {asked["model"] for asked in server.seen} == {"one", "two"}
+        assert " law Answer in JSON" in server.seen[0]["messages"][0]["content"]
+        assert len(list((tmp_path / "log" / "judge").glob("*.jsonl"))) == 2
+
+
+def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_path):
+    def answer(number, asked):
+        """Model two says A whatever is shown, and fails where w6 comes second."""
+        content = asked["messages"][0]["content"]
+        if asked["model"] == "two":
+            return Reply("?" if "Passage B:\nw6" in content else json.dumps({"preference": 0.9}))
+        return by_number(number, asked)
+
+    kept = tmp_path / "kept"
+    with serving(answer) as server:
+        options = ["--base-url", server.url, "--log", str(tmp_path / "log"), "--judgements", str(kept)]
+        assert rate(folder, "--judge", "llm:one", "--judge", "llm:two", *options) == 0
+        rows = sorted(sum(pq.read_metadata(part).num_rows for part in each.iterdir() if part.suffix == ".parquet")
+                      for each in kept.iterdir())  # fmt: skip
+        assert rows == [6 * (24 - 6), 6 * 24], "six pairs of w6 in each query lack an order of the second model"
+    together = gaps(folder)
+    assert rate(folder, "--judge", f"recorded:{kept}", "--memory", "1MiB") == 0
+    np.testing.assert_allclose(gaps(folder), together, atol=1e-6)
+
+
+def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
+    (tmp_path / "base").mkdir()
+    base, made = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"]), tmp_path / "judge"
+    recorded = ["--judge", f"recorded:{folder / 'answers.parquet'}"]
+    options = ["--distil-from", str(base), "--distil-epochs", "2", "--distil-length", "32", "--device", "cpu"]
+    assert rate(folder, *recorded, "--distil", str(made), *options, "--json", str(folder / "r.json")) == 0
+    facts = json.loads((folder / "r.json").read_text())["distilled"]
+    assert facts["trained"] + facts["held_out"] == 6 * 24
+    assert "prefers what its teachers do" in capsys.readouterr().out
+    taught = gaps(folder)
+    assert rate(folder, "--judge", f"pairwise:{made}", "--device", "cpu") == 0
+    own = gaps(folder)
+    assert np.isfinite(own).all()
+    assert np.abs(own - taught).max() > 1
+    assert rate(folder, "--judge", f"pairwise:{made}", "--device", "cpu", "--temperature", "3") == 0
+    assert np.abs(gaps(folder) - own).max() > 0.1
+    assert rate(folder, *recorded, "--distil", str(made), *options) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--judge", "llm"), "the model's name"),
+        (("--judge", "pairwise"), "needs its folder"),
+        (("--judge", "pairwise:/nowhere"), "no pairwise judge"),
+        (("--judge", "llm:m", "--answer", "points"), "choice"),
+        (("--judge", "llm:m", "--question", "/nowhere.txt"), "nowhere.txt"),
+        (("--judge", "llm:m", "--price", "cheap"), "two numbers"),
+    ],
+)
+def test_bad_input_is_said(folder, capsys, more, said):
+    assert rate(folder, *more) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_temperature_of_zero_is_refused_not_replaced(folder, tmp_path, capsys):
+    (tmp_path / "base").mkdir()
+    model = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"])
+    assert rate(folder, "--judge", f"cross-encoder:{model}", "--temperature", "0") == 2
+    assert "temperature 0.0; expected above 0" in capsys.readouterr().err
+
+
+def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeypatch, capsys):
+    from foils.encode import cross_encoders
+
+    place = tiny_cross_encoder(tmp_path, [*LEVELS.values(), "query"])
+    asked, load = {}, cross_encoders.load_cross_encoder
+
+    def loading(name, **more):
+        asked.update(more)
+        return load(name, **more)
+
+    monkeypatch.setattr("foils.rating.judges.load_cross_encoder", loading)
+    options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
+    assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
+    assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}

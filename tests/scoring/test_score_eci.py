@@ -1,0 +1,235 @@
+"""ECI, the earlier score: published figures, cases by hand, and its ends."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import astuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foils.evaluation.agreement import pearson_r
+from foils.runtime.errors import InputError
+from foils.scoring.eci import MARGINS, eci, gradient_norm, score_variance, source_eci
+
+PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published.json").read_text())["eci"]
+POSITIVE = 0.780  # mean similarity of query and positive: S + Δ, where Δ is averaged over the triplets
+
+
+def attainable(
+    signal: tuple[float, float], margin: tuple[float, float], negatives: int, **options: str
+) -> tuple[float, ...]:
+    """The lowest and the highest ECI of any S and Δ in these ranges."""
+    return tuple(eci(s, d, negatives, **options) for s, d in zip(signal, margin, strict=True))
+
+
+def printed(value: float, digits: int = 3) -> tuple[float, float]:
+    """The numbers that are printed as this one."""
+    return value - 0.5 * 10**-digits, value + 0.5 * 10**-digits
+
+
+def meet(a: Sequence[float], b: Sequence[float]) -> bool:
+    return max(a[0], b[0]) <= min(a[1], b[1])
+
+
+def triplet_margin(published: float, negatives: int) -> float:
+    """Δ below S with S + Δ = 0.780 and this ECI: S·Δ = ECI·0.780/(2·ln(1 + |N|))."""
+    product = published * POSITIVE / (2 * math.log1p(negatives))
+    return (POSITIVE - math.sqrt(POSITIVE**2 - 4 * product)) / 2
+
+
+@pytest.mark.parametrize("name", ["cross_encoder", "bm25+cross_encoder"])
+def test_published_figures_from_their_summary_statistics(name: str) -> None:
+    found = PUBLISHED[name]
+    ranges = printed(found["S_n"]), printed(found["delta_max"]), found["n"]
+    assert meet(attainable(*ranges), printed(found["eci"], 2))
+    if "arithmetic" in found:
+        assert meet(attainable(*ranges, mean="arithmetic"), printed(found["arithmetic"], 2))
+
+
+def test_signal_and_margin_add_up_to_one_number_only_where_the_margin_is_of_triplets() -> None:
+    """Mean s_p − s_n and mean s_n add up to mean s_p, whatever the negatives are; the hardest negative's do not."""
+    for name in ("cross_encoder", "bm25+cross_encoder"):
+        found = PUBLISHED[name]
+        assert found["S_n"] + found["delta_max"] == pytest.approx(POSITIVE, abs=0.00101), "two figures of ±0.0005"
+    llm = PUBLISHED["llm"]
+    signal = POSITIVE - llm["delta_max"]
+    assert eci(signal, llm["delta_max"], llm["n"]) == pytest.approx(llm["eci"], abs=0.005)
+    assert eci(signal, llm["delta_max"], 3) == pytest.approx(PUBLISHED["fixed_n3"]["llm"], abs=0.0005)
+
+
+def test_three_negatives_change_the_margin_only_where_it_is_of_triplets() -> None:
+    """The cross-encoder's .228 with three negatives has S + Δ = .780 at Δ = .093, the figure of Table 4's caption; the
+    hardest of a list is the hardest of its three hardest, so by lists Δ stays .175 and ECI is above .37."""
+    fixed, found = PUBLISHED["fixed_n3"], PUBLISHED["cross_encoder"]
+    assert triplet_margin(fixed["cross_encoder"], 3) == pytest.approx(0.093, abs=0.0005)
+    assert eci(found["S_n"], found["delta_max"], 3) > 0.37 > fixed["cross_encoder"]
+
+
+def test_bm25_lies_where_its_union_with_the_cross_encoder_puts_it() -> None:
+    """75·.587 = 25·.606 + 50·S: S = .5775, so Δ = .2025 of 50 by triplets, and .1115 of the three hardest, which are
+    nearer the query. By lists, no part of a union has a smaller margin than the union's .192."""
+    fixed, union, part = PUBLISHED["fixed_n3"], PUBLISHED["bm25+cross_encoder"], PUBLISHED["cross_encoder"]
+    signal = (75 * union["S_n"] - 25 * part["S_n"]) / 50
+    margin = triplet_margin(fixed["bm25"], 3)
+    assert signal < POSITIVE - margin
+    assert (POSITIVE - signal) * 50 / 75 + part["delta_max"] * 25 / 75 == pytest.approx(union["delta_max"], abs=0.0015)
+    assert eci(signal, union["delta_max"], 3) > 0.39 > fixed["bm25"]
+    assert union["delta_max"] > part["delta_max"], "which no union's margin by lists can be"
+
+
+def test_unions_lie_between_their_parts_only_where_the_margin_is_of_triplets() -> None:
+    """Cross-encoder + LLM at three each: between .228 and .262 by triplets; by lists below the lower one. LLM + BM25,
+    and all three, at 1.06: their margin by lists is at most the LLM's .110, S at most .67, ECI below .83."""
+    fixed, llm = PUBLISHED["fixed_n3"], PUBLISHED["llm"]
+    assert fixed["cross_encoder"] < fixed["cross_encoder+llm"] < fixed["llm"]
+    for negatives in (53, 78):  # without, and with, the cross-encoder's 25
+        assert eci(POSITIVE - llm["delta_max"], llm["delta_max"], negatives) < 0.83 < PUBLISHED["llm+bm25"]["eci"]
+        margin = triplet_margin(PUBLISHED["llm+bm25"]["eci"], negatives)
+        assert llm["delta_max"] < margin < POSITIVE - 0.5775, "between the LLM's and BM25's"
+
+
+def test_figures_that_fit_neither_margin() -> None:
+    """Two unions at |N| = 3 score more than either part, which neither margin of three negatives allows. They are the
+    scores of the whole lists with ln 4 for the capacity: .400 from S .587 and Δ .192, and .337, which the text gives to
+    LLM + BM25 and to all three, from the 1.06 of all three (78 negatives; of LLM + BM25, 53, it would be .368)."""
+    fixed, union = PUBLISHED["fixed_n3"], PUBLISHED["bm25+cross_encoder"]
+    assert fixed["bm25+cross_encoder"] > max(fixed["bm25"], fixed["cross_encoder"])
+    assert fixed["llm+bm25"] > max(fixed["bm25"], fixed["llm"])
+    whole = attainable(printed(union["S_n"]), printed(union["delta_max"]), 3)
+    assert meet(whole, printed(fixed["bm25+cross_encoder"]))
+    of_all = [end * math.log(4) / math.log(79) for end in printed(PUBLISHED["llm+bm25"]["eci"], 2)]
+    assert meet(of_all, printed(fixed["llm+bm25"]))
+    assert PUBLISHED["llm+bm25"]["eci"] * math.log(4) / math.log(54) > fixed["llm+bm25"] + 0.03
+
+
+def test_published_correlations_have_the_signs_that_the_figures_give() -> None:
+    """Table 6 is of an encoder whose figures are not printed, so .91 and −.82 can be matched in sign and size alone.
+
+    BM25's statistics are those derived above (ECI 1.18). The gradient norm falls with nDCG only at a temperature at
+    which the LLM's similarity outweighs its three negatives: at τ = 0.01 it does, at 0.05 it does not.
+    """
+    names = ["bm25", "cross_encoder", "bm25+cross_encoder", "llm"]
+    signals, sizes = (0.5775, 0.606, 0.587, 0.67), (50, 25, 75, 3)
+    outcome = [PUBLISHED["ndcg10_mean_12_beir"][name] for name in names]
+    scores = [eci(s, POSITIVE - s, n) for s, n in zip(signals, sizes, strict=True)]
+    published = PUBLISHED["pearson_with_ndcg10"]
+    assert pearson_r(scores, outcome) == pytest.approx(published["eci"], abs=0.1)
+    by_temperature = [
+        pearson_r([gradient_norm(s, n, tau) for s, n in zip(signals, sizes, strict=True)], outcome)
+        for tau in (0.01, 0.05)
+    ]
+    assert by_temperature[0] < published["estimated_gradient_norm"] < 0 < by_temperature[1]
+
+
+RECORDS = np.array([0, 0, 2]), np.array([0.2, 0.4, 0.9]), np.array([0.8, 0.1, 1.0])
+
+
+def test_a_source_by_hand_with_the_margin_of_triplets() -> None:
+    """Record 0: negatives 0.2, 0.4; record 2: negative 0.9. Best positives 0.8 (and 0.1, of no record) and 1.0.
+
+    S = 0.5, Δ = ((0.8 − 0.2) + (0.8 − 0.4) + (1 − 0.9))/3 = 1.1/3, |N| = 1.5.
+    ECI = ln 2.5 · 2·0.5·Δ/(0.5 + Δ) = 0.387661.
+    Per query: record 0: ln 3 · 2·0.3·0.5/0.8 = 0.411980; record 2: ln 2 · 2·0.9·0.1/1 = 0.124766. Mean 0.268373.
+    """
+    found = source_eci(*RECORDS)
+    assert (found.signal, found.negatives) == (pytest.approx(0.5), 1.5)
+    assert found.margin == pytest.approx(1.1 / 3)
+    assert found.value == pytest.approx(0.387661, abs=1e-6)
+    assert found.per_query == pytest.approx(0.268373, abs=1e-6)
+
+
+def test_a_source_by_hand_with_the_margin_of_lists() -> None:
+    """The same source: Δ = ((0.8 − 0.4) + (1 − 0.9))/2 = 0.25: ECI = ln 2.5 · 2·0.5·0.25/0.75 = 0.305430.
+
+    Per query: record 0: ln 3 · 2·0.3·0.4/0.7 = 0.376667; record 2 as before, 0.124766. Mean 0.250717.
+    """
+    found = source_eci(*RECORDS, margin="list")
+    assert (found.signal, found.negatives) == (pytest.approx(0.5), 1.5)
+    assert found.margin == pytest.approx(0.25)
+    assert found.value == pytest.approx(0.305430, abs=1e-6)
+    assert found.per_query == pytest.approx(0.250717, abs=1e-6)
+
+
+@pytest.mark.parametrize("margin", MARGINS)
+def test_a_margin_below_zero_is_unsafe_by_either_reading(margin: str) -> None:
+    found = source_eci(np.array([0, 0]), np.array([0.6, 0.9]), np.array([0.5]), margin=margin)
+    assert (found.value, found.per_query, found.margin) == (0, 0, 0)
+
+
+def test_margins_add_up_with_signals_for_triplets_and_shrink_with_unions_for_lists() -> None:
+    rng = np.random.default_rng(0)
+    record, s_n, best = np.repeat(np.arange(40), 6), rng.uniform(0, 0.7, 240), rng.uniform(0.6, 1, 40)
+    parts = [np.tile([1, 1, 0, 0, 0, 0], 40) == 1, np.tile([0, 0, 1, 1, 1, 1], 40) == 1]
+    for margin in MARGINS:
+        whole = source_eci(record, s_n, best, margin=margin)
+        both = [source_eci(record[part], s_n[part], best, margin=margin) for part in parts]
+        if margin == "triplet":
+            assert whole.signal + whole.margin == pytest.approx(best.mean())
+            assert whole.margin == pytest.approx((both[0].margin + 2 * both[1].margin) / 3)
+        else:
+            assert whole.margin < min(part.margin for part in both)
+            assert source_eci(record, s_n, best, margin=margin, hardest=1).margin == pytest.approx(whole.margin)
+
+
+def test_only_the_hardest_negatives_count_where_asked() -> None:
+    """Table 4: the hardest of each record. S = (0.4 + 0.9)/2, |N| = 1; Δ = 0.25 by either margin."""
+    arguments = np.array([0, 0, 0, 2]), np.array([0.2, 0.4, 0.1, 0.9]), np.array([0.8, 0.1, 1.0])
+    for margin in MARGINS:
+        found = source_eci(*arguments, hardest=1, margin=margin)
+        assert (found.signal, found.negatives) == (pytest.approx(0.65), 1)
+        assert found.margin == pytest.approx(0.25)
+        assert found.value == pytest.approx(math.log(2) * 2 * 0.65 * 0.25 / 0.9)
+        assert source_eci(*arguments, hardest=2).signal == pytest.approx(0.5)
+        assert astuple(source_eci(*arguments, hardest=9)) == pytest.approx(astuple(source_eci(*arguments)))
+
+
+def test_the_arithmetic_mean_on_each_path() -> None:
+    """By triplets it is ln(1 + |N|)·MaxSim_p/2, the same for any negatives: why Table 5 finds it blind."""
+    arguments = np.array([0, 0]), np.array([0.2, 0.4]), np.array([0.8])
+    for margin, delta in (("triplet", 0.5), ("list", 0.4)):
+        found = source_eci(*arguments, mean="arithmetic", margin=margin)
+        assert found.value == pytest.approx(math.log(3) * (0.3 + delta) / 2)
+        assert found.per_query == pytest.approx(found.value)
+        assert source_eci(*arguments, margin=margin).value == pytest.approx(
+            math.log(3) * 2 * 0.3 * delta / (0.3 + delta)
+        )
+
+
+def test_unsafe_sources_score_nothing() -> None:
+    assert eci(0.5, -0.1, 10) == 0
+    assert eci(0.5, 0.0, 10) == 0
+    assert eci(0.0, 0.0, 10) == 0
+    assert eci(-0.2, 0.3, 10) == 0
+    assert eci(0.5, 0.1, 0) == 0
+
+
+def test_more_negatives_a_larger_signal_and_a_larger_margin_score_more() -> None:
+    base = eci(0.5, 0.2, 10)
+    assert eci(0.6, 0.2, 10) > base
+    assert eci(0.5, 0.3, 10) > base
+    assert eci(0.5, 0.2, 11) > base
+
+
+def test_heuristics() -> None:
+    assert gradient_norm(0.6, 25, 0.05) == pytest.approx(25 * math.exp(12))
+    assert score_variance(0.8, 0.6) == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("bad", ["geometric", ""])
+def test_an_unknown_mean_or_margin_is_an_error(bad: str) -> None:
+    with pytest.raises(InputError, match="arithmetic, harmonic"):
+        eci(0.5, 0.2, 10, mean=bad)
+    with pytest.raises(InputError, match="arithmetic, harmonic"):
+        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), mean=bad)
+    with pytest.raises(InputError, match="list, triplet"):
+        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), margin=bad)
+
+
+@pytest.mark.parametrize("bad", [0, -1])
+def test_fewer_than_one_hardest_negative_is_an_error(bad: int) -> None:
+    with pytest.raises(InputError, match="hardest"):
+        source_eci(np.array([0]), np.array([0.2]), np.array([0.8]), hardest=bad)

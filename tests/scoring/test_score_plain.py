@@ -1,0 +1,181 @@
+"""All that is said of a source, against the plain implementation of the papers' equations, in float64."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import plain
+import pytest
+from score_world import ExactStore, NoEncoder, World, random_world, vector
+
+from foils.data.tokens import TOKENIZERS
+from foils.scoring import Scores, ScoreSettings, SourceScore, score_sources
+from foils.scoring.gates import WEIGHTINGS
+from foils.scoring.information import log_det, target_moments
+from foils.scoring.records import CONTROL
+
+MEANS = ("rho", "eta", "coverage", "psi", "pair_loss", "inversion_rate")
+PER_RECORD = ("gradient_energy", "mnrl_proxy", "ambiguity")
+SCORES = ("eci_sem", "eci_sem_per_dim", "trace")
+
+
+def scored(world: World, **settings: object) -> Scores:
+    chosen = ScoreSettings(**{"replicates": 0, **settings})  # type: ignore[arg-type]
+    return score_sources(world.collection, world.sources, NoEncoder(), ExactStore(), chosen)  # type: ignore[arg-type]
+
+
+def plainly(world: World, records: list[plain.Record], idf: plain.Idf, **settings: object) -> plain.Scored:
+    texts = {text for record in records for text in (*record.positives, *record.negatives)}
+    return plain.score(
+        records,
+        {record.query: vector(record.query) for record in records},
+        {text: vector(text) for text in texts},
+        idf,
+        **settings,  # type: ignore[arg-type]
+    )
+
+
+def check(found: SourceScore, expected: plain.Scored, tolerance: float = 1e-9) -> None:
+    assert (found.records, found.negatives) == (expected.records, expected.negatives)
+    for name in (*SCORES, *MEANS, *PER_RECORD):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=tolerance, rel=tolerance), name
+    assert found.buckets == pytest.approx(expected.buckets)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_figure_of_sources_and_hybrids_equals_the_plain_loop(seed: int) -> None:
+    world = random_world(seed)
+    scores = scored(world, hybrids=3)
+    idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
+    parts = [names for size in (1, 2, 3) for names in combinations(world.sources, size)]
+    assert [found.name for found in scores.sources] == ["+".join(names) for names in parts]
+    for found, names in zip(scores.sources, parts, strict=True):
+        check(found, plainly(world, plain.united(*(world.plainly[name] for name in names)), idf))
+    assert scores.ranking == sorted(
+        (found.name for found in scores.sources),
+        key=lambda name: -next(found.eci_sem for found in scores.sources if found.name == name),
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_queries_that_no_source_covers_change_nothing(seed: int) -> None:
+    world = random_world(seed, skip=0.8, most=1)
+    scores = scored(world, hybrids=1, control=False)
+    corpus = plain.pooled_documents(world.plainly.values())
+    assert scores.idf_corpus["texts"] == len(corpus)
+    covered = {kept.query for of in world.plainly.values() for kept in plain.usable(of)}
+    assert len(scores.measured.records) == len(covered) < 9
+    for found in scores.sources:
+        check(found, plainly(world, world.plainly[found.name], plain.idf_of(corpus)))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_information_matrix_equals_the_plain_sum(seed: int) -> None:
+    world = random_world(seed)
+    scores = scored(world, hybrids=2)
+    idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
+    target = next(target for target in scores.measured.records.targets(2) if target.name == "a+c")
+    expected = plainly(world, plain.united(world.plainly["a"], world.plainly["c"]), idf).information
+    np.testing.assert_allclose(scores.moments.of(target).information(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("temperature", [0.01, 0.05, 0.3])
+@pytest.mark.parametrize("regularization", [1e-4, 0.1, 7.0])
+def test_temperature_and_lambda_as_in_the_plain_loop(temperature: float, regularization: float) -> None:
+    world = random_world(11)
+    found = scored(world, temperature=temperature, regularization=regularization, hybrids=1).sources[0]
+    idf = plain.idf_of(plain.pooled_documents(world.plainly.values()))
+    check(found, plainly(world, world.plainly["a"], idf, temperature=temperature, regularization=regularization))
+
+
+@pytest.mark.parametrize("tokenizer", sorted(TOKENIZERS))
+def test_tokenizers_enter_the_coverage(tokenizer: str) -> None:
+    world = random_world(12)
+
+    def tokens(text: str) -> set[str]:
+        folded = " ".join(text.casefold().split())
+        if tokenizer == "whitespace":
+            return set(folded.split())
+        if tokenizer == "trigrams":
+            return {folded[i : i + 3] for i in range(max(1, len(folded) - 2))}
+        return {token for token in plain.tokens(text) if tokenizer == "alphanumeric" or len(token) >= 2}
+
+    idf = plain.idf_of(plain.pooled_documents(world.plainly.values()), tokens)
+    check(scored(world, tokenizer=tokenizer).sources[0], plainly(world, world.plainly["a"], idf, tokens=tokens))
+
+
+def test_idf_corpora() -> None:
+    world = random_world(13)
+    documents = world.collection.document_texts(np.arange(len(world.collection.documents)))
+    pooled = plain.pooled_documents(world.plainly.values())
+    used = {name: [kept.query for kept in map(plain.deduplicated, of) if kept.negatives]
+            for name, of in world.plainly.items()}  # fmt: skip
+    queries = [record.query for record in world.plainly["a"] if any(record.query in of for of in used.values())]
+    corpora = {"collection": documents, "pooled": pooled, "pooled+queries": [*pooled, *queries]}
+    for kind, texts in corpora.items():
+        scores = scored(world, idf_corpus=kind)
+        assert scores.idf_corpus["texts"] == len(texts)
+        check(scores.sources[1], plainly(world, world.plainly["b"], plain.idf_of(texts)))
+    check(scored(world, idf_corpus="uniform").sources[1], plainly(world, world.plainly["b"], lambda _: 1.0))
+
+
+def test_simplifications_of_table_4() -> None:
+    world = random_world(14)
+    scores = scored(world, hybrids=1, control=False)
+    expected = plainly(world, world.plainly["a"], plain.idf_of(plain.pooled_documents(world.plainly.values())))
+    records = scores.measured.records
+    target = records.targets(1)[0]
+    for name in ("residual_only", "gradient_weighted", "margin_hardness"):
+        weights = WEIGHTINGS[name](scores.measured.similarities, 0.05)
+        moments = target_moments(scores.measured.geometry, weights, records.members, [target])
+        found = log_det(moments.of(target).information())
+        assert found == pytest.approx(getattr(expected, name), rel=1e-9), name
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_eci_and_its_per_query_form(seed: int) -> None:
+    world = random_world(seed, queries=20)
+    for found in scored(world, hybrids=1).sources:
+        records = world.plainly[found.name]
+        texts = {text for record in records for text in (*record.positives, *record.negatives)}
+        each = plain.similarities(
+            records, {record.query: vector(record.query) for record in records}, {text: vector(text) for text in texts}
+        )
+        count = sum(record.negatives for record in each)
+        signal = sum(record.signal * record.negatives for record in each) / count
+        assert found.signal == pytest.approx(signal, rel=1e-9)
+        by_triplet = sum((record.best_positive - record.signal) * record.negatives for record in each) / count
+        by_list = sum(record.best_positive - record.hardest for record in each) / len(each)
+        per_triplet = [record.best_positive - record.signal for record in each]
+        per_list = [record.best_positive - record.hardest for record in each]
+        for value, own, margin, expected, of_each in (
+            (found.eci, found.eci_per_query, found.margin, by_triplet, per_triplet),
+            (found.eci_list, found.eci_list_per_query, found.margin_list, by_list, per_list),
+        ):
+            assert margin == pytest.approx(max(0.0, expected), rel=1e-9)
+            assert value == pytest.approx(plain.eci(max(0.0, signal), expected, count / len(each)), rel=1e-9)
+            per_query = [
+                plain.eci(max(0.0, record.signal), delta, record.negatives)
+                for record, delta in zip(each, of_each, strict=True)
+            ]
+            assert own == pytest.approx(sum(per_query) / len(each), rel=1e-9)
+
+
+def test_the_control_is_scored_like_a_source_of_its_triplets() -> None:
+    world = random_world(15)
+    scores = scored(world, hybrids=1)
+    records = scores.measured.records
+    control = records.targets(1)[-1]
+    assert control.name == CONTROL
+    member = control.of(records.members)
+    drawn = [
+        plain.Record(
+            records.collection.query_texts([records.queries[t]])[0],
+            (records.texts[int(records.positives[t])],),
+            tuple(records.texts[int(d)] for d in records.document[member & (records.record == t)]),
+        )
+        for t in range(len(records))
+    ]
+    assert scores.control is not None
+    check(scores.control, plainly(world, drawn, plain.idf_of(plain.pooled_documents(world.plainly.values()))))

@@ -1,0 +1,380 @@
+"""A case worked by hand, the properties of Proposition 1, and what must change nothing: order, blocks, threads."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from score_world import ExactStore, NoEncoder, negatives, random_world
+
+from foils.data import Collection, Negatives
+from foils.encode import Vectors
+from foils.runtime import memory
+from foils.runtime.errors import InputError
+from foils.scoring import Scores, ScoreSettings, SourceScore, score_sources
+from foils.scoring.gates import (
+    WEIGHTINGS,
+    Similarities,
+    gated,
+    pair_loss,
+    semantic_locality,
+    target_consistency,
+)
+from foils.scoring.information import Moments, effective_rank, log_det, target_moments
+from foils.scoring.measure import (
+    Geometry,
+    gradient_energies,
+    information_matrix,
+    pair_similarities,
+    triplet_similarities,
+)
+from foils.scoring.records import Target
+
+
+def test_two_records_worked_by_hand() -> None:
+    """In the plane, τ = 1, λ = 1, scoring corpus: the pooled texts pos one, neg sun, neg one two, pos sun (M = 4).
+
+    Record 1: query "one", u = (1, 0), v⁺ = (1, 0); negatives a: (0, 1), "neg sun", and b: (0.6, 0.8), "neg one two".
+    Record 2: query "sun moon", u = (0, 1), v⁺ = (0, 1); negative a again: v⁻ = (0, 1) = v⁺, so r = 0.
+
+    Tokens: T(q1) = {one}, T(q2) = {sun, moon}; df(one) = 2, df(sun) = 2, df(moon) = 0, so
+    idf(one) = idf(sun) = ln(5/3) + 1 = 1.510826, idf(moon) = ln 5 + 1 = 2.609438.
+    1a: ρ = σ(1 − 0) = 0.731059, η = σ(0 − 0) = 0.5, C = 0, w = 0.365529; r = (1, −1)/√2
+    1b: ρ = σ(1 − 0.6) = 0.598688, η = σ(0.6 − 0.6) = 0.5, C = 1, w = 0
+    2a: ρ = σ(1 − 1) = 0.5, η = σ(1 − 1) = 0.5, C = 1.510826/4.120264 = 0.366682, w = 0.158330, r = 0
+    I = (1/3)·0.365529·½·[[1, −1], [−1, 1]]: eigenvalues 0.365529/3 = 0.121843 and 0.
+    ECI_sem = ln 1.121843 = 0.114973; trace 0.121843.
+    Record 1: P ∝ (e¹, e⁰, e^0.6) = (2.718282, 1, 1.822119)/5.540401 = (0.490629, 0.180492, 0.328879);
+      g = P·d − d₊ = (0.490629 + 0.6·0.328879 − 1, 0.180492 + 0.8·0.328879) = (−0.312044, 0.443595),
+      ‖g‖² = 0.294148; −log P₊ = 0.712067.
+    Record 2: P = (½, ½), g = 0, −log P₊ = ln 2. Means: energy 0.147074, proxy 0.702607, ambiguity 0.
+    ECI: S = (0 + 0.6 + 1)/3 = 0.533333, |N| = 1.5. Δ by triplet ((1 − 0) + (1 − 0.6) + (1 − 1))/3 = 0.466667,
+      ln 2.5 · 2·0.533333·0.466667/1 = 0.456109; by list ((1 − 0.6) + (1 − 1))/2 = 0.2,
+      ln 2.5 · 2·0.533333·0.2/0.733333 = 0.916291·0.290909 = 0.266557.
+    """
+    collection = Collection.from_dicts(
+        "plane",
+        {"p1": "pos one", "p2": "pos sun", "a": "neg sun", "b": "neg one two"},
+        {"q1": "one", "q2": "sun moon"},
+        {"train": {"q1": {"p1": 1}, "q2": {"p2": 1}}},
+    )
+    vectors = {
+        "one": (1, 0), "sun moon": (0, 1), "pos one": (1, 0), "pos sun": (0, 1), "neg sun": (0, 1),
+        "neg one two": (0.6, 0.8),
+    }  # fmt: skip
+    store = ExactStore({text: np.array(vector, np.float64) for text, vector in vectors.items()})
+    source = negatives([("q1", "a", None), ("q1", "b", None), ("q2", "a", None)])
+    found = score_sources(
+        collection, {"s": source}, NoEncoder(), store, ScoreSettings(temperature=1.0, control=False, replicates=0)
+    ).sources[0]
+    assert found.rho == pytest.approx((0.731059 + 0.598688 + 0.5) / 3, abs=1e-6)
+    assert found.eta == 0.5
+    assert found.coverage == pytest.approx((0 + 1 + 0.366682) / 3, abs=1e-6)
+    assert found.psi == pytest.approx(1 - found.coverage)
+    assert found.eci_sem == pytest.approx(0.114973, abs=1e-6)
+    assert found.eci_sem_per_dim == pytest.approx(0.114973 / 2, abs=1e-6)
+    assert found.trace == pytest.approx(0.121843, abs=1e-6)
+    assert found.effective_rank == pytest.approx(1.0)
+    assert found.gradient_energy == pytest.approx(0.147074, abs=1e-6)
+    assert found.mnrl_proxy == pytest.approx(0.702607, abs=1e-6)
+    assert found.ambiguity == found.inversion_rate == 0
+    assert found.signal == pytest.approx(0.533333, abs=1e-6)
+    assert found.margin == pytest.approx(1.4 / 3)
+    assert found.eci == pytest.approx(0.456109, abs=1e-6)
+    assert found.margin_list == pytest.approx(0.2)
+    assert found.eci_list == pytest.approx(0.266557, abs=1e-6)
+    assert found.pair_loss == pytest.approx(-(math.log(0.731059) + math.log(0.598688) + math.log(0.5)) / 3, abs=1e-6)
+    assert found.buckets == pytest.approx({
+        "inverted": 0, "not_local": 0, "high_coverage": 100 / 3, "valid_high_coverage": 0, "valid_not_local": 0,
+    })  # fmt: skip
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def random_geometry(
+    rng: np.random.Generator, *, d: int = 6, records: int = 40, documents: int = 30, kind: type = np.float64
+) -> Geometry:
+    def unit(count: int) -> Vectors:
+        drawn = rng.standard_normal((count, d))
+        return Vectors.of((drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(kind))
+
+    record = np.sort(np.r_[np.arange(records), rng.integers(records, size=3 * records)])
+    return Geometry(
+        unit(records), unit(documents), rng.integers(documents, size=records), record,
+        rng.integers(documents, size=len(record)),
+    )  # fmt: skip
+
+
+def moments_of(geometry: Geometry, weights: np.ndarray) -> Moments:
+    count = len(geometry.record)
+    return Moments(information_matrix(geometry, weights, np.arange(count)), count)
+
+
+@settings(max_examples=40, deadline=None)
+@given(SEEDS)
+def test_information_is_positive_semidefinite_and_the_score_between_zero_and_its_trace(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    geometry = random_geometry(rng)
+    information = moments_of(geometry, rng.random(len(geometry.record))).information()
+    np.testing.assert_array_equal(information, information.T)
+    assert np.linalg.eigvalsh(information).min() >= -1e-14
+    assert 0 <= log_det(information) <= np.trace(information)
+    assert log_det(information) >= np.trace(information) - 0.5 * np.trace(information @ information) - 1e-14
+    assert 1 <= effective_rank(information) <= 6
+
+
+def test_scores_at_the_ends() -> None:
+    assert log_det(np.zeros((4, 4))) == 0
+    assert effective_rank(np.zeros((4, 4))) == 0
+    assert effective_rank(np.eye(4)) == pytest.approx(4)
+    assert log_det(np.eye(4)) == pytest.approx(4 * math.log(2))
+    assert log_det(np.eye(4), 0.01) == pytest.approx(4 * math.log(101))
+    with pytest.raises(InputError, match="nothing"):
+        Moments(np.zeros((2, 2)), 0).information()
+    for bad in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(InputError, match="lambda"):
+            log_det(np.eye(2), bad)
+
+
+@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(0.01, 2))
+def test_rho_is_the_softmax_over_two_documents(s_p: float, s_n: float, temperature: float) -> None:
+    largest = max(s_p, s_n)
+    own, other = math.exp((s_p - largest) / temperature), math.exp((s_n - largest) / temperature)
+    rho = target_consistency(np.array([s_p]), np.array([s_n]), temperature)[0]
+    assert rho == pytest.approx(own / (own + other), rel=1e-9)
+    if rho > 1e-300:
+        assert pair_loss(np.array([s_p]), np.array([s_n]), temperature)[0] == pytest.approx(-math.log(rho), abs=1e-9)
+
+
+def test_gates_where_they_are_certain() -> None:
+    one, low = np.array([1.0]), np.array([-1.0])
+    assert target_consistency(one, low, 1e-4) == [1]
+    assert target_consistency(low, one, 1e-4) == [0]
+    assert pair_loss(low, one, 1e-4) == [20_000]
+    assert semantic_locality(one, one, 0.05) == [0.5]
+
+
+@settings(max_examples=30, deadline=None)
+@given(hnp.arrays(np.float64, 8, elements=st.floats(0.01, 1)), st.integers(2, 5), SEEDS)
+def test_spreading_the_same_weight_over_directions_scores_strictly_more(
+    weights: np.ndarray, directions: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    drawn = rng.standard_normal((directions, 5))
+    residuals = drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
+    one = np.outer(residuals[0], residuals[0]) * weights.sum()
+    spread = sum(w * np.outer(r, r) for w, r in zip(weights, residuals[np.arange(8) % directions], strict=True))
+    assert np.trace(one) == pytest.approx(np.trace(spread))
+    assert log_det(one) == pytest.approx(math.log1p(weights.sum()))
+    assert log_det(np.asarray(spread)) > log_det(one)
+
+
+def test_no_direction_where_positive_and_negative_coincide() -> None:
+    geometry = random_geometry(np.random.default_rng(0))
+    same = Geometry(
+        geometry.queries, geometry.documents, geometry.positive, geometry.record, geometry.positive[geometry.record]
+    )
+    matrix = information_matrix(same, np.ones(len(same.record)), np.arange(len(same.record)))
+    np.testing.assert_array_equal(matrix, 0)
+    half = np.where(np.arange(len(geometry.record)) % 2, geometry.document, geometry.positive[geometry.record])
+    mixed = Geometry(geometry.queries, geometry.documents, geometry.positive, geometry.record, half)
+    rows = np.arange(len(half))
+    assert np.isfinite(information_matrix(mixed, np.ones(len(half)), rows)).all()
+
+
+def test_a_direction_has_length_one() -> None:
+    geometry = random_geometry(np.random.default_rng(1), documents=500)
+    apart = geometry.document != geometry.positive[geometry.record]
+    matrix = information_matrix(geometry, np.ones(len(geometry.record)), np.arange(len(geometry.record)))
+    assert np.trace(matrix) == pytest.approx(apart.sum())
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("block", [1, 7, 64])
+def test_block_size_changes_nothing(kind: type, block: int) -> None:
+    rng = np.random.default_rng(2)
+    geometry = random_geometry(rng, kind=kind)
+    weights, tolerance = rng.random(len(geometry.record)), 1e-12 if kind is np.float64 else 2e-6
+    rows = np.arange(len(geometry.record))
+    for found, expected in zip(
+        triplet_similarities(geometry, block=block), triplet_similarities(geometry), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=tolerance)
+    np.testing.assert_allclose(
+        information_matrix(geometry, weights, rows, block=block),
+        information_matrix(geometry, weights, rows),
+        atol=tolerance * len(rows),
+    )
+    members, targets = rng.integers(1, 4, len(rows)), [Target(f"{bits}", bits) for bits in (1, 2, 3)]
+    found_moments, expected_moments = (
+        target_moments(geometry, weights, members, targets, block=size) for size in (block, 2048)
+    )
+    for target in targets:
+        a, b = (moments.of(target) for moments in (found_moments, expected_moments))
+        assert a.count == b.count == int(target.of(members).sum())
+        np.testing.assert_allclose(a.matrix, b.matrix, atol=tolerance * len(rows))
+
+
+def test_targets_are_sums_of_their_own_triplets_whatever_the_memory() -> None:
+    """Overlapping targets, in one group and each alone (a budget of one lower triangle), against one sum of each."""
+    rng = np.random.default_rng(3)
+    geometry = random_geometry(rng)
+    weights, members = rng.random(len(geometry.record)), rng.integers(1, 8, len(geometry.record))
+    targets = [Target(f"{bits}", bits) for bits in range(1, 8)]
+    whole = target_moments(geometry, weights, members, targets)
+    with memory.limited(memory.LEAST), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "budget", lambda: 1)
+        alone = target_moments(geometry, weights, members, targets)
+    for target in targets:
+        np.testing.assert_array_equal(whole.of(target).matrix, alone.of(target).matrix)
+        rows = np.flatnonzero(target.of(members))
+        expected = information_matrix(geometry, weights, rows)
+        np.testing.assert_allclose(whole.of(target).matrix, expected, atol=1e-12)
+
+
+def test_two_sets_of_triplets_merge_by_adding() -> None:
+    rng = np.random.default_rng(4)
+    geometry = random_geometry(rng)
+    weights, rows = rng.random(len(geometry.record)), np.arange(len(geometry.record))
+    parts = [Moments(information_matrix(geometry, weights, chosen), len(chosen)) for chosen in np.array_split(rows, 3)]
+    merged, whole = parts[0] + parts[1] + parts[2], moments_of(geometry, weights)
+    assert merged.count == whole.count
+    np.testing.assert_allclose(merged.information(), whole.information(), atol=1e-12)
+
+
+def test_a_record_of_many_negatives_among_records_of_few() -> None:
+    """Rectangles of records are cut by the longest list; a list longer than a rectangle stands alone."""
+    rng = np.random.default_rng(5)
+    base = random_geometry(rng, documents=40)
+    record = np.sort(np.r_[np.zeros(5000, np.int64), base.record])
+    geometry = Geometry(base.queries, base.documents, base.positive, record, rng.integers(40, size=len(record)))
+    s_p, s_n, *_ = triplet_similarities(geometry)
+    member = rng.random(len(record)) < 0.5
+    member[np.unique(record, return_index=True)[1]] = True
+    member[record == 7] = False
+    found = gradient_energies(geometry, s_p, s_n, [member, ~member], 0.1)
+    assert np.isnan(found[7, 0])
+    for t in (0, 3, 39):
+        rows = np.flatnonzero(member & (record == t))
+        vectors = np.vstack([
+            geometry.documents.take([geometry.positive[t]]), geometry.documents.take(geometry.document[rows])
+        ])  # fmt: skip
+        logits = vectors @ geometry.queries.take([t])[0] / 0.1
+        shares = np.exp(logits - logits.max()) / np.exp(logits - logits.max()).sum()
+        assert found[t, 0] == pytest.approx((((shares @ vectors) - vectors[0]) ** 2).sum() / 0.01, rel=1e-9)
+
+
+def test_the_gradient_energy_is_that_of_the_listwise_loss_by_finite_differences() -> None:
+    rng = np.random.default_rng(6)
+    geometry = random_geometry(rng, records=1, documents=6)
+    u, documents = geometry.queries.take([0])[0], geometry.documents.take(np.arange(6))
+    negatives_of = documents[geometry.document]
+
+    def loss(query: np.ndarray) -> float:
+        logits = np.r_[documents[geometry.positive[0]] @ query, negatives_of @ query] / 0.2
+        return float(np.log(np.exp(logits).sum()) - logits[0])
+
+    gradient = [(loss(u + step) - loss(u - step)) / 2e-6 for step in np.eye(6) * 1e-6]
+    s_p, s_n, *_ = triplet_similarities(geometry)
+    energy = gradient_energies(geometry, s_p, s_n, [np.ones(len(s_n), bool)], 0.2)
+    assert energy[0, 0] == pytest.approx(float(np.square(gradient).sum()), rel=1e-6)
+
+
+def test_margin_hardness_is_the_squared_gradient_of_the_pair_loss() -> None:
+    """∂(−log ρ)/∂u = −(1 − ρ)/τ·(v⁺ − v⁻), eq. 24."""
+    rng = np.random.default_rng(7)
+    u, positive, negative = rng.standard_normal((3, 5))
+
+    def loss(query: np.ndarray) -> float:
+        return float(pair_loss(np.array([query @ positive]), np.array([query @ negative]), 0.3)[0])
+
+    gradient = np.array([(loss(u + step) - loss(u - step)) / 2e-6 for step in np.eye(5) * 1e-6])
+    similarities = Similarities(
+        np.array([u @ positive]), np.array([u @ negative]), np.array([positive @ negative]), np.array([0.25]),
+        np.array([((positive - negative) ** 2).sum()]),
+    )  # fmt: skip
+    hardness = WEIGHTINGS["margin_hardness"](similarities, 0.3)[0]
+    assert hardness == pytest.approx(gradient @ gradient, rel=1e-6)
+    eta = semantic_locality(similarities.s_pn, similarities.s_n, 0.3)[0]
+    assert WEIGHTINGS["gradient_weighted"](similarities, 0.3)[0] == pytest.approx(hardness * eta * 0.75)
+    rho = target_consistency(similarities.s_p, similarities.s_n, 0.3)[0]
+    assert gated(similarities, 0.3)[0] == pytest.approx(rho * eta * 0.75)
+
+
+def assert_same(a: SourceScore, b: SourceScore) -> None:
+    first, second = a.to_json(), b.to_json()
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        exact = value is None or isinstance(value, (str, bool))
+        assert second[key] == (value if exact else pytest.approx(value, rel=1e-9, abs=1e-12)), key
+
+
+def score(collection: Collection, sources: dict[str, Negatives], **chosen: object) -> Scores:
+    given = {"control": False, "replicates": 0, **chosen}
+    return score_sources(collection, sources, NoEncoder(), ExactStore(), ScoreSettings(**given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_of_records_of_rows_and_of_judgements_changes_nothing(seed: int) -> None:
+    world, rng = random_world(seed), np.random.default_rng(seed)
+    queries = world.collection.queries.to_pylist()
+    judged: dict[str, dict[str, int]] = {}
+    for row in world.collection.judgements("train").to_pylist():
+        judged.setdefault(row["query_id"], {})[row["doc_id"]] = row["relevance"]
+    documents = {row["doc_id"]: row["text"] for row in world.collection.documents.to_pylist()}
+    ids = [str(key) for key in rng.permutation([row["query_id"] for row in queries])]
+    texts = {row["query_id"]: row["text"] for row in queries}
+    shuffled = Collection.from_dicts(
+        "world",
+        {str(key): documents[str(key)] for key in rng.permutation(list(documents))},
+        {key: texts[key] for key in ids[::-1]},
+        {"train": {key: judged[key] for key in ids}},
+    )
+    tables = {name: Negatives(of.table.take(rng.permutation(len(of)))) for name, of in world.sources.items()}
+    first, second = score(world.collection, world.sources), score(shuffled, tables)
+    assert first.ranking == second.ranking
+    assert first.idf_corpus == second.idf_corpus
+    for a, b in zip(first.sources, second.sources, strict=True):
+        assert_same(a, b)
+
+
+def test_adding_a_source_changes_no_other_under_the_idf_of_the_collection() -> None:
+    world = random_world(9)
+    alone = score(world.collection, {"a": world.sources["a"]}, idf_corpus="collection").sources[0]
+    among = score(world.collection, world.sources, idf_corpus="collection").sources[0]
+    assert_same(alone, among)
+    pooled = [score(world.collection, of).sources[0].eci_sem for of in ({"a": world.sources["a"]}, world.sources)]
+    assert pooled[0] != pooled[1]
+
+
+def test_a_single_record_with_a_single_negative() -> None:
+    collection = Collection.from_dicts("one", {"p": "yes", "n": "no"}, {"q": "?"}, {"train": {"q": {"p": 1}}})
+    found = score(collection, {"s": negatives([("q", "n", None)])}, control=True, replicates=50)
+    assert (found.sources[0].records, found.sources[0].negatives) == (1, 1)
+    assert math.isnan(found.sources[0].eci_sem_low)
+    assert found.control is not None
+    assert found.sources[0].control_ratio == 1
+    assert found.sources[0].easy
+    assert found.to_json()["sources"][0]["eci_sem_low"] is None
+
+
+def test_vectors_of_two_dimensions_are_refused() -> None:
+    queries, documents = Vectors.of(np.ones((1, 3))), Vectors.of(np.ones((2, 4)))
+    zero = np.zeros(1, np.int64)
+    with pytest.raises(InputError, match=r"d = 3.*4.*one encoder"):
+        Geometry(queries, documents, zero, zero, zero)
+    with pytest.raises(InputError, match="1 query vectors for 2 records"):
+        Geometry(queries, queries, np.zeros(2, np.int64), zero, zero)
+
+
+def test_pair_similarities_in_float32_sum_in_the_precision_of_the_vectors() -> None:
+    rng = np.random.default_rng(8)
+    a, b = (rng.standard_normal((10, 4)).astype(np.float32) for _ in range(2))
+    rows = rng.integers(10, size=25)
+    found = pair_similarities(Vectors.of(a), rows, Vectors.of(b), rows[::-1], block=4)
+    np.testing.assert_allclose(found, (a[rows] * b[rows[::-1]]).sum(1), rtol=1e-5, atol=1e-6)

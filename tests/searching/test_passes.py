@@ -1,0 +1,305 @@
+"""Two passes: the right feedback goes in, short lists are said, nothing changes where everything is kept."""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from foils.encode import Vectors
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.searching import (
+    DimensionSettings,
+    ExactIndex,
+    FaissIndex,
+    dime_importance,
+    eclipse_importance,
+    keep_share,
+    moon,
+    moon_rows,
+    passes,
+    query_masks,
+    rdime_mask,
+    search_vectors,
+    sun,
+)
+
+
+def unit(n, d=12, seed=0):
+    x = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)
+VECTORS = Vectors.of(DOCUMENTS)
+INDEX = ExactIndex(VECTORS)
+ECLIPSE = DimensionSettings("eclipse", k_plus=3, k_minus=4, alpha=0.7, beta=0.4, share=0.5)
+
+
+def bytes_of(found):
+    return [array.tobytes() for array in (*found.positions, *found.scores)]
+
+
+def plainly(query, settings, *, k, depth, answer=None):
+    """One query at a time, from the definitions."""
+    order = np.lexsort((np.arange(len(DOCUMENTS)), -(DOCUMENTS @ query)))
+    feedback = DOCUMENTS[order[:depth]]
+    relevant = sun(feedback, settings.k_plus) if answer is None else answer.astype(np.float64)
+    if settings.method == "eclipse":
+        u = eclipse_importance(
+            query, relevant, moon(feedback, settings.k_minus), alpha=settings.alpha, beta=settings.beta
+        )
+    else:
+        u = dime_importance(query, relevant)
+    mask = rdime_mask(query, u) if settings.method == "rdime" else keep_share(u, settings.share)
+    scores = (DOCUMENTS * mask) @ (query * mask)
+    return mask, np.argsort(-scores, kind="stable")[:k], order[:k][np.argsort(-scores[order[:k]], kind="stable")]
+
+
+@pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
+@pytest.mark.parametrize("answered", [False, True])
+def test_both_second_passes_are_the_definition(method, answered):
+    settings = replace(ECLIPSE, method=method)
+    answers = unit(9, seed=3) if answered else None
+    index, retrieved = (
+        search_vectors(QUERIES, VECTORS, INDEX, settings, k=20, feedback_depth=50, answers=answers, **second)
+        for second in ({}, {"second_pass": "retrieved", "rerank_depth": 20})
+    )
+    for row, query in enumerate(QUERIES):
+        answer = None if answers is None else answers[row]
+        mask, whole, within = plainly(query, settings, k=20, depth=50, answer=answer)
+        np.testing.assert_array_equal(index.masks[row], mask)
+        np.testing.assert_array_equal(index.positions[row], whole)
+        np.testing.assert_array_equal(retrieved.positions[row], within)
+        np.testing.assert_allclose(retrieved.scores[row], DOCUMENTS[within] @ (query * mask), rtol=1e-5, atol=1e-6)
+    assert not index.short.any()
+
+
+@pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
+def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monkeypatch):
+    settings = replace(ECLIPSE, method=method)
+    index, retrieved = (
+        search_vectors(QUERIES, VECTORS, INDEX, settings, k=120, second_pass=second)
+        for second in ("index", "retrieved")
+    )
+    assert bytes_of(index) == bytes_of(retrieved)
+    monkeypatch.setattr(passes, "QUERIES", 2)
+    small = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS, 7, 4), settings, k=120, second_pass="retrieved")
+    assert bytes_of(small) == bytes_of(index), "however the work is cut"
+
+
+@pytest.mark.parametrize("second", ["index", "retrieved"])
+@pytest.mark.parametrize("method", ["dime", "eclipse"])
+def test_with_all_dimensions_kept_the_result_is_the_baselines_byte_for_byte(method, second):
+    baseline = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=30)
+    kept = search_vectors(QUERIES, VECTORS, INDEX, replace(ECLIPSE, method=method, share=1.0), k=30, second_pass=second)
+    assert bytes_of(kept) == bytes_of(baseline)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"k_plus": 8},
+        {"k_minus": 12},
+        {"alpha": 0.1},
+        {"beta": 1.0},
+        {"share": 0.25},
+        {"moon_pool": 30},
+        {"method": "dime"},
+        {"method": "rdime"},
+        {"method": "none"},
+    ],
+)
+@pytest.mark.parametrize("second", ["index", "retrieved"])
+def test_every_setting_changes_the_result(change, second):
+    def run(settings):
+        return bytes_of(
+            search_vectors(
+                QUERIES, VECTORS, INDEX, settings, k=40, feedback_depth=40, second_pass=second,
+                rng=np.random.default_rng(0),
+            )
+        )  # fmt: skip
+
+    assert run(replace(ECLIPSE, **change)) != run(ECLIPSE)
+
+
+def test_the_depth_of_the_feedback_moves_the_moon():
+    one, other = (
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback_depth=depth).masks for depth in (20, 100)
+    )
+    assert not np.array_equal(one, other)
+    dime = replace(ECLIPSE, method="dime")
+    one, other = (
+        search_vectors(QUERIES, VECTORS, INDEX, dime, k=10, feedback_depth=depth).masks for depth in (20, 100)
+    )
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("second", ["index", "retrieved"])
+def test_the_moon_is_the_end_of_the_feedback_however_many_documents_are_returned(second):
+    masks = [search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=k, second_pass=second).masks for k in (1, 10, 110)]
+    for row, query in enumerate(QUERIES):
+        expected, _, _ = plainly(query, ECLIPSE, k=1, depth=120)
+        for mask in masks:
+            np.testing.assert_array_equal(mask[row], expected)
+
+
+def test_what_is_ranked_again_is_independent_of_result_and_feedback():
+    """The best of more than ten documents are other ten than the ten best of the first pass, turned about."""
+    few, some, usual = (
+        search_vectors(
+            QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback_depth=30, second_pass="retrieved", rerank_depth=depth
+        ).positions
+        for depth in (10, 60, None)
+    )
+    for row, query in enumerate(QUERIES):
+        _, whole, ten = plainly(query, ECLIPSE, k=10, depth=30)
+        _, _, sixty = plainly(query, ECLIPSE, k=60, depth=30)
+        np.testing.assert_array_equal(few[row], ten)
+        np.testing.assert_array_equal(some[row], sixty[:10])
+        np.testing.assert_array_equal(usual[row], whole, "1000 of 120 documents are all")
+    assert any(set(one) != set(other) for one, other in zip(few, some, strict=True))
+
+
+class Counted(ExactIndex):
+    """An exact index that remembers how it was asked."""
+
+    asked: ClassVar[list[tuple[int, int]]] = []
+
+    def search(self, queries, k):
+        self.asked.append((len(queries), k))
+        return super().search(queries, k)
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "searches"),
+    [
+        (ECLIPSE, {}, [(9, 40), (9, 10)]),
+        (replace(ECLIPSE, method="dime"), {}, [(9, 10), (9, 10)]),
+        (ECLIPSE, {"feedback": True}, [(9, 10)]),
+        (ECLIPSE, {"feedback": True, "answers": unit(9, seed=3)}, [(9, 10)]),
+        (replace(ECLIPSE, method="dime"), {"answers": unit(9, seed=3)}, [(9, 10)]),
+        (ECLIPSE, {"answers": unit(9, seed=3)}, [(9, 40), (9, 10)]),
+        (ECLIPSE, {"feedback": True, "second_pass": "retrieved", "rerank_depth": 25}, [(9, 25)]),
+        (ECLIPSE, {"second_pass": "retrieved", "rerank_depth": 25}, [(9, 40)]),
+        (replace(ECLIPSE, share=1.0), {"feedback": True, "second_pass": "retrieved"}, [(9, 10)]),
+        (DimensionSettings("none"), {}, [(9, 10)]),
+    ],
+)
+def test_no_search_is_made_whose_result_is_not_used(settings, more, searches, monkeypatch):
+    monkeypatch.setattr(Counted, "asked", [])
+    lists = [np.random.default_rng(row).permutation(120)[:40] for row in range(9)]
+    options = {"k": 10, "feedback_depth": 40, **more} | ({"feedback": lists} if "feedback" in more else {})
+    counted = search_vectors(QUERIES, VECTORS, Counted(VECTORS), settings, **options)
+    assert Counted.asked == searches
+    assert [len(found) for found in counted.positions] == [10] * 9
+
+
+def test_with_another_run_s_feedback_a_query_without_it_gets_the_baseline_s_result():
+    lists = [np.arange(0), *([np.arange(40)] * 8)]
+    found = search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback=lists)
+    plain = search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=10)
+    assert found.short.tolist() == [True] + [False] * 8
+    np.testing.assert_array_equal(found.positions[0], plain.positions[0])
+    np.testing.assert_array_equal(found.scores[0], plain.scores[0])
+
+
+@pytest.mark.parametrize("wrong", [[-1], [3, 120], [2.0, 3.0], [[1, 2]]])
+def test_numbers_that_are_no_positions_are_refused(wrong):
+    """NumPy takes −1, which an approximate index gives where it found nothing, for the last document."""
+    lists = [np.arange(40)] * 8 + [np.asarray(wrong)]
+    for call in (
+        lambda: query_masks(QUERIES, VECTORS, lists, ECLIPSE),
+        lambda: search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback=lists),
+        lambda: search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), feedback=lists, feedback_depth=1),
+    ):
+        with pytest.raises(InputError, match="from 0 to 119; list 8"):
+            call()
+
+
+def test_a_random_moon_never_holds_a_document_of_the_sun():
+    """Of 12 documents 3 make the sun and the last 8 are the pool; with 11 they would meet."""
+    settings = replace(ECLIPSE, moon_pool=8)
+    _, short = query_masks(QUERIES[:2], VECTORS, [np.arange(12), np.arange(11)], settings, rng=np.random.default_rng(0))
+    assert short.tolist() == [False, True]
+    drawn = [moon_rows(12, 4, pool=8, rng=np.random.default_rng(seed)) for seed in range(200)]
+    assert min(rows.min() for rows in drawn) == 4
+
+
+def test_feedback_may_come_from_another_run():
+    lists = [np.random.default_rng(row).permutation(120)[:40] for row in range(9)]
+    found = search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback=lists, feedback_depth=30)
+    for row in range(9):
+        feedback = DOCUMENTS[lists[row][:30]]
+        u = eclipse_importance(QUERIES[row], sun(feedback, 3), moon(feedback, 4), alpha=0.7, beta=0.4)
+        np.testing.assert_array_equal(found.masks[row], keep_share(u, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("settings", "lengths", "short"),
+    [
+        (ECLIPSE, [0, 4, 7, 8, 9], [True, True, True, False, False]),  # 0 < 3 < k − 4
+        (replace(ECLIPSE, method="dime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
+        (replace(ECLIPSE, method="rdime"), [0, 2, 3, 4, 5], [True, True, False, False, False]),
+        (replace(ECLIPSE, moon_pool=8), [8, 9, 11, 12, 13], [True, True, True, False, False]),  # 0 < 3 < k − 8
+        (replace(ECLIPSE, share=1.0), [0, 0, 0, 0, 0], [False] * 5),
+    ],
+)
+def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, lengths, short):
+    lists = [np.arange(length) for length in lengths]
+    masks, found = query_masks(QUERIES[:5], VECTORS, lists, settings, rng=np.random.default_rng(0))
+    assert found.tolist() == short
+    assert masks.all(axis=1).tolist() == (short if settings.share < 1 else [True] * 5)
+
+
+def test_with_answers_a_list_needs_only_the_moon():
+    lists = [np.arange(length) for length in (4, 5)]
+    _, short = query_masks(QUERIES[:2], VECTORS, lists, ECLIPSE, answers=unit(2, seed=2))
+    assert short.tolist() == [True, False]
+    _, short = query_masks(
+        QUERIES[:2],
+        VECTORS,
+        [np.arange(8), np.arange(9)],
+        replace(ECLIPSE, moon_pool=8),
+        answers=unit(2, seed=2),
+        rng=np.random.default_rng(0),
+    )
+    assert short.tolist() == [True, False]
+    _, short = query_masks(QUERIES[:1], VECTORS, [np.arange(0)], replace(ECLIPSE, method="dime"), answers=unit(1))
+    assert short.tolist() == [False]
+
+
+def test_an_approximate_index_serves_both_passes():
+    index = FaissIndex.build(VECTORS, "ivf", lists=6, probes=1)
+    found = search_vectors(QUERIES, VECTORS, index, replace(ECLIPSE, method="dime"), k=100)
+    assert any(len(list_) < 100 for list_ in found.positions), "one of six lists does not hold 100"
+    assert all((list_ >= 0).all() for list_ in found.positions)
+    for row in range(9):
+        assert list(found.scores[row]) == sorted(found.scores[row], reverse=True)
+
+
+def test_unusable_input_is_refused():
+    with pytest.raises(UnknownNameError, match="eclipse"):
+        DimensionSettings("eclipsed")
+    with pytest.raises(InputError, match=r"k⁺=0.*α=0.*share=2"):
+        DimensionSettings(k_plus=0, alpha=0, share=2)
+    with pytest.raises(InputError, match="pool"):
+        DimensionSettings(k_minus=5, moon_pool=4)
+    with pytest.raises(UnknownNameError, match="retrieved"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, second_pass="again")
+    with pytest.raises(InputError, match="generator"):
+        search_vectors(QUERIES, VECTORS, INDEX, replace(ECLIPSE, moon_pool=9), k=50)
+    with pytest.raises(InputError, match="120 documents; found 7"):
+        search_vectors(QUERIES, VECTORS, ExactIndex(Vectors.of(unit(7))), ECLIPSE)
+    with pytest.raises(InputError, match="2 lists"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback=[np.arange(9)] * 2)
+    with pytest.raises(InputError, match=r"\(3, 12\)"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, answers=unit(3))
+    with pytest.raises(InputError, match="k=0"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=0)
+    with pytest.raises(InputError, match="feedback_depth=0"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback_depth=0)
+    with pytest.raises(InputError, match="rerank_depth=9 is below k=10"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, rerank_depth=9, second_pass="retrieved")
+    with pytest.raises(InputError, match=r"rerank_depth=90: no effect.*retrieved"):
+        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, rerank_depth=90)

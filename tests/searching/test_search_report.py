@@ -1,0 +1,73 @@
+"""The page of the experiments: what is significant is said so, what was not run is not there, names are plain text."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from foils.evaluation import compare_systems
+from foils.pages.search import Findings, search_report
+from foils.searching import System
+
+pytest.importorskip("plotly")
+RNG = np.random.default_rng(0)
+BASE = System("baseline", "fixed", {"AP": RNG.uniform(0.2, 0.6, 40)}, kept=1.0)
+
+
+def system(name, kind, gain):
+    return System(name, kind, {"AP": BASE.per_query["AP"] + gain + RNG.normal(0, 0.02, 40)}, kept=0.4)
+
+
+def findings(systems, **more):
+    tests = {}
+    for of in systems:
+        compared = compare_systems(
+            {"baseline": BASE.per_query, of.name: of.per_query}, rng=RNG, against=["baseline"], alternative="greater"
+        )
+        tests[of.name, of.kind, "AP"] = compared[0]
+    return Findings("c", "test", "e", 40, ["AP"], BASE, filters=[BASE, *systems], comparisons=tests, **more)
+
+
+def figures(page):
+    return json.loads(re.search(r"(\[\{\"data\".*?\}\])[;\n<]", page).group(1))
+
+
+def test_the_best_honest_filter_is_named_and_oracles_are_not():
+    page = search_report(findings([system("RDIME", "fixed", 0.1), system("Eclipse", "oracle", 0.3)]))
+    assert "AP: RDIME is best" in page
+    assert "the gain is significant (p &lt; 0.001 after Holm" in page
+    assert "Eclipse (oracle)" in page
+    assert page.count('<tr class="marked"') == 2
+    shown = figures(page)
+    assert [trace["name"] for trace in shown[0]["data"]] == ["fixed", "oracle"]
+    assert shown[0]["data"][0]["x"][0] == pytest.approx(0.1, abs=0.02)
+
+
+def test_no_gain_is_said():
+    page = search_report(findings([system("RDIME", "fixed", -0.1)]))
+    assert "AP: no filter beats keeping all dimensions" in page
+
+
+def test_a_gain_that_may_be_chance_is_said_to_be():
+    weak = System("DIME", "honest", {"AP": BASE.per_query["AP"] + np.where(np.arange(40) == 3, 0.01, 0.0)})
+    assert "the gain is not significant" in search_report(findings([weak]))
+
+
+def test_only_what_was_run_is_there_and_names_are_text():
+    hostile = "<script>alert(1)</script>"
+    page = search_report(findings([system(hostile, "fixed", 0.1)]))
+    assert hostile not in page
+    assert "&lt;script&gt;alert" in page
+    assert "<h2>Filters" in page
+    assert not any(f"<h2>{other}" in page for other in ("Share", "Length", "Moons"))
+    moons = Findings(
+        "c", "test", "e", 40, ["AP"], BASE, moons={"exact": [BASE], "bottom 9": [BASE, system("m", "fixed", 0.1)]}
+    )
+    page = search_report(moons)
+    assert "<h2>Moons" in page
+    assert "<h2>Filters" not in page
+    means, level = figures(page)[0]["data"]
+    assert means["error_y"]["array"][0] == 0
+    assert means["error_y"]["array"][1] > 0.03
+    assert level["y"] == [BASE.means["AP"]] * 2

@@ -1,0 +1,87 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from foils.data import Negatives
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.selection import METHODS, select_negatives
+
+
+def rated(gaps, *, per_query=4, **more):
+    n = len(gaps)
+    gaps = np.asarray(gaps, float)
+    return Negatives(
+        pa.table(
+            {
+                "query_id": [f"q{i // per_query}" for i in range(n)],
+                "doc_id": [f"d{i}" for i in range(n)],
+                "source": ["s"] * n,
+                "rank": list(range(n)),
+                "score": [0.0] * n,
+                "elo": 1500 - gaps,
+                "elo_se": np.full(n, 50.0),
+                "gap": gaps,
+                **more,
+            }
+        )
+    )
+
+
+def test_the_base_table_adds_its_columns_and_drops_no_row():
+    given = rated([50.0, 150.0, 300.0, np.nan])
+    found = select_negatives(given).negatives
+    table = found.table
+    assert table.column_names == [*given.table.column_names, "keep", "reason", "weight", "tier"]
+    assert table["keep"].to_pylist() == [False, True, True, False]
+    assert table["reason"].to_pylist() == ["danger zone", None, None, "unrated"]
+    assert table["weight"].to_pylist() == [0, 0.5, 1, 0]
+    assert table["tier"].to_pylist() == ["danger", "soft", "goldilocks", "unrated"]
+    assert found.rejected() == {"danger zone": 1, "unrated": 1}
+    assert "keep" not in given.table.column_names
+
+
+def test_rows_rejected_before_keep_their_reason_and_are_not_seen():
+    gaps = [*np.linspace(0, 100, 20), 5000.0, 6000.0]
+    given = rated(gaps).reject(np.arange(22) >= 20, "look-alike")
+    found = select_negatives(given, by="percentile")
+    assert found.selection.thresholds["medium"] == pytest.approx(75)
+    assert found.negatives.table["reason"].to_pylist()[20:] == ["look-alike"] * 2
+    assert found.negatives.table["tier"].to_pylist()[20:] == [None, None]
+    assert found.negatives.table["weight"].to_pylist()[20:] == [0, 0]
+
+
+def test_the_judges_word_is_used_where_the_table_has_it():
+    gaps = [90.0, 120.0]
+    assert select_negatives(rated(gaps, preference=[0.9, 0.1])).negatives.keep.tolist() == [True, False]
+    assert select_negatives(rated(gaps)).negatives.keep.tolist() == [False, True]
+    assert select_negatives(rated(gaps, preference=[0.9, 0.1]), by="denoise").negatives.keep.tolist() == [True, False]
+
+
+def test_settings_and_seed_reach_the_rule():
+    given = rated(np.linspace(0, 800, 40), per_query=20)
+    assert (
+        select_negatives(given, by="curriculum", settings={"epoch": 7}).negatives.keep.sum()
+        > select_negatives(given, by="curriculum").negatives.keep.sum()
+    )
+    draws = [select_negatives(given, by="simans", seed=seed).negatives.keep.tolist() for seed in (0, 0, 1)]
+    assert draws[0] == draws[1] != draws[2]
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_runs_on_a_table(name):
+    gaps = np.random.default_rng(0).normal(300, 200, 60)
+    found = select_negatives(rated(gaps, preference=np.full(60, 0.8)), by=name).negatives
+    assert 0 < found.keep.sum() <= 60
+    assert (found.table["weight"].to_numpy()[found.keep] > 0).all()
+
+
+def test_unknown_names_and_unrated_tables_are_refused():
+    with pytest.raises(UnknownNameError, match=r"mixture.*percentile"):
+        select_negatives(rated([1.0]), by="percentiles")
+    with pytest.raises(UnknownNameError, match="Did you mean 'margin'"):
+        select_negatives(rated([1.0]), by="relative", settings={"margn": 0.1})
+    bare = Negatives(rated([1.0]).table.drop_columns(["elo", "gap"]))
+    with pytest.raises(InputError, match="no elo, gap; rate it first"):
+        select_negatives(bare)
+    with pytest.raises(InputError, match="weight"):
+        select_negatives(select_negatives(rated([300.0])).negatives)

@@ -1,0 +1,169 @@
+"""Training sees the batches that a plan shows, and no known positive counts as a negative in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("datasets")
+
+from sentence_transformers import SentenceTransformerTrainer
+
+from foils.batching.collection import plan_collection
+from foils.data import Collection
+from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
+from foils.studies.training import train_encoder
+from foils.training.catalogue import make_loss
+from foils.training.data import training_set
+from foils.training.settings import RECIPE_BATCHES, RECIPE_POSITIVES, TrainSettings
+from train_models import WORDS, bert_model, static_model, table
+
+SIZE = 16
+STILL = TrainSettings(batch_size=SIZE, epochs=2, learning_rate=1e-12, precision="float32", seed=3)
+OWN = {"hobit": {"seeds": 2, "candidates": 16}, "walks": {"candidates": 30, "neighbours": 5}, "b3": {"skip": 1}}
+OWN["hobit-c"] = OWN["hobit"]
+
+
+@pytest.fixture(scope="module")
+def collection():
+    """64 queries with 2 positives each, which neighbours share; a third answers some of them in the test split."""
+    rng = np.random.default_rng(0)
+    texts = {f"d{i}": " ".join(rng.choice(WORDS, 6)) for i in range(66)}
+    texts["d65"] = texts["d3"]
+    queries = {f"q{i}": " ".join(texts[f"d{i}"].split()[:2] + texts[f"d{i + 1}"].split()[:2]) for i in range(64)}
+    queries["again"] = queries["q5"]
+    train = {f"q{i}": {f"d{i}": 1, f"d{i + 1}": 1} for i in range(64)}
+    test = {"q9": {"d20": 1}, "again": {"d40": 1}, "q12": {"d65": 1}}
+    return Collection.from_dicts("neighbours", texts, queries, {"train": train, "test": test})
+
+
+def relevant(collection):
+    """(query text, document text) of every positive, by plain loops."""
+    asked = dict(zip(*(collection.queries[c].to_pylist() for c in ("query_id", "text")), strict=True))
+    ids = collection.documents["doc_id"].to_pylist()
+    texts = dict(zip(ids, collection.document_texts(range(len(ids))), strict=True))
+    judged = [row for split in collection.qrels.values() for row in split.to_pylist()]
+    return {(asked[row["query_id"]], texts[row["doc_id"]]) for row in judged if row["relevance"] > 0}
+
+
+@pytest.fixture
+def trained_on(monkeypatch):
+    """Return a function that trains, and returns the batches of the training by the numbers of their rows."""
+    seen = []
+    original = SentenceTransformerTrainer.compute_loss
+
+    def noting(self, model, inputs, *given, **more):
+        seen.append(inputs["label"].tolist())
+        return original(self, model, inputs, *given, **more)
+
+    monkeypatch.setattr(SentenceTransformerTrainer, "compute_loss", noting)
+
+    def run(data, folder, name):
+        seen.clear()
+        train_encoder(static_model(), data, folder, settings=STILL, batches=name, batch_settings=OWN.get(name))
+        return list(seen)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "shape"),
+    [
+        *((name, "pairs", {}) for name in ("random", "hobit", "hobit-c", "ngame", "walks", "b3")),
+        ("hobit", "pairs", {"max_positives": 1}),
+        ("hobit", "triplets", {"per_query": 2}),
+        ("hobit", "lists", {"max_positives": 1}),
+    ],
+)
+def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collection, tmp_path, trained_on):
+    source = None if form == "pairs" else table(collection)
+    shape = {"form": form, **shape}
+    planned = plan_collection(
+        collection,
+        SentenceEncoder(static_model(), EncoderSettings(), name="static"),
+        VectorStore(tmp_path / "vectors"),
+        negatives=source,
+        name=name,
+        settings=OWN.get(name),
+        batch_size=SIZE,
+        epochs=STILL.epochs,
+        seed=STILL.seed,
+        **shape,
+    )
+    data = training_set(collection, source, **shape)
+    np.testing.assert_array_equal(data.rows[:, 0], planned.rows.query_rows)
+    np.testing.assert_array_equal(data.rows[:, 1], planned.rows.doc_rows)
+    expected = [batch.tolist() for epoch in planned.plan.epochs for batch in epoch]
+    assert trained_on(data, tmp_path / "out", name) == expected
+    shown = planned.table().to_pylist()[:SIZE]
+    first = data.dataset[expected[0]]
+    text = dict(zip(collection.documents["doc_id"].to_pylist(), collection.document_texts(range(66)), strict=True))
+    assert [text[row["doc_id"]] for row in shown] == first["positive"]
+    if form == "triplets":
+        assert [text[row["negative_id"]] for row in shown] == first["negative"]
+
+
+def test_both_commands_and_the_library_begin_with_as_many_positives(collection):
+    from foils.cli.batch import BatchOptions
+    from foils.cli.train_options import MethodOptions
+
+    given = {"reranker": False, "source": True, "dev": False}
+    assert MethodOptions().plan({}, **given).max_positives == BatchOptions().max_positives == 64
+    assert MethodOptions(recipe="hobit").plan({}, **given).max_positives == RECIPE_POSITIVES["hobit"] == 64
+    assert MethodOptions(recipe="eci-sem").plan({}, **given).max_positives == 1
+    assert MethodOptions(recipe="hobit", max_positives=3).plan({}, **given).max_positives == 3
+    assert set(RECIPE_POSITIVES) == set(RECIPE_BATCHES)
+    assert len(training_set(collection, form="pairs")) == 128
+
+
+@pytest.mark.parametrize("name", ["random", "hobit", "no-duplicates"])
+@pytest.mark.parametrize("shape", [{"form": "pairs"}, {"form": "pairs", "max_positives": 1}, {"per_query": 2}])
+def test_known_positives_do_not_meet_or_are_masked(name, shape, collection, tmp_path, trained_on):
+    data = training_set(collection, table(collection, per_query=4), **shape)
+    known, columns = relevant(collection), [c for c in data.dataset.column_names if c not in ("anchor", "label")]
+    losses = {loss: make_loss(loss, static_model(), data, settings={}) for loss in ("mnrl", "weighted", "debiased")}
+    met = 0
+    for batch in trained_on(data, tmp_path, name):
+        rows = data.dataset[batch]
+        wrong = np.array(
+            [
+                [(asked, text) in known and (column, j) != ("positive", i) for column in columns for j, text in
+                 enumerate(rows[column])]
+                for i, asked in enumerate(rows["anchor"])
+            ]
+        )  # fmt: skip
+        met += wrong[:, : len(batch)].sum()
+        for loss in losses.values():
+            assert loss.facts.mask(np.array(batch))[wrong].all()
+    assert name == "no-duplicates" or met == 0, "where there is a choice they are kept apart"
+
+
+@pytest.mark.parametrize("mini_batch_size", [None, 5])
+@pytest.mark.parametrize("shape", [{"form": "pairs"}, {"per_query": 2}, {"form": "lists", "per_query": 3}])
+def test_mnrl_is_the_dense_loss_with_known_positives_left_out(shape, mini_batch_size, collection, tmp_path):
+    data = training_set(collection, table(collection, per_query=4), **shape)
+    known, batch = relevant(collection), data.dataset[[*range(0, 40, 2), 1, 3]]
+    names = [name for name in data.dataset.column_names if name != "label"]
+    model = bert_model(tmp_path)
+    loss = make_loss("mnrl", model, data, mini_batch_size=mini_batch_size, settings={"temperature": 0.1})
+    value = loss([model.preprocess(batch[name]) for name in names], torch.tensor(batch["label"]))
+    value.backward()
+    ours = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad()
+    queries, *documents = (
+        torch.nn.functional.normalize(model(model.preprocess(batch[name]))["sentence_embedding"].double(), dim=1)
+        for name in names
+    )
+    texts = [text for name in names[1:] for text in batch[name]]
+    left_out = torch.tensor(
+        [[j != i and (asked, text) in known for j, text in enumerate(texts)] for i, asked in enumerate(batch["anchor"])]
+    )
+    assert left_out.any()
+    logits = (queries @ torch.cat(documents).T / 0.1).masked_fill(left_out, -torch.inf)
+    dense = (torch.logsumexp(logits, 1) - logits.diagonal()).mean()
+    dense.backward()
+    assert value.item() == pytest.approx(dense.item(), rel=1e-5)
+    for name, p in model.named_parameters():
+        if p.grad is not None:
+            torch.testing.assert_close(ours[name], p.grad, rtol=1e-3, atol=1e-5)

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from foils.mining import BM25Retriever, mine
+from foils.runtime.errors import FailureError, InputError
+from foils.studies.training import ance_refresh, train_encoder
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.data import training_set
+from foils.training.refresh import Refresh, live
+from foils.training.settings import TrainSettings
+from train_models import made_up, static_model
+
+SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, precision="float32", checkpoint_steps=3)
+
+
+class StopAt(TrainerCallback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def world():
+    collection = made_up()
+    negatives = mine(collection, BM25Retriever(collection), split="train", top=4).negatives
+    return collection, negatives, training_set(collection, negatives, per_query=4)
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def trained(world, folder, *, refresh, settings=SETTINGS, **more):
+    return train_encoder(static_model(), world[2], folder, settings=settings, refresh=refresh, **more)
+
+
+def ance(world, every=2, **more):
+    return ance_refresh(world[0], every=every, split="train", top=4, **more)
+
+
+def test_negatives_are_mined_anew_with_the_model_as_it_is(world, tmp_path):
+    plain, seen = ance(world), []
+
+    def spying(model):
+        seen.append((weights(model).clone(), model.training))
+        return plain.mine(model)
+
+    model = trained(world, tmp_path / "a", refresh=replace(plain, mine=spying)).model
+    assert len(seen) == 1  # after two of four epochs
+    at_refresh, _ = seen[0]
+    assert not torch.equal(at_refresh, weights(model))
+    assert not torch.equal(at_refresh, weights(static_model()))
+    assert not torch.equal(weights(model), weights(trained(world, tmp_path / "b", refresh=None).model))
+    seen.clear()
+    trained(world, tmp_path / "c", refresh=replace(plain, mine=spying, every=1))
+    assert len(seen) == 3
+
+
+def test_batches_hold_the_new_negatives(world):
+    collection, _, data = world
+    fresh = ance(world).mine(static_model(seed=5))
+    followed, texts = live(data)
+    before = followed.dataset[:3]
+    assert before == data.dataset[:3]
+    assembled = ance(world).assemble(fresh)
+    texts.replace(assembled)
+    after = followed.dataset[:]
+    assert after["anchor"] == data.dataset[:]["anchor"]
+    assert after["positive"] == data.dataset[:]["positive"]
+    assert after["negative"] == assembled.dataset[:]["negative"] != data.dataset[:]["negative"]
+    assert len(collection.documents) > 0
+
+
+@pytest.mark.parametrize("loss", ["mnrl", "weighted"])
+@pytest.mark.parametrize("step", [7, 11, 16])
+def test_it_resumes_exactly_before_and_after_a_refresh(world, tmp_path, loss, step):
+    settings = replace(SETTINGS, loss=loss)
+
+    def run(folder, *callbacks, resume=False):
+        return train_bi_encoder(
+            static_model(),
+            world[2],
+            tmp_path / folder,
+            settings=settings,
+            refresh=ance(world),
+            callbacks=callbacks,
+            resume=resume,
+        )
+
+    whole = weights(run("whole").model)
+    with pytest.raises(KeyboardInterrupt):
+        run("cut", StopAt(step))
+    assert torch.equal(weights(run("cut", resume=True).model), whole)
+
+
+def test_windows_and_lists(world):
+    collection = world[0]
+    top, deep = (ance(world, ranks=ranks).mine(static_model()) for ranks in ((0, 4), (4, 8)))
+    pairs = [set(zip(*(n.kept()[c].to_pylist() for c in ("query_id", "doc_id")), strict=True)) for n in (top, deep)]
+    assert not pairs[0] & pairs[1]
+    lists = ance_refresh(collection, every=1, split="train", top=4, form="lists").assemble(top)
+    assert lists.rows.shape == (20, 6)
+
+
+def test_what_a_refresh_refuses(world, tmp_path):
+    with pytest.raises(InputError, match="every 0 epochs"):
+        Refresh(0, lambda model: world[1], lambda negatives: world[2])
+    fewer = ance_refresh(world[0], every=1, split="train", top=3)
+    with pytest.raises(FailureError, match="a list became shorter"):
+        trained(world, tmp_path / "out", refresh=fewer)

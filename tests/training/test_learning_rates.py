@@ -1,0 +1,112 @@
+"""The learning rate of each kind of model: told from the loaded model, the same in every place, and overridable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from foils.cli.app import run
+from foils.data.store import write_json
+from foils.encode import VectorStore
+from foils.studies import StudySettings, read_cells, run_study
+from foils.studies.training import train_encoder
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.data import training_set
+from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, with_defaults
+from foils.training.reranker import train_reranker
+from foils.training.settings import RECIPES, TrainSettings
+from train_models import bert_model, cross_encoder, made_up, static_model, table
+
+SETTINGS = TrainSettings(batch_size=16, max_length=32, precision="float32")
+STATIC = "static embedding"
+RATE = LEARNING_RATES[STATIC][0]
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory):
+    """Folders of a language model, and of an embedding model that was made of it."""
+    folder = tmp_path_factory.mktemp("kinds")
+    for name in ("language", "raw"):
+        (folder / name).mkdir()
+    bert_model(folder / "language").save_pretrained(str(folder / "encoder"))
+    static_model().save_pretrained(str(folder / "static"))
+    return folder
+
+
+def test_a_model_s_kind_is_told_from_what_was_loaded(places):
+    assert kind_of(load_trainable(str(places / "language"), device="cpu")) == "language model"
+    assert kind_of(load_trainable(str(places / "encoder"), device="cpu")) == "encoder"
+    assert kind_of(load_trainable(str(places / "static"), device="cpu")) == STATIC
+    assert kind_of(static_model()) == STATIC
+    assert kind_of(bert_model(places / "raw")) == "language model"  # put together by hand: nobody trained its vectors
+    assert kind_of(cross_encoder(places / "raw")) == "reranker"
+
+
+def test_each_kind_has_a_rate_and_a_given_one_stays():
+    assert with_defaults(SETTINGS, static_model()).learning_rate == RATE
+    given = replace(SETTINGS, learning_rate=0.5)
+    assert with_defaults(given, static_model()) is given
+    assert all(recipe.learning_rate is not None for recipe in RECIPES.values())  # as published, for every kind
+    assert 10 * LEARNING_RATES["encoder"][0] < RATE
+
+
+def test_a_wider_transformer_has_a_lower_rate(places):
+    model = load_trainable(str(places / "language"), device="cpu")
+    rate, measured = LEARNING_RATES["language model"]
+    assert learning_rate_of(model) == rate  # narrower than the one measured: no higher
+    model.transformers_model.config.hidden_size = 6 * measured
+    assert learning_rate_of(model) == pytest.approx(rate / 6)
+
+
+def test_every_function_that_trains_takes_it(tmp_path, places):
+    collection = made_up()
+    data = training_set(collection, table(collection))
+    given = replace(SETTINGS, learning_rate=RATE)
+    for call in (train_bi_encoder, train_encoder):
+        found, wanted = (
+            weights(call(static_model(), data, tmp_path / f"{call.__name__} {each.learning_rate}", settings=each).model)
+            for each in (SETTINGS, given)
+        )
+        assert torch.equal(found, wanted)
+    lists, how = training_set(collection, table(collection), form="lists"), replace(SETTINGS, loss="listnet")
+    one, two = (cross_encoder(places / "raw") for _ in range(2))
+    train_reranker(one, lists, tmp_path / "b", settings=how)
+    train_reranker(two, lists, tmp_path / "c", settings=replace(how, learning_rate=LEARNING_RATES["reranker"][0]))
+    assert torch.equal(weights(one), weights(two))
+
+
+def test_the_verb_and_the_study_tell_the_rate_that_was_used(tmp_path, places, beir_folder):
+    collection = made_up()
+    negatives = table(collection)
+    documents = dict(zip(*(collection.documents[c].to_pylist() for c in ("doc_id", "text")), strict=True))
+    queries = dict(zip(*(collection.queries[c].to_pylist() for c in ("query_id", "text")), strict=True))
+    qrels = {"train": {q: {q.replace("q", "d"): 1} for q in collection.qrels["train"]["query_id"].to_pylist()}}
+    folder = beir_folder("m", documents={k: ("", t) for k, t in documents.items()}, queries=queries, qrels=qrels)
+    negatives.write(tmp_path / "n.parquet")
+    how = ["--batch-size", "16", "--model", str(places / "static")]
+    assert run(["train", str(folder), str(tmp_path / "n.parquet"), "-o", str(tmp_path / "out"), *how]) == 0
+    assert f"| learning_rate | {RATE} |" in (tmp_path / "out" / "README.md").read_text()
+    sources, store = {"a": negatives, "b": table(collection, seed=1)}, VectorStore(tmp_path / "v")
+    models = [str(places / name) for name in ("static", "encoder")]
+    settings = StudySettings(seeds=1, baselines=False, training={"batch_size": 64})
+    run_study(tmp_path / "study", collection, sources, models, store, settings)
+    rates = {cell.facts["model"]["name"]: cell.facts["settings"]["training"] for cell in read_cells(tmp_path / "study")}
+    assert {name: each["learning_rate"] for name, each in rates.items()} == {
+        models[0]: RATE, models[1]: LEARNING_RATES["encoder"][0],
+    }  # fmt: skip
+    write_json(tmp_path / "same.json", rates)  # plain values
+
+
+def test_the_default_and_the_same_rate_given_are_one_cell_of_a_study(tmp_path, places):
+    collection, store = made_up(), VectorStore(tmp_path / "v")
+    sources = {"a": table(collection), "b": table(collection, seed=1)}
+    for training in ({"batch_size": 16}, {"batch_size": 16, "learning_rate": RATE}):
+        settings = StudySettings(seeds=1, baselines=False, training=training)
+        run_study(tmp_path / "study", collection, sources, [str(places / "static")], store, settings)
+    assert len(read_cells(tmp_path / "study")) == 1

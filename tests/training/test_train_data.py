@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
+from foils.rating import rate_negatives
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.training.data import training_set
+from foils.training.reranker import RERANKER_LOSSES, reranker_set
+from train_models import made_up, table
+
+
+def negatives(rows, **columns):
+    """Rows of (query, document, rank)."""
+    queries, documents, ranks = zip(*rows, strict=True)
+    found = Negatives(negatives_table(list(queries), list(documents), "s", ranks, np.zeros(len(rows))))
+    return found.with_columns(columns)
+
+
+ROWS = [("q1", "d4", 1), ("q1", "d7", 0), ("q2", "d1", 0), ("q1", "d9", 2)]
+
+
+def test_triplets_in_the_order_of_judgements_and_ranks(small):
+    made = training_set(small, negatives(ROWS), max_positives=1)
+    text = dict(zip(small.documents["doc_id"].to_pylist(), small.document_texts(range(10)), strict=True))
+    assert made.dataset.column_names == ["anchor", "positive", "negative", "label"]
+    assert made.dataset[:]["negative"] == [text[d] for d in ("d7", "d4", "d9", "d1")]
+    assert made.dataset[:]["anchor"][:3] == ["how does a boat tack"] * 3
+    assert made.dataset[:]["positive"][0] == text["d1"]
+    assert made.dataset[:]["label"] == [0, 1, 2, 3]
+    assert made.counts["pairs without a negative, left out"] == 1  # q3
+    assert made.counts["rows"] == len(made) == 4
+
+
+def test_rejected_rows_are_not_trained_on_but_left_out_where_they_meet_their_query(small):
+    table = negatives(ROWS).reject(np.array([False, True, False, False]), "false negative")
+    made = training_set(small, table, form="lists", max_positives=1)
+    assert made.rows.shape == (2, 4)
+    known = set(zip(made.facts.known_query.tolist(), made.facts.known_document.tolist(), strict=True))
+    assert len(known) == 3 + 4  # q1's two positives, q2's one, and all rows of the table
+    at = training_set(small, table).facts
+    weights = dict(zip(zip(at.known_query, at.known_document, strict=True), at.known_log_weight, strict=True))
+    assert list(weights.values()).count(-np.inf) == 4
+    assert list(weights.values()).count(0.0) == 3
+
+
+def test_lists_mark_what_is_missing_and_pad_nothing(small):
+    made = training_set(small, negatives(ROWS), form="lists", per_query=2, max_positives=1)
+    assert made.dataset.column_names[2:] == ["negative_1", "negative_2", "label"]
+    assert made.counts["short lists"] == 1
+    assert made.rows[1, 3] == -1
+    assert made.dataset[1]["negative_2"] == ""
+    found = made.facts.batch(np.array([0, 1]))
+    assert found.absent.tolist() == [False] * 5 + [True]
+
+
+def test_pairs_need_no_table_and_lists_do(small):
+    made = training_set(small, form="pairs", max_positives=5)
+    assert made.rows.tolist() == [[0, 0], [0, 2], [1, 3], [2, 6]]
+    assert made.facts.mask(np.arange(4)).tolist() == [
+        [False, True, False, False],
+        [True, False, False, False],
+        [False] * 4,
+        [False] * 4,
+    ]
+    with pytest.raises(InputError, match="table"):
+        training_set(small)
+
+
+def test_more_positives_more_rows(small):
+    assert len(training_set(small, negatives(ROWS))) == len(training_set(small, negatives(ROWS), max_positives=2))
+    assert len(training_set(small, negatives(ROWS), max_positives=2)) == 3 * 2 + 1
+    one = training_set(small, negatives(ROWS), max_positives=1)
+    assert len(one) == 3 + 1
+    assert one.counts["pairs beyond 1 positives of a query, left out"] == 1
+
+
+def test_texts_of_a_source_come_along_and_equal_texts_are_one_document(small):
+    table = negatives([("q1", "llm-1", 0), ("q2", "llm-2", 0), ("q3", "d1", 0)])
+    positive = small.document_texts([0])[0]
+    text = pa.array([positive, "A made-up passage.", None], pa.large_string())
+    made = training_set(small, table.with_columns({"text": text}), form="triplets", max_positives=1)
+    assert made.dataset[:]["negative"] == [positive, "A made-up passage.", positive]
+    assert made.facts.documents[0, 0] == made.facts.documents[0, 1]  # the positive's own text as a negative …
+    assert made.facts.mask(np.arange(3))[0].tolist() == [False, False, False, True, False, True]  # … is left out
+
+
+def test_weights_and_ratings_come_from_the_table(small):
+    rows = [*ROWS, ("q1", "d1", 0), ("q2", "d4", 0)]
+    gap, elo = [300.0, 100.0, 250.0, np.nan, np.nan, np.nan], [1400.0, 1600.0, 1450.0, np.nan, 1700.0, np.nan]
+    source = negatives(rows, elo=elo, gap=gap, weight=[1.0, 0.5, 0.7, 1.0, 1.0, 1.0])
+    source = source.reject(np.arange(6) > 3, "no negative")
+    made = training_set(small, source, form="lists", per_query=3, max_positives=1)
+    # d1, q1's first positive, has a row with its rating; q2 has a single positive, whose rating is elo + gap
+    known = np.array([1400.0, 1600.0, 1450.0, 1700.0, 1700.0])
+    expected = [[1700, 1600, 1400, np.nan], [1700, 1450, np.nan, np.nan]]
+    assert np.allclose(made.facts.ratings, (expected - known.mean()) / known.std(), equal_nan=True)
+    assert made.counts["positives without a rating"] == 0
+    weights = np.exp(made.facts.known_log_weight)
+    assert sorted(weights.round(6).tolist()) == [0, 0, 0, 0.5, 0.7, 1, 1]
+
+
+def test_of_several_positives_a_rating_belongs_to_the_one_that_has_it(small):
+    """A table that has no rows of positives does not say which of q1's two positives was rated."""
+    gap, elo = [300.0, 100.0, 250.0, 150.0], [1400.0, 1600.0, 1450.0, 1550.0]
+    made = training_set(small, negatives(ROWS, elo=elo, gap=gap), form="lists", max_positives=2)
+    assert np.isnan(made.facts.ratings[:, 0]).tolist() == [True, True, False]
+    assert np.isfinite(made.facts.ratings[:2, 1:]).all()
+    assert made.counts["positives without a rating"] == 2
+
+
+STRENGTHS = {"strong": 2.0, "weak": -1.0, "near": 1.0, "middle": 0.0, "far": -2.0}
+
+
+def test_a_weak_positive_is_trained_toward_its_own_rating():
+    """Strengths +2 and −1 of the positives, 1, 0, −2 of the negatives: their mean is 0, their variance 2."""
+    collection = Collection.from_dicts(
+        "strengths",
+        {name: str(strength) for name, strength in STRENGTHS.items()},
+        {"q": "query"},
+        {"train": {"q": {"strong": 1, "weak": 1}}},
+    )
+    source = negatives([("q", name, rank) for rank, name in enumerate(("near", "middle", "far"))])
+    rated = rate_negatives(
+        collection, source, StrengthJudge(), split="train", positives=2, model="bradley-terry", prior_sd=1e4
+    ).negatives
+    made = training_set(collection, rated, form="lists", max_positives=2)
+    expected = np.array([[2, 1, 0, -2], [-1, 1, 0, -2]]) / np.sqrt(2)
+    np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
+    pairs = reranker_set(made, RERANKER_LOSSES["regression"])
+    targets = {text: target for text, (target, _) in zip(pairs["document"], pairs["label"], strict=True)}
+    np.testing.assert_allclose([targets["-1.0"], targets["2.0"]], np.array([-1, 2]) / np.sqrt(2), atol=1e-3)
+
+
+class StrengthJudge:
+    """σ of the difference of the strengths, which are the texts."""
+
+    name, fingerprint, antisymmetric = "strengths", "strengths", True
+
+    def judge(self, candidates, pairs):
+        first, second = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
+        return 1 / (1 + np.exp(second - first))
+
+
+def test_what_cannot_be_trained_on_is_refused(small):
+    with pytest.raises(InputError, match="not above 0"):
+        training_set(small, negatives(ROWS, weight=[0.0, 1, 1, 1]))
+    with pytest.raises(UnknownNameError, match="triplets"):
+        training_set(small, negatives(ROWS), form="quadruplets")
+    with pytest.raises(InputError, match="at least 1"):
+        training_set(small, negatives(ROWS), per_query=0)
+    with pytest.raises(InputError, match="nothing to train on"):
+        training_set(small, negatives(ROWS).reject(np.ones(4, bool), "all"))
+    with pytest.raises(InputError, match="nothing to train on"):
+        training_set(small, negatives([("q4", "d1", 0)]))
+
+
+def test_against_plain_loops():
+    collection = made_up(seed=3)
+    source = table(collection, per_query=3)
+    made = training_set(collection, source, per_query=2)
+    texts = dict(zip(collection.documents["doc_id"].to_pylist(), collection.document_texts(range(80)), strict=True))
+    asked = dict(zip(collection.queries["query_id"].to_pylist(), collection.queries["text"].to_pylist(), strict=True))
+    expected = [
+        (asked[row["query_id"]], texts[row["query_id"].replace("q", "d")], texts[row["doc_id"]])
+        for row in source.table.to_pylist()
+        if row["rank"] < 2
+    ]
+    found = made.dataset[:]
+    assert list(zip(found["anchor"], found["positive"], found["negative"], strict=True)) == expected
+
+
+def test_labelled_positives_of_other_splits_are_known_too():
+    collection = Collection.from_dicts(
+        "c",
+        {"d1": "one", "d2": "two", "d3": "three"},
+        {"q1": "first", "q2": "second"},
+        {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"q1": {"d2": 1}}},
+    )
+    made = training_set(collection, form="pairs")
+    assert made.facts.mask(np.arange(2)).tolist() == [[False, True], [False, False]]
+
+
+def test_labelled_positives_of_another_query_with_the_same_text_are_known_too():
+    collection = Collection.from_dicts(
+        "c",
+        {"d1": "one", "d2": "two", "d3": "three"},
+        {"q1": "first", "q2": "second", "again": "first"},
+        {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}, "test": {"again": {"d2": 1}}},
+    )
+    made = training_set(collection, form="pairs")
+    assert made.facts.mask(np.arange(2)).tolist() == [[False, True], [False, False]]
