@@ -14,8 +14,8 @@ from scipy.stats import norm
 
 from foils.cli.app import run
 from foils.data import Collection, Negatives
-from foils.pages import ratings_report, write_ratings_report
 from foils.pages.rating_figures import Benefit, Gaps, gap_figure, laffer_figure, single_gaps_figure
+from foils.pages.ratings import ratings_report, write_ratings_report
 from foils.rating.stage import RatingReport
 from foils.runtime.errors import InputError
 from foils.selection import select_negatives

@@ -13,9 +13,9 @@ from fakes import HashingEncoder
 from foils.data import Collection
 from foils.encode import VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine
-from foils.pages import score_report, write_score_report
 from foils.pages.page import Examples, Figure, Section, Table, render_page
 from foils.scoring import Scores, ScoreSettings, ablate, audit, score_sources
+from foils.scoring.page import score_report, write_score_report
 from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium
 
 
@@ -74,7 +74,7 @@ def test_blocks_and_folding():
         subtitle="s",
         verdict="v",
         sections=[
-            Section("open", [Table(["a", "b"], [("x", "1"), ("y", "2")], "cap", frozenset({1}))]),
+            Section("open", [Table("", ["a", "b"], [("x", "1"), ("y", "2")], "cap", frozenset({1}))]),
             Section("shut", [Examples("none", [])], folded=True),
         ],
     )
@@ -89,7 +89,7 @@ def test_a_report_appears_whole(tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     write_score_report(page, scores)
     before = page.read_bytes()
-    monkeypatch.setattr("foils.pages.scores.render_page", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("foils.scoring.page.render_page", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_score_report(page, scores)
     assert page.read_bytes() == before

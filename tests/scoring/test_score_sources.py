@@ -216,8 +216,8 @@ def test_an_interval_that_does_not_cover_says_so_beside_the_number(
     tmp_path: Path, two_splits: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """At λ = 1e-4 a few records score far below many: the table, the page and the JSON say so; at λ = 1 none does."""
-    from foils.pages.scores import score_report
     from foils.runtime.terminal import print_tables
+    from foils.scoring.page import score_report
 
     small, one = (scored(two_splits, tmp_path, regularization=value) for value in (1e-4, 1.0))
     assert not all(found.interval_covers for found in small.sources)

@@ -41,7 +41,6 @@ def demo(
     from foils.data.store import provenance, write_json
     from foils.encode import DocumentTexts
     from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
-    from foils.pages import write_score_report
     from foils.scoring import ScoreSettings, score_sources
 
     collection = load_collection("pydocs")
@@ -65,7 +64,7 @@ def demo(
     print_tables(scores.tables())
     write_json(output / "scores.json", scores.to_json())
     page = output / "report.html"
-    write_score_report(page, scores)
+    scores.report(page)
     say(f"report: {page}")
     if open_report and sys.stdout.isatty():
         webbrowser.open(page.resolve().as_uri())

@@ -99,7 +99,7 @@ def rate(
     if json:
         write_json(json, without_nan(facts))
     if report:
-        from foils.pages import write_ratings_report
+        from foils.pages.ratings import write_ratings_report
 
         write_ratings_report(report, loaded, rated.negatives, split=split, rating=rated.report, seed=seed)
         say(f"report: {report}")

@@ -162,8 +162,8 @@ def select(
 def _report(
     page: Path, collection: Collection, found: Selected, by: str, settings: dict[str, Any], split: str, seed: int
 ) -> None:
-    from foils.pages import write_ratings_report
     from foils.pages.rating_figures import Benefit
+    from foils.pages.ratings import write_ratings_report
 
     chosen = {name: float(settings[name]) for name in ("rate", "spread", "damage") if name in settings}
     benefit = Benefit(**chosen) if by == "optimal" else None

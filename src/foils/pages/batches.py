@@ -11,8 +11,7 @@ import numpy as np
 from foils.batching.collection import CollectionPlan
 from foils.batching.measures import EpochMeasures
 from foils.data.store import write_text
-from foils.pages.analyses import PALETTE, shortened
-from foils.pages.page import Example, Examples, Figure, Section, Table, label, render_page
+from foils.pages.page import PALETTE, Example, Examples, Figure, Section, Table, label, render_page, shortened
 
 RANDOM_COLOUR = "#8a8f94"
 READ = 8  # examples of a kind
@@ -203,7 +202,7 @@ def _summary(planned: CollectionPlan) -> Table:
     ]
     columns = ["batches", "hardness", "hardness gain", "worst tenth", "easier than random", "weight", "loss",
                "loss gain", "contradictions", "time to build"]  # fmt: skip
-    return Table(columns, rows, "Means over pairs; the worst tenth is of batches.", frozenset({len(rows) - 1}))
+    return Table("", columns, rows, "Means over pairs; the worst tenth is of batches.", frozenset({len(rows) - 1}))
 
 
 def _coverage(planned: CollectionPlan) -> Table:
@@ -221,7 +220,7 @@ def _coverage(planned: CollectionPlan) -> Table:
         ("companions met again in the next epoch", _share(plan.overlap)),
         ("… by chance", _share(plan.overlap_random)),
     ]
-    return Table(["", planned.collection.name], rows)
+    return Table("", ["", planned.collection.name], rows)
 
 
 def _examples(planned: CollectionPlan) -> list[Examples]:

@@ -12,17 +12,12 @@ from typing import Any
 import jinja2
 
 from foils.runtime.errors import require
+from foils.runtime.results import Table
 
+__all__ = ["PALETTE", "Example", "Examples", "Figure", "Section", "Table", "label", "render_page", "shortened"]
 
-@dataclass(frozen=True)
-class Table:
-    """A table; cells are text, the first names the row; `marked` rows stand out, columns of `words` begin left."""
-
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    caption: str = ""
-    marked: frozenset[int] = frozenset()
-    words: frozenset[int] = frozenset()
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
+LONGEST = 700  # characters of a text to read
 
 
 @dataclass(frozen=True)
@@ -103,6 +98,13 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
 def label(text: str) -> str:
     """Return text for a figure: Plotly reads some HTML in labels, so what users named is escaped."""
     return escape(text)
+
+
+def shortened(text: str, longest: int = LONGEST) -> str:
+    """Return the text, cut at a blank with an ellipsis where it is longer than `longest` characters."""
+    if len(text) <= longest:
+        return text
+    return text[:longest].rsplit(" ", 1)[0] + " …"
 
 
 def _script_json(value: object) -> str:

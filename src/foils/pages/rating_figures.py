@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.pages.analyses import PALETTE
-from foils.pages.page import Figure, label
+from foils.pages.page import PALETTE, Figure, label
 from foils.selection.mixture import GapMixture
 from foils.selection.optimal import information, optimal_gap, two_group_risk
 from foils.selection.rules import BOUNDS, TIERS, tier_of

@@ -13,8 +13,7 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.store import write_text
-from foils.pages.analyses import shortened
-from foils.pages.page import Example, Examples, Section, Table, render_page
+from foils.pages.page import Example, Examples, Section, Table, render_page, shortened
 from foils.pages.rating_figures import (
     Benefit,
     Gaps,
@@ -193,7 +192,7 @@ def _zone_table(negatives: Negatives, gaps: Gaps) -> Table:
             row += [f"{keep.sum():,}", _or_dash(weight[keep], 2)]
         rows.append(row)
     caption = "Surely inside: gap ± standard error does not leave the zone."
-    return Table(columns, rows, caption, frozenset({0}))
+    return Table("", columns, rows, caption, frozenset({0}))
 
 
 def _source_table(gaps: Gaps) -> Table:
@@ -204,7 +203,7 @@ def _source_table(gaps: Gaps) -> Table:
         shares = (f"{100 * float((zone == at).mean()):.0f} %" for at in range(len(TIERS)))
         rows.append((name, f"{len(gap):,}", *quartiles, *shares))
     columns = ["source", "negatives", "10th", "25th", "median", "75th", "90th", *TIERS]
-    return Table(columns, rows, "Percentiles of the gap, and shares of the zones, by source.")
+    return Table("", columns, rows, "Percentiles of the gap, and shares of the zones, by source.")
 
 
 def _kept_section(negatives: Negatives) -> Section:
@@ -220,9 +219,9 @@ def _kept_section(negatives: Negatives) -> Section:
          _or_dash(weight[(tier == name) & negatives.keep], 2))
         for name in names
     ]  # fmt: skip
-    kept = Table(["tier", "rows", "kept", "sum of weights", "mean weight of the kept"], rows, "By tier.")
+    kept = Table("", ["tier", "rows", "kept", "sum of weights", "mean weight of the kept"], rows, "By tier.")
     why = [(reason, f"{count:,}") for reason, count in negatives.rejected().items()]
-    rejected = Table(["why not", "rows"], why, "Rejected rows by reason, of this rule and of stages before it.")
+    rejected = Table("", ["why not", "rows"], why, "Rejected rows by reason, of this rule and of stages before it.")
     return Section("What was selected", [kept_figure(counts), kept, *([rejected] if why else [])])
 
 
@@ -275,7 +274,9 @@ def _rating_table(rating: RatingReport) -> Table:
         ("algebraic connectivity of the graphs, mean", f"{rating.connectivity:.2f}"),
         ("diameter of the graphs, largest", f"{rating.diameter:.0f}"),
     ]
-    return Table(["", "value"], rows, "Position bias with its 95 % interval over queries; 0 where the judge has none.")
+    return Table(
+        "", ["", "value"], rows, "Position bias with its 95 % interval over queries; 0 where the judge has none."
+    )
 
 
 def _footer(negatives: Negatives) -> str:

@@ -11,8 +11,7 @@ import numpy as np
 
 from foils.data.store import write_text
 from foils.evaluation import Comparison
-from foils.pages.analyses import PALETTE
-from foils.pages.page import Figure, Section, Table, label, render_page
+from foils.pages.page import PALETTE, Figure, Section, Table, label, render_page
 from foils.searching import System
 
 Curves = Mapping[str, Mapping[float, System]]  # name -> share -> system
@@ -163,7 +162,7 @@ def _system_table(systems: Sequence[System], found: Findings) -> Table:
                 marked.add(index)
         rows.append([*cells, short_of([system], found)])
     heads = [head for measure in found.measures for head in (measure, "gain", "p", "p (Holm)", "test")]
-    return Table(["system", "kept", *heads, "no feedback"], rows, f"{_CAPTION} {SHORT}", frozenset(marked))
+    return Table("", ["system", "kept", *heads, "no feedback"], rows, f"{_CAPTION} {SHORT}", frozenset(marked))
 
 
 def _tested(test: Comparison | None) -> list[str]:
@@ -194,7 +193,7 @@ def _half_table(found: Findings) -> Table:
                     mean, short = f"{curve[0.5].means[measure]:.4f}", short_of([curve[0.5]], found, (measure,))
                     rows.append([measure, f"{name} ({kind})", mean, *_tested(test), short])
     heads = ["measure", "filter", "mean", "gain", "p", "p (Holm)", "test", "no feedback"]
-    return Table(heads, rows, f"Half of the dimensions kept. {SHORT}")
+    return Table("", heads, rows, f"Half of the dimensions kept. {SHORT}")
 
 
 def _depth_section(found: Findings) -> Section:
@@ -234,7 +233,7 @@ def _moon_section(found: Findings) -> Section:
             for pool, of in means.items()
         ]  # fmt: skip
     heads = ["measure", "moon", "runs", "mean", "deviation", "no feedback"]
-    blocks.append(Table(heads, rows, f"Deviation over runs, n − 1. {SHORT}"))
+    blocks.append(Table("", heads, rows, f"Deviation over runs, n − 1. {SHORT}"))
     return Section("Moons drawn at random", blocks, _MOONS)
 
 

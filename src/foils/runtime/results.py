@@ -19,12 +19,16 @@ class Table:
         columns: their headings.
         rows: of cells, the first of which names the row.
         caption: remarks, a line each.
+        marked: numbers of rows that stand out on a page.
+        words: numbers of columns whose cells begin at the left on a page, as the first column's do.
     """
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     caption: str = ""
+    marked: frozenset[int] = frozenset()
+    words: frozenset[int] = frozenset()
 
     def to_html(self) -> str:
         """Return it as HTML, all text escaped."""

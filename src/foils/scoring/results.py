@@ -167,7 +167,7 @@ class Scores(Result):
         Raises:
             MissingExtraError: plotly is not installed.
         """
-        from foils.pages import write_score_report
+        from foils.scoring.page import write_score_report
 
         write_score_report(path, self, self.ablations, self.suspects)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.data.store import write_text
-from foils.pages.analyses import PALETTE
-from foils.pages.page import Figure, Section, Table, label, render_page
+from foils.pages.page import PALETTE, Figure, Section, Table, label, render_page
 from foils.studies.analysis import Standing, StudyAnalysis
 from foils.studies.cells import BASELINES, Cell
 from foils.studies.outcomes import Outcome
@@ -115,7 +114,9 @@ def _leaderboard_table(analysis: StudyAnalysis) -> Table:
     columns = ["predictor", "what it is", "mean τ", "worst cell", "regret", "of best − worst", "cells without it"]
     rows = [cells(each) for each in analysis.leaderboard]
     marked = frozenset(index for index, each in enumerate(analysis.leaderboard) if each.predictor == "eci_sem")
-    return Table(columns, rows, "Higher predictor is taken to mean better; ECI_sem is marked.", marked, frozenset({1}))
+    return Table(
+        "", columns, rows, "Higher predictor is taken to mean better; ECI_sem is marked.", marked, frozenset({1})
+    )
 
 
 def _cells_table(analysis: StudyAnalysis) -> Table:
@@ -129,7 +130,7 @@ def _cells_table(analysis: StudyAnalysis) -> Table:
             for each in analysis.leaderboard
         ),
     ]
-    return Table(["τ of", *heads], rows, "Kendall's τ of each predictor in each cell.", frozenset([0]))
+    return Table("", ["τ of", *heads], rows, "Kendall's τ of each predictor in each cell.", frozenset([0]))
 
 
 def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
@@ -154,7 +155,7 @@ def _outcome_table(outcomes: Sequence[Outcome], analysis: StudyAnalysis) -> Tabl
         )
         for each in outcomes
     ]
-    return Table(["trained on", analysis.measure, "gain over untrained", "seeds"], rows, "With 95 % intervals.")
+    return Table("", ["trained on", analysis.measure, "gain over untrained", "seeds"], rows, "With 95 % intervals.")
 
 
 def _outcome_figure(outcomes: Sequence[Outcome], measure: str) -> Figure:

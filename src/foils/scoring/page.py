@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data.store import write_text
-from foils.pages.analyses import PALETTE, ablation_section, audit_section, shortened
-from foils.pages.page import Example, Examples, Figure, Section, Table, label, render_page
+from foils.pages.page import PALETTE, Example, Examples, Figure, Section, Table, label, render_page, shortened
 from foils.scoring.ablations import Ablations
+from foils.scoring.analyses_page import ablation_section, audit_section
 from foils.scoring.audit import Suspect
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
@@ -175,7 +175,7 @@ def _ranking_table(scores: Scores) -> Table:
     columns = ["source", "ECI_sem", f"{100 * scores.settings.confidence:g} % interval", "trace", "÷ control", "ρ", "η",
                "ψ", "inverted", "MNRL proxy", "records", "negatives", ""]  # fmt: skip
     easy = frozenset(index for index, score in enumerate(ranked) if score.easy)
-    return Table(columns, rows, " ".join(["Best first; the random control last.", *scores.warnings]), easy)
+    return Table("", columns, rows, " ".join(["Best first; the random control last.", *scores.warnings]), easy)
 
 
 def _full_table(scores: Scores) -> Table:
@@ -204,7 +204,7 @@ def _full_table(scores: Scores) -> Table:
         )
         for score in ranked
     ]
-    return Table(columns, rows, "Per source, hybrid and control.")
+    return Table("", columns, rows, "Per source, hybrid and control.")
 
 
 def _singles(scores: Scores) -> list[tuple[Target, npt.NDArray[np.bool_], str]]:
@@ -279,7 +279,7 @@ def _bucket_table(scores: Scores) -> Table:
     ranked = [*_ranked(scores), *([scores.control] if scores.control else [])]
     rows = [(score.name, *(f"{score.buckets[name]:.1f} %" for name in BUCKETS)) for score in ranked]
     rules = "; ".join(f"{name.replace('_', ' ')}: {rule}" for name, rule in BUCKET_RULES.items())
-    return Table(["source", *(name.replace("_", " ") for name in BUCKETS)], rows, rules)
+    return Table("", ["source", *(name.replace("_", " ") for name in BUCKETS)], rows, rules)
 
 
 def _bucket_examples(scores: Scores) -> list[Examples]:

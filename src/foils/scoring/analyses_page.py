@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from foils.pages.page import Example, Examples, Figure, Section, Table, label
+from foils.pages.page import PALETTE, Example, Examples, Figure, Section, Table, label, shortened
 from foils.scoring.ablations import Ablation, Ablations, Spectrum
 from foils.scoring.audit import Suspect
-
-PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
-LONGEST = 700  # characters of a text to read
 
 
 def ablation_section(analyses: Ablations) -> Section:
@@ -45,13 +42,6 @@ def audit_section(suspects: Sequence[Suspect]) -> Section:
     return Section("Suspected false negatives", [Examples(f"{len(examples)} to read", examples)], prose)
 
 
-def shortened(text: str, longest: int = LONGEST) -> str:
-    """Return the text, cut at a blank with an ellipsis where it is longer than `longest` characters."""
-    if len(text) <= longest:
-        return text
-    return text[:longest].rsplit(" ", 1)[0] + " …"
-
-
 def _plot(table: Ablation) -> Figure:
     settings = list(table.scores)
     data = [
@@ -82,7 +72,7 @@ def _table(table: Ablation) -> Table:
         )
         for setting, of in table.scores.items()
     ]
-    return Table([table.name, *names, "stability: sources", "hybrids"], rows, f"Base: {table.base}.")
+    return Table("", [table.name, *names, "stability: sources", "hybrids"], rows, f"Base: {table.base}.")
 
 
 def _lambda_plot(spectra: Sequence[Spectrum]) -> Figure:
@@ -110,7 +100,7 @@ def _lambda_table(spectra: Sequence[Spectrum]) -> Table:
         (spectrum.name, f"{spectrum.effective_rank:.1f}", *(f"{spectrum.score[key]:.4f}" for key in keys))
         for spectrum in spectra
     ]
-    return Table(["source", "effective rank", *(f"λ {key}" for key in keys)], rows, "log det(Id + I/λ).")
+    return Table("", ["source", "effective rank", *(f"λ {key}" for key in keys)], rows, "log det(Id + I/λ).")
 
 
 def _eci_table(analyses: Ablations) -> Table:
@@ -123,7 +113,7 @@ def _eci_table(analyses: Ablations) -> Table:
     columns = ["source", "ECI", "arithmetic mean", "3 hardest", "per query", "list", "list, arithmetic mean",
                "list, 3 hardest", "gradient norm", "score variance"]  # fmt: skip
     note = "ECI, its variants, with the margin of triplets and of lists, and the heuristics it was compared with."
-    return Table(columns, rows, note)
+    return Table("", columns, rows, note)
 
 
 def _or_dash(value: float) -> str:
