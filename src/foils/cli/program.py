@@ -128,7 +128,7 @@ def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
     if result is None:
         return
     tables = result.tables()
-    if verb.writes:
+    if verb.writes and hasattr(result, "write"):
         result.write(values["output"])
         tables = [replace(tables[0], title=f"{tables[0].title} → {values['output']}"), *tables[1:]]
     print_tables(tables)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from foils.cli.program import Verb
+from foils.cli.program import Verb, option
 from foils.runtime.errors import FailureError
 
 
@@ -15,6 +16,29 @@ def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
         raise FailureError(
             f"{len(damaged)} of the cache's files are damaged; remove them, and what they held is made again"
         )
+
+
+def _forms(texts: Sequence[str]) -> dict[str, Path]:
+    from foils.data.export import parsed_exports
+
+    return parsed_exports(texts)
+
+
+EXPORT = option(
+    "export",
+    dict,
+    "Write the kept rows for training, too: triplets, tuples, labelled-pairs, labelled-lists, tevatron, flagembedding "
+    "or trec; may be given several times.",
+    metavar="FORM=FILE",
+    parse=_forms,
+    repeated=True,
+)
+
+
+def export_kept(result: Any, given: Mapping[str, Any]) -> None:
+    """Write the files that `--export` names; `result` has an `export(path, form=…)`."""
+    for form, path in given.get("export", {}).items():
+        result.export(path, form=form)
 
 
 DOORS: dict[str, Verb] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from foils.data.negatives import Negatives
 from foils.data.run import Run, ranks_within
 from foils.data.store import write_whole
 from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.options import spelled
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -249,6 +250,26 @@ def export(
 
 
 FILES = (*FORMS, "tevatron", "flagembedding", "trec", "parquet")
+
+
+def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
+    """Read `FORM=FILE` of each text; return form -> file.
+
+    Raises:
+        InputError: a text that is not of this form, or a form twice.
+        UnknownNameError: no such form.
+    """
+    files: dict[str, Path] = {}
+    for text in texts:
+        form, equals, path = text.partition("=")
+        if not equals or not path:
+            raise InputError(f"{spelled('export')} {text}: expected FORM=FILE, as in triplets=train.jsonl")
+        if form not in FILES:
+            raise UnknownNameError("form", form, FILES)
+        if form in files:
+            raise InputError(f"{spelled('export')} {text}: {form} is written to {files[form]} already")
+        files[form] = Path(path)
+    return files
 
 
 def _records(data: TrainingData, form: str, number: int | None) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from foils.data.collection import Collection
 from foils.data.store import cache_folder
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import Encoder, EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.shards import STORAGE
@@ -18,9 +19,11 @@ from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.options import Option, Settings
 
 if TYPE_CHECKING:
+    CrossEncoderLike = str | Path | Any  # Any: a CrossEncoder
     EncoderLike = str | Path | Encoder | Any  # Any: a SentenceTransformer
     StoreLike = str | Path | VectorStore
 else:
+    CrossEncoderLike = Annotated[str, Option(metavar="MODEL")]
     EncoderLike = Annotated[str, Option(metavar="MODEL")]
     StoreLike = str
 
@@ -79,6 +82,14 @@ class EncodingSettings(StoreSettings, EncoderSettings, EncoderName):
             exact = load_encoder(self.encoder, replace(settings, precision="float32", backend="torch"))
             self._report_loss(exact, encoder, collection, lossy)
         return encoder, store
+
+    def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
+        """Return a cross-encoder as it is, or load the one of this name, to which length and device apply too."""
+        if not isinstance(given, (str, Path)):
+            return given
+        return load_cross_encoder(
+            given, max_length=self.max_length, device=self.device, trust_remote_code=self.trust_remote_code
+        )
 
     def _report_loss(self, exact: Encoder, encoder: Encoder, collection: Collection, lossy: dict[str, Any]) -> None:
         rows = np.unique(np.linspace(0, len(collection.documents) - 1, 64).astype(int))

@@ -104,9 +104,25 @@ class Usage:
             found.completion_tokens += record["tokens"][1]
         return found
 
-    def cost(self, per_million: tuple[float, float]) -> float:
-        """Return what the tokens cost, at prices for a million of the prompts' and of the answers' tokens."""
-        return (self.prompt_tokens * per_million[0] + self.completion_tokens * per_million[1]) / 1e6
+    def cost(self, price: tuple[float, float] | None) -> float | None:
+        """Return what the tokens cost, at prices per million prompt and completion tokens; None without prices."""
+        if price is None:
+            return None
+        return (self.prompt_tokens * price[0] + self.completion_tokens * price[1]) / 1e6
+
+    def rows(self, price: tuple[float, float] | None = None) -> list[tuple[str, str]]:
+        """Return it as rows of a table, with the cost where prices are given."""
+        cost = self.cost(price)
+        return [
+            ("requests", f"{self.requests:,}"),
+            ("prompt tokens", f"{self.prompt_tokens:,}"),
+            ("completion tokens", f"{self.completion_tokens:,}"),
+            *([("cost", f"{cost:,.2f}")] if cost is not None else []),
+        ]
+
+    def to_json(self, price: tuple[float, float] | None = None) -> dict[str, Any]:
+        """Return it for JSON, with the cost, None without prices."""
+        return {**self.as_record(), "cost": self.cost(price)}
 
 
 class NoAnswerError(FailureError):

@@ -1,0 +1,57 @@
+"""Tables of negatives as doors return them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from foils.data import Collection, Negatives
+from foils.data.export import parsed_exports
+from foils.data.negatives import negatives_table
+from foils.data.resolve import as_source
+from foils.data.results import NegativesResult
+from foils.runtime.errors import InputError, UnknownNameError
+
+
+@pytest.fixture
+def negatives() -> Negatives:
+    table = negatives_table(pa.array(["q1", "q1"]), pa.array(["d2", "d5"]), "bm25", [0, 1], [2.0, 1.0])
+    return Negatives(table, {"stage": "mine", "settings": {"top": 2}}).reject(np.array([False, True]), "near")
+
+
+def test_a_result_is_a_table_of_negatives(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
+    result = NegativesResult.of(negatives, title="bm25 negatives", collection=small)
+    assert (result.digest, result.to_json()) == (negatives.digest, negatives.to_json())
+    assert result.tables()[0].title == "bm25 negatives"
+    assert result.rows() == [("rows", "2"), ("kept", "1"), ("rejected: near", "1")]
+    assert "bm25 negatives" in str(result)
+    assert as_source(result, small).negatives is result
+    result.write(tmp_path / "n.parquet")
+    assert Negatives.read(tmp_path / "n.parquet").digest == result.digest
+
+
+def test_its_kept_rows_are_exported(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
+    result = NegativesResult.of(negatives, collection=small)
+    assert result.export(tmp_path / "t.jsonl") == 2  # one for each positive of q1
+    assert list(json.loads((tmp_path / "t.jsonl").read_text().splitlines()[0])) == ["anchor", "positive", "negative"]
+    with pytest.raises(InputError, match="name the collection"):
+        NegativesResult.of(negatives).export(tmp_path / "t.jsonl")
+
+
+def test_attributes_that_a_result_does_not_have_are_refused(negatives: Negatives) -> None:
+    with pytest.raises(TypeError, match="has no titel"):
+        NegativesResult.of(negatives, titel="x")
+
+
+def test_exports_are_read() -> None:
+    assert parsed_exports(["triplets=a=b.jsonl", "trec=r"]) == {"triplets": Path("a=b.jsonl"), "trec": Path("r")}
+    with pytest.raises(InputError, match="FORM=FILE"):
+        parsed_exports(["triplets"])
+    with pytest.raises(InputError, match="already"):
+        parsed_exports(["trec=a", "trec=b"])
+    with pytest.raises(UnknownNameError, match="tevatron"):
+        parsed_exports(["tevatro=x"])
