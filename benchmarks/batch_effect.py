@@ -36,7 +36,8 @@ from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.sampler import BatchPlanner, with_rows
 from foils.data import Collection, load_collection
 from foils.data.training_rows import training_rows
-from foils.evaluation import compare_systems, measure_rankings, qrels_of
+from foils.evaluation import measure_rankings, qrels_of
+from foils.statistics import compare_systems
 
 RESULTS = Path(__file__).parent / "results"
 MEASURES = ["nDCG@10", "R@10"]

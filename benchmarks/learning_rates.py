@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.store import write_json
+from foils.evaluation import encoder_score, reranker_score
 from foils.mining import BM25Retriever, mine
-from foils.studies.measuring import encoder_score, reranker_score
 from foils.studies.training import train_encoder
 from foils.training.data import training_set
 from foils.training.models import load_trainable

@@ -25,7 +25,7 @@ import numpy as np
 from foils.data import load_collection
 from foils.data.store import cache_folder
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
-from foils.evaluation import bootstrap_interval, compare_systems, evaluate_runs
+from foils.evaluation import evaluate_runs
 from foils.searching import (
     DimensionSettings,
     by_moon,
@@ -40,6 +40,7 @@ from foils.searching import (
     published_grid,
     search_collection,
 )
+from foils.statistics import bootstrap_interval, compare_systems
 
 MEASURES = ("nDCG@10", "AP")
 

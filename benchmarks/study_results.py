@@ -17,7 +17,7 @@ import numpy as np
 
 from batch_figures import COLOURS, Line, page, panel
 from foils.data.store import write_json
-from foils.evaluation.agreement import kendall_tau
+from foils.statistics.agreement import kendall_tau
 from foils.studies import Recapture, analyse, read_cells
 from foils.studies.cells import Cell
 

@@ -17,11 +17,11 @@ from foils.data.run import without_identical
 from foils.data.sources import read_source
 from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, rankings_of, rerank_run
+from foils.evaluation.measuring import measure_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
 from foils.mining.dense import embed_queries
 from foils.mining.pairs import Pairs
 from foils.searching import DimensionSettings, embed_collection, prepare, search_collection
-from foils.studies.measuring import measure_encoder
 
 DOCUMENTS = {
     "a": "boats sail against the wind", "b": "boats do not sail against the wind", "c": "bread rises by yeast",
@@ -133,16 +133,12 @@ def test_a_reranker_does_not_see_the_query_itself(arguments):
 
 
 def test_a_model_in_training_is_measured_alike(arguments):
-    class Model:
-        similarity_fn_name = "cosine"
-        encode_query = encode_document = lambda self, texts, **_: HashingEncoder().encode(texts, "document")
-
-    own = measure_encoder(Model(), arguments, "test", ["RR@10"], depth=5).per_query["RR@10"]
-    all_ = measure_encoder(Model(), kept(arguments), "test", ["RR@10"], depth=5).per_query["RR@10"]
+    own = measure_encoder(HashingEncoder(), arguments, "test", ["RR@10"], depth=5).per_query["RR@10"]
+    all_ = measure_encoder(HashingEncoder(), kept(arguments), "test", ["RR@10"], depth=5).per_query["RR@10"]
     assert all_[:2].max() <= 1 / 2, "the query itself is first"
     np.testing.assert_allclose(own[:2], 1 / (1 / all_[:2] - 1), err_msg="each positive moves up by one")
     assert own[2:].tolist() == all_[2:].tolist()
-    assert measure_encoder(Model(), arguments, "test", ["R@10"], depth=6).per_query["R@10"].tolist() == [1] * 4
+    assert measure_encoder(HashingEncoder(), arguments, "test", ["R@10"], depth=6).per_query["R@10"].tolist() == [1] * 4
 
 
 @pytest.mark.parametrize("second_pass", ["index", "retrieved"])

@@ -14,12 +14,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mining", "scoring", "rating", "selection", "batching", "training", "searching", "evaluation")
-ARROWS = {"scoring": {"evaluation"}}  # among stages, only these
+ARROWS = {"evaluation": {"searching"}}  # among stages, only these
 LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("runtime",),
     ("data", "pages"),
     ("encode", "llm"),
-    ("upkeep",),
+    ("statistics", "upkeep"),
     STAGES,
     ("studies",),
     ("cli",),

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from foils.encode import EncoderSettings, SentenceEncoder
+from foils.evaluation import measure_encoder
 from foils.evaluation.mteb import MTEBEncoder, collection_from_mteb
 from foils.runtime.errors import InputError, MissingExtraError
-from foils.studies import measure_encoder
 from train_models import made_up, static_model
 
 mteb = pytest.importorskip("mteb")

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from foils.data import Collection, Run
-from foils.evaluation import evaluate_runs, holm, qrels_of, rankings_of, rerank_run
+from foils.evaluation import evaluate_runs, qrels_of, rankings_of, rerank_run
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.statistics import holm
 
 DOCUMENTS = {f"d{i}": ("t", f"text {i}") for i in range(8)}
 QRELS = {f"q{i}": {f"d{i}": 1, f"d{i + 1}": 2, "d7": 0} for i in range(5)}

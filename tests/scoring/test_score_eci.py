@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foils.evaluation.agreement import pearson_r
 from foils.runtime.errors import InputError
 from foils.scoring.eci import MARGINS, eci, gradient_norm, score_variance, source_eci
+from foils.statistics.agreement import pearson_r
 
 PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published.json").read_text())["eci"]
 POSITIVE = 0.780  # mean similarity of query and positive: S + Δ, where Δ is averaged over the triplets

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from foils.evaluation import compare_systems
 from foils.pages.search import Findings, search_report
 from foils.searching import System
+from foils.statistics import compare_systems
 
 pytest.importorskip("plotly")
 RNG = np.random.default_rng(0)

@@ -13,7 +13,6 @@ from foils.searching import (
     DimensionSettings,
     FaissIndex,
     TextSearcher,
-    as_encoder,
     pyterrier_transformer,
     query_masks,
     search_vectors,
@@ -130,8 +129,8 @@ def test_a_loaded_model_is_used_with_its_prompts():
 
 
 def test_what_cannot_be_searched_is_refused(searcher):
-    with pytest.raises(InputError, match="loaded SentenceTransformer"):
-        as_encoder("all-MiniLM-L6-v2")
+    with pytest.raises(InputError, match="type object; expected the name of a model, a loaded SentenceTransformer"):
+        TextSearcher.of_texts(object(), TEXTS)
     with pytest.raises(InputError, match="at least one document"):
         TextSearcher.of_texts(HashingEncoder(), {})
     with pytest.raises(InputError, match="90 documents in the index"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foils.evaluation.agreement import kendall_tau
+from foils.statistics.agreement import kendall_tau
 from foils.studies import analyse
 from foils.studies.cells import UNTRAINED, Cell
 from foils.studies.page import study_report

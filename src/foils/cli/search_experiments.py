@@ -16,9 +16,9 @@ from foils.runtime.errors import InputError, UnknownNameError
 if TYPE_CHECKING:
     import numpy as np
 
-    from foils.evaluation import Comparison
     from foils.pages.search import Findings
     from foils.searching import Bench, DimensionSettings, Embedded, Grid, GridValues, System
+    from foils.statistics import Comparison
 
 EXPERIMENTS = ("filters", "shares", "depths", "moons", "all")
 
@@ -210,7 +210,7 @@ def _tests(
     found: Findings, systems: Sequence[System], rng: np.random.Generator
 ) -> dict[tuple[str, str, str], Comparison]:
     """Tests against all dimensions as published; Holm's correction within a kind, fixed systems with honest ones."""
-    from foils.evaluation import compare_systems
+    from foils.statistics import compare_systems
 
     tests: dict[tuple[str, str, str], Comparison] = {}
     for kinds in (("fixed", "honest"), ("oracle",)):

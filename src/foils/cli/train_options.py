@@ -67,7 +67,7 @@ class DevOptions:
     def score(self, collection: Collection, *, reranker: bool) -> Callable[[Any], float] | None:
         """Return the function from a model to its measure on dev; None without --dev."""
         from foils.data import Run
-        from foils.studies.measuring import encoder_score, reranker_score
+        from foils.evaluation import encoder_score, reranker_score
 
         if self.dev_split is None:
             return None

@@ -16,6 +16,7 @@ from foils.encode.encoder import Encoder, EncoderSettings, SentenceEncoder, load
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.shards import STORAGE
 from foils.encode.vectors import VectorStore, cosine_loss
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 
 if TYPE_CHECKING:
@@ -114,10 +115,15 @@ def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
     Settings do not change an object that is an `Encoder` already.
 
     Raises:
-        InputError: the model cannot be loaded, or the settings do not fit it.
+        InputError: an object of another kind, a model that cannot be loaded, or settings that do not fit it.
     """
     if isinstance(given, (str, Path)):
         return load_encoder(given, settings)
-    if hasattr(given, "fingerprint") and hasattr(given, "route"):
+    if all(hasattr(given, name) for name in ("fingerprint", "route", "encode")):
         return given
-    return SentenceEncoder(given, settings)
+    if all(hasattr(given, name) for name in ("encode_query", "encode_document", "prompts")):
+        return SentenceEncoder(given, settings)
+    raise InputError(
+        f"an encoder of type {type(given).__name__}; expected the name of a model, a loaded SentenceTransformer, or an "
+        "object with the methods of Encoder"
+    )

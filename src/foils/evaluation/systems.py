@@ -12,8 +12,8 @@ import numpy as np
 from foils.data import Collection, Run
 from foils.data.run import without_identical
 from foils.evaluation.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings
-from foils.evaluation.significance import Alternative, Comparison, bootstrap_interval, compare_systems
 from foils.runtime.errors import InputError
+from foils.statistics import Alternative, Comparison, bootstrap_interval, compare_systems
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from foils.data.store import write_text
-from foils.evaluation import Comparison
 from foils.pages.page import PALETTE, Figure, Section, Table, label, render_page
 from foils.searching import System
+from foils.statistics import Comparison
 
 Curves = Mapping[str, Mapping[float, System]]  # name -> share -> system
 DASHES = {"oracle": "solid", "honest": "dash"}

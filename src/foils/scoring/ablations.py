@@ -13,7 +13,6 @@ import numpy as np
 
 from foils.data.collection import Rows
 from foils.data.tokens import TOKENIZERS
-from foils.evaluation.agreement import rank_stability
 from foils.runtime import progress
 from foils.scoring.eci import MARGINS, gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS, Float64s, gated
@@ -23,6 +22,7 @@ from foils.scoring.measure import Geometry
 from foils.scoring.prepared import Measured
 from foils.scoring.records import CONTROL, Target
 from foils.scoring.results import Scores
+from foils.statistics.agreement import rank_stability
 
 SHARES = (0.25, 0.5, 0.75, 1.0)
 TEMPERATURES = (0.03, 0.05, 0.1)

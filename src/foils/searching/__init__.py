@@ -35,11 +35,12 @@ from foils.searching.runs import (
     Embedded,
     Searched,
     embed_collection,
+    embed_texts,
     feedback_lists,
     relevant_of,
     search_collection,
 )
-from foils.searching.searcher import Hit, TextSearcher, as_encoder
+from foils.searching.searcher import Hit, TextSearcher
 from foils.searching.tune import (
     GridValues,
     Tuned,
@@ -69,7 +70,6 @@ __all__ = [
     "System",
     "TextSearcher",
     "Tuned",
-    "as_encoder",
     "as_index",
     "ask_answers",
     "by_moon",
@@ -85,6 +85,7 @@ __all__ = [
     "dimension_order",
     "eclipse_importance",
     "embed_collection",
+    "embed_texts",
     "evaluate_grid",
     "feedback_lists",
     "grid_values",

@@ -13,12 +13,16 @@ import pyarrow as pa
 from foils.data import Collection, Run
 from foils.data.collection import Rows
 from foils.data.run import without_identical
-from foils.encode import DocumentTexts, Encoder, Vectors, VectorStore
+from foils.encode import DocumentTexts, Encoder, Kind, Vectors, VectorStore
+from foils.encode.vectors import Texts
+from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.searching.index import ExactIndex
 from foils.searching.masks import DimensionSettings
 from foils.searching.passes import FEEDBACK_DEPTH, Found, SecondPass, search_vectors
 from foils.searching.ranks import Relevant
+
+SLICE = 4_096  # texts encoded at once where no store keeps them
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ class Searched:
 def embed_collection(
     collection: Collection,
     encoder: Encoder,
-    store: VectorStore,
+    store: VectorStore | None,
     *,
     split: str,
     answers: Mapping[str, str | None] | None = None,
@@ -86,7 +90,7 @@ def embed_collection(
     Args:
         collection: what to embed.
         encoder: makes the vectors that the store does not hold.
-        store: keeps them.
+        store: keeps them; None: encode now, keep nothing.
         split: whose judged queries.
         answers: query id → answer text, for each query of the split; others are ignored. None: there is no answer, and
             the query keeps every dimension.
@@ -108,12 +112,24 @@ def embed_collection(
         texts = [answers[query] for query in ids.to_pylist()]
         known = np.flatnonzero([text is not None for text in texts])
         answered = np.full((len(texts), encoder.dimension), np.nan, np.float32)
-        answered[known] = store.embed(encoder, [text for text in texts if text is not None], "document").take(
-            slice(None)
-        )
-    queries = store.embed(encoder, collection.query_texts(rows), "query").take(slice(None))
-    documents = store.embed(encoder, DocumentTexts(collection), "document")
+        written = [text for text in texts if text is not None]
+        answered[known] = embed_texts(written, "document", encoder, store).take(slice(None))
+    queries = embed_texts(collection.query_texts(rows), "query", encoder, store).take(slice(None))
+    documents = embed_texts(DocumentTexts(collection), "document", encoder, store)
     return Embedded(collection, split, rows, _float32(queries), documents, answered)
+
+
+def embed_texts(texts: Texts, kind: Kind, encoder: Encoder, store: VectorStore | None) -> Vectors:
+    """Return the vectors of texts, from the store or, without one, encoded now and not kept."""
+    if store is not None:
+        return store.embed(encoder, texts, kind)
+    vectors = np.empty((len(texts), encoder.dimension), np.float32)
+    with progress.task(f"embedding {kind} texts", total=len(texts), unit="texts") as advance:
+        for start in range(0, len(texts), SLICE):
+            part = texts[start : start + SLICE]
+            vectors[start : start + SLICE] = encoder.encode(part, kind)
+            advance(len(part))
+    return Vectors.of(vectors)
 
 
 def search_collection(

@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection
-from foils.encode import DocumentTexts, Encoder, Kind, SentenceEncoder, Vectors, VectorStore
+from foils.encode import DocumentTexts, Encoder, EncoderSettings, Vectors, VectorStore, as_encoder
 from foils.encode.vectors import Texts
-from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.searching.dimensions import Rows, masked
 from foils.searching.faiss_index import as_index
 from foils.searching.index import ExactIndex, Index, Scores
 from foils.searching.masks import DimensionSettings, query_masks
 from foils.searching.passes import FEEDBACK_DEPTH, SecondPass, rank_lists, search_vectors
+from foils.searching.runs import embed_texts
 
 RDIME = DimensionSettings("rdime", k_plus=1)
-SLICE = 1_024  # texts encoded at once where no store keeps them
 
 
 class Hit(NamedTuple):
@@ -55,8 +54,8 @@ class TextSearcher:
         """Embed texts, to search them.
 
         Args:
-            model: a loaded SentenceTransformer, used as it is, its prompts for queries and documents included; or
-                any `Encoder`.
+            model: a loaded SentenceTransformer, used as it is, its prompts for queries and documents included; any
+                `Encoder`; or the name of a model.
             texts: id → text of each document.
             store: keeps the vectors, so that each text is encoded once; None: encode now, keep nothing.
             index: over these documents, in this order: an `Index`, or faiss' own; None: exact search.
@@ -64,7 +63,7 @@ class TextSearcher:
         Raises:
             InputError: a model of neither kind, no text, or an index that `as_index` refuses.
         """
-        return cls._of(as_encoder(model), list(texts), list(texts.values()), store, index)
+        return cls._of(as_encoder(model, EncoderSettings()), list(texts), list(texts.values()), store, index)
 
     @classmethod
     def of_collection(
@@ -72,7 +71,7 @@ class TextSearcher:
     ) -> TextSearcher:
         """Embed a collection's documents, to search them; arguments and errors as `of_texts`."""
         ids = collection.documents["doc_id"].to_pylist()
-        return cls._of(as_encoder(model), ids, DocumentTexts(collection), store, index)
+        return cls._of(as_encoder(model, EncoderSettings()), ids, DocumentTexts(collection), store, index)
 
     @classmethod
     def _of(
@@ -80,10 +79,7 @@ class TextSearcher:
     ) -> TextSearcher:
         if not ids:
             raise InputError("expected at least one document; found none")
-        if store is None:
-            documents = Vectors.of(_encoded(encoder, texts, "document"))
-        else:
-            documents = store.embed(encoder, texts, "document")
+        documents = embed_texts(texts, "document", encoder, store)
         return cls(
             encoder, tuple(ids), documents, ExactIndex(documents) if index is None else as_index(index, documents)
         )
@@ -190,7 +186,7 @@ class TextSearcher:
     def _queries(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         if isinstance(texts, str):
             raise InputError(f"expected a list of queries; found one text: {texts[:60]!r}")
-        return _encoded(self.encoder, texts, "query")
+        return embed_texts(texts, "query", self.encoder, None).take(slice(None))
 
     def _answers(self, texts: Sequence[str] | None, count: int) -> npt.NDArray[np.float32] | None:
         if texts is None:
@@ -202,36 +198,10 @@ class TextSearcher:
                 f"expected a text that is not blank as the answer to each query; queries {silent[:5]} "
                 f"({len(silent)} of {count}) have none, as {texts[silent[0]]!r}; search for them without answers"
             )
-        return _encoded(self.encoder, texts, "document")
+        return embed_texts(texts, "document", self.encoder, None).take(slice(None))
 
     def _hits(self, positions: Sequence[Rows], scores: Sequence[Scores]) -> list[list[Hit]]:
         return [
             [Hit(self.ids[position], score) for position, score in zip(of.tolist(), by.tolist(), strict=True)]
             for of, by in zip(positions, scores, strict=True)
         ]
-
-
-def as_encoder(model: Any) -> Encoder:
-    """Return an `Encoder` as it is, and wrap a loaded SentenceTransformer.
-
-    Raises:
-        InputError: neither.
-    """
-    if all(hasattr(model, name) for name in ("fingerprint", "route", "encode")):
-        return cast("Encoder", model)
-    if all(hasattr(model, name) for name in ("encode_query", "encode_document", "prompts")):
-        return SentenceEncoder(model)
-    raise InputError(
-        f"expected a loaded SentenceTransformer or an encoder of foils; found {type(model).__name__}; "
-        "load_encoder(NAME) makes one from a name"
-    )
-
-
-def _encoded(encoder: Encoder, texts: Texts, kind: Kind) -> npt.NDArray[np.float32]:
-    found = np.empty((len(texts), encoder.dimension), np.float32)
-    with progress.task(f"embedding {kind} texts", total=len(texts), unit="texts") as advance:
-        for start in range(0, len(texts), SLICE):
-            part = texts[start : start + SLICE]
-            found[start : start + SLICE] = encoder.encode(part, kind)
-            advance(len(part))
-    return found

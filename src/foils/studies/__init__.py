@@ -3,7 +3,6 @@
 from foils.studies.analysis import StudyAnalysis, analyse
 from foils.studies.benefit import Recapture
 from foils.studies.cells import Cell, read_cells
-from foils.studies.measuring import encoder_score, measure_encoder, reranker_score
 from foils.studies.page import write_study_report
 from foils.studies.predictors import PREDICTORS
 from foils.studies.run import open_study, run_study
@@ -18,12 +17,9 @@ __all__ = [
     "StudyAnalysis",
     "StudySettings",
     "analyse",
-    "encoder_score",
     "estimate_unlabelled",
-    "measure_encoder",
     "open_study",
     "read_cells",
-    "reranker_score",
     "run_study",
     "train_encoder",
     "write_study_report",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from foils.data.store import without_nan
-from foils.evaluation.agreement import Agreement, agreement, kendall_tau
 from foils.runtime.errors import InputError
+from foils.statistics.agreement import Agreement, agreement, kendall_tau
 from foils.studies.cells import Cell, told_apart
 from foils.studies.outcomes import RESAMPLES, Floats, Lead, Outcome, lead_of, outcomes_of
 from foils.studies.predictors import PREDICTORS

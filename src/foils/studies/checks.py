@@ -12,9 +12,9 @@ import numpy as np
 from foils.data import Collection, Negatives
 from foils.encode import EncoderSettings, load_encoder
 from foils.evaluation import parse_measures
+from foils.evaluation.measuring import DEPTH
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.studies.cells import BASELINES
-from foils.studies.measuring import DEPTH
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries
 from foils.studies.training import ways_of_batching

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data import Collection, Negatives
+from foils.evaluation import measure_encoder
 from foils.runtime import progress
-from foils.studies.measuring import measure_encoder
 from foils.studies.settings import StudySettings
 from foils.studies.training import train_encoder
 

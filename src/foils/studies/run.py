@@ -14,6 +14,7 @@ import numpy as np
 from foils.data import Collection, Negatives
 from foils.data.sealed import write_sealed
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
+from foils.evaluation import measure_encoder
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError
 from foils.scoring import ScoreSettings, score_sources
@@ -31,7 +32,6 @@ from foils.studies.cells import (
     write_cell,
 )
 from foils.studies.checks import check_sources, checked_settings, train_settings
-from foils.studies.measuring import measure_encoder
 from foils.studies.predictors import predict
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries, study_sources, table_digest

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
-from foils.evaluation.agreement import agreement, kendall_tau, pearson_r, rank_stability, spearman_rho
 from foils.runtime.errors import InputError
+from foils.statistics.agreement import agreement, kendall_tau, pearson_r, rank_stability, spearman_rho
 
-PUBLISHED = json.loads((Path(__file__).parent / "data" / "published.json").read_text(encoding="utf-8"))
+PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published.json").read_text(encoding="utf-8"))
 NUMBERS = st.integers(-4, 4).map(float)
 PAIRS = st.integers(2, 9).flatmap(
     lambda n: st.tuples(arrays(float, n, elements=NUMBERS), arrays(float, n, elements=NUMBERS))

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from foils.evaluation import bootstrap_interval, compare_systems, holm, paired_test
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test
 
 
 def rng():

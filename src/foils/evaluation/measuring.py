@@ -1,0 +1,92 @@
+"""A model measured on a split: by exact search over the collection, or by the order that a reranker gives a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from foils.data import Collection, Run
+from foils.encode import EncoderSettings, VectorStore, as_encoder
+from foils.encode.cross_encoders import logits
+from foils.encode.opening import EncoderLike
+from foils.evaluation.measures import Measured, measure_rankings
+from foils.evaluation.rerank import rerank_run
+from foils.evaluation.systems import qrels_of, rankings_of
+from foils.searching.masks import DimensionSettings
+from foils.searching.runs import embed_collection, search_collection
+
+DEPTH = 100
+
+
+def dense_run(
+    model: EncoderLike,
+    collection: Collection,
+    split: str,
+    *,
+    depth: int = DEPTH,
+    store: VectorStore | None = None,
+    name: str = "",
+) -> Run:
+    """Search exactly, with all dimensions, for every judged query of a split.
+
+    A document that has the query's own id is left out (`Collection.identical`).
+
+    Args:
+        model: a name, a folder, a SentenceTransformer with its own prompts, length and similarity, or an `Encoder`.
+        collection: what is searched.
+        split: whose queries.
+        depth: documents of each ranking.
+        store: keeps the vectors; None: encode now, keep nothing, as for a model in training.
+        name: of the run; empty: the encoder's.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: a model that cannot be loaded.
+    """
+    encoder = as_encoder(model, EncoderSettings())
+    embedded = embed_collection(collection, encoder, store, split=split)
+    return search_collection(embedded, DimensionSettings("none"), k=depth, name=name or encoder.name).run
+
+
+def measure_encoder(
+    model: EncoderLike,
+    collection: Collection,
+    split: str,
+    measures: Sequence[str],
+    *,
+    depth: int = DEPTH,
+    store: VectorStore | None = None,
+) -> Measured:
+    """Measure exact search by a model over the whole collection; all queries of the split count.
+
+    Args:
+        model: as `dense_run`.
+        collection: with judgements of the split.
+        split: whose queries.
+        measures: ir_measures' names, none that looks deeper than `depth`.
+        depth: documents of each ranking.
+        store: as `dense_run`.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: what `dense_run` and `measure_rankings` refuse.
+    """
+    run = dense_run(model, collection, split, depth=depth, store=store)
+    return measure_rankings(rankings_of(run), qrels_of(collection, split), measures, name=run.name)
+
+
+def encoder_score(collection: Collection, split: str, measure: str) -> Callable[[Any], float]:
+    """Return the function from a model to its mean measure on a split, as training on dev asks for it."""
+    return lambda model: measure_encoder(model, collection, split, [measure]).means[measure]
+
+
+def reranker_score(collection: Collection, split: str, run: Run, measure: str) -> Callable[[Any], float]:
+    """Return the function from a cross-encoder to the mean measure of the run as it orders it."""
+    qrels = qrels_of(collection, split)
+
+    def score(model: Any) -> float:
+        reranked = rerank_run(run, collection, partial(logits, model))
+        return measure_rankings(rankings_of(reranked), qrels, [measure]).means[measure]
+
+    return score
