@@ -1,5 +1,8 @@
-"""The command line: one file per verb, which parses, calls the library, and prints."""
+"""The program `foils`: the library's doors as verbs; it parses, prints, and gives an exit status."""
 
-from foils.cli.app import main
 
-__all__ = ["main"]
+def main() -> None:
+    """Run the program."""
+    from foils.cli.app import main as run  # nothing is loaded before it is known what is wanted
+
+    run()

@@ -1,64 +1,21 @@
-"""The program `foils`: its verbs, and how failures end it."""
+"""The program `foils`: which verb runs, and how failures end it."""
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable
-from importlib import import_module
-from importlib.metadata import version
+from collections.abc import Sequence
 
-import typer
-from cyclopts import CycloptsError
-
-from foils.cli.groups import checked
-from foils.cli.memory_options import takes_memory
-from foils.cli.program import by_door, summary
-from foils.cli.scale_options import takes_ray, with_address
-from foils.cli.show import Progress, messages, say
+from foils.cli.legacy import VERBS, by_typer
 from foils.cli.verbs import DOORS
-from foils.runtime.errors import FailureError, FoilsError, InputError
-from foils.runtime.progress import reporting
-
-VERBS = ("mine", "rate", "select", "batch", "train", "evaluate", "search", "study", "report", "demo")
+from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
 
 
-def application() -> typer.Typer:
-    """Build the program: a file of this folder for each verb, with a function of its name."""
-    app = typer.Typer(
-        name="foils",
-        help="Hard negatives for retrievers and rerankers: mine them, say which source to train on before any "
-        "training, and measure whether it helped.",
-        epilog="Start with: foils demo",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-
-    @app.callback(invoke_without_command=True)
-    def options(show: bool = typer.Option(False, "--version", help="Print the version and exit.")) -> None:
-        if show:
-            typer.echo(f"foils {version('foils')}")
-            raise typer.Exit
-
-    for verb, made in DOORS.items():  # `run` gives them to `foils.cli.program`; here they stand for the help
-        app.command(verb, help=summary(made))(lambda: None)
-    for verb in VERBS:
-        module = import_module(f"foils.cli.{verb}")
-        function = getattr(module, verb)
-        command = checked(takes_memory(takes_ray(function)), getattr(module, "check_options", None))
-        app.command(verb, help=_paragraphs(function), no_args_is_help=verb != "demo")(command)
-    return app
-
-
-def _paragraphs(function: Callable[..., object]) -> str:
-    """A verb's docstring, each paragraph on one line, so that it is wrapped where the terminal ends."""
-    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(function) or "").split("\n\n"))
+class UsageError(InputError):
+    """A command that the program does not understand."""
 
 
 def main() -> None:
@@ -67,39 +24,66 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
     """Run the program with these arguments and return its exit status; messages go to stderr."""
     try:
-        with Progress() as progress, reporting(progress), messages():
-            if arguments and arguments[0] in DOORS:
-                return by_door(with_address(arguments))
-            status = application()(with_address(arguments), prog_name="foils", standalone_mode=False)
-        if status == EXIT_INTERRUPTED:
-            raise typer.Abort
-        return status if isinstance(status, int) else 0
-    except typer.TyperException as error:
-        if message := error.format_message():  # none where no arguments were given and the help was shown
-            say(f"error: {message} (see: foils{_verb(arguments)} --help)")
-        return EXIT_INPUT
-    except CycloptsError as error:
-        say(f"error: {' '.join(str(error).split())} (see: foils{_verb(arguments)} --help)")
+        return _run(arguments)
+    except UsageError as error:
+        verb = f" {arguments[0]}" if arguments[0] in (*DOORS, *VERBS) else ""
+        _say(f"error: {error} (see: foils{verb} --help)")
         return EXIT_INPUT
     except InputError as error:
-        say(f"error: {error}")
+        _say(f"error: {error}")
         return EXIT_INPUT
     except (FailureError, FoilsError) as error:
-        say(f"failed: {error}")
+        _say(f"failed: {error}")
         return EXIT_FAILURE
-    except (KeyboardInterrupt, typer.Abort):
-        say("interrupted; what was finished is kept")
+    except KeyboardInterrupt:
+        _say("interrupted; what was finished is kept")
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILURE
 
 
-def _verb(arguments: list[str]) -> str:
-    return f" {arguments[0]}" if arguments and arguments[0] in (*DOORS, *VERBS) else ""
+def _run(arguments: Sequence[str]) -> int:
+    """Run what the first argument names; only what it needs is imported."""
+    first = arguments[0] if arguments else ""
+    if first in DOORS or first in VERBS:
+        from cyclopts import CycloptsError
+
+        from foils.cli.program import by_door
+        from foils.cli.show import Progress, messages
+        from foils.runtime.progress import reporting
+
+        with Progress() as progress, reporting(progress), messages():
+            try:
+                return (by_door if first in DOORS else by_typer)(arguments)
+            except CycloptsError as error:
+                raise UsageError(" ".join(str(error).split())) from error
+    if first in ("", "-h", "--help"):
+        from foils.cli.overview import overview
+
+        print(overview())
+        return 0 if first else EXIT_INPUT
+    if first == "--version":
+        from importlib.metadata import version
+
+        print(f"foils {version('foils')}")
+        return 0
+    if first in ("--install-completion", "--show-completion"):
+        from foils.cli.completion import completion
+
+        return completion(first, *arguments[1:])
+    if first.startswith("-"):
+        raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
+    raise UsageError(str(UnknownNameError("verb", first, [*DOORS, *VERBS])))
+
+
+def _say(message: str) -> None:
+    from foils.cli.show import say
+
+    say(message)
 
 
 def _quieten() -> None:

@@ -4,55 +4,19 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
 from foils.cli.show import say
+from foils.cli.verb import Door, Verb, option
 from foils.runtime.options import Option, Setting, spelling
 
-Door = Callable[..., Any]
-_ROOT = Path(__file__).parents[2]  # of the modules' files
+_ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d{1,5}")
+Shell = Literal["bash", "zsh", "fish", "powershell"]
 _QUIET: Any = {"result_action": "return_value", "exit_on_error": False, "print_error": False}
-
-
-@dataclass(frozen=True)
-class Verb:
-    """What the program needs of a verb beside its door.
-
-    Attributes:
-        door: where the door is, as MODULE:FUNCTION.
-        example: a command, for the help.
-        writes: what `-o` is the name of, as "table of negatives"; empty: the result is not written.
-        reports: whether the result has a page.
-        after: does what the program alone does with the result, once it is shown and written; it is given the result
-            and what the door was given.
-        more: options of the program alone, for `after`.
-        alone: whether it can go without arguments; where not, it shows its help then.
-    """
-
-    door: str
-    example: str
-    writes: str = ""
-    reports: bool = False
-    after: Callable[[Any, Mapping[str, Any]], None] | None = None
-    more: tuple[Setting, ...] = ()
-    alone: bool = False
-
-    def function(self) -> Door:
-        """Import the door."""
-        module, _, name = self.door.partition(":")
-        found: Door = getattr(import_module(module), name)
-        return found
-
-
-def option(name: str, kind: Any, text: str, **more: Any) -> Setting:
-    """Return an option of the program alone, which is not given where nobody gives it."""
-    return Setting(name, kind | None, Option(**more), None, text, "Output")
 
 
 JSON = option("json", Path, "Write the result as JSON to this file.", metavar="FILE")
@@ -87,6 +51,16 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
     app.command(run, name=name, help=described(door), help_epilogue=f"Example: {verb.example}")
 
 
+def program(*verbs: str) -> App:
+    """Return the program with these verbs, or with all."""
+    from foils.cli.verbs import DOORS
+
+    app = App(name="foils", help_format="plaintext", help_flags=["--help", "-h"], version_flags=[], **_QUIET)
+    for name in verbs or DOORS:
+        add_verb(app, name, DOORS[name])
+    return app
+
+
 def by_door(arguments: Sequence[str]) -> int:
     """Run the verb that the arguments begin with; return the exit status.
 
@@ -95,21 +69,22 @@ def by_door(arguments: Sequence[str]) -> int:
     """
     from foils.cli.verbs import DOORS
 
-    app = App(name="foils", help_format="plaintext", help_flags=["--help", "-h"], version_flags=[], **_QUIET)
-    add_verb(app, arguments[0], DOORS[arguments[0]])
-    if len(arguments) == 1 and not DOORS[arguments[0]].alone:
-        app([arguments[0], "--help"])
+    verb = arguments[0]
+    if len(arguments) == 1 and not DOORS[verb].alone:
+        program(verb)([verb, "--help"])
         return 2
-    app(list(arguments))
+    program(verb)(with_address(arguments))
     return 0
 
 
-def summary(verb: Verb) -> str:
-    """Return the first line of a door's docstring, read as text: nothing is imported for `foils --help`."""
-    module, _, name = verb.door.partition(":")
-    source = _ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
-    found = re.search(rf'^def {name}\(.*?"""(.*?)$', source, re.DOTALL | re.MULTILINE)
-    return found[1].strip() if found else ""
+def with_address(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `--ray local` where `--ray` stands alone: what follows it is no address."""
+    completed: list[str] = []
+    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        completed.append(argument)
+        if argument == "--ray" and not _ADDRESS.fullmatch(following):
+            completed.append("local")
+    return completed
 
 
 def described(door: Door) -> str:

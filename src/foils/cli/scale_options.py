@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -21,17 +19,6 @@ Ray = Annotated[
         rich_help_panel="Encoder",
     ),
 ]
-_ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d{1,5}")
-
-
-def with_address(arguments: Sequence[str]) -> list[str]:
-    """Return the arguments with `--ray local` where `--ray` stands alone: what follows it is no address."""
-    found: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=False):
-        found.append(argument)
-        if argument == "--ray" and not _ADDRESS.fullmatch(following):
-            found.append("local")
-    return found
 
 
 def takes_ray(command: Verb) -> Verb:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from foils.cli.program import Verb, option
+from foils.cli.verb import Verb, option
 from foils.runtime.errors import FailureError
 
 
