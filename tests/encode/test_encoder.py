@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import copy
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, find_model, load_encoder
+from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder
 from foils.encode.encoder import check_finite
 from foils.encode.models import _PUBLISHED_SHA256
 from foils.encode.vectors import cosine_loss
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.scoring.doors import score
 
+safetensors = pytest.importorskip("safetensors.torch")
 torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 tokenizers = pytest.importorskip("tokenizers")
 modules = pytest.importorskip("sentence_transformers.sentence_transformer.modules")
+from train_models import bert_model, made_up, table  # noqa: E402
 
 TEXTS = [
     "How does a boat tack?",
@@ -136,6 +141,25 @@ def test_a_model_that_was_saved_loads_with_the_same_vectors_and_fingerprint(tmp_
     assert second.name == "my model"
     assert first.fingerprint == second.fingerprint
     np.testing.assert_array_equal(first.encode(["boat wind"], "query"), second.encode(["boat wind"], "query"))
+
+
+def test_the_word_table_of_a_model_is_an_encoder_too(tmp_path: Path) -> None:
+    bert_model(tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    weights = safetensors.load_file(tmp_path / "one" / "model.safetensors")
+    safetensors.save_file({name: -tensor for name, tensor in weights.items()}, tmp_path / "two" / "model.safetensors")
+    names = [f"static:{tmp_path / name}" for name in ("one", "two")]
+    first, second = (load_encoder(name, EncoderSettings(device="cpu")) for name in names)
+    assert (first.name, second.name) == ("static:one", "static:two")
+    assert first.fingerprint != second.fingerprint
+    assert pickle.loads(pickle.dumps(first)).fingerprint == first.fingerprint
+    collection, store = made_up(), VectorStore(tmp_path / "vectors")
+    by_name, by_object = (
+        score(collection, table(collection), encoder=encoder, vectors=store, control=False)
+        for encoder in (names[0], first)
+    )
+    assert by_name.encoder["name"] == "static:one"
+    assert by_name.to_json() == by_object.to_json()
 
 
 def same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ def check_options(chosen: Mapping[str, Any], options: Mapping[str, object]) -> N
         chosen: every parameter's value, by its name.
         options: those that were given, by name as typed.
     """
-    from foils.training.models import STATIC
+    from foils.encode.models import STATIC
     from foils.training.settings import RECIPE_FORM
 
     reranker = chosen["reranker"]

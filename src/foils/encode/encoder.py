@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
-from foils.encode.models import find_model, loading
+from foils.encode.models import STATIC, load_model
 from foils.encode.similarity import SIMILARITIES, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
 from foils.runtime.options import Option, Settings
@@ -200,26 +200,20 @@ class SentenceEncoder:
 
 
 def load_encoder(name: str | Path, settings: EncoderSettings | None = None) -> SentenceEncoder:
-    """Load a model by local path, hub name, or the name of the embedded default.
+    """Load a model: a folder, a hub name, the embedded default, or `static:NAME`, the word table of one (`load_model`).
 
-    Weights are read from safetensors only. Nothing is downloaded where `HF_HUB_OFFLINE` is set.
+    Nothing is downloaded where `HF_HUB_OFFLINE` is set.
 
     Raises:
         InputError: there is no such model, or it cannot be loaded; the message says what was tried.
     """
-    from sentence_transformers import SentenceTransformer
-
     settings = settings or EncoderSettings()
-    path = find_model(name)
-    with loading("encoder", name):
-        model = SentenceTransformer(
-            str(path),
-            device=settings.device if settings.backend == "torch" else "cpu",
-            trust_remote_code=settings.trust_remote_code,
-            model_kwargs={"use_safetensors": True},
-        )
-    encoder = SentenceEncoder(model, settings, name=Path(str(name)).name)
-    encoder._source = str(Path(name).absolute()) if Path(name).is_dir() else str(name)
+    device = settings.device if settings.backend == "torch" else "cpu"
+    model = load_model(name, kind="encoder", device=device, trust_remote_code=settings.trust_remote_code)
+    prefix = STATIC if str(name).startswith(STATIC) else ""
+    place = Path(str(name).removeprefix(prefix))
+    encoder = SentenceEncoder(model, settings, name=prefix + place.name)
+    encoder._source = prefix + str(place.absolute() if place.is_dir() else place)
     return encoder
 
 

@@ -6,10 +6,12 @@ import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from foils.runtime.errors import InputError, MissingExtraError, require
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
+STATIC = "static:"
 _PUBLISHED_SHA256 = (
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors, as published
 )
@@ -35,6 +37,61 @@ def find_model(name: str | Path) -> Path | str:
     if text.startswith((".", "/", "~")) or text.count("/") > 1:
         raise InputError(f"{text}: no such folder; give a model's folder or a hub name (owner/name)")
     return text
+
+
+def load_model(
+    name: str | Path, *, kind: str = "model", device: str | None = None, trust_remote_code: bool = False
+) -> Any:
+    """Return a SentenceTransformer, its weights read from safetensors only.
+
+    `static:NAME` is a bag of words that begins with the (input) word vectors of the model NAME: the mean of the
+    vectors of a text's tokens.
+
+    Args:
+        name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them.
+        kind: what messages call it.
+        device: torch device; None: the first one available.
+        trust_remote_code: run code that comes with the model.
+
+    Raises:
+        InputError: there is no such model, it cannot be loaded, or it has no word table.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    with loading(kind, name):
+        if str(name).startswith(STATIC):
+            return static_embedding(find_model(str(name).removeprefix(STATIC)), device=device)
+        return SentenceTransformer(
+            str(find_model(name)),
+            device=device,
+            trust_remote_code=trust_remote_code,
+            model_kwargs={"use_safetensors": True},
+        )
+
+
+def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
+    """Return a StaticEmbedding of a transformer's word table, read from its safetensors and tokenizer.json.
+
+    Raises:
+        InputError: no folder with both, or no table of words in it.
+    """
+    from safetensors import safe_open
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    weights, tokens = Path(folder) / "model.safetensors", Path(folder) / "tokenizer.json"
+    if not (weights.is_file() and tokens.is_file()):
+        raise InputError(f"{folder}: expected model.safetensors and tokenizer.json; give the folder of a transformer")
+    with safe_open(weights, "pt") as tensors:
+        names = [name for name in tensors.keys() if name.endswith("word_embeddings.weight")]  # noqa: SIM118 (not a dict)
+        if len(names) != 1:
+            raise InputError(f"{weights}: expected one tensor ….word_embeddings.weight, found {len(names)}")
+        table = tensors.get_tensor(names[0]).float()
+    tokenizer = Tokenizer.from_file(str(tokens))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table)], device=device)
 
 
 @contextmanager
