@@ -26,7 +26,7 @@ from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.store import write_json
 from foils.evaluation import encoder_score, reranker_score
 from foils.mining import BM25Retriever, mine
-from foils.studies.training import train_encoder
+from foils.training.bi_encoder import train_encoder
 from foils.training.data import training_set
 from foils.training.models import load_trainable
 from foils.training.settings import TrainSettings

@@ -151,7 +151,8 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
 
 
 def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | None):
-    from foils.studies.training import outside_danger, train_encoder
+    from foils.training.bi_encoder import train_encoder
+    from foils.training.gaps import outside_danger
     from foils.training.settings import TrainSettings
 
     data = outside_danger(data)

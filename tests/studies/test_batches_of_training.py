@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformerTrainer
 from foils.batching.collection import plan_collection
 from foils.data import Collection
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
-from foils.studies.training import train_encoder
+from foils.training.bi_encoder import train_encoder
 from foils.training.catalogue import make_loss
 from foils.training.data import training_set
 from foils.training.settings import RECIPE_BATCHES, RECIPE_POSITIVES, TrainSettings

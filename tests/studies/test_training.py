@@ -8,10 +8,9 @@ from transformers import TrainerCallback
 
 from foils.mining import BM25Retriever, mine
 from foils.runtime.errors import FailureError, InputError
-from foils.studies.training import ance_refresh, train_encoder
-from foils.training.bi_encoder import train_bi_encoder
+from foils.training.bi_encoder import train_bi_encoder, train_encoder
 from foils.training.data import training_set
-from foils.training.refresh import Refresh, live
+from foils.training.refresh import Refresh, ance_refresh, live
 from foils.training.settings import TrainSettings
 from train_models import made_up, static_model
 

@@ -11,8 +11,7 @@ from foils.cli.app import run
 from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.studies import StudySettings, read_cells, run_study
-from foils.studies.training import train_encoder
-from foils.training.bi_encoder import train_bi_encoder
+from foils.training.bi_encoder import train_bi_encoder, train_encoder
 from foils.training.data import training_set
 from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, with_defaults
 from foils.training.reranker import train_reranker

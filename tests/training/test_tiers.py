@@ -17,10 +17,10 @@ from transformers import TrainerCallback
 from foils.data import Negatives
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.selection import LearningProgress
-from foils.studies.training import DANGER, UNRATED, outside_danger, train_encoder
-from foils.training.bi_encoder import train_bi_encoder
+from foils.training.bi_encoder import train_bi_encoder, train_encoder
 from foils.training.data import training_set
 from foils.training.decks import Decks
+from foils.training.gaps import DANGER, UNRATED, outside_danger
 from foils.training.measured import MeasuredLoss
 from foils.training.settings import TrainSettings
 from foils.training.tiers import CURRICULUM, TierBatchSampler, TierCurriculum

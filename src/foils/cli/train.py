@@ -114,7 +114,7 @@ def _train_encoder(
     refresh: Refresh | None,
     resume: bool,
 ) -> tuple[float | None, Trained]:
-    from foils.studies.training import train_encoder
+    from foils.training.bi_encoder import train_encoder
 
     before = score(model) if score else None
     return before, train_encoder(

@@ -181,7 +181,7 @@ class Plan:
     max_positives: int
 
     def __post_init__(self) -> None:
-        from foils.studies.training import ways_of_batching
+        from foils.training.settings import ways_of_batching
 
         if self.method.refresh is not None and (self.reranker or self.form == "pairs"):
             raise InputError("--refresh mines negatives for a bi-encoder; it goes with triplets or lists")
@@ -203,8 +203,9 @@ class Plan:
             split: whose queries.
             untrained: loads the model.
         """
-        from foils.studies.training import ance_refresh, outside_danger
         from foils.training.data import training_set
+        from foils.training.gaps import outside_danger
+        from foils.training.refresh import ance_refresh
 
         method, refresh = self.method, None
         shape: dict[str, Any] = {"split": split, "form": self.form, "max_positives": self.max_positives}

@@ -7,7 +7,6 @@ from foils.studies.page import write_study_report
 from foils.studies.predictors import PREDICTORS
 from foils.studies.run import open_study, run_study
 from foils.studies.settings import StudySettings
-from foils.studies.training import train_encoder
 from foils.studies.unlabelled import estimate_unlabelled
 
 __all__ = [
@@ -21,6 +20,5 @@ __all__ = [
     "open_study",
     "read_cells",
     "run_study",
-    "train_encoder",
     "write_study_report",
 ]

@@ -17,7 +17,6 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.studies.cells import BASELINES
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries
-from foils.studies.training import ways_of_batching
 
 if TYPE_CHECKING:
     from foils.training.settings import TrainSettings
@@ -40,6 +39,7 @@ def checked_settings(settings: StudySettings, collection: Collection, *, device:
             loaded.
     """
     from foils.training.models import load_trainable
+    from foils.training.settings import ways_of_batching
 
     for split in (settings.split, settings.test_split):
         collection.judgements(split)

@@ -15,7 +15,6 @@ from foils.data import Collection, Negatives
 from foils.evaluation import measure_encoder
 from foils.runtime import progress
 from foils.studies.settings import StudySettings
-from foils.studies.training import train_encoder
 
 HELD_OUT = 0.2
 PROBED = "probe"
@@ -41,6 +40,7 @@ def probe(
         model: what to train; a static embedding (`static:NAME`) takes seconds.
         device: as torch names it.
     """
+    from foils.training.bi_encoder import train_encoder
     from foils.training.data import training_set
     from foils.training.models import load_trainable
     from foils.training.settings import TrainSettings

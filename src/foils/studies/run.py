@@ -35,7 +35,6 @@ from foils.studies.checks import check_sources, checked_settings, train_settings
 from foils.studies.predictors import predict
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries, study_sources, table_digest
-from foils.studies.training import train_encoder
 from foils.studies.unlabelled import estimate_unlabelled
 
 if TYPE_CHECKING:
@@ -266,6 +265,7 @@ class OpenCell:
 
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
         """Train and measure once; the checkpoints are gone afterwards."""
+        from foils.training.bi_encoder import train_encoder
         from foils.training.models import load_trainable
 
         start, settings = time.perf_counter(), self.settings

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +13,24 @@ from sentence_transformers.base.losses.gradcache import has_static_embedding_inp
 from sentence_transformers.base.sampler import BatchSamplers
 from transformers import TrainerCallback
 
+from foils.batching.caching import CachingLoss
+from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.pairs import known_conflicts
+from foils.batching.sampler import BatchPlanner
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.selection.curriculum import stage_of
 from foils.training.catalogue import make_loss
 from foils.training.data import TrainingSet
+from foils.training.gaps import by_progress
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
-from foils.training.settings import TrainSettings
+from foils.training.settings import CURRICULA, NO_DUPLICATES, TrainSettings, ways_of_batching
 from foils.training.trainer import Trained, arguments, fit
 
 BATCHES: dict[str, Any] = {
     "random": BatchSamplers.BATCH_SAMPLER,
-    "no-duplicates": BatchSamplers.NO_DUPLICATES_HASHED,
+    NO_DUPLICATES: BatchSamplers.NO_DUPLICATES_HASHED,
 }
 """sentence-transformers' own ways to fill batches; others come as a sampler and its callback."""
 
@@ -104,3 +113,71 @@ def prompts_of(model: Any) -> dict[str, str]:
     own = dict(model.prompts or {})
     document = next((own[name] for name in ("document", "passage", "corpus") if own.get(name)), "")
     return {"query": own.get("query") or "", "document": document}
+
+
+def train_encoder(
+    model: Any,
+    data: TrainingSet,
+    checkpoints: Path,
+    *,
+    settings: TrainSettings,
+    batches: str = "random",
+    batch_settings: Mapping[str, Any] | None = None,
+    curriculum: str | None = None,
+    score: Callable[[Any], float] | None = None,
+    refresh: Refresh | None = None,
+    resume: bool = False,
+) -> Trained:
+    """Train a bi-encoder with any way of filling batches.
+
+    Args:
+        model: a SentenceTransformer; it is changed.
+        data: of `training_set`.
+        checkpoints: folder for them.
+        settings: how to train.
+        batches: one of `foils.training.settings.ways_of_batching`.
+        batch_settings: of that way.
+        curriculum: None; or `fixed`: harder negatives are let in by epoch, by their rating gaps (ANMI Table 3), which
+            needs a loss with weights; or `progress`: batches of one tier each, drawn by what the model learns from them
+            (Graves et al. 2017), of triplets as `foils.training.gaps.outside_danger` gives them.
+        score: model → score on dev, higher is better.
+        refresh: makes negatives anew while the model trains, as `foils.training.refresh.ance_refresh` does.
+        resume: go on from the last checkpoint in the folder.
+
+    Raises:
+        InputError: settings that do not go together.
+        UnknownNameError: no such way of batching.
+    """
+    if batches not in ways_of_batching():
+        raise UnknownNameError("way of batching", batches, ways_of_batching())
+    if batches == NO_DUPLICATES and batch_settings:
+        raise InputError(f"{NO_DUPLICATES} has no settings; settings of batches go with the others")
+    if curriculum is not None and curriculum not in CURRICULA:
+        raise UnknownNameError("curriculum", curriculum, CURRICULA)
+    if curriculum == "fixed":
+        if settings.loss == "mnrl":
+            raise InputError("a curriculum weighs negatives by epoch, which mnrl cannot; take the loss weighted")
+        own = {**settings.loss_settings, "least_gap": lambda epoch: stage_of(epoch)[0]}
+        settings = replace(settings, loss_settings=own)
+    fit = partial(
+        train_bi_encoder, model, data, checkpoints, settings=settings, score=score, refresh=refresh, resume=resume
+    )
+    if curriculum == "progress":
+        if batches != "random" or refresh is not None:
+            raise InputError(
+                "a curriculum by progress makes its own batches of negatives whose ratings are known; leave out "
+                f"{'the refresh' if refresh else f'batches {batches}'}"
+            )
+        led = by_progress(data)
+        return fit(sampler=led.sampler, callbacks=[led], wrap_loss=led.measured)
+    scaled = similarity_of(model) == "cosine"
+    cache = EmbeddingCache(len(data), scaled=scaled) if batches == "hobit-c" else None
+    planner = None
+    if batches != NO_DUPLICATES:
+        known = known_conflicts(data.lookup.collection, data.rows[:, 0], data.rows[:, 1])
+        planner = BatchPlanner(batches, dict(batch_settings or {}), cache=cache, known=known)
+    return fit(
+        sampler=planner.sampler if planner else BATCHES[NO_DUPLICATES],
+        callbacks=[planner] if planner else [],
+        wrap_loss=(lambda loss: CachingLoss(loss, model=model, cache=cache)) if cache is not None else None,
+    )

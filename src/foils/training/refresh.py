@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,9 +12,12 @@ import numpy as np
 import torch
 from transformers import TrainerCallback
 
-from foils.data import Negatives
+from foils.data import Collection, Negatives
+from foils.data.training_rows import MAX_POSITIVES
+from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
+from foils.mining.ance import refresh as mine_anew
 from foils.runtime.errors import FailureError, InputError
-from foils.training.data import TrainingSet
+from foils.training.data import TrainingSet, training_set
 
 NEGATIVES = "foils_negatives.parquet"
 
@@ -123,3 +127,44 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
         self.negatives = negatives
         if getattr(self.loss, "facts", None) is not None:
             self.loss.facts = data.facts
+
+
+def ance_refresh(
+    collection: Collection,
+    *,
+    every: int,
+    split: str,
+    top: int,
+    form: str = "triplets",
+    max_positives: int = MAX_POSITIVES,
+    ranks: tuple[int, int | None] = (0, None),
+) -> Refresh:
+    """Return how to mine negatives anew with the model that trains, every so many epochs (ANCE).
+
+    Args:
+        collection: whose documents are embedded and searched at each refresh.
+        every: epochs between refreshes.
+        split: whose queries.
+        top: negatives of a query.
+        form: of the training set: triplets or lists.
+        max_positives: labelled positives of a query, at most.
+        ranks: window that negatives are taken from.
+    """
+
+    def mine(model: Any) -> Negatives:
+        encoder = SentenceEncoder(model, EncoderSettings(), name="checkpoint")
+        with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
+            store = VectorStore(folder)
+            return mine_anew(collection, encoder, store, split=split, top=top, ranks=ranks).negatives
+
+    def assemble(negatives: Negatives) -> TrainingSet:
+        return training_set(
+            collection,
+            negatives,
+            split=split,
+            form=form,  # type: ignore[arg-type]  # checked by training_set
+            per_query=top,
+            max_positives=max_positives,
+        )
+
+    return Refresh(every, mine, assemble)

@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from foils.batching.methods import METHODS
 from foils.runtime.errors import InputError, UnknownNameError
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+NO_DUPLICATES = "no-duplicates"
+CURRICULA = ("fixed", "progress")
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,11 @@ class TrainSettings:
             wrong.append(f"warmup {self.warmup} (in [0, 1))")
         if wrong:
             raise InputError(f"settings out of range: {'; '.join(wrong)}")
+
+
+def ways_of_batching() -> list[str]:
+    """Return the names that `foils.training.bi_encoder.train_encoder` takes for its batches."""
+    return [*METHODS, NO_DUPLICATES]
 
 
 RECIPES: dict[str, TrainSettings] = {
