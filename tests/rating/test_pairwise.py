@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from foils.rating import (
     regular_pairs,
     thurstone,
 )
+from foils.rating.distil import examples
 from foils.rating.pairwise import CARD, Triples
 from foils.runtime.errors import FormatError, InputError
 from tiny_models import tiny_cross_encoder
@@ -104,25 +106,30 @@ def test_saved_and_loaded_it_says_the_same(learned, tmp_path):
         learned.judge.save(folder)
 
 
-def test_soft_labels_come_in_both_orders(base, monkeypatch):
-    import datasets
-
-    seen = {}
-    made = datasets.Dataset.from_dict
-
-    def watched(rows, *more, **settings):
-        if "label" in rows:
-            seen.update(rows)
-        return made(rows, *more, **settings)
-
-    monkeypatch.setattr(datasets.Dataset, "from_dict", watched)
+def test_soft_labels_come_in_both_orders(base):
     candidates = Candidates.of_lists(["q"], ["query"], [[("a", "w1"), ("b", "w2"), ("c", "w3")]])
+    triples = Triples(load_cross_encoder(base, max_length=32, device="cpu", new_head=True).tokenizer, 32)
+    shown = examples(candidates, Pairs.of_one(3, [0], [1]), np.array([0.8]), triples)[:]
+    assert shown["label"] == pytest.approx([0.8, 0.2])
+    assert shown["query"] == ["query", "query"]
+    assert shown["documents"] == ["w1 [SEP] w2", "w2 [SEP] w1"]
     pairs = Pairs.of_one(3, [0, 1], [1, 2])
     found = distil(base, candidates, pairs, [0.8, np.nan], max_length=32, held_out=0.0, device="cpu")
-    assert seen["label"] == pytest.approx([0.8, 0.2])
-    assert seen["documents"] == ["w1 [SEP] w2", "w2 [SEP] w1"]
     assert (found.trained, found.held_out) == (1, 0)
     assert np.isnan(found.loss)
+
+
+def test_texts_are_looked_up_when_a_batch_is_read(base):
+    candidates, pairs, w = planted(10)
+    at_once = []
+
+    def texts(rows):
+        at_once.append(len(rows))
+        return candidates.texts(rows)
+
+    distil(base, replace(candidates, texts=texts), pairs, w, batch_size=8, max_length=32, held_out=0.0, device="cpu")
+    assert len(at_once) >= 2 * len(pairs) / 8
+    assert max(at_once) <= 2 * 8 < len(candidates.doc_ids), "of a batch, never of the whole set"
 
 
 def test_the_same_seed_is_the_same_judge_and_generators_stay(base):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from sentence_transformers.cross_encoder import losses
 
-from foils.data import Negatives
+from foils.data import Collection, Negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
 from foils.training.mixing import Mixing
@@ -165,6 +165,22 @@ def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
     assert pointwise["label"][1][1] == pytest.approx(own[0])
     weighted = reranker_set(lists, RERANKER_LOSSES["hybrid"])
     assert weighted["label"][0][1] == pytest.approx([1, own[0], own[1], own[3]])
+
+
+@pytest.mark.parametrize("name", RERANKER_LOSSES)
+def test_texts_are_looked_up_when_a_batch_is_read(name, data, unweighted, monkeypatch):
+    looked_up, whole = [], Collection.document_texts
+
+    def counted(collection, rows):
+        looked_up.extend(rows)
+        return whole(collection, rows)
+
+    monkeypatch.setattr(Collection, "document_texts", counted)
+    kind = RERANKER_LOSSES[name]
+    rows = reranker_set(data if kind.weighted else unweighted, kind)
+    assert not looked_up, "the data set itself holds no text"
+    batch = rows[2:4]
+    assert len(looked_up) == (2 if kind.pointwise else sum(len(of) for of in batch["documents"]))
 
 
 def test_what_cannot_be_trained_is_refused(tmp_path):

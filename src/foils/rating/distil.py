@@ -13,18 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from scipy.special import expit, xlogy
 
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.rating.candidates import Candidates
 from foils.rating.elo import checked_preference
-from foils.rating.pairs import Floats, Pairs
+from foils.rating.pairs import Floats, Pairs, parts_by_query
 from foils.rating.pairwise import PairwiseJudge, Triples, texts_of
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, require
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from sentence_transformers import CrossEncoder
+
+AT_ONCE = 2048
+"""Held-out pairs whose texts are read together, at least."""
 
 
 @dataclass(frozen=True)
@@ -133,15 +138,7 @@ def _train(
     from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
     from transformers import PrinterCallback
 
-    queries, first, second = texts_of(candidates, pairs)
-    triples = Triples(model.tokenizer, max_length)
-    texts = triples.of(queries, first, second) + triples.of(queries, second, first)
-    rows = {
-        "query": [q for q, _ in texts],
-        "documents": [d for _, d in texts],
-        "label": [*w.tolist(), *(1 - w).tolist()],
-    }
-    dataset = require("datasets", "train").Dataset.from_dict(rows)
+    dataset = examples(candidates, pairs, w, Triples(model.tokenizer, max_length))
     steps = math.ceil(len(dataset) / batch_size) * epochs
     with tempfile.TemporaryDirectory() as folder, progress.task("distilling", steps, "batches") as advance:
         args = CrossEncoderTrainingArguments(
@@ -173,6 +170,21 @@ def _train(
     model.eval()
 
 
+def examples(candidates: Candidates, pairs: Pairs, w: Floats, triples: Triples) -> Dataset:
+    """Return both orders of each judged pair, with labels w and 1 − w, as a data set to train on.
+
+    It holds numbers of candidates; texts are looked up when a batch is read.
+    """
+
+    def looked_up(batch: dict[str, Any]) -> dict[str, Any]:
+        texts = triples.of(*texts_of(candidates, np.array(batch["first"]), np.array(batch["second"])))
+        return {"query": [q for q, _ in texts], "documents": [d for _, d in texts], "label": batch["label"]}
+
+    first, second = np.append(pairs.first, pairs.second), np.append(pairs.second, pairs.first)
+    columns = {"first": first, "second": second, "label": np.append(w, 1 - w)}
+    return require("datasets", "train").Dataset(pa.table(columns)).with_transform(looked_up)
+
+
 def _watch(advance: progress.Advance) -> Any:
     from transformers import TrainerCallback
 
@@ -189,8 +201,10 @@ def _measure(
     """Loss, least loss, agreement and order effect on these pairs."""
     if not len(pairs):
         return (float("nan"),) * 4
-    queries, first, second = texts_of(candidates, pairs)
-    there, back = judge.logits(queries, first, second), judge.logits(queries, second, first)
+    there, back = np.empty(len(pairs)), np.empty(len(pairs))
+    for rows in parts_by_query(np.arange(len(pairs)), pairs.query, AT_ONCE):
+        queries, first, second = texts_of(candidates, pairs.first[rows], pairs.second[rows])
+        there[rows], back[rows] = judge.logits(queries, first, second), judge.logits(queries, second, first)
     p = np.clip((expit(there) + expit(-back)) / 2, 1e-12, 1 - 1e-12)
     loss = float(-(w * np.log(p) + (1 - w) * np.log1p(-p)).mean())
     least = float(-(xlogy(w, w) + xlogy(1 - w, 1 - w)).mean())

@@ -91,7 +91,9 @@ class LLMJudge:
             MissingExtraError: the openai package is not installed.
         """
         candidates.check(pairs)
-        prompts = [self._asking.text(*texts) for texts in zip(*texts_of(candidates, pairs), strict=True)]
+        prompts = [
+            self._asking.text(*texts) for texts in zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
+        ]
         questions = [_Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
         found = ask_missing(
             self._client, self._log, questions, self._serve, task=f"asking {self.name}", unit="questions"

@@ -15,7 +15,7 @@ from foils.data.lines import whole_json
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.rating.candidates import Candidates
 from foils.rating.judges import CrossEncoderJudge, Judge
-from foils.rating.pairs import Floats, Pairs
+from foils.rating.pairs import Floats, Pairs, Rows
 from foils.runtime.errors import FormatError, InputError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class PairwiseJudge:
         candidates.check(pairs)
         if not len(pairs):
             return np.zeros(0)
-        queries, first, second = texts_of(candidates, pairs)
+        queries, first, second = texts_of(candidates, pairs.first, pairs.second)
         there = self._logits(self._triples.of(queries, first, second))
         back = self._logits(self._triples.of(queries, second, first))
         return np.asarray((expit(there / self._temperature) + expit(-back / self._temperature)) / 2)
@@ -137,12 +137,12 @@ def check_free(folder: Path) -> None:
         raise InputError(f"{folder} is there already; choose another folder, or remove it")
 
 
-def texts_of(candidates: Candidates, pairs: Pairs) -> tuple[list[str], list[str], list[str]]:
-    """Return the query, first and second text of each pair."""
-    rows, place = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+def texts_of(candidates: Candidates, first: Rows, second: Rows) -> tuple[list[str], list[str], list[str]]:
+    """Return the query's, first and second text of pairs of candidates; each text is looked up once."""
+    rows, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     texts = candidates.texts(rows)
-    queries = [candidates.queries[row] for row in pairs.query]
-    return queries, [texts[row] for row in place[: len(pairs)]], [texts[row] for row in place[len(pairs) :]]
+    queries = [candidates.queries[row] for row in candidates.query_of(first)]
+    return queries, [texts[row] for row in place[: len(first)]], [texts[row] for row in place[len(first) :]]
 
 
 class Triples:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,8 @@ class TextLookup:
     Attributes:
         collection: holds most texts.
         extra: texts that are not in the collection.
-        documents: names of the data set's columns that hold document rows; the others but label hold query rows.
+        documents: names of the data set's columns that hold document rows, or lists of them; the others but label
+            hold query rows.
     """
 
     collection: Collection
@@ -41,8 +43,11 @@ class TextLookup:
         """Return a batch of the data set with texts in the place of rows."""
         return {name: rows if name == "label" else self.texts(name, rows) for name, rows in batch.items()}
 
-    def texts(self, column: str, rows: Sequence[int] | Rows) -> list[str]:
-        """Return the texts of a column's rows."""
+    def texts(self, column: str, rows: Sequence[Any] | Rows) -> list[Any]:
+        """Return the texts of a column's rows; of lists of rows, lists of texts."""
+        if len(rows) and isinstance(rows[0], list):
+            found = iter(self.texts(column, [row for of in rows for row in of]))
+            return [list(islice(found, len(of))) for of in rows]
         return self.document_texts(rows) if column in self.documents else self.collection.query_texts(rows)
 
     def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from sentence_transformers.cross_encoder.losses import LambdaLoss
 from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
 from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
 from torch.nn import functional
 from transformers import TrainerCallback
 
+from foils.data.collection import Rows
 from foils.encode.cross_encoders import check_one_output
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.training.catalogue import make_mixing
@@ -106,6 +108,8 @@ def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
 def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
     """Return the rows of a data set of lists in the form that a reranker's loss takes; absent documents left out.
 
+    Like the given set it holds row numbers, and looks texts up when a batch is read.
+
     Pointwise: query, document, label; pairs without a rating are left out where ratings are learned. Listwise: query,
     documents, label, a number a document. A loss that heeds weights has them after the numbers: labels are (2,), or
     (2, 1 + k).
@@ -124,25 +128,30 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
             f"{int(weighed.sum())} negatives have a weight other than 1, which this loss cannot heed; take one of "
             f"{heeding}, or negatives that are not weighted"
         )
-    texts = data.dataset[:]
-    columns = [texts[name] for name in texts if name not in ("anchor", "label")]
-    queries, lists, labels = texts["anchor"], [], []
-    for i in range(len(data)):
-        there = np.flatnonzero(data.rows[i, 1:] >= 0)
-        lists.append([columns[j][i] for j in there])
-        target = ratings[i, there] if loss.ratings else (there == 0).astype(float)
-        labels.append(np.stack([target, weights[i, there]]))
-    if not loss.pointwise:
-        own = [label.tolist() if loss.weighted else label[0].tolist() for label in labels]
-        return datasets.Dataset.from_dict({"query": queries, "documents": lists, "label": own})
-    flat = [
-        (query, document, pair.tolist())
-        for query, of, label in zip(queries, lists, labels, strict=True)
-        for document, pair in zip(of, label.T, strict=True)
-        if np.isfinite(pair[0])
-    ]
-    names = ("query", "document", "label")
-    return datasets.Dataset.from_dict({name: [row[i] for row in flat] for i, name in enumerate(names)})
+    there = data.rows[:, 1:] >= 0
+    labelled = np.zeros(there.shape)
+    labelled[:, 0] = 1
+    target = ratings if loss.ratings else labelled
+    if loss.pointwise:
+        there &= np.isfinite(target)
+    queries, documents, lengths = data.rows[:, 0], data.rows[:, 1:][there], there.sum(1)
+    facts = np.stack([target, weights], 1)
+    if loss.pointwise:
+        label = _lists(facts.swapaxes(1, 2)[there].ravel(), np.full(len(documents), 2))
+        columns = {"query": np.repeat(queries, lengths), "document": documents, "label": label}
+    else:
+        label = _lists(target[there], lengths)
+        if loss.weighted:
+            both = _lists(facts[np.repeat(there[:, None], 2, 1)], np.repeat(lengths, 2))
+            label = _lists(both, np.full(len(data), 2))
+        columns = {"query": queries, "documents": _lists(documents, lengths), "label": label}
+    lookup = replace(data.lookup, documents=frozenset({"document", "documents"}))
+    return datasets.Dataset(pa.table(columns)).with_transform(lookup)
+
+
+def _lists(values: Any, lengths: Rows) -> pa.ListArray:
+    """Return consecutive values as lists of these lengths."""
+    return pa.ListArray.from_arrays(pa.array(np.append(0, np.cumsum(lengths)), pa.int32()), values)
 
 
 def train_reranker(
