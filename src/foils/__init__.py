@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever
     from foils.runtime.errors import FoilsError
     from foils.scoring import Scores, ScoreSettings, score_sources
+    from foils.studies.doors import demo
     from foils.upkeep import cache
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "Scores",
     "VectorStore",
     "cache",
+    "demo",
     "load_collection",
     "load_encoder",
     "score_sources",
@@ -40,6 +42,7 @@ _HOMES = {
     "runtime.errors": ("FoilsError",),
     "mining": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
+    "studies.doors": ("demo",),
     "upkeep": ("cache",),
 }
 _HOME = {name: f"foils.{home}" for home, names in _HOMES.items() for name in names}

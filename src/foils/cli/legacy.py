@@ -15,7 +15,6 @@ VERBS: dict[str, str] = {
     "search": "Search with all dimensions, or with those that matter to each query.",
     "study": "Train on every source and compare what was foreseen with what came of it.",
     "report": "Make the page of a study.",
-    "demo": "Do the main job offline, on real text.",
 }
 
 
@@ -38,7 +37,7 @@ def by_typer(arguments: Sequence[str]) -> int:
     module = import_module(f"foils.cli.{name}")
     function = getattr(module, name)
     command = checked(takes_memory(takes_ray(function)), getattr(module, "check_options", None))
-    app.command(name, help=_paragraphs(function), no_args_is_help=name != "demo")(command)
+    app.command(name, help=_paragraphs(function), no_args_is_help=True)(command)
     try:
         status = app(with_address(arguments), prog_name="foils", standalone_mode=False)
     except typer.TyperException as error:

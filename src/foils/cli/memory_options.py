@@ -19,7 +19,7 @@ Memory = Annotated[
         "Default: 1GiB.",
     ),
 ]
-VERBS = ("mine", "rate", "batch", "train", "evaluate", "search", "study", "demo")  # score's door has it too
+VERBS = ("mine", "rate", "batch", "train", "evaluate", "search", "study")  # score's door has it too
 
 
 def takes_memory(command: Verb) -> Verb:

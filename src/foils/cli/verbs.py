@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,29 @@ def export_kept(result: Any, given: Mapping[str, Any]) -> None:
         result.export(path, form=form)
 
 
+def _open_report(result: Any, given: Mapping[str, Any]) -> None:
+    """Open the report of `foils demo` in a browser, where there is somebody to look at it."""
+    import webbrowser
+
+    if given.get("open_report", True) and sys.stdout.isatty():
+        webbrowser.open((given.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
+
+
 DOORS: dict[str, Verb] = {
     "score": Verb(
         "foils.scoring.doors:score",
         example="foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html "
         "--json scores.json",
         reports=True,
+    ),
+    "demo": Verb(
+        "foils.studies.doors:demo",
+        example="foils demo -o foils-demo/",
+        after=_open_report,
+        more=(
+            option("open_report", bool, "Open the report in a browser (on a terminal). Default: yes.", flag="--open"),
+        ),
+        alone=True,
     ),
     "cache": Verb(
         "foils.upkeep.doors:cache",

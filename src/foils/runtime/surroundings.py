@@ -26,12 +26,12 @@ class MemorySettings(Settings):
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Let blocks of everything inside the context take at most so much.
+        """Let blocks of everything inside the context take at most so much; None: what the context around it allows.
 
         Raises:
             InputError: the size is not of this form, or less than 1 MiB.
         """
-        with budget.limited(budget.DEFAULT if self.memory is None else budget.parsed_size(self.memory)):
+        with budget.limited(budget.budget() if self.memory is None else budget.parsed_size(self.memory)):
             yield
 
 
