@@ -8,6 +8,7 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.rating import rate_negatives
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.training import data
 from foils.training.data import training_set
 from foils.training.reranker import RERANKER_LOSSES, reranker_set
 from train_models import made_up, table
@@ -193,3 +194,18 @@ def test_labelled_positives_of_another_query_with_the_same_text_are_known_too():
     )
     made = training_set(collection, form="pairs")
     assert made.facts.mask(np.arange(2)).tolist() == [[False, True], [False, False]]
+
+
+def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):
+    whole = training_set(small, negatives(ROWS), form="lists").facts
+    at_once, texts = [], Collection.document_texts
+
+    def counted(collection, rows):
+        at_once.append(len(rows))
+        return texts(collection, rows)
+
+    monkeypatch.setattr(Collection, "document_texts", counted)
+    monkeypatch.setattr(data, "AT_ONCE", 2)
+    blocks = training_set(small, negatives(ROWS), form="lists").facts
+    np.testing.assert_array_equal(blocks.documents, whole.documents)
+    assert max(at_once) == 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,9 @@ from foils.training.facts import ABSENT, Floats, PairFacts
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+AT_ONCE = 4096
+"""Texts read together where equal ones are looked for."""
 
 
 @dataclass(frozen=True)
@@ -262,14 +266,14 @@ def _only_positives(collection: Collection) -> tuple[Rows, Rows]:
 
 
 class _Numbers:
-    """Numbers rows by their texts, in order of first appearance; row −1 stays −1."""
+    """Numbers rows by digests of their texts, in order of first appearance; row −1 stays −1."""
 
     def __init__(self, rows: Rows, texts_of: Any) -> None:
         self.known = np.unique(rows)
-        seen: dict[str, int] = {}
-        self.numbers = np.fromiter(
-            (seen.setdefault(text, len(seen)) for text in texts_of(self.known)), np.int64, len(self.known)
-        )
+        seen: dict[bytes, int] = {}
+        blocks = (self.known[start : start + AT_ONCE] for start in range(0, len(self.known), AT_ONCE))
+        keys = (blake2b(text.encode(), digest_size=16).digest() for block in blocks for text in texts_of(block))
+        self.numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(self.known))
 
     def __call__(self, rows: Rows) -> Rows:
         if not len(self.known):
