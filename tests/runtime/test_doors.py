@@ -16,7 +16,7 @@ from cyclopts import App, CycloptsError
 from foils.cli.program import Verb, add_verb
 from foils.runtime.doors import door, settings_taken
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Option, Settings, refuse, settings_of, spelling
+from foils.runtime.options import Option, Settings, parsed_settings, refuse, settings_of, spelling, taken_apart
 from foils.runtime.results import Result, Table, number, p_value
 
 
@@ -189,6 +189,37 @@ def test_the_program_gives_the_door_what_it_is_given(tmp_path: Path, capsys: pyt
     shown = capsys.readouterr().out
     assert f"What the door saw → {output}" in shown
     assert "a <remark>" in shown
+
+
+def test_what_goes_with_options_of_the_program_alone_is_checked_before_the_door_opens(tmp_path: Path) -> None:
+    def before(given: Any) -> None:
+        raise InputError(f"{given['collection']}: {given['output'].name} is {given['json'].name}, too")
+
+    arguments = ["see", "x", "-o", str(tmp_path / "a"), "--json", str(tmp_path / "a")]
+    with pytest.raises(InputError, match="x: a is a, too"):
+        program(*arguments, writes="table", before=before)
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_differs_from_a_doors_own_defaults() -> None:
+    base = WindowSettings(top=20)
+    assert base.changed() == {"top": 20}
+    assert base.changed(base=base) == {}
+    assert WindowSettings(draw="uniform").changed(base=base) == {"top": 10, "draw": "uniform"}
+
+
+def test_of_several_options_the_outermost_holds() -> None:
+    inner = Annotated[str, Option(metavar="SOURCE")]
+    assert taken_apart(Annotated[inner, Option(flag="--source")])[1].flag == "--source"
+
+
+def test_settings_by_name_are_read() -> None:
+    texts = ["margin=0.1", "bounds=[1, 2]", "on=true", "margin=0.2"]
+    assert parsed_settings(texts) == {"margin": 0.2, "bounds": [1, 2], "on": True}
+    assert parsed_settings(["mixing=grad-norm"], words=True) == {"mixing": "grad-norm"}
+    for text, message in (("margin", "expected NAME=VALUE"), ("margin=much", "'much' is not a number")):
+        with spelling({"settings": "--set"}), pytest.raises(InputError, match=f"^--set {text}: {message}"):
+            parsed_settings([text])
 
 
 def test_the_programs_help_is_the_doors(capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,6 +41,8 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
         with spelling(flags):
             values = {each.name: _parsed(each, bound[each.name]) for each in every if bound.get(each.name) is not None}
             given = {key: value for key, value in values.items() if key in taken}
+            if verb.before:
+                verb.before(values)
             result = door(**given)
             _finish(verb, result, values)
 
@@ -149,7 +151,7 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
         more["choices"] = names
     if setting.heading:
         more["group"] = Group(setting.heading, sort_key=_place(setting))
-    if default is None:
+    if default in (None, ()):
         more["show_default"] = False
     if positional:
         more["name"] = option.metavar or setting.name.upper()

@@ -24,6 +24,8 @@ class Verb:
         example: a command, for the help.
         writes: what `-o` is the name of, as "table of negatives"; empty: the result is not written.
         reports: whether the result has a page.
+        before: raises an InputError for options that do not go together, some of the program alone; it is given what
+            the door will be given, and the program's own options.
         after: does what the program alone does with the result, once it is shown and written; it is given the result
             and what the door was given.
         more: options of the program alone, for `after`.
@@ -34,6 +36,7 @@ class Verb:
     example: str
     writes: str = ""
     reports: bool = False
+    before: Callable[[Mapping[str, Any]], None] | None = None
     after: Callable[[Any, Mapping[str, Any]], None] | None = None
     more: tuple[Setting, ...] = ()
     alone: bool = False

@@ -19,6 +19,7 @@ beside them stand in `Option`.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -142,12 +143,18 @@ class Settings:
         for setting in settings_of(type(self)):
             setting.option.check(spelled(setting.name), getattr(self, setting.name))
 
-    def changed(self, *names: str) -> dict[str, Any]:
-        """Return those of the named settings (of all, where none is named) that differ from their defaults."""
+    def changed(self, *names: str, base: Settings | None = None) -> dict[str, Any]:
+        """Return those of the named settings (of all, where none is named) that differ from their defaults.
+
+        Args:
+            names: of settings.
+            base: has the defaults, where they are not the fields' own.
+        """
         return {
             setting.name: value
             for setting in settings_of(type(self))
-            if (not names or setting.name in names) and (value := getattr(self, setting.name)) != setting.default
+            if (not names or setting.name in names)
+            and (value := getattr(self, setting.name)) != getattr(base, setting.name, setting.default)
         }
 
 
@@ -175,11 +182,11 @@ def _texts(cls: type[Settings]) -> dict[str, str]:
 
 
 def taken_apart(annotation: Any) -> tuple[Any, Option]:
-    """Return a type, and the `Option` that it is annotated with."""
+    """Return a type, and the `Option` that it is annotated with; of several, the outermost."""
     if get_origin(annotation) is not Annotated:
         return annotation, Option()
     kind, *rest = get_args(annotation)
-    return kind, next((each for each in rest if isinstance(each, Option)), Option())
+    return kind, next((each for each in reversed(rest) if isinstance(each, Option)), Option())
 
 
 def documented(docstring: str) -> dict[str, str]:
@@ -225,3 +232,29 @@ def _with_value(name: str, value: Any) -> str:
     if isinstance(value, bool) and name.startswith("--"):
         return name if value else f"--no-{name.removeprefix('--')}"
     return " ".join([name, *map(str, value if isinstance(value, (list, tuple)) else [value])])
+
+
+def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:
+    """Read NAME=VALUE of each text, the value as JSON; a later one of a name holds.
+
+    Args:
+        texts: as the program is given them.
+        option: name of the keyword argument that they are for.
+        words: whether a value that is not JSON may be a word, as in mixing=gradnorm.
+
+    Raises:
+        InputError: a text that is not of this form.
+    """
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
+        try:
+            settings[name] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            if not (words and value.replace("-", "").isalpha()):
+                expected = "a number, true, false or a list as in [100, 200, 400, 600]"
+                raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
+            settings[name] = value
+    return settings
