@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever
     from foils.runtime.errors import FoilsError
     from foils.scoring import Scores, ScoreSettings, score_sources
+    from foils.selection.doors import select
     from foils.studies.doors import demo
     from foils.upkeep import cache
 
@@ -34,6 +35,7 @@ __all__ = [
     "load_collection",
     "load_encoder",
     "score_sources",
+    "select",
 ]
 
 _HOMES = {
@@ -43,6 +45,7 @@ _HOMES = {
     "mining": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "studies.doors": ("demo",),
+    "selection.doors": ("select",),
     "upkeep": ("cache",),
 }
 _HOME = {name: f"foils.{home}" for home, names in _HOMES.items() for name in names}

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foils.runtime.errors import InputError
-from foils.selection import METHODS, RatedRows, denoise, percentile, relative, table
+from foils.selection import RULES, RatedRows, denoise, percentile, relative, table
 
 GAPS = [-50.0, 99.9, 100.0, 199.9, 200.0, 400.0, 399.9, 600.0, 600.1, np.nan]
 
@@ -99,11 +99,11 @@ def test_denoising_by_the_judge():
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.one_of(st.floats(-2000, 2000), st.just(np.nan)), min_size=12, max_size=40),
-    st.sampled_from(list(METHODS)),
+    st.sampled_from(list(RULES)),
 )
 def test_every_method_says_why_exactly_where_it_rejects(gaps, name):
     rows = RatedRows.of_gaps([*np.linspace(0, 900, 12), *gaps], preference=np.full(12 + len(gaps), 0.8))
-    found = METHODS[name](rows)
+    found = RULES[name](rows)
     assert found.keep.tolist() == [why is None for why in found.reason]
     assert ((found.weight >= 0) & (found.weight <= 1)).all()
     assert (found.weight[~found.keep] == 0).all()
@@ -115,7 +115,7 @@ def test_every_method_says_why_exactly_where_it_rejects(gaps, name):
 
 @pytest.mark.parametrize("name", ["table", "relative", "curriculum", "progress", "simans", "percentile"])
 def test_no_rows_are_no_selection(name):
-    assert len(METHODS[name](RatedRows.of_gaps([])).keep) == 0
+    assert len(RULES[name](RatedRows.of_gaps([])).keep) == 0
 
 
 def test_rows_that_do_not_fit_together_are_refused():

@@ -99,9 +99,12 @@ def rate(
     if json:
         write_json(json, without_nan(facts))
     if report:
-        from foils.pages.ratings import write_ratings_report
+        from foils.data.store import write_text
+        from foils.rating.tables import report_table
+        from foils.selection.page import gap_report
 
-        write_ratings_report(report, loaded, rated.negatives, split=split, rating=rated.report, seed=seed)
+        done = report_table(rated.report)
+        write_text(report, gap_report(loaded, rated.negatives, split=split, rating=done, seed=seed))
         say(f"report: {report}")
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from foils.cli.verb import Verb, option
-from foils.runtime.errors import FailureError
+from foils.runtime.errors import FailureError, InputError
+from foils.runtime.options import refuse
 
 
 def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
@@ -50,6 +51,28 @@ def _open_report(result: Any, given: Mapping[str, Any]) -> None:
         webbrowser.open((given.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
+def _check_texts(given: Mapping[str, Any]) -> None:
+    """Refuse, of `foils select`, a page or exports without texts, and what nothing but these needs."""
+    from foils.selection.doors import refuse_seed
+    from foils.selection.settings import COMPOSITION
+
+    by, report = given.get("by", "table"), given.get("report")
+    shown = report or given.get("export")
+    if by == COMPOSITION:
+        refuse({"report": report}, f"with --by {COMPOSITION}: the page is of ratings; leave it out")
+    elif shown and given.get("collection") is None:
+        raise InputError("--report and --export need the texts: give the --collection that was rated")
+    elif not shown:
+        split = given.get("split")
+        idle = {"collection": given.get("collection"), "split": None if split == "train" else split}
+        refuse(
+            {**idle, "keep_identical_ids": given.get("keep_identical_ids") or None},
+            "without --report or --export, which need the texts; give one of them, or leave it out",
+        )
+    if not report:
+        refuse_seed(by, given.get("seed", 0))
+
+
 DOORS: dict[str, Verb] = {
     "score": Verb(
         "foils.scoring.doors:score",
@@ -65,6 +88,15 @@ DOORS: dict[str, Verb] = {
             option("open_report", bool, "Open the report in a browser (on a terminal). Default: yes.", flag="--open"),
         ),
         alone=True,
+    ),
+    "select": Verb(
+        "foils.selection.doors:select",
+        example="foils select rated.parquet --by mixture -o train.parquet",
+        writes="table of negatives",
+        reports=True,
+        before=_check_texts,
+        after=export_kept,
+        more=(EXPORT,),
     ),
     "cache": Verb(
         "foils.upkeep.doors:cache",

@@ -13,6 +13,7 @@ from foils.data.collection import Collection
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
 from foils.data.sources import NamedSource, read_source, read_sources
+from foils.data.store import file_digest
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 
@@ -76,11 +77,24 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
     """
     if isinstance(given, (str, Path)):
         return read_source(f"{name}={given}" if name else str(given), collection)
+    source = as_table(given)
+    if source is not given:
+        source.negatives.rows_in(collection)
+    return replace(source, name=name or source.name)
+
+
+def as_table(given: SourceLike) -> NamedSource:
+    """Return a table of negatives with its name, whatever the collection: of a Parquet file, a table or a DataFrame.
+
+    Raises:
+        InputError: it is not a table of negatives.
+    """
     if isinstance(given, NamedSource):
-        return NamedSource(name or given.name, given.negatives, given.digest)
+        return given
+    if isinstance(given, (str, Path)):
+        return NamedSource(Path(given).name, Negatives.read(given), file_digest(given))
     negatives = given if isinstance(given, Negatives) else Negatives(_arrow(given))
-    negatives.rows_in(collection)
-    return NamedSource(name or _own_name(negatives), negatives, negatives.digest)
+    return NamedSource(_own_name(negatives), negatives, negatives.digest)
 
 
 def _own_name(negatives: Negatives) -> str:

@@ -127,3 +127,10 @@ def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
         f"an encoder of type {type(given).__name__}; expected the name of a model, a loaded SentenceTransformer, or an "
         "object with the methods of Encoder"
     )
+
+
+def description(encoder: Encoder) -> dict[str, Any]:
+    """Return what provenance says of an encoder: what it says of itself, at least name, fingerprint and dimension."""
+    if hasattr(encoder, "describe"):
+        return dict(encoder.describe())
+    return {"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension}

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from foils.data.collection import Collection
 from foils.data.negatives import Negatives
-from foils.data.store import Provenance
+from foils.data.store import provenance
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.selection.curriculum import curriculum, progress
 from foils.selection.mixture import mixture
 from foils.selection.optimal import optimal
-from foils.selection.rows import RatedRows, Selection
+from foils.selection.results import Selected
+from foils.selection.rows import RatedRows, Rows, Selection
 from foils.selection.rules import denoise, percentile, relative, table
 from foils.selection.sampling import simans
 
-METHODS: dict[str, Callable[..., Selection]] = {
+RULES: dict[str, Callable[..., Selection]] = {
     "table": table,
     "percentile": percentile,
     "mixture": mixture,
@@ -33,21 +34,16 @@ METHODS: dict[str, Callable[..., Selection]] = {
 }
 
 
-@dataclass(frozen=True)
-class Selected:
-    """A table with `keep, reason, weight, tier`, and what the rule said of the rows that it saw."""
-
-    negatives: Negatives
-    selection: Selection
-
-
 def select_negatives(
     negatives: Negatives,
     *,
     by: str = "table",
     settings: Mapping[str, Any] | None = None,
     seed: int = 0,
-    made: Provenance | None = None,
+    name: str = "negatives",
+    digest: str = "",
+    collection: Collection | None = None,
+    split: str = "train",
 ) -> Selected:
     """Add `weight, tier`, and to `keep, reason`, by a rule over ratings.
 
@@ -55,38 +51,55 @@ def select_negatives(
 
     Args:
         negatives: with the columns elo, elo_se, gap that rating adds, and preference where it asked directly.
-        by: a name in METHODS.
+        by: a name in RULES.
         settings: of the rule, by name.
-        seed: for rules that draw.
-        made: provenance of the new table; None: the old one's.
+        seed: for rules that draw, and for the examples of the page.
+        name: of the table, for titles.
+        digest: of the file that the table was read from, for provenance; "": the table's own.
+        collection: that was rated, for the texts of page and exports; None: not known.
+        split: whose positives these show.
 
     Raises:
         UnknownNameError: no such rule, or no such setting of it.
         InputError: the table is not rated, or has weights already; a setting out of range.
     """
-    if by not in METHODS:
-        raise UnknownNameError("way of selecting", by, METHODS)
-    method, chosen = METHODS[by], dict(settings or {})
-    known = [name for name in inspect.signature(method).parameters if name not in ("rows", "rng")]
-    for name in chosen:
-        if name not in known:
-            raise UnknownNameError(f"setting of {by}", name, known)
-    if "rng" in inspect.signature(method).parameters:
-        chosen["rng"] = np.random.default_rng(seed)
+    if by not in RULES:
+        raise UnknownNameError("rule", by, RULES)
+    rule, chosen = RULES[by], dict(settings or {})
+    known = [name for name in inspect.signature(rule).parameters if name not in ("rows", "rng")]
+    for setting in chosen:
+        if setting not in known:
+            raise UnknownNameError(f"setting of {by}", setting, known)
     shown = np.flatnonzero(negatives.keep)
-    selection = method(_rated_rows(negatives, shown), **chosen)
-    weight, tier = np.zeros(len(negatives)), np.full(len(negatives), None, object)
-    weight[shown], tier[shown] = selection.weight, selection.tier
-    reasons = np.full(len(negatives), None, object)
-    reasons[shown] = selection.reason
+    drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
+    selection = rule(_rated_rows(negatives, shown), **chosen, **drawing)
+    made = provenance(
+        "select", {"by": by, **chosen}, inputs={"rated": digest or negatives.digest}, seed=seed,
+        before=negatives.provenance,
+    )  # fmt: skip
+    return Selected.of(
+        _marked(negatives, shown, selection), provenance=made,
+        title=f"{name} by {by}", by=by, settings=chosen, seed=seed, selection=selection, collection=collection,
+        split=split,
+    )  # fmt: skip
+
+
+def draws(by: str) -> bool:
+    """Tell whether a rule draws at random."""
+    return "rng" in inspect.signature(RULES[by]).parameters
+
+
+def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negatives:
+    """Return the table with what a rule says of the rows that it was shown."""
+    weight, tier, reasons = np.zeros(len(negatives)), *np.full((2, len(negatives)), None, object)
+    weight[shown], tier[shown], reasons[shown] = selection.weight, selection.tier, selection.reason
     marked = negatives.reject(np.zeros(len(negatives), bool), "")
     for reason in sorted({why for why in selection.reason if why is not None}):
         marked = marked.reject(np.array([why == reason for why in reasons], bool), reason)
-    found = marked.with_columns({"weight": weight, "tier": pa.array(tier.tolist(), pa.string())})
-    return Selected(Negatives(found.table, made or negatives.provenance), selection)
+    return marked.with_columns({"weight": weight, "tier": pa.array(tier.tolist(), pa.string())})
 
 
-def _rated_rows(negatives: Negatives, shown: np.ndarray[tuple[int], np.dtype[np.int64]]) -> RatedRows:
+def _rated_rows(negatives: Negatives, shown: Rows) -> RatedRows:
     missing = [name for name in ("elo", "elo_se", "gap") if name not in negatives.table.column_names]
     if missing:
         raise InputError(f"the table has no {', '.join(missing)}; rate it first: foils rate")

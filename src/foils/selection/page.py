@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,9 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
-from foils.data.store import write_text
 from foils.pages.page import Example, Examples, Section, Table, render_page, shortened
-from foils.pages.rating_figures import (
+from foils.runtime.errors import InputError
+from foils.selection.figures import (
     Benefit,
     Gaps,
     error_figure,
@@ -23,8 +22,6 @@ from foils.pages.rating_figures import (
     laffer_figure,
     single_gaps_figure,
 )
-from foils.rating.stage import RatingReport
-from foils.runtime.errors import InputError
 from foils.selection.rows import Selection
 from foils.selection.rules import BOUNDS, TIERS, WEIGHTS
 
@@ -32,24 +29,14 @@ READ = 5  # examples of a zone
 _RANGES = ("below 100", "100–200", "200–400", "400–600", "above 600")
 
 
-def write_ratings_report(path: str | Path, collection: Collection, negatives: Negatives, **settings: Any) -> None:
-    """Write `ratings_report` as one HTML page, whole; the settings are its own.
-
-    Raises:
-        InputError: a table without ratings, or ids that the collection does not know.
-        MissingExtraError: plotly is not installed.
-    """
-    write_text(path, ratings_report(collection, negatives, **settings))
-
-
-def ratings_report(
+def gap_report(
     collection: Collection,
     negatives: Negatives,
     *,
     split: str,
-    rating: RatingReport | None = None,
     selection: Selection | None = None,
     benefit: Benefit | None = None,
+    rating: Table | None = None,
     seed: int = 0,
 ) -> str:
     """Return the report of a rated table as HTML: of the rating, or of a selection from it.
@@ -58,9 +45,9 @@ def ratings_report(
         collection: that it was made from.
         negatives: with elo, elo_se, gap, and what else rating and selection add.
         split: whose labelled positives are shown beside the examples.
-        rating: what the rating did.
         selection: what a rule found; its thresholds, and the mixture where it fitted one, are drawn.
         benefit: λ, ρ and spread of the view of signal and risk; None: those of the rule `optimal`.
+        rating: what the rating did.
         seed: of the examples drawn.
 
     Raises:
@@ -81,7 +68,7 @@ def ratings_report(
             Section("How sure the ratings are", [error_figure(gaps), single_gaps_figure(gaps)], _ERRORS),
             Section("Signal and risk", [laffer_figure(gaps, benefit)], _laffer_prose(benefit)),
             Section("To read", _examples(collection, negatives, gaps, split, seed)),
-            *([Section("The rating", [_rating_table(rating)], folded=True)] if rating else []),
+            *([Section("The rating", [rating], folded=True)] if rating else []),
             Section("How to read this", (), _READING, folded=True),
         ],
         footer=_footer(negatives),
@@ -260,23 +247,6 @@ def _example(
     error = f" ± {gaps.error[at]:,.0f}" if gaps.own_error else ""
     heading = f"gap {gaps.gap[at]:,.0f}{error} · {row['source']} · {row['query_id']} · {row['doc_id']}"
     return Example(heading, texts, note)
-
-
-def _rating_table(rating: RatingReport) -> Table:
-    low, high = rating.position_bias_interval
-    rows = [
-        ("queries", f"{rating.queries:,}"),
-        ("comparisons", f"{rating.comparisons:,}"),
-        ("judgements missing", f"{rating.missing:,}"),
-        ("position bias, mean of P(first shown wins) − ½", f"{rating.position_bias:.3f} ({low:.3f} to {high:.3f})"),
-        ("negatives without a gap", f"{rating.unrated:,}"),
-        *((f"not rated: {why}", f"{count:,}") for why, count in rating.skipped.items()),
-        ("algebraic connectivity of the graphs, mean", f"{rating.connectivity:.2f}"),
-        ("diameter of the graphs, largest", f"{rating.diameter:.0f}"),
-    ]
-    return Table(
-        "", ["", "value"], rows, "Position bias with its 95 % interval over queries; 0 where the judge has none."
-    )
 
 
 def _footer(negatives: Negatives) -> str:

@@ -14,11 +14,12 @@ from scipy.stats import norm
 
 from foils.cli.app import run
 from foils.data import Collection, Negatives
-from foils.pages.rating_figures import Benefit, Gaps, gap_figure, laffer_figure, single_gaps_figure
-from foils.pages.ratings import ratings_report, write_ratings_report
 from foils.rating.stage import RatingReport
+from foils.rating.tables import report_table
 from foils.runtime.errors import InputError
 from foils.selection import select_negatives
+from foils.selection.figures import Benefit, Gaps, gap_figure, laffer_figure, single_gaps_figure
+from foils.selection.page import gap_report
 from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium
 
 QUERIES, EACH = 30, 20
@@ -67,7 +68,7 @@ RATING = RatingReport(30, 1800, 7, 0.02, (0.01, 0.03), 60, {"rejected before": 4
 
 def test_the_tables_count_what_the_table_holds():
     negatives = rated()
-    page = ratings_report(collection(), negatives, split="train", rating=RATING)
+    page = gap_report(collection(), negatives, split="train", rating=report_table(RATING))
     gap = negatives.table["gap"].to_numpy()
     known = gap[np.isfinite(gap)]
     danger = known < 100
@@ -85,7 +86,7 @@ def test_the_tables_count_what_the_table_holds():
 
 
 def test_without_errors_of_gaps_the_ratings_own_are_shown_and_said():
-    page = ratings_report(collection(), rated(gap_errors=False), split="train")
+    page = gap_report(collection(), rated(gap_errors=False), split="train")
     assert cells(page, "goldilocks")[4] == "70"
     assert "standard error (the rating&#39;s)" in page
     assert "The rating<" not in page
@@ -93,7 +94,7 @@ def test_without_errors_of_gaps_the_ratings_own_are_shown_and_said():
 
 def test_a_mixtures_components_and_thresholds_are_drawn():
     found = select_negatives(rated(), by="mixture", settings={"components": 2})
-    page = ratings_report(collection(), found.negatives, split="train", selection=found.selection)
+    page = gap_report(collection(), found, split="train", selection=found.selection)
     drawn = figures(page)[0]
     fitted = found.selection.mixture
     curves = [one for one in drawn["data"] if one["name"].startswith("component")]
@@ -104,15 +105,13 @@ def test_a_mixtures_components_and_thresholds_are_drawn():
     np.testing.assert_allclose(curves[0]["y"], expected, atol=0.02)
     lines = [shape["x0"] for shape in drawn["layout"]["shapes"] if shape["type"] == "line"]
     assert lines == pytest.approx(fitted.thresholds.tolist())
-    kept = found.negatives.keep
-    tier = np.array(found.negatives.table["tier"].to_pylist(), object)
+    kept = found.keep
+    tier = np.array(found.table["tier"].to_pylist(), object)
     mine = tier == "goldilocks"
     assert re.search(rf"<td>goldilocks</td><td>{mine.sum()}</td><td>{kept[mine].sum()}</td>", page)
     assert cells(page, "in the mixture&#39;s lowest component") == [f"{(tier == 'danger').sum()}"]
     assert cells(page, "unrated")  # both a tier and a reason
-    without = ratings_report(
-        collection(), found.negatives, split="train", selection=replace(found.selection, mixture=None)
-    )
+    without = gap_report(collection(), found, split="train", selection=replace(found.selection, mixture=None))
     assert not [one for one in figures(without)[0]["data"] if one["name"].startswith("component")]
 
 
@@ -164,7 +163,7 @@ def test_single_gaps_have_their_errors_and_every_source_its_line():
 
 
 def test_examples_are_of_their_zone_and_drawn_by_the_seed():
-    one, again, other = (ratings_report(collection(), rated(), split="train", seed=seed) for seed in (0, 0, 1))
+    one, again, other = (gap_report(collection(), rated(), split="train", seed=seed) for seed in (0, 0, 1))
     assert one == again != other
     danger = re.search(r"<summary>danger .*?</details>", one, re.S).group(0)
     shown = [int(value) for value in re.findall(r"<strong>gap (-?\d+) ± 90", danger)]
@@ -179,7 +178,7 @@ def test_what_users_bring_is_escaped_and_nothing_is_fetched():
     import plotly.graph_objects as go
 
     found = select_negatives(rated(ATTACK), by="mixture")
-    page = ratings_report(collection(ATTACK), found.negatives, split="train", rating=RATING, selection=found.selection)
+    page = gap_report(collection(ATTACK), found, split="train", rating=report_table(RATING), selection=found.selection)
     for figure in figures(page):
         go.Figure(data=figure["data"], layout=figure["layout"])  # raises on a property that Plotly does not have
     assert_harmless(page)
@@ -189,11 +188,12 @@ def test_tables_without_ratings_are_refused(tmp_path):
     plain = rated()
     bare = Negatives(plain.table.drop_columns(["elo", "elo_se", "gap", "gap_se"]))
     with pytest.raises(InputError, match="rate it first"):
-        ratings_report(collection(), bare, split="train")
+        gap_report(collection(), bare, split="train")
     none = Negatives(plain.table.slice(0, 1))
     with pytest.raises(InputError, match="at least two"):
-        write_ratings_report(tmp_path / "page.html", collection(), none, split="train")
-    assert not (tmp_path / "page.html").exists()
+        gap_report(collection(), none, split="train")
+    with pytest.raises(InputError, match="name the collection"):
+        select_negatives(plain).report(tmp_path / "page.html")
 
 
 def test_select_writes_the_page_and_training_files(tmp_path, beir_folder):
@@ -220,11 +220,8 @@ def test_select_writes_the_page_and_training_files(tmp_path, beir_folder):
 @pytest.mark.slow
 @needs_chromium
 def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
-    found = select_negatives(rated(ATTACK), by="mixture")
     page = tmp_path / "page.html"
-    write_ratings_report(
-        page, collection(ATTACK), found.negatives, split="train", rating=RATING, selection=found.selection
-    )
+    select_negatives(rated(ATTACK), by="mixture", collection=collection(ATTACK)).report(page)
     shown = in_chromium(page)
     assert "<title>How hard the negatives are</title>" in shown
     assert shown.count('class="main-svg"') >= 5, "the figures were drawn"
