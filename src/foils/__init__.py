@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foils.data import Collection, Negatives, Run, load_collection
     from foils.encode import EncoderSettings, VectorStore, load_encoder
+    from foils.evaluation.doors import evaluate
     from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever
     from foils.runtime.errors import FoilsError
     from foils.scoring import Scores, ScoreSettings, score_sources
@@ -32,6 +33,7 @@ __all__ = [
     "VectorStore",
     "cache",
     "demo",
+    "evaluate",
     "load_collection",
     "load_encoder",
     "score_sources",
@@ -46,6 +48,7 @@ _HOMES = {
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "studies.doors": ("demo",),
     "selection.doors": ("select",),
+    "evaluation.doors": ("evaluate",),
     "upkeep": ("cache",),
 }
 _HOME = {name: f"foils.{home}" for home, names in _HOMES.items() for name in names}

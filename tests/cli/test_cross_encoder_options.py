@@ -31,6 +31,7 @@ def test_length_device_and_trust_reach_the_model(
         raise InputError("not loaded")
 
     monkeypatch.setattr("foils.encode.cross_encoders.load_cross_encoder", load)
+    monkeypatch.setattr("foils.encode.opening.load_cross_encoder", load)
     monkeypatch.chdir(tmp_path)
     Path("first.trec").write_text("q1 Q0 d1 1 2.0 first\n")
     options = ("--max-length", 7, "--device", "cpu", "--trust-remote-code")

@@ -33,6 +33,7 @@ def test_the_help_of_every_verb_has_an_example(foils: Callable[..., Any], verb: 
     assert f"Usage: foils {verb}" in ended.out
     assert re.search(rf"Example:\s+foils {verb}\b", " ".join(ended.out.split()))
     assert ended.err == ""
+    assert "In Python" not in " ".join(ended.out.replace("│", " ").split())
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -126,6 +126,19 @@ def see(
     return Seen({"collection": collection, "method": method, **vars(window), "seed": seed, "budgets": list(budgets)})
 
 
+def test_a_door_is_checked_before_anything_holds() -> None:
+    entered: list[object] = []
+
+    def check(method: str, window: WindowSettings) -> None:
+        entered.append((method, window.top, list(budgets)))
+        raise InputError("not these together")
+
+    checked = door(check=check)(inspect.unwrap(see))
+    with pytest.raises(InputError, match="not these together"):
+        checked("folder/", top=3)
+    assert entered == [("bm25", 3, [])]
+
+
 def test_a_door_takes_the_fields_of_its_groups_one_by_one() -> None:
     seen = see("folder/", "dense", top=3, weights={"a": 2.0}).said
     assert seen == {

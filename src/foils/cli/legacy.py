@@ -10,7 +10,6 @@ VERBS: dict[str, str] = {
     "rate": "Rate negatives by pairwise judgements.",
     "batch": "Plan mini-batches.",
     "train": "Train a model on a source of negatives, and write it with a card that says how.",
-    "evaluate": "Measure systems and compare them.",
     "search": "Search with all dimensions, or with those that matter to each query.",
     "study": "Train on every source and compare what was foreseen with what came of it.",
     "report": "Make the page of a study.",

@@ -15,6 +15,7 @@ from foils.cli.verb import Door, Verb, option
 from foils.runtime.options import Option, Setting, spelling
 
 _ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d{1,5}")
+_OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")  # sentences that the program's help leaves out
 Shell = Literal["bash", "zsh", "fish", "powershell"]
 _QUIET: Any = {"result_action": "return_value", "exit_on_error": False, "print_error": False}
 
@@ -140,7 +141,9 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
     if option.parse is not None:
         annotation = list[str] if option.repeated else str
         annotation = annotation | None if optional else annotation
-    text = " ".join(filter(None, [setting.help, f"Range: {option.range}." if option.range else ""]))
+    text = " ".join(
+        filter(None, [_OF_PYTHON.sub("", setting.help).strip(), f"Range: {option.range}." if option.range else ""])
+    )
     default = setting.default
     if option.parse is not None and optional and not isinstance(default, str):
         default = None  # what the program reads is text; the door knows the default

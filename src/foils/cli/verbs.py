@@ -73,6 +73,14 @@ def _check_texts(given: Mapping[str, Any]) -> None:
         refuse_seed(by, given.get("seed", 0))
 
 
+WRITE_RUNS = option("write_runs", Path, "Write the run of each system, in TREC form, to this folder.", metavar="FOLDER")
+
+
+def _write_runs(result: Any, given: Mapping[str, Any]) -> None:
+    if folder := given.get("write_runs"):
+        result.write_runs(folder)
+
+
 DOORS: dict[str, Verb] = {
     "score": Verb(
         "foils.scoring.doors:score",
@@ -97,6 +105,13 @@ DOORS: dict[str, Verb] = {
         before=_check_texts,
         after=export_kept,
         more=(EXPORT,),
+    ),
+    "evaluate": Verb(
+        "foils.evaluation.doors:evaluate",
+        example="foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec "
+        "--json result.json",
+        more=(WRITE_RUNS,),
+        after=_write_runs,
     ),
     "cache": Verb(
         "foils.upkeep.doors:cache",

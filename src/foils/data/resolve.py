@@ -15,7 +15,7 @@ from foils.data.negatives import Negatives
 from foils.data.sources import NamedSource, read_source, read_sources
 from foils.data.store import file_digest
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings
+from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
     CollectionLike = str | Path | Collection
@@ -43,6 +43,12 @@ class CollectionSettings(Settings):
         if isinstance(given, Collection):
             return replace(given, keep_identical_ids=True) if self.keep_identical_ids else given
         return load_collection(given, keep_identical_ids=self.keep_identical_ids)
+
+
+def identical_ids_caption(queries: int) -> str:
+    """Return the remark on this many queries whose own document is left out; empty where there are none."""
+    option = spelled("keep_identical_ids")
+    return f"{queries:,} queries: the document with the query's own id is left out ({option})" if queries else ""
 
 
 def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:

@@ -30,6 +30,8 @@ else:
 
 log = logging.getLogger(__name__)
 
+OF_CROSS_ENCODERS = ("max_length", "device", "trust_remote_code")  # settings that apply to them too
+
 
 @dataclass(frozen=True)
 class EncoderName(Settings):
@@ -64,8 +66,8 @@ class StoreSettings(Settings):
 
 
 @dataclass(frozen=True)
-class EncodingSettings(StoreSettings, EncoderSettings, EncoderName):
-    """The options of every door that embeds texts."""
+class EmbeddingSettings(StoreSettings, EncoderSettings):
+    """The options of every door that embeds texts, beside the encoder's name."""
 
     heading = "Encoder"
 
@@ -73,24 +75,21 @@ class EncodingSettings(StoreSettings, EncoderSettings, EncoderName):
         """Return how the model is used."""
         return EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
 
-    def open(self, collection: Collection) -> tuple[Encoder, VectorStore]:
-        """Load the encoder and open the store; report what a lower precision or storage loses on this collection."""
-        store = self.open_store()
+    def open_encoder(self, given: EncoderLike, collection: Collection) -> Encoder:
+        """Return an encoder (see `as_encoder`); report what a lower precision or storage loses on this collection."""
         settings = self.encoder_settings()
-        encoder = as_encoder(self.encoder, settings)
+        encoder = as_encoder(given, settings)
         lossy = self.changed("precision", "storage", "backend")
-        if lossy and isinstance(self.encoder, (str, Path)):
-            exact = load_encoder(self.encoder, replace(settings, precision="float32", backend="torch"))
+        if lossy and isinstance(given, (str, Path)):
+            exact = load_encoder(given, replace(settings, precision="float32", backend="torch"))
             self._report_loss(exact, encoder, collection, lossy)
-        return encoder, store
+        return encoder
 
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
         """Return a cross-encoder as it is, or load the one of this name, to which length and device apply too."""
         if not isinstance(given, (str, Path)):
             return given
-        return load_cross_encoder(
-            given, max_length=self.max_length, device=self.device, trust_remote_code=self.trust_remote_code
-        )
+        return load_cross_encoder(given, **{name: getattr(self, name) for name in OF_CROSS_ENCODERS})
 
     def _report_loss(self, exact: Encoder, encoder: Encoder, collection: Collection, lossy: dict[str, Any]) -> None:
         rows = np.unique(np.linspace(0, len(collection.documents) - 1, 64).astype(int))
@@ -104,6 +103,16 @@ class EncodingSettings(StoreSettings, EncoderSettings, EncoderName):
             "%s: cosine to plain float32 vectors %.6f on average, %.6f at least, over %d documents",
             chosen, mean, least, len(texts),
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class EncodingSettings(EmbeddingSettings, EncoderName):
+    """The options of every door that embeds texts with one encoder."""
+
+    def open(self, collection: Collection) -> tuple[Encoder, VectorStore]:
+        """Load the encoder (see `open_encoder`) and open the store."""
+        store = self.open_store()
+        return self.open_encoder(self.encoder, collection), store
 
 
 AT_128 = EncodingSettings(max_length=128)  # tokens, as all five papers train and score

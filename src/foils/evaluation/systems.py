@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from foils.data import Collection, Run
+from foils.data.resolve import identical_ids_caption
 from foils.data.run import without_identical
 from foils.evaluation.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings
 from foils.runtime.errors import InputError
+from foils.runtime.results import Result, Table, number, p_value
 from foils.statistics import Alternative, Comparison, bootstrap_interval, compare_systems
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation found.
+class Evaluation(Result):
+    """What systems score on a split, and how they differ.
 
     Attributes:
         split: whose judgements were used.
@@ -26,6 +29,8 @@ class Evaluation:
         intervals: system → measure → bootstrap interval of the mean.
         comparisons: every pair of systems under every measure; empty for one system.
         identical_ids: queries of the split for which the document of the query's own id was left out of every run.
+        collection: its name.
+        runs: what was measured, one run a system; empty: not kept.
     """
 
     split: str
@@ -33,6 +38,38 @@ class Evaluation:
     intervals: dict[str, dict[str, tuple[float, float]]]
     comparisons: tuple[Comparison, ...]
     identical_ids: int = 0
+    collection: str = ""
+    runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
+
+    def tables(self) -> list[Table]:
+        """Return the systems' means with their intervals, and the comparisons."""
+        measures = list(self.systems[0].per_query)
+        rows = [
+            (
+                system.name,
+                *(
+                    f"{system.means[measure]:.4f} [{number(low)}, {number(high)}]"
+                    for measure, (low, high) in self.intervals[system.name].items()
+                ),
+                f"{len(system.unanswered):,}",
+            )
+            for system in self.systems
+        ]
+        count = len(self.systems[0].query_ids)
+        title = f"{self.collection} ({self.split}), {count:,} queries, mean and 95 % interval"
+        means = Table(title, ["system", *measures, "unanswered"], rows, identical_ids_caption(self.identical_ids))
+        if not self.comparisons:
+            return [means]
+        rows = [
+            (f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, p_value(c.p), p_value(c.p_holm))
+            for c in self.comparisons
+        ]
+        return [means, Table("Differences", ["systems", "measure", "difference", "test", "p", "p (Holm)"], rows)]
+
+    def write_runs(self, folder: str | Path) -> None:
+        """Write the run of each system in TREC form, as NAME.trec."""
+        for run in self.runs:
+            run.write(Path(folder) / f"{run.name}.trec")
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as plain values: split, systems (measures, per query), comparisons."""
@@ -118,7 +155,7 @@ def evaluate_runs(
         if len(systems) > 1
         else []
     )
-    return Evaluation(split, systems, intervals, tuple(comparisons), collection.identical_ids(split))
+    return Evaluation(split, systems, intervals, tuple(comparisons), collection.identical_ids(split), collection.name)
 
 
 def qrels_of(collection: Collection, split: str) -> Qrels:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
 from foils.runtime.options import Option, Setting, Settings, documented, settings_of, taken_apart
 
@@ -32,15 +32,30 @@ class Surrounding(Protocol):
         ...
 
 
-def door(function: Callable[..., Result]) -> Callable[..., Result]:
+@overload
+def door(function: Callable[..., Result]) -> Callable[..., Result]: ...
+@overload
+def door(*, check: Callable[..., None]) -> Callable[[Callable[..., Result]], Callable[..., Result]]: ...
+def door(function: Callable[..., Any] | None = None, *, check: Callable[..., None] | None = None) -> Any:
     """Let a function that takes groups of settings take their fields one by one, as keyword arguments.
 
     A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
     defaults of the fields. The signature and the docstring show the fields. Groups that are `Surrounding` are applied.
 
+    Args:
+        function: the door, written with groups.
+        check: takes some of its parameters, by their names, and raises an InputError where they do not go together. It
+            is called before any surrounding is applied: no cluster is started for a mistake.
+
     Raises:
         TypeError: (of the door) an unknown argument; the message names the nearest.
     """
+    if function is None:
+        return functools.partial(_opened, check=check)
+    return _opened(function, check=check)
+
+
+def _opened(function: Callable[..., Result], *, check: Callable[..., None] | None) -> Callable[..., Result]:
     groups = _groups(function)
     settings = settings_taken(function)
     own = {name: each for name, each in inspect.signature(function).parameters.items() if name not in groups}
@@ -62,6 +77,8 @@ def door(function: Callable[..., Result]) -> Callable[..., Result]:
         }
         for name, value in given.items():
             settings[name].option.check(name, value)
+        if check is not None:
+            check(**{name: {**given, **made}[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:
             for each in made.values():
                 if isinstance(each, Surrounding):

@@ -1,0 +1,130 @@
+"""The door of evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import numpy as np
+
+from foils.data.resolve import CollectionLike, CollectionSettings
+from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
+from foils.evaluation.measures import DEFAULT_MEASURES
+from foils.evaluation.opening import System, SystemsLike, named_systems, runs_of
+from foils.evaluation.systems import Evaluation, evaluate_runs
+from foils.runtime.doors import door
+from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.surroundings import ScaleSettings
+from foils.statistics import ALTERNATIVES, Alternative
+
+if TYPE_CHECKING:
+    Names = str | Sequence[str]
+else:
+    Names = str
+
+
+USUAL = ",".join(DEFAULT_MEASURES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings(Settings):
+    """How systems are measured and compared.
+
+    Attributes:
+        split: Split of the judgements to measure on.
+        measures: Measures, by ir_measures' names, separated by commas. In Python also a list of names.
+        top: Number of documents that an encoder returns for each query.
+        rerank_depth: Number of documents of each query that a reranker scores.
+        against: Compare the other systems with this system alone; may be given several times. Default: compare all.
+        alternative: Alternative hypothesis of the tests: two-sided, or one-sided as published for Eclipse (greater).
+        seed: Seed of the intervals; the same seed gives the same bytes.
+    """
+
+    split: str = "test"
+    measures: Names = USUAL
+    top: Annotated[int, Option(least=1)] = 1000
+    rerank_depth: Annotated[int, Option(least=1)] = 100
+    against: Annotated[list[str] | None, Option(metavar="NAME")] = None
+    alternative: Annotated[Alternative, Option(names=ALTERNATIVES)] = "two-sided"
+    seed: Annotated[int, Option(least=0)] = 0
+
+    def measure_names(self) -> list[str]:
+        """Return the names of the measures."""
+        names = self.measures.split(",") if isinstance(self.measures, str) else self.measures
+        return [name.strip() for name in names if name.strip()]
+
+
+def _refuse_idle(
+    systems: SystemsLike | None,
+    run: SystemsLike | None,
+    reranker: SystemsLike | None,
+    evaluation: EvaluationSettings,
+    scale: ScaleSettings,
+    embedding: EmbeddingSettings,
+) -> None:
+    """Refuse options that these systems have no use for, before anything is read."""
+    kinds = [system.kind for system in _every(systems, run, reranker)]
+    if "encoder" not in kinds:
+        used = OF_CROSS_ENCODERS if "reranker" in kinds else ()
+        idle = {name: value for name, value in embedding.changed().items() if name not in used}
+        refuse(
+            {**evaluation.changed("top"), **idle, **scale.changed("ray")},
+            f"without {spelled('systems')}, for no text is embedded; leave it out, or give a model to search with",
+        )
+    if "reranker" not in kinds:
+        refuse(evaluation.changed("rerank_depth"), f"without {spelled('reranker')}; give one, or leave it out")
+    if len(kinds) == 1:
+        refuse(
+            evaluation.changed("against", "alternative"),
+            "with one system, which is compared with nothing; give another, or leave it out",
+        )
+
+
+def _every(systems: SystemsLike | None, run: SystemsLike | None, reranker: SystemsLike | None) -> list[System]:
+    return [*named_systems(systems), *named_systems(run, "run"), *named_systems(reranker, "reranker")]
+
+
+@door(check=_refuse_idle)
+def evaluate(
+    collection: CollectionLike,
+    systems: Annotated[SystemsLike | None, Option(flag="--model", metavar="[NAME=]MODEL")] = None,
+    *,
+    run: Annotated[SystemsLike | None, Option(metavar="[NAME=]FILE")] = None,
+    reranker: Annotated[SystemsLike | None, Option(metavar="[NAME=]MODEL")] = None,
+    evaluation: EvaluationSettings,
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    embedding: EmbeddingSettings,
+) -> Evaluation:
+    """Measure systems on a split and compare them.
+
+    Every judged query counts, answered or not. Differences are tested pair by pair: Shapiro–Wilk, then the paired
+    t-test or Wilcoxon's, with Holm's correction.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        systems: Encoder to search with, exactly; may be given several times. In Python a dictionary by name, or a list,
+            of encoders (names or objects), runs (files or `Run` objects) and cross-encoders.
+        run: TREC run to measure; may be given several times. In Python also a dictionary, or `Run` objects.
+        reranker: Cross-encoder that reranks the first run or, without one, the first encoder's; may be given several
+            times. In Python also a dictionary, or objects.
+
+    Raises:
+        InputError: nothing to evaluate, something that cannot be read or measured, or options without effect.
+        UnknownNameError: an unknown split or system.
+    """
+    loaded = reading.open(collection)
+    depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
+    every = _every(systems, run, reranker)
+    runs = runs_of(every, loaded, embedding, split=evaluation.split, **depths)
+    result = evaluate_runs(
+        loaded,
+        runs,
+        rng=np.random.default_rng(evaluation.seed),
+        split=evaluation.split,
+        measures=evaluation.measure_names(),
+        against=evaluation.against,
+        alternative=evaluation.alternative,
+    )
+    return replace(result, runs=tuple(runs))

@@ -1,0 +1,127 @@
+"""What users give as systems (encoders, runs and rerankers, by name or as objects) becomes runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from foils.data import Collection, Run
+from foils.encode import EmbeddingSettings
+from foils.encode.cross_encoders import logits
+from foils.evaluation.measuring import dense_run
+from foils.evaluation.rerank import rerank_run
+from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
+
+if TYPE_CHECKING:
+    SystemLike = str | Path | Run | Any  # Any: an Encoder, a SentenceTransformer, a CrossEncoder
+    SystemsLike = Mapping[str, SystemLike] | Sequence[SystemLike] | SystemLike
+else:
+    SystemsLike = list[str]
+
+Kind = Literal["encoder", "run", "reranker"]
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class System:
+    """One system to evaluate.
+
+    Attributes:
+        kind: `encoder`, `run` or `reranker`.
+        given: a name, a path or an object.
+        name: what it is called; empty: it is called by what it is.
+    """
+
+    kind: Kind
+    given: SystemLike
+    name: str = ""
+
+
+def named_systems(given: SystemsLike | None, kind: Kind | None = None) -> list[System]:
+    """Return systems with their names.
+
+    Args:
+        given: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
+        kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders that are loaded, and
+            the others are encoders.
+    """
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        pairs = list(given.items())
+    else:
+        systems: Sequence[SystemLike] = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+        pairs = [_parted(each) if isinstance(each, str) else ("", each) for each in systems]
+    return [System(kind or _kind(each), each, name) for name, each in pairs]
+
+
+def runs_of(
+    systems: Sequence[System],
+    collection: Collection,
+    embedding: EmbeddingSettings,
+    *,
+    split: str,
+    top: int,
+    rerank_depth: int,
+) -> list[Run]:
+    """Return the run of each system, in their order: an encoder's exact search, a run, a reranked run.
+
+    Args:
+        systems: rerankers score the documents of the first run or, where there is none, of the first encoder.
+        collection: what encoders search.
+        embedding: how encoders and cross-encoders are loaded, and where vectors are kept.
+        split: whose queries encoders search for.
+        top: documents that an encoder returns for each query.
+        rerank_depth: documents of each query that a reranker scores.
+
+    Raises:
+        InputError: there is no encoder and no run, or one that cannot be read.
+    """
+    if all(system.kind == "reranker" for system in systems):
+        raise InputError(
+            f"nothing to evaluate; give an encoder ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
+        )
+    store = embedding.open_store()
+    runs: dict[int, Run] = {}
+    for place, system in enumerate(systems):
+        if system.kind == "encoder":
+            encoder = embedding.open_encoder(system.given, collection)
+            if (length := getattr(encoder, "max_length", None)) is not None:
+                log.info("%s: texts cut after %s tokens", encoder.name, length)
+            runs[place] = dense_run(encoder, collection, split, depth=top, store=store, name=system.name)
+        elif system.kind == "run":
+            runs[place] = _read(system)
+    first = next((runs[place] for place in runs if systems[place].kind == "run"), next(iter(runs.values())))
+    for place, system in enumerate(systems):
+        if system.kind == "reranker":
+            scorer = partial(logits, embedding.open_cross_encoder(system.given))
+            name = system.name or f"{first.name} + {_file_name(system.given) or 'reranker'}"
+            runs[place] = rerank_run(first, collection, scorer, depth=rerank_depth, name=name)
+    return [runs[place] for place in sorted(runs)]
+
+
+def _read(system: System) -> Run:
+    if isinstance(system.given, Run):
+        return Run(system.given.table, system.name or system.given.name)
+    return Run(Run.read(system.given).table, system.name or _file_name(system.given).partition(".")[0])
+
+
+def _kind(given: SystemLike) -> Kind:
+    if isinstance(given, Run) or (isinstance(given, (str, Path)) and Path(given).is_file()):
+        return "run"
+    return "reranker" if hasattr(given, "predict") and not hasattr(given, "encode") else "encoder"
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The name and the rest of [NAME=]REST; a file's own name may have an equals sign."""
+    name, equals, path = text.partition("=")
+    return (name, path) if equals and name and not Path(text).exists() else ("", text)
+
+
+def _file_name(given: SystemLike) -> str:
+    return Path(given).name if isinstance(given, (str, Path)) else ""
