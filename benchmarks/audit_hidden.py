@@ -20,7 +20,7 @@ import pyarrow as pa
 from foils.data import Collection, load_collection
 from foils.data.store import cache_folder, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.mining import BM25Retriever, DenseRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
 from foils.scoring.audit import nearness_to_positives, suspicion
 
@@ -48,7 +48,7 @@ def measured(collection: Collection, share: float, seed: int) -> dict[str, objec
     queries = store.embed(encoder, known.query_texts(np.arange(len(known.queries))), "query")
     documents = store.embed(encoder, DocumentTexts(known), "document")
     sources = {
-        retriever.name: mine(known, retriever, split="train", top=20).negatives
+        retriever.name: mine_negatives(known, retriever, split="train", top=20)
         for retriever in (BM25Retriever(known), DenseRetriever(queries, documents))
     }
     scores = score_sources(known, sources, encoder, store, ScoreSettings(control=False, replicates=0))

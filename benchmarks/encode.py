@@ -18,7 +18,7 @@ import numpy as np
 from foils.data import load_collection
 from foils.data.store import write_json
 from foils.encode import EncoderSettings, Kind, SentenceEncoder, Vectors, VectorStore, load_encoder
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
 
 RESULTS = Path(__file__).parent / "results" / "encode.json"
@@ -59,7 +59,7 @@ def encodings(encoder: SentenceEncoder, records: int) -> dict[str, int]:
     vectors = rng.standard_normal((len(collection.documents), 8)).astype(np.float32)
     made_up = DenseRetriever(Vectors.of(vectors), Vectors.of(vectors))
     retrievers = (RandomRetriever(collection), BM25Retriever(collection), made_up)
-    sources = {each.name: mine(collection, each, split="dev", top=3).negatives for each in retrievers}
+    sources = {each.name: mine_negatives(collection, each, split="dev", top=3) for each in retrievers}
     counting = Counting(encoder)
     settings = ScoreSettings(split="dev", sample=records, replicates=0)
     with tempfile.TemporaryDirectory() as folder:

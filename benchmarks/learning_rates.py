@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.store import write_json
 from foils.evaluation import encoder_score, reranker_score
-from foils.mining import BM25Retriever, mine
+from foils.mining import BM25Retriever, mine_negatives
 from foils.training.bi_encoder import train_encoder
 from foils.training.data import training_set
 from foils.training.models import load_trainable
@@ -78,7 +78,7 @@ def part(collection: Collection, grid: Grid) -> tuple[Collection, Negatives]:
     train = drawn("train", 0 if own else grid.measured, grid.queries)
     judged = replace(collection, qrels={TRAINED_ON: train, HELD_OUT: held_out})
     most = max(negatives for negatives, _, _ in grid.trainings)
-    negatives = mine(judged, BM25Retriever(judged), split=TRAINED_ON, top=most).negatives.without_rejected()
+    negatives = mine_negatives(judged, BM25Retriever(judged), split=TRAINED_ON, top=most).without_rejected()
     wanted = pa.concat_arrays(
         [
             column.combine_chunks().cast(pa.string())

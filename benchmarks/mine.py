@@ -75,7 +75,7 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
 
     from foils.data.export import as_dataset
     from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-    from foils.mining import DenseRetriever, mine
+    from foils.mining import DenseRetriever, mine_negatives
     from foils.mining.filters import Margin, PositiveScores
 
     collection = load_collection(place)
@@ -84,7 +84,7 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
     queries = store.embed(encoder, collection.query_texts(np.arange(len(collection.queries))), "query")
     retriever = DenseRetriever(queries, store.embed(encoder, DocumentTexts(collection), "document"))
     rule = Margin(PositiveScores.of(collection, retriever, collection.positives(split).query_rows), relative=MARGIN)
-    found = mine(
+    found = mine_negatives(
         collection,
         retriever,
         split=split,
@@ -93,7 +93,7 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
         rules=[rule],
         near_duplicate=near_duplicate,
     )
-    rows = len(as_dataset(found.negatives, collection, form="triplets", split=split))
+    rows = len(as_dataset(found, collection, form="triplets", split=split))
     return measured(start, worked, before, rows)
 
 

@@ -19,7 +19,7 @@ from foils.cli.show import Progress
 from foils.data import load_collection
 from foils.data.store import cache_folder, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.runtime.progress import reporting
 from foils.runtime.terminal import print_tables
 from foils.scoring import ScoreSettings, score_sources
@@ -36,7 +36,7 @@ def rank(name: str, settings: EncoderSettings) -> dict[str, object]:
     sources, spent = {}, {}
     for retriever in retrievers:
         start = time.perf_counter()
-        sources[retriever.name] = mine(collection, retriever, split="train", top=10).negatives
+        sources[retriever.name] = mine_negatives(collection, retriever, split="train", top=10)
         spent[retriever.name] = time.perf_counter() - start
     start = time.perf_counter()
     scores = score_sources(collection, sources, encoder, store, ScoreSettings())

@@ -38,7 +38,7 @@ from sentence_transformers import CrossEncoder
 from foils.data import Collection, Negatives, load_collection
 from foils.data.negatives import negatives_table
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.mining import DenseRetriever, RandomRetriever, mine
+from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.sampling import Uniform
 from foils.rating import (
     BiEncoderJudge,
@@ -148,7 +148,7 @@ class Setting:
         queries = self.store.embed(self.encoder, self.collection.query_texts(np.arange(len(loaded.queries))), "query")
         documents = self.store.embed(self.encoder, DocumentTexts(self.collection), "document")
         self.retriever = DenseRetriever(queries, documents)
-        found = mine(self.collection, self.retriever, split="train", top=options.top).negatives
+        found = mine_negatives(self.collection, self.retriever, split="train", top=options.top)
         rows, _ = found.rows_in(self.collection)
         rated = np.random.default_rng(options.seed).permutation(np.unique(rows))[: options.rated]
         self.negatives = Negatives(found.table.filter(pa.array(np.isin(rows, rated))))
@@ -202,10 +202,10 @@ class Setting:
         folder = options.keep / f"{options.queries}-{options.hide}-{options.seed}"
         if not folder.is_dir():
             seed, collection, retriever = options.seed, self.collection, self.retriever
-            easy = mine(collection, RandomRetriever(collection, seed=seed), split="train", top=8).negatives
-            lower = mine(
+            easy = mine_negatives(collection, RandomRetriever(collection, seed=seed), split="train", top=8)
+            lower = mine_negatives(
                 collection, retriever, split="train", top=8, ranks=(100, 300), draw=Uniform(), seed=seed
-            ).negatives
+            )
             seen: dict[tuple[str, str], None] = {}
             for part in (easy, lower):
                 kept = part.kept()

@@ -21,7 +21,7 @@ import pyarrow as pa
 from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, provenance, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fuse import fuse
 from foils.studies.benefit import Recapture
 from foils.studies.run import run_study
@@ -59,7 +59,7 @@ def mined(collection: Collection, encoding: EncoderSettings, per_query: int) -> 
 
     def window(retriever, first: int, end: int) -> Negatives:
         made = provenance("mine", {"with": retriever.name, "ranks": [first, end]}, inputs={"c": collection.digest})
-        return mine(collection, retriever, split="train", top=end - first, ranks=(first, end), made=made).negatives
+        return mine_negatives(collection, retriever, split="train", top=end - first, ranks=(first, end), made=made)
 
     found = {"random": window(RandomRetriever(collection, seed=0), 0, per_query)}
     for retriever in (BM25Retriever(collection), dense):

@@ -18,7 +18,7 @@ from foils.data.sources import read_source
 from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, rankings_of, rerank_run
 from foils.evaluation.measuring import measure_encoder
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.dense import embed_queries
 from foils.mining.pairs import Pairs
 from foils.searching import DimensionSettings, embed_collection, prepare, search_collection
@@ -82,24 +82,26 @@ def test_a_query_is_no_negative_of_itself(arguments, tmp_path, name, rules):
 
     def rows_of(collection):
         ranking = retriever(name, collection, tmp_path)
-        found = mine(collection, ranking, split="test", top=5, near_duplicate=1.1, rules=[Nothing()] * len(rules))
-        return found, {(row["query_id"], row["doc_id"]): row for row in found.negatives.table.to_pylist()}
+        found = mine_negatives(
+            collection, ranking, split="test", top=5, near_duplicate=1.1, rules=[Nothing()] * len(rules)
+        )
+        return found, {(row["query_id"], row["doc_id"]): row for row in found.table.to_pylist()}
 
     found, rows = rows_of(arguments)
-    assert found.rejected == {IDENTICAL: 2}
+    assert found.rejected() == {IDENTICAL: 2}
     for query in "ac":
         assert (rows[query, query]["keep"], rows[query, query]["reason"]) == (False, IDENTICAL)
         if name != "random":
             assert rows[query, query]["rank"] == 0, "the row stays where it was ranked"
     assert ("e", "e") not in rows, "a labelled positive"
     found, rows = rows_of(kept(arguments))
-    assert found.rejected == {}
+    assert found.rejected() == {}
     assert all(rows[query, query]["keep"] for query in "ac")
 
 
 def test_another_takes_the_place_of_the_query_itself(arguments, tmp_path):
-    found = mine(arguments, retriever("dense", arguments, tmp_path), split="test", top=1, near_duplicate=1.1)
-    assert int(found.negatives.keep.sum()) == len(QUERIES)
+    found = mine_negatives(arguments, retriever("dense", arguments, tmp_path), split="test", top=1, near_duplicate=1.1)
+    assert int(found.keep.sum()) == len(QUERIES)
 
 
 RUN = {"a": {"a": 9.0, "b": 8.0, "c": 7.0}, "c": {"c": 9.0, "a": 8.0, "d": 7.0}, "e": {"e": 9.0}, "q": {"f": 1.0}}
@@ -178,8 +180,8 @@ def test_sources_made_elsewhere(arguments, tmp_path):
         "query_id": "a", "query": QUERIES["a"], "positive_passages": [],
         "negative_passages": [{"docid": key, "text": DOCUMENTS[key]} for key in "ac"],
     }))  # fmt: skip
-    mined = mine(kept(arguments), BM25Retriever(arguments), split="test", top=3)
-    mined.negatives.write(tmp_path / "mined.parquet")
+    mined = mine_negatives(kept(arguments), BM25Retriever(arguments), split="test", top=3)
+    mined.write(tmp_path / "mined.parquet")
     for file in ("run.trec", "t.jsonl", "mined.parquet"):
         for collection in (arguments, kept(arguments)):
             found: Negatives = read_source(str(tmp_path / file), collection).negatives

@@ -13,7 +13,7 @@ import pytest
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
 from foils.encode import VectorStore
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
 
 pytestmark = pytest.mark.usefixtures("loaded")
@@ -44,7 +44,7 @@ def test_mine_writes_what_the_library_mines(folder: Path, sources: list[Path]) -
     retrievers = [RandomRetriever(collection), BM25Retriever(collection), DenseRetriever(queries, documents)]
     for path, retriever in zip(sources, retrievers, strict=True):
         found = Negatives.read(path)
-        expected = mine(collection, retriever, split="train", top=3).negatives.table
+        expected = mine_negatives(collection, retriever, split="train", top=3).table
         assert str(found.table.to_pylist()) == str(expected.to_pylist())  # as text, where NaN equals NaN
         assert found.provenance["stage"] == "mine"
         assert found.provenance["settings"]["with"] == path.stem

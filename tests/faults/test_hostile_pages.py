@@ -14,7 +14,7 @@ from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Collection
 from foils.encode import VectorStore
-from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.studies import StudySettings, analyse, read_cells, run_study, write_study_report
 from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium, outside_plotly
 from train_models import WORDS, static_model
@@ -36,9 +36,9 @@ def study_page(place: Path) -> Path:
     documents, queries, judged = texts()
     collection = Collection.from_dicts(f"c {ATTACK}", documents, queries, {"train": judged, "test": judged})
     sources = {
-        f"bm25 {ATTACK}": mine(collection, BM25Retriever(collection), split="train", top=3).negatives,
-        f"random {ATTACK}": mine(collection, RandomRetriever(collection), split="train", top=3).negatives,
-        "plain": mine(collection, RandomRetriever(collection, seed=1), split="train", top=3).negatives,
+        f"bm25 {ATTACK}": mine_negatives(collection, BM25Retriever(collection), split="train", top=3),
+        f"random {ATTACK}": mine_negatives(collection, RandomRetriever(collection), split="train", top=3),
+        "plain": mine_negatives(collection, RandomRetriever(collection, seed=1), split="train", top=3),
     }
     static_model().save_pretrained(str(place / NAME))
     settings = StudySettings(seeds=1, baselines=False, training={"batch_size": 8})

@@ -15,12 +15,12 @@ from foils.mining.ance import refresh
 def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothing(small, tmp_path):
     store = VectorStore(tmp_path)
     one, two = HashingEncoder(), HashingEncoder(salt="trained")
-    first = refresh(small, one, store, split="train", top=3).negatives
+    first = refresh(small, one, store, split="train", top=3)
     encoded = one.encoded
-    again = refresh(small, one, store, split="train", top=3).negatives
+    again = refresh(small, one, store, split="train", top=3)
     assert one.encoded == encoded
     assert again.table.equals(first.table)
-    other = refresh(small, two, store, split="train", top=3, near_duplicate=0.5).negatives
+    other = refresh(small, two, store, split="train", top=3, near_duplicate=0.5)
     assert not other.table.equals(first.table)
     assert set(first.table["source"].to_pylist()) == {"ance"}
     for row in first.table.to_pylist():

@@ -11,7 +11,7 @@ import pytest
 from foils.data import Collection
 from foils.encode import VectorStore
 from foils.encode import vectors as vectors_module
-from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mining.filters import Margin, PositiveScores
 from foils.mining.pairs import Pairs
@@ -57,27 +57,31 @@ def plain(scorer: CrossEncoderScorer, small: Collection, query: int, documents: 
 
 def test_negatives_are_the_pools_best_by_logit(small, scorer):
     everything = RandomRetriever(small)
-    found = mine(small, CrossEncoderRetriever(small, scorer, everything, depth=10), split="train", top=4)
+    found = mine_negatives(small, CrossEncoderRetriever(small, scorer, everything, depth=10), split="train", top=4)
     for query, row in (("q1", 0), ("q2", 1), ("q3", 2)):
-        rows = [r for r in found.negatives.table.to_pylist() if r["query_id"] == query]
+        rows = [r for r in found.table.to_pylist() if r["query_id"] == query]
         known = set(small.known_positives.of(row).tolist())
         others = [at for at in range(10) if at not in known]
         logits = plain(scorer, small, row, others)
         best = [f"d{others[at] + 1}" for at in np.argsort(-logits, kind="stable")[:4]]
         assert [r["doc_id"] for r in rows] == best
         assert [r["score"] for r in rows] == pytest.approx(sorted(logits.tolist(), reverse=True)[:4], abs=1e-5)
-    assert found.negatives.table["source"][0].as_py() == "cross-encoder"
+    assert found.table["source"][0].as_py() == "cross-encoder"
 
 
 def test_only_the_pool_is_ranked_and_a_short_pool_is_told(small, scorer):
-    pool = mine(small, BM25Retriever(small), split="train", top=2).negatives
-    found = mine(small, CrossEncoderRetriever(small, scorer, TableRetriever(small, pool)), split="train", top=3)
+    pool = mine_negatives(small, BM25Retriever(small), split="train", top=2)
+    found = mine_negatives(
+        small, CrossEncoderRetriever(small, scorer, TableRetriever(small, pool)), split="train", top=3
+    )
     pairs = lambda table: set(zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True))  # noqa: E731
-    assert pairs(found.negatives.table) == pairs(pool.kept())
+    assert pairs(found.table) == pairs(pool.kept())
     assert found.short == {"the pool (source, 100 deep) has no further document": 3}
-    deep = mine(small, CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=3), split="train", top=9)
-    assert (np.bincount(deep.negatives.table["rank"].to_numpy()) <= 3).all()
-    assert len(deep.negatives) <= 9
+    deep = mine_negatives(
+        small, CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=3), split="train", top=9
+    )
+    assert (np.bincount(deep.table["rank"].to_numpy()) <= 3).all()
+    assert len(deep) <= 9
 
 
 def test_union_of_rankings(small):
@@ -94,7 +98,7 @@ def test_union_of_rankings(small):
 
 
 def test_rejected_rows_are_no_pool(small):
-    pool = mine(small, BM25Retriever(small), split="train", top=3).negatives
+    pool = mine_negatives(small, BM25Retriever(small), split="train", top=3)
     less = pool.reject(np.asarray(pool.table["rank"].to_numpy()) == 0, "no")
     rows, scores = TableRetriever(small, less).search(np.array([0, 4]), 4)
     expected = [r for r in pool.table.to_pylist() if r["query_id"] == "q1" and r["rank"] > 0]
@@ -156,7 +160,7 @@ def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monke
         scorer = CrossEncoderScorer.load(folder, VectorStore(place))
         calls = counting(scorer, monkeypatch, fail_at)
         retriever = CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=10)
-        mine(small, retriever, split="train", top=3).negatives.write(out)
+        mine_negatives(small, retriever, split="train", top=3).write(out)
         return sum(calls)
 
     whole = mined(tmp_path / "a", tmp_path / "a.parquet")
@@ -169,7 +173,7 @@ def test_a_killed_run_resumes_with_the_same_bytes(small, folder, tmp_path, monke
 def test_margins_on_the_cross_encoders_own_scale(small, scorer):
     retriever = CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=10)
     positives = PositiveScores.of(small, retriever, np.array([0, 1, 2]))
-    found = mine(small, retriever, split="train", top=9, rules=[Margin(positives)], ranks=(0, 10)).negatives
+    found = mine_negatives(small, retriever, split="train", top=9, rules=[Margin(positives)], ranks=(0, 10))
     rows = small.query_rows(found.table["query_id"])
     over = found.table["score"].to_numpy() > positives.reference(rows, "minimum")
     assert over.any()

@@ -8,7 +8,7 @@ from scipy import stats
 
 from foils.data import Collection
 from foils.encode import Vectors
-from foils.mining import BM25Retriever, DenseRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, mine_negatives
 from foils.mining.filters import PositiveScores, ScoreAbove
 from foils.mining.pairs import Pairs
 from foils.mining.sampling import SimANS, Uniform
@@ -33,8 +33,8 @@ def drawn(many, **settings) -> np.ndarray:
     """How often each rank (0–11) is kept."""
     world, queries, documents = many
     given = {"split": "train", "top": 1, "ranks": (0, 12), **settings}
-    found = mine(world, DenseRetriever(queries, documents), **given)
-    return np.bincount(found.negatives.kept()["rank"].to_numpy(), minlength=12)
+    found = mine_negatives(world, DenseRetriever(queries, documents), **given)
+    return np.bincount(found.kept()["rank"].to_numpy(), minlength=12)
 
 
 def test_uniform_draws_are_uniform_repeat_with_the_seed_and_stay_in_the_window(many):
@@ -51,8 +51,10 @@ def test_a_draw_of_the_whole_window_is_the_window(many):
 
 def test_what_is_not_drawn_is_marked(many):
     world, queries, documents = many
-    found = mine(world, DenseRetriever(queries, documents), split="train", top=3, ranks=(0, 8), draw=Uniform())
-    assert found.rejected == {"not drawn": 5 * QUERIES}
+    found = mine_negatives(
+        world, DenseRetriever(queries, documents), split="train", top=3, ranks=(0, 8), draw=Uniform()
+    )
+    assert found.rejected() == {"not drawn": 5 * QUERIES}
     assert found.short == {}
 
 
@@ -84,7 +86,7 @@ def test_simans_refusals(many, small):
     with pytest.raises(InputError, match="needs a scorer"):
         SimANS(positives).log_weights(Pairs(small, np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, np.nan)))
     with pytest.raises(InputError, match="window of ranks with an end"):
-        mine(small, BM25Retriever(small), split="train", top=1, draw=Uniform())
+        mine_negatives(small, BM25Retriever(small), split="train", top=1, draw=Uniform())
 
 
 @pytest.fixture
@@ -125,11 +127,11 @@ def test_the_distribution_over_the_region_by_hand(triangle):
 def test_trisampler_mines_from_its_region(triangle):
     world, queries, documents = triangle
     region = TriSampler(world, queries, documents, closest=0.99)
-    found = mine(
+    found = mine_negatives(
         world, DenseRetriever(queries, documents), split="train", top=6, ranks=(0, 6), rules=[region], draw=region
     )
-    assert sorted(found.negatives.kept()["doc_id"].to_pylist()) == ["d4", "d5"]
-    assert found.rejected == {region.reason: 3, "not drawn": 1}
+    assert sorted(found.kept()["doc_id"].to_pylist()) == ["d4", "d5"]
+    assert found.rejected() == {region.reason: 3, "not drawn": 1}
     for bad in ({"angle": 0}, {"angle": 181}, {"closest": -1}):
         with pytest.raises(InputError, match="degrees"):
             TriSampler(*triangle, **bad)

@@ -13,7 +13,7 @@ import pytest
 from foils.data.export import FILES, FORMS, as_dataset, export
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import read_source
-from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.fuse import fuse
 from foils.runtime.errors import InputError, UnknownNameError
 from tiny_models import tiny_cross_encoder, tiny_encoder
@@ -184,12 +184,12 @@ def test_flagembedding_by_hand_and_by_the_datasets_reader(small, table, tmp_path
 def test_runs_come_back(small, table, tmp_path):
     with pytest.raises(InputError, match="text of their own"):
         export(table, small, tmp_path / "r.trec", form="trec", split="train")
-    mined = mine(small, BM25Retriever(small), split="train", top=3).negatives
+    mined = mine_negatives(small, BM25Retriever(small), split="train", top=3)
     shown = mined.reject(np.asarray(mined.table["rank"].to_numpy()) == 1, "no")
     export(shown, small, tmp_path / "r.trec", form="trec", split="train")
     back = read_source(str(tmp_path / "r.trec"), small).negatives
     assert rows(back, "query_id", "doc_id", "score") == rows(shown, "query_id", "doc_id", "score")
-    without = mine(small, RandomRetriever(small), split="train", top=3).negatives
+    without = mine_negatives(small, RandomRetriever(small), split="train", top=3)
     export(without, small, tmp_path / "s.trec", form="trec", split="train")
     back = read_source(str(tmp_path / "s.trec"), small).negatives
     assert rows(back, "query_id", "doc_id", "rank") == rows(without, "query_id", "doc_id", "rank")
@@ -198,7 +198,7 @@ def test_runs_come_back(small, table, tmp_path):
 
 def test_a_run_of_a_fused_source_keeps_its_order(small, tmp_path):
     sources = {
-        name: mine(small, retriever, split="train", top=3).negatives
+        name: mine_negatives(small, retriever, split="train", top=3)
         for name, retriever in (("a", BM25Retriever(small)), ("b", RandomRetriever(small)))
     }
     fused = fuse(sources, method="interleave")

@@ -13,7 +13,7 @@ from foils.data import Collection
 from foils.data.collection import Rows
 from foils.data.negatives import Negatives, negatives_table
 from foils.encode import Vectors, VectorStore
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.filters import (
     HoldsAnswer,
     LabelledElsewhere,
@@ -62,7 +62,7 @@ def kept(negatives: Negatives) -> list[str]:
 
 
 def mined(world: Collection, scores: np.ndarray = SCORES, **settings: object) -> Negatives:
-    return mine(world, Listed(scores), split="train", **{"top": 3, **settings}).negatives
+    return mine_negatives(world, Listed(scores), split="train", **{"top": 3, **settings})
 
 
 def positive_scores(world: Collection, scores: np.ndarray = SCORES) -> PositiveScores:
@@ -121,9 +121,9 @@ def test_each_positive_for_itself(world):
 
 def test_limits_of_the_score(world):
     assert kept(mined(world, rules=[ScoreAbove(0.5)])) == ["n2", "n3", "n4"]
-    found = mine(world, Listed(SCORES), split="train", top=8, rules=[ScoreAbove(0.5), ScoreBelow(0.2)])
-    assert kept(found.negatives) == ["n2", "n3", "n4", "n5"]
-    assert found.rejected == {"score above 0.5": 2, "score below 0.2": 2}
+    found = mine_negatives(world, Listed(SCORES), split="train", top=8, rules=[ScoreAbove(0.5), ScoreBelow(0.2)])
+    assert kept(found) == ["n2", "n3", "n4", "n5"]
+    assert found.rejected() == {"score above 0.5": 2, "score below 0.2": 2}
 
 
 def test_the_first_rule_that_holds_gives_the_reason_and_counts_add_up(world):
@@ -138,23 +138,23 @@ def test_windows_of_ranks(world):
     found = mined(world, ranks=(2, 6), top=3)
     assert kept(found) == ["n2", "n3", "n4"]
     assert found.rejected() == {"ranked before the window": 2}
-    short = mine(world, Listed(SCORES), split="train", top=5, ranks=(2, 6))
-    assert kept(short.negatives) == ["n2", "n3", "n4", "n5"]
+    short = mine_negatives(world, Listed(SCORES), split="train", top=5, ranks=(2, 6))
+    assert kept(short) == ["n2", "n3", "n4", "n5"]
     assert short.short == {"too few left of ranks 2–6": 1}
 
 
 def test_short_lists_are_filled_or_kept_short(world):
     rules = [ScoreAbove(0.6)]
-    filled = mine(world, Listed(SCORES), split="train", top=3, rules=rules)
-    assert (kept(filled.negatives), filled.short) == (["n2", "n3", "n4"], {})
-    short = mine(world, Listed(SCORES), split="train", top=3, rules=rules, fill=False)
-    assert (kept(short.negatives), short.short) == (["n2"], {"too few left of ranks 0–3, not filled": 1})
-    assert short.rejected == {"score above 0.6": 2}
+    filled = mine_negatives(world, Listed(SCORES), split="train", top=3, rules=rules)
+    assert (kept(filled), filled.short) == (["n2", "n3", "n4"], {})
+    short = mine_negatives(world, Listed(SCORES), split="train", top=3, rules=rules, fill=False)
+    assert (kept(short), short.short) == (["n2"], {"too few left of ranks 0–3, not filled": 1})
+    assert short.rejected() == {"score above 0.6": 2}
 
 
 def test_with_rules_the_window_ends_at_ten_times_top_unless_said(world):
-    found = mine(world, Listed(SCORES), split="train", top=1, rules=[ScoreAbove(-1.0)], ranks=(0, None))
-    assert found.rejected == {"score above -1": 8}
+    found = mine_negatives(world, Listed(SCORES), split="train", top=1, rules=[ScoreAbove(-1.0)], ranks=(0, None))
+    assert found.rejected() == {"score above -1": 8}
     assert found.short == {"the collection has no further document": 1}
 
 
@@ -180,7 +180,7 @@ def test_labelled_for_a_near_identical_query():
 
 def test_rules_without_scores_are_refused(world):
     with pytest.raises(InputError, match="needs a scorer"):
-        mine(world, RandomRetriever(world), split="train", top=2, rules=[ScoreAbove(0.5)])
+        mine_negatives(world, RandomRetriever(world), split="train", top=2, rules=[ScoreAbove(0.5)])
 
 
 def test_another_scorer_gives_the_scale(world):

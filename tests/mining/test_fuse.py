@@ -140,10 +140,10 @@ def test_the_same_list_twice_stays_as_it_is(one):
 
 
 def test_what_lies_before_a_window_is_no_verdict(small):
-    from foils.mining import RandomRetriever, mine
+    from foils.mining import RandomRetriever, mine_negatives
 
     retriever = RandomRetriever(small, seed=1)
-    first, second = (mine(small, retriever, split="train", top=2, ranks=ranks).negatives for ranks in ((0, 2), (2, 4)))
+    first, second = (mine_negatives(small, retriever, split="train", top=2, ranks=ranks) for ranks in ((0, 2), (2, 4)))
     assert (~second.keep).any()
     found = fuse({"first": first, "second": second}, method="interleave")
 

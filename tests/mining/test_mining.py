@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foils.data import Collection
-from foils.mining import RandomRetriever, candidates, mine
-from foils.mining.candidates import EQUAL, NEAR, Mined
+from foils.mining import Mined, RandomRetriever, candidates, mine_negatives
+from foils.mining.look_alikes import EQUAL, NEAR
 from foils.runtime.errors import InputError, UnknownNameError
 
 
@@ -85,7 +85,7 @@ def plain_mine(
 
 
 def rows_of(mined: Mined) -> list[tuple[str, str, int, bool, str | None]]:
-    table = mined.negatives.table.to_pylist()
+    table = mined.table.to_pylist()
     return [(row["query_id"], row["doc_id"], row["rank"], row.get("keep", True), row.get("reason")) for row in table]
 
 
@@ -126,13 +126,13 @@ def test_negatives_equal_those_of_the_plain_loop(
     world: tuple[Collection, dict[int, list[int]]], top: int, near: float
 ) -> None:
     collection, rankings = world
-    found = mine(collection, Listed(rankings), split="train", top=top, near_duplicate=near)
+    found = mine_negatives(collection, Listed(rankings), split="train", top=top, near_duplicate=near)
     expected = plain_mine(collection, rankings, "train", top, near)
     assert rows_of(found) == expected.rows
     assert found.positives_left_out == expected.passed
     assert sum(found.short.values()) == expected.short
     reasons = [reason for *_, reason in expected.rows if reason]
-    assert found.rejected == {reason: reasons.count(reason) for reason in set(reasons)}
+    assert found.rejected() == {reason: reasons.count(reason) for reason in set(reasons)}
     assert found.queries == len(collection.positives("train"))
 
 
@@ -143,12 +143,12 @@ def test_the_number_of_queries_ranked_at_once_changes_nothing(monkeypatch: pytes
     judged = {f"q{i}": {f"d{rng.integers(60)}": 1} for i in rng.permutation(9)}
     collection = Collection.from_dicts("c", documents, {f"q{i}": "?" for i in range(9)}, {"train": judged})
     rankings = {query: rng.permutation(60).tolist() for query in range(9)}
-    whole = mine(collection, Listed(rankings), split="train", top=20)
+    whole = mine_negatives(collection, Listed(rankings), split="train", top=20)
     monkeypatch.setattr(candidates, "QUERIES", at_once)
-    parts = mine(collection, Listed(rankings), split="train", top=20)
-    assert parts.negatives.table.equals(whole.negatives.table)
-    assert (parts.short, parts.rejected, parts.positives_left_out) == (
-        whole.short, whole.rejected, whole.positives_left_out,
+    parts = mine_negatives(collection, Listed(rankings), split="train", top=20)
+    assert parts.table.equals(whole.table)
+    assert (parts.short, parts.rejected(), parts.positives_left_out) == (
+        whole.short, whole.rejected(), whole.positives_left_out,
     )  # fmt: skip
 
 
@@ -159,12 +159,12 @@ def test_a_deeper_search_is_made_for_the_short_lists_alone() -> None:
         "deep", documents, {"q0": "a", "q1": "b"}, {"train": {"q0": {"d0": 1}, "q1": {"d99": 1}}}
     )
     retriever = Listed({0: range(100), 1: range(100)})
-    found = mine(collection, retriever, split="train", top=3)
+    found = mine_negatives(collection, retriever, split="train", top=3)
     assert retriever.searched == [(2, 11), (1, 44)]
     kept = [row for row in rows_of(found) if row[3]]
     assert [row[1] for row in kept] == ["d31", "d32", "d33", "d0", "d1", "d2"]
     assert [row[2] for row in kept] == [30, 31, 32, 0, 1, 2]
-    assert found.rejected == {EQUAL: 30}
+    assert found.rejected() == {EQUAL: 30}
     assert found.short == {}
     assert found.positives_left_out == 1
 
@@ -173,18 +173,18 @@ def test_short_lists_say_why() -> None:
     collection = Collection.from_dicts(
         "short", {f"d{i}": f"text {i}" for i in range(4)}, {"q": "a"}, {"train": {"q": {"d0": 1}}}
     )
-    ended = mine(collection, Listed({0: [0, 3]}), split="train", top=3)
+    ended = mine_negatives(collection, Listed({0: [0, 3]}), split="train", top=3)
     assert ended.short == {"the list is over": 1}
     assert [row[1] for row in rows_of(ended)] == ["d3"]
-    through = mine(collection, Listed({0: [3, 0, 1, 2]}), split="train", top=4)
+    through = mine_negatives(collection, Listed({0: [3, 0, 1, 2]}), split="train", top=4)
     assert through.short == {"the collection has no further document": 1}
-    assert mine(collection, Listed({0: [3, 0, 1, 2]}), split="train", top=3).short == {}
+    assert mine_negatives(collection, Listed({0: [3, 0, 1, 2]}), split="train", top=3).short == {}
 
 
 def test_a_collection_of_positives_alone_gives_an_empty_table() -> None:
     collection = Collection.from_dicts("full", {"a": "x", "b": "y"}, {"q": "?"}, {"train": {"q": {"a": 1, "b": 1}}})
-    found = mine(collection, RandomRetriever(collection), split="train", top=2)
-    assert len(found.negatives) == 0
+    found = mine_negatives(collection, RandomRetriever(collection), split="train", top=2)
+    assert len(found) == 0
     assert found.positives_left_out == 2
     assert sum(found.short.values()) == 1
 
@@ -194,7 +194,7 @@ def test_a_positive_of_any_split_is_left_out_and_a_judged_irrelevant_document_is
         "splits", {f"d{i}": f"text {i}" for i in range(5)}, {"q": "a", "r": "b"},
         {"train": {"q": {"d0": 1, "d3": 0}}, "test": {"q": {"d1": 2}, "r": {"d2": 1}}},
     )  # fmt: skip
-    found = mine(collection, Listed({0: range(5), 1: range(5)}), split="train", top=5)
+    found = mine_negatives(collection, Listed({0: range(5), 1: range(5)}), split="train", top=5)
     assert [row[:2] for row in rows_of(found)] == [("q", "d2"), ("q", "d3"), ("q", "d4")]
 
 
@@ -202,7 +202,7 @@ def test_texts_of_no_letter_or_digit_are_compared_as_they_are() -> None:
     collection = Collection.from_dicts(
         "marks", {"p": "?!", "same": " ?! ", "other": "!!", "word": "word"}, {"q": "?"}, {"train": {"q": {"p": 1}}}
     )
-    found = mine(collection, Listed({0: [1, 2, 3]}), split="train", top=3)
+    found = mine_negatives(collection, Listed({0: [1, 2, 3]}), split="train", top=3)
     assert [row[4] for row in rows_of(found)] == [EQUAL, None, None]
 
 
@@ -211,15 +211,15 @@ def test_the_title_is_part_of_the_text() -> None:
         "titles", {"p": ("Wind", "turns the boat"), "n": ("", "wind turns the boat")}, {"q": "?"},
         {"train": {"q": {"p": 1}}},
     )  # fmt: skip
-    assert rows_of(mine(collection, Listed({0: [1]}), split="train", top=1))[0][4] == EQUAL
+    assert rows_of(mine_negatives(collection, Listed({0: [1]}), split="train", top=1))[0][4] == EQUAL
 
 
 def test_scores_and_provenance_come_through(small: Collection) -> None:
     made = {"stage": "mine", "settings": {"top": 2}}
-    found = mine(small, Listed({0: [1, 4, 5]}, name="mine"), split="train", top=2, made=made)
+    found = mine_negatives(small, Listed({0: [1, 4, 5]}, name="mine"), split="train", top=2, made=made)
     recapture = {"returned": found.recaptured, "labelled": 4, "kept": 2}
-    assert found.negatives.provenance == {**made, "recapture": recapture}
-    first = found.negatives.table.slice(0, 1).to_pylist()[0]
+    assert found.provenance == {**made, "recapture": recapture}
+    first = found.table.slice(0, 1).to_pylist()[0]
     assert (first["query_id"], first["source"], first["score"]) == ("q1", "mine", 0.5)
 
 
@@ -236,13 +236,13 @@ def test_scores_and_provenance_come_through(small: Collection) -> None:
 def test_settings_out_of_range(small: Collection, bad: dict[str, object], message: str) -> None:
     given = {"split": "train", "top": 2, **bad}
     with pytest.raises(InputError, match=message):
-        mine(small, RandomRetriever(small), **given)  # type: ignore[arg-type]
+        mine_negatives(small, RandomRetriever(small), **given)  # type: ignore[arg-type]
 
 
 def test_a_split_without_a_positive_is_an_error() -> None:
     collection = Collection.from_dicts("none", {"a": "x"}, {"q": "?"}, {"train": {"q": {"a": 0}}, "dev": {}})
     for split in ("train", "dev"):
         with pytest.raises(InputError, match="judges no document relevant"):
-            mine(collection, RandomRetriever(collection), split=split, top=1)
+            mine_negatives(collection, RandomRetriever(collection), split=split, top=1)
     with pytest.raises(UnknownNameError):
-        mine(collection, RandomRetriever(collection), split="test", top=1)
+        mine_negatives(collection, RandomRetriever(collection), split="test", top=1)

@@ -12,7 +12,7 @@ import pytest
 from fakes import HashingEncoder
 from foils.data import Collection
 from foils.encode import VectorStore
-from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.pages.page import Examples, Figure, Section, Table, render_page
 from foils.scoring import Scores, ScoreSettings, ablate, audit, score_sources
 from foils.scoring.page import score_report, write_score_report
@@ -29,8 +29,8 @@ def hostile(tmp_path: Path, queries: int = 12) -> Scores:
         {"train": {f"q{i}": {f"d{i} {ATTACK}": 1} for i in range(queries)}},
     )
     sources = {
-        f"bm25 {ATTACK}": mine(collection, BM25Retriever(collection), split="train", top=3).negatives,
-        "random": mine(collection, RandomRetriever(collection), split="train", top=3).negatives,
+        f"bm25 {ATTACK}": mine_negatives(collection, BM25Retriever(collection), split="train", top=3),
+        "random": mine_negatives(collection, RandomRetriever(collection), split="train", top=3),
     }
     settings = ScoreSettings(replicates=20)
     return score_sources(collection, sources, HashingEncoder(), VectorStore(tmp_path / "vectors"), settings)

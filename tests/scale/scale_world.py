@@ -17,7 +17,7 @@ import pyarrow as pa
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
 from foils.encode import DocumentTexts, Kind, VectorStore
-from foils.mining import DenseRetriever, RandomRetriever, mine
+from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.rating import BiEncoderJudge, JudgementRecord, rate_negatives
 from foils.runtime import memory
 from foils.runtime.parallel import executing
@@ -59,8 +59,8 @@ def mined(folder: Path) -> dict[str, bytes]:
     collection, retriever = dense(folder)
     few = Collection("few", collection.documents, collection.queries, {"train": collection.qrels["train"][:20]}, "few")
     return {
-        "all": table(mine(collection, retriever, split="train", top=5).negatives),
-        "few": table(mine(few, retriever, split="train", top=5).negatives),
+        "all": table(mine_negatives(collection, retriever, split="train", top=5)),
+        "few": table(mine_negatives(few, retriever, split="train", top=5)),
     }
 
 
@@ -68,8 +68,8 @@ def scored(folder: Path) -> dict[str, bytes]:
     """The scores of two sources, their hybrid and the control."""
     collection, retriever = dense(folder)
     sources = {
-        "dense": mine(collection, retriever, split="train", top=9).negatives,
-        "random": mine(collection, RandomRetriever(collection), split="train", top=9).negatives,
+        "dense": mine_negatives(collection, retriever, split="train", top=9),
+        "random": mine_negatives(collection, RandomRetriever(collection), split="train", top=9),
     }
     settings = ScoreSettings(replicates=20, regularization=0.1)
     scores = score_sources(collection, sources, HashingEncoder(), VectorStore(folder / "vectors"), settings)
@@ -80,7 +80,7 @@ def scored(folder: Path) -> dict[str, bytes]:
 def composed(folder: Path) -> dict[str, bytes]:
     """The choice of three negatives a query, in small blocks."""
     collection, retriever = dense(folder)
-    source = {"dense": mine(collection, retriever, split="train", top=9).negatives}
+    source = {"dense": mine_negatives(collection, retriever, split="train", top=9)}
     measured = measure(
         prepare(collection, source, control=False), HashingEncoder(), VectorStore(folder / "vectors"), 0.05
     )
@@ -91,7 +91,7 @@ def composed(folder: Path) -> dict[str, bytes]:
 def rated(folder: Path) -> dict[str, bytes]:
     """Ratings, and the record of the judgements."""
     collection, retriever = dense(folder)
-    negatives = mine(collection, retriever, split="train", top=5).negatives
+    negatives = mine_negatives(collection, retriever, split="train", top=5)
     judge = BiEncoderJudge(HashingEncoder(), store=VectorStore(folder / "vectors"))
     record = JudgementRecord(folder / "judgements", {"judge": "hashing"})
     found = rate_negatives(collection, negatives, judge, split="train", degree=4, record=record, block=64)

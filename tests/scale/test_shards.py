@@ -173,18 +173,18 @@ def test_a_failed_embedding_leaves_the_store_usable(tmp_path, monkeypatch):
 
 
 def test_what_is_not_portable_stays_here(tmp_path, monkeypatch):
-    from foils.mining import mine
+    from foils.mining import mine_negatives
 
     cut_small(monkeypatch)
     collection, retriever = dense(tmp_path)
-    portable = mine(collection, retriever, split="train", top=3)
+    portable = mine_negatives(collection, retriever, split="train", top=3)
     monkeypatch.setattr(type(retriever), "portable", False)
     monkeypatch.setattr("foils.encode.nearest.SPAN", 10**6)
     elsewhere = Elsewhere()
     with executing(elsewhere):
-        here = mine(collection, retriever, split="train", top=3)
+        here = mine_negatives(collection, retriever, split="train", top=3)
     assert elsewhere.maps == []
-    assert here.negatives.table.equals(portable.negatives.table)
+    assert here.table.equals(portable.table)
 
 
 def test_texts_of_documents_are_read_alike(tmp_path):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.data.negatives import Negatives
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.studies.benefit import Recapture, false_probabilities, net_pull
 
 
@@ -24,7 +25,7 @@ def measured(s_p, s_n, record):
 def test_recapture_counts_the_positives_of_the_window(small, window):
     first, end = window
     retriever = RandomRetriever(small, seed=3)
-    found = mine(small, retriever, split="train", top=end - first, ranks=window)
+    found = mine_negatives(small, retriever, split="train", top=end - first, ranks=window)
     positives = small.positives("train")
     known, place = small.known_positives, {}
     returned = 0
@@ -38,15 +39,15 @@ def test_recapture_counts_the_positives_of_the_window(small, window):
             returned += first <= above < min(end, len(kept))
         assert index < len(positives)
     assert found.recaptured == returned
-    told = Recapture.of(found.negatives.provenance)
-    assert told == Recapture(returned, len(positives.doc_rows), int(found.negatives.keep.sum()))
+    told = Recapture.of(found.provenance)
+    assert told == Recapture(returned, len(positives.doc_rows), int(found.keep.sum()))
 
 
 def test_recapture_is_read_back_from_a_file(small, tmp_path):
-    found = mine(small, BM25Retriever(small), split="train", top=2)
-    found.negatives.write(tmp_path / "a.parquet")
-    again = type(found.negatives).read(tmp_path / "a.parquet")
-    assert Recapture.of(again.provenance) == Recapture.of(found.negatives.provenance)
+    found = mine_negatives(small, BM25Retriever(small), split="train", top=2)
+    found.write(tmp_path / "a.parquet")
+    again = Negatives.read(tmp_path / "a.parquet")
+    assert Recapture.of(again.provenance) == Recapture.of(found.provenance)
     assert Recapture.of({}) is None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from foils.cli.app import run
 from foils.encode import VectorStore
-from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import FoilsError
 from foils.studies import StudySettings, analyse, read_cells, run_study
 from train_models import made_up, static_model, table
@@ -23,8 +23,8 @@ SETTINGS = StudySettings(seeds=1, per_query=4, training=QUICK, baselines=False)
 def sources():
     collection = made_up()
     return {
-        "random": mine(collection, RandomRetriever(collection, seed=0), split="train", top=4).negatives,
-        "bm25": mine(collection, BM25Retriever(collection), split="train", top=4).negatives,
+        "random": mine_negatives(collection, RandomRetriever(collection, seed=0), split="train", top=4),
+        "bm25": mine_negatives(collection, BM25Retriever(collection), split="train", top=4),
         "made": table(collection),
         "other": table(collection, seed=5),
     }

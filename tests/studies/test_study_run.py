@@ -8,7 +8,7 @@ import pytest
 
 from foils.cli.app import run
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
-from foils.mining import BM25Retriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import InputError
 from foils.scoring import ScoreSettings, score_sources
 from foils.studies import PREDICTORS, StudySettings, read_cells, run_study
@@ -24,8 +24,8 @@ def world(tmp_path):
     collection = made_up()
     static_model().save_pretrained(str(tmp_path / "static"))
     sources = {
-        "random": mine(collection, RandomRetriever(collection, seed=0), split="train", top=4).negatives,
-        "bm25": mine(collection, BM25Retriever(collection), split="train", top=4).negatives,
+        "random": mine_negatives(collection, RandomRetriever(collection, seed=0), split="train", top=4),
+        "bm25": mine_negatives(collection, BM25Retriever(collection), split="train", top=4),
         "made": table(collection),
     }
     return collection, sources, str(tmp_path / "static"), VectorStore(tmp_path / "vectors"), tmp_path / "study"

@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
-from foils.mining import BM25Retriever, mine
+from foils.mining import BM25Retriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
 from foils.training.bi_encoder import train_bi_encoder, train_encoder
 from foils.training.data import training_set
@@ -29,7 +29,7 @@ class StopAt(TrainerCallback):
 @pytest.fixture(scope="module")
 def world():
     collection = made_up()
-    negatives = mine(collection, BM25Retriever(collection), split="train", top=4).negatives
+    negatives = mine_negatives(collection, BM25Retriever(collection), split="train", top=4)
     return collection, negatives, training_set(collection, negatives, per_query=4)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from foils.data import Collection
 from foils.encode import VectorStore
-from foils.mining import DenseRetriever, mine
+from foils.mining import DenseRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
 from foils.studies.benefit import Recapture
 from foils.studies.unlabelled import estimate_unlabelled
@@ -47,7 +47,7 @@ def world(labelled, tmp_path, *, relevant=MEMBERS):
         store.embed(encoder, collection.query_texts(rows), "query"), store.embed(encoder, texts, "document")
     )
     near_duplicate = 1.1  # the texts are all but alike
-    negatives = mine(collection, retriever, split="train", top=20, near_duplicate=near_duplicate).negatives
+    negatives = mine_negatives(collection, retriever, split="train", top=20, near_duplicate=near_duplicate)
     settings = ScoreSettings(hybrids=1, control=False, replicates=0)
     measured = score_sources(collection, {"dense": negatives}, encoder, store, settings).measured
     return measured, {"dense": Recapture.of(negatives.provenance)}, negatives

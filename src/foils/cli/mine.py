@@ -116,7 +116,7 @@ def _mine(
     top: int,
 ) -> Made:
     from foils.data.store import provenance
-    from foils.mining import mine as mine_negatives
+    from foils.mining import mine_negatives
 
     if method == "trisampler" and window.ranks is None:
         window = replace(window, ranks=f"0-{10 * top}")
@@ -148,24 +148,24 @@ def _mine(
     )
     counts = {
         "queries": mined.queries,
-        "negatives": int(mined.negatives.keep.sum()),
+        "negatives": int(mined.keep.sum()),
         "positives_left_out": mined.positives_left_out,
-        "rejected": mined.rejected,
+        "rejected": mined.rejected(),
         "short": mined.short,
     }
     name = way.retriever.name
     told = {"source": name, "settings": facts, **counts}
-    return Made(mined.negatives, f"{name} negatives of {loaded.name} ({split})", _rows(mined, top), told)
+    return Made(mined, f"{name} negatives of {loaded.name} ({split})", _rows(mined, top), told)
 
 
 def _rows(mined: Mined, top: int) -> list[tuple[str, str]]:
-    kept = int(mined.negatives.keep.sum())
+    kept = int(mined.keep.sum())
     return [
         ("queries", f"{mined.queries:,}"),
         ("negatives", f"{kept:,}"),
         ("per query", f"{kept / mined.queries:.2f}"),
         ("labelled positives left out", f"{mined.positives_left_out:,}"),
-        *((f"rejected: {reason}", f"{count:,}") for reason, count in mined.rejected.items()),
+        *((f"rejected: {reason}", f"{count:,}") for reason, count in mined.rejected().items()),
         *((f"queries with fewer than {top}: {reason}", f"{count:,}") for reason, count in mined.short.items()),
     ]
 

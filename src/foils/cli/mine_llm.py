@@ -10,7 +10,7 @@ from foils.cli.mine_options import WritingOptions
 
 if TYPE_CHECKING:
     from foils.data import Collection
-    from foils.mining.llm import LLMMined
+    from foils.mining.results import Generated
 
 
 def write_by_model(
@@ -24,7 +24,7 @@ def write_by_model(
 ) -> Made | None:
     """Let the model write negatives; None after a dry run."""
     from foils.data.store import provenance
-    from foils.mining.llm import first_prompt, mine_llm
+    from foils.mining.generation import first_prompt, generate_negatives
 
     asking = writing.asking(number, llm.llm_temperature, seed, llm.most_tokens)
     if writing.dry_run:
@@ -32,7 +32,7 @@ def write_by_model(
         return None
     client = llm.client()
     facts = {"with": "llm", "split": split, "limit": writing.limit, **client.describe(), **asking.describe()}
-    mined = mine_llm(
+    mined = generate_negatives(
         loaded,
         client,
         llm.folder(loaded),
@@ -44,21 +44,21 @@ def write_by_model(
     )
     counts: dict[str, Any] = {
         "queries": mined.queries, "answered": mined.answered, "short": mined.short, "failed": mined.failed,
-        "turned_away": mined.turned_away, "rejected": mined.negatives.rejected(), **llm.usage_facts(mined.usage),
+        "turned_away": mined.turned_away, "rejected": mined.rejected(), **llm.usage_facts(mined.usage),
     }  # fmt: skip
     title = f"negatives of {loaded.name} ({split}) by {client.model}"
     told = {"source": "llm", "settings": facts, **counts}
-    return Made(mined.negatives, title, _rows(mined, number, llm), told)
+    return Made(mined, title, _rows(mined, number, llm), told)
 
 
-def _rows(mined: LLMMined, number: int, llm: LLMOptions) -> list[tuple[str, str]]:
+def _rows(mined: Generated, number: int, llm: LLMOptions) -> list[tuple[str, str]]:
     return [
         ("queries", f"{mined.queries:,}"),
         ("queries with negatives", f"{mined.answered:,}"),
         (f"queries with fewer than {number}", f"{mined.short:,}"),
-        ("negatives", f"{int(mined.negatives.keep.sum()):,}"),
+        ("negatives", f"{int(mined.keep.sum()):,}"),
         *((f"failed: {reason}", f"{count:,}") for reason, count in mined.failed.items()),
         *((f"turned away: {reason}", f"{count:,}") for reason, count in mined.turned_away.items()),
-        *((f"rejected: {reason}", f"{count:,}") for reason, count in mined.negatives.rejected().items()),
+        *((f"rejected: {reason}", f"{count:,}") for reason, count in mined.rejected().items()),
         *llm.usage_rows(mined.usage),
     ]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foils.data import Collection
     from foils.mining import Retriever
     from foils.mining.filters import PositiveScores
-    from foils.mining.llm_prompt import Asking
+    from foils.mining.generation_prompt import Asking
     from foils.mining.pairs import Draw, PairScorer, Rule
 
 
@@ -224,7 +224,7 @@ class WritingOptions:
     def asking(self, number: int, temperature: float, seed: int, most_tokens: int | None) -> Asking:
         """Return what is asked."""
         from foils.data.lines import whole_text
-        from foils.mining.llm_prompt import Asking, Prompt
+        from foils.mining.generation_prompt import Asking, Prompt
 
         example = whole_text(self.example).strip() if self.example else ""
         slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}

@@ -224,7 +224,7 @@ class Negatives(Result):
         """
         table, recorded = read_table(path)
         try:
-            return cls(table, recorded)
+            return Negatives(table, recorded)
         except InputError as error:
             raise FormatError(str(error), path) from error
 

@@ -7,8 +7,9 @@ from typing import Any
 from foils.data.collection import Collection, Rows
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import DocumentTexts, VectorStore
-from foils.mining.candidates import Mined, mine
+from foils.mining.candidates import mine_negatives
 from foils.mining.dense import DenseRetriever, embed_queries
+from foils.mining.results import Mined
 
 
 class ANCERetriever(DenseRetriever):
@@ -35,6 +36,6 @@ class ANCERetriever(DenseRetriever):
 def refresh(
     collection: Collection, encoder: Encoder, store: VectorStore, *, split: str, top: int, **settings: Any
 ) -> Mined:
-    """Mine a split's negatives anew with a checkpoint's vectors; `settings` are those of `mine`."""
+    """Mine a split's negatives anew with a checkpoint's vectors; `settings` are those of `mine_negatives`."""
     retriever = ANCERetriever(collection, encoder, store, query_rows=collection.positives(split).query_rows)
-    return mine(collection, retriever, split=split, top=top, **settings)
+    return mine_negatives(collection, retriever, split=split, top=top, **settings)

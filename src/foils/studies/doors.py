@@ -12,7 +12,7 @@ from foils.data import load_collection
 from foils.data.store import provenance, write_json
 from foils.encode import DocumentTexts
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.runtime.doors import door
 from foils.runtime.errors import require
 from foils.runtime.options import Option
@@ -61,7 +61,7 @@ def demo(
     sources = {}
     for retriever in retrievers:
         made = provenance("mine", {"with": retriever.name, "top": top}, inputs={"collection": collection.digest})
-        sources[retriever.name] = mine(collection, retriever, split="train", top=top, made=made).negatives
+        sources[retriever.name] = mine_negatives(collection, retriever, split="train", top=top, made=made)
         sources[retriever.name].write(folder / f"{retriever.name}.parquet")
     scores: Scores = score(collection, sources, encoder=encoder, vectors=store, sample=sample, seed=seed)
     write_json(folder / "scores.json", scores.to_json())

@@ -155,7 +155,7 @@ def ance_refresh(
         encoder = SentenceEncoder(model, EncoderSettings(), name="checkpoint")
         with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
             store = VectorStore(folder)
-            return mine_anew(collection, encoder, store, split=split, top=top, ranks=ranks).negatives
+            return mine_anew(collection, encoder, store, split=split, top=top, ranks=ranks)
 
     def assemble(negatives: Negatives) -> TrainingSet:
         return training_set(

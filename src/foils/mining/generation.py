@@ -21,8 +21,9 @@ from foils.data.negatives import Negatives, negatives_table
 from foils.data.store import Provenance
 from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
 from foils.mining.filters import table_pairs
-from foils.mining.llm_prompt import Asking, parse, schema, validated
+from foils.mining.generation_prompt import Asking, parse, schema, validated
 from foils.mining.look_alikes import NearPositive
+from foils.mining.results import Generated
 from foils.runtime.errors import InputError
 
 SOURCE = "llm"
@@ -57,37 +58,13 @@ class Written:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class LLMMined:
-    """What asking gave.
-
-    Attributes:
-        negatives: the table, with a `text` and the id `llm:DIGEST` for each row; near-duplicates of a positive are in
-            it, rejected.
-        queries: asked for.
-        answered: with at least one negative.
-        failed: reason -> number of queries without any.
-        short: number of queries with some, but fewer than asked for.
-        turned_away: reason -> number of texts that validation refused.
-        usage: requests and tokens for these queries, in this run and before.
-    """
-
-    negatives: Negatives
-    queries: int
-    answered: int
-    failed: dict[str, int]
-    short: int
-    turned_away: dict[str, int]
-    usage: Usage
-
-
 def first_prompt(collection: Collection, asking: Asking, *, split: str) -> str:
     """Return the prompt of the split's first query, as it would be sent (a dry run)."""
     record = _records(collection, asking, None, split, 1)[0]
     return asking.prompt.text(record.query, record.positive, asking.number)
 
 
-def mine_llm(
+def generate_negatives(
     collection: Collection,
     client: Client,
     log: str | Path,
@@ -97,7 +74,7 @@ def mine_llm(
     limit: int | None = None,
     near_duplicate: float = 0.9,
     made: Provenance | None = None,
-) -> LLMMined:
+) -> Generated:
     """Let a model write negatives for every query of a split that has a positive.
 
     Each record is a query and its first labelled positive. Answers are validated against all positives of the query,
@@ -124,8 +101,23 @@ def mine_llm(
     async def serve(session: Session, record: Record) -> Written:
         return await _write(session, record, asking)
 
-    found = ask_missing(client, file, records, serve, task="asking for negatives", unit="queries")
-    return _mined(collection, asking, records, found, near_duplicate, made)
+    answers = ask_missing(client, file, records, serve, task="asking for negatives", unit="queries")
+    counts, turned_away = [len(answer["negatives"]) for answer in answers], Counter[str]()
+    for answer in answers:
+        turned_away.update(answer["turned_away"])
+    return Generated.of(
+        _table(collection, records, answers, near_duplicate, made or {}),
+        title=f"negatives of {collection.name} ({split}) by {client.model}",
+        collection=collection,
+        split=split,
+        top=asking.number,
+        queries=len(records),
+        answered=sum(count > 0 for count in counts),
+        short=sum(0 < count < asking.number for count in counts),
+        failed=dict(Counter(str(answer["failure"]) for answer in answers if not answer["negatives"])),
+        turned_away=dict(turned_away),
+        usage=Usage.total(answers),
+    )
 
 
 def _records(collection: Collection, asking: Asking, identity: object, split: str, limit: int | None) -> list[Record]:
@@ -181,34 +173,21 @@ async def _write(session: Session, record: Record, asking: Asking) -> Written:
     return written
 
 
-def _mined(
+def _table(
     collection: Collection,
-    asking: Asking,
     records: Sequence[Record],
-    found: Sequence[dict[str, Any]],
+    answers: Sequence[dict[str, Any]],
     near_duplicate: float,
-    made: Provenance | None,
-) -> LLMMined:
-    texts = [text for record in found for text in record["negatives"]]
-    counts = [len(record["negatives"]) for record in found]
+    made: Provenance,
+) -> Negatives:
+    texts = [text for answer in answers for text in answer["negatives"]]
+    counts = [len(answer["negatives"]) for answer in answers]
     queries = [record.query_id for record, count in zip(records, counts, strict=True) for _ in range(count)]
-    digests = [f"llm:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}" for text in texts]
+    ids = [f"llm:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}" for text in texts]
     ranks = np.concatenate([np.arange(count) for count in counts]) if counts else np.zeros(0)
     table = negatives_table(
-        pa.array(queries, pa.string()), pa.array(digests, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
+        pa.array(queries, pa.string()), pa.array(ids, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
     )
-    negatives = Negatives(table.append_column("text", pa.array(texts, pa.large_string())), made or {})
+    negatives = Negatives(table.append_column("text", pa.array(texts, pa.large_string())), made)
     near = NearPositive(collection, near_duplicate)
-    failed = Counter(str(record["failure"]) for record in found if not record["negatives"])
-    away: Counter[str] = Counter()
-    for record in found:
-        away.update(record["turned_away"])
-    return LLMMined(
-        negatives.reject(near.marks(table_pairs(negatives, collection)), near.reason),
-        len(records),
-        sum(count > 0 for count in counts),
-        dict(failed),
-        sum(0 < count < asking.number for count in counts),
-        dict(away),
-        Usage.total(found),
-    )
+    return negatives.reject(near.marks(table_pairs(negatives, collection)), near.reason)

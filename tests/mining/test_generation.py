@@ -8,8 +8,8 @@ import pytest
 
 from foils.data.negatives import Negatives
 from foils.llm import Client, Usage
-from foils.mining.llm import first_prompt, mine_llm
-from foils.mining.llm_prompt import Asking, Prompt
+from foils.mining.generation import first_prompt, generate_negatives
+from foils.mining.generation_prompt import Asking, Prompt
 from foils.runtime.errors import FailureError, InputError
 from llm_server import Reply, serving
 
@@ -38,7 +38,7 @@ def asked(small):
         def mined(answer, place, *, asking=THREE, split="train", limit=None, **settings):
             server.answer, server.seen, server.keys = answer, [], []
             made = client(server, **settings)
-            return mine_llm(small, made, place, split=split, asking=asking, limit=limit), server
+            return generate_negatives(small, made, place, split=split, asking=asking, limit=limit), server
 
         yield mined
 
@@ -47,16 +47,16 @@ def test_rows_are_texts_of_their_own(small, asked, tmp_path):
     found, server = asked(good, tmp_path)
     assert (found.queries, found.answered, found.failed, found.short) == (3, 3, {}, 0)
     assert found.usage == Usage(3, 21, 9)
-    rows = found.negatives.table.to_pylist()
+    rows = found.table.to_pylist()
     assert [row["query_id"] for row in rows] == ["q1"] * 3 + ["q2"] * 3 + ["q3"] * 3
     assert [row["rank"] for row in rows] == [0, 1, 2] * 3
     assert {row["source"] for row in rows} == {"llm"}
     assert all(row["doc_id"].startswith("llm:") and row["text"] for row in rows)
-    assert (found.negatives.rows_in(small)[1] == -1).all()
+    assert (found.rows_in(small)[1] == -1).all()
     assert server.seen[0]["response_format"]["json_schema"]["schema"]["required"] == ["negatives"]
-    found.negatives.write(tmp_path / "llm.parquet")
+    found.write(tmp_path / "llm.parquet")
     read = Negatives.read(tmp_path / "llm.parquet").table
-    assert read.drop_columns("score").equals(found.negatives.table.drop_columns("score"))
+    assert read.drop_columns("score").equals(found.table.drop_columns("score"))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_rows_are_texts_of_their_own(small, asked, tmp_path):
 def test_a_failure_is_recorded_as_one_and_asked_for_again(asked, tmp_path, bad, reason):
     settings = {"concurrency": 1, "retries": 1, "limit": 1}
     found, _ = asked(lambda *_: bad, tmp_path, **settings)
-    assert (found.answered, len(found.negatives)) == (0, 0)
+    assert (found.answered, len(found)) == (0, 0)
     ((said, count),) = found.failed.items()
     assert reason in said
     assert count == 1
@@ -89,7 +89,7 @@ def test_missing_negatives_are_asked_for_again_and_named(small, asked, tmp_path)
     found, server = asked(
         lambda number, _: Reply(json.dumps({"negatives": replies[number]})), tmp_path, concurrency=1, limit=1
     )
-    assert found.negatives.table["text"].to_pylist() == ["one passage", "second passage", "third passage"]
+    assert found.table["text"].to_pylist() == ["one passage", "second passage", "third passage"]
     assert found.turned_away == {
         "repeats another": 1, "equals a positive": 1, "equals the query": 1, "more than asked for": 1
     }  # fmt: skip
@@ -115,7 +115,7 @@ def test_every_positive_of_the_query_counts(small, asked, tmp_path):
     answer = lambda *_: Reply(json.dumps({"negatives": [second, "x y", second + " indeed"]}))  # noqa: E731
     found, _ = asked(answer, tmp_path, limit=1, asking=Asking(number=3, asks=1))
     assert found.turned_away == {"equals a positive": 1}
-    assert found.negatives.rejected() == {"near-duplicate of a positive": 1}
+    assert found.rejected() == {"near-duplicate of a positive": 1}
 
 
 def test_the_order_is_the_splits(asked, tmp_path):
@@ -126,7 +126,7 @@ def test_the_order_is_the_splits(asked, tmp_path):
 
     one, _ = asked(answer, tmp_path / "a", concurrency=3)
     two, _ = asked(good, tmp_path / "b", concurrency=1)
-    assert one.negatives.table.drop_columns("score").equals(two.negatives.table.drop_columns("score"))
+    assert one.table.drop_columns("score").equals(two.table.drop_columns("score"))
 
 
 @pytest.mark.parametrize("killed", range(4))
@@ -137,7 +137,7 @@ def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(ask
 
     settings = {"concurrency": 1, "retries": 0, "patience": 1, "asking": Asking(number=3, asks=1)}
     whole, _ = asked(good, tmp_path / "w", **settings)
-    whole.negatives.write(tmp_path / "a.parquet")
+    whole.write(tmp_path / "a.parquet")
     if killed < 3:
         with pytest.raises(FailureError, match="1 records in a row"):
             asked(answer, tmp_path / "b", **settings)
@@ -146,7 +146,7 @@ def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(ask
         log.write_bytes(log.read_bytes() + b'{"key": "half a li')
     found, server = asked(good, tmp_path / "b", **settings)
     assert len(server.seen) == (3 - killed if killed < 3 else 3)
-    found.negatives.write(tmp_path / "b.parquet")
+    found.write(tmp_path / "b.parquet")
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
 
 
@@ -163,8 +163,8 @@ def test_each_server_and_schema_mode_answers_for_itself(small, tmp_path):
     one_each = Asking(number=1, asks=1)
     with serving(says[0]) as one, serving(says[1]) as two:
         for server, more in ((one, {}), (two, {}), (one, {"structured": False})):
-            mined = mine_llm(small, client(server, **more), tmp_path, split="train", asking=one_each, limit=1)
-            assert mined.negatives.table["text"].to_pylist() == [f"a passage by server {int(server is two)}"]
+            mined = generate_negatives(small, client(server, **more), tmp_path, split="train", asking=one_each, limit=1)
+            assert mined.table["text"].to_pylist() == [f"a passage by server {int(server is two)}"]
         assert ["response_format" in request for request in one.seen] == [True, False]
         assert len(two.seen) == 1
 

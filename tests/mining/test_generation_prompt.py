@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.mining.llm_prompt import Asking, Prompt, parse, schema, validated
+from foils.mining.generation_prompt import Asking, Prompt, parse, schema, validated
 from foils.runtime.errors import FormatError, InputError
 
 A = ["one passage", 'two "quoted", with [brackets]']

@@ -1,0 +1,108 @@
+"""What mining, generation, fusion and filtering return: tables of negatives, each with its counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from foils.data.results import NegativesResult, rejected_rows
+from foils.llm import Usage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mined(NegativesResult):
+    """Negatives of a ranking; rows that a rule rejected are in the table, with the reason.
+
+    Attributes:
+        source: name of what ranked.
+        top: negatives per query that were wanted.
+        queries: number of queries of the split.
+        positives_left_out: labelled positives that the ranking held above its last negative.
+        recaptured: of them, those within the window of ranks: what it would return as negatives, were they not known.
+        short: reason -> number of queries with fewer than `top` negatives.
+    """
+
+    source: str
+    top: int
+    queries: int
+    positives_left_out: int
+    recaptured: int
+    short: dict[str, int]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts as the program shows them."""
+        kept = int(self.keep.sum())
+        return [
+            ("queries", f"{self.queries:,}"),
+            ("negatives", f"{kept:,}"),
+            ("per query", f"{kept / self.queries:.2f}"),
+            ("labelled positives left out", f"{self.positives_left_out:,}"),
+            *rejected_rows(self),
+            *((f"queries with fewer than {self.top}: {reason}", f"{count:,}") for reason, count in self.short.items()),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return source, settings and counts."""
+        return {
+            "source": self.source,
+            "settings": self.provenance.get("settings", {}),
+            "queries": self.queries,
+            "negatives": int(self.keep.sum()),
+            "positives_left_out": self.positives_left_out,
+            "rejected": self.rejected(),
+            "short": self.short,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generated(NegativesResult):
+    """Negatives that a language model wrote: each row has a `text`, and the id `llm:DIGEST`.
+
+    Near-duplicates of a positive are in the table, rejected.
+
+    Attributes:
+        top: negatives per query that were wanted.
+        queries: asked for.
+        answered: queries with at least one negative.
+        short: queries with some negatives, but fewer than `top`.
+        failed: reason -> number of queries without any.
+        turned_away: reason -> number of texts that validation refused.
+        usage: requests and tokens for these queries, in this run and before.
+        price: per million prompt tokens and per million completion tokens; None: not known.
+    """
+
+    top: int
+    queries: int
+    answered: int
+    short: int
+    failed: dict[str, int]
+    turned_away: dict[str, int]
+    usage: Usage
+    price: tuple[float, float] | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts as the program shows them."""
+        return [
+            ("queries", f"{self.queries:,}"),
+            ("queries with negatives", f"{self.answered:,}"),
+            (f"queries with fewer than {self.top}", f"{self.short:,}"),
+            ("negatives", f"{int(self.keep.sum()):,}"),
+            *((f"failed: {reason}", f"{count:,}") for reason, count in self.failed.items()),
+            *((f"turned away: {reason}", f"{count:,}") for reason, count in self.turned_away.items()),
+            *rejected_rows(self),
+            *self.usage.rows(self.price),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return settings, counts and what the requests used."""
+        return {
+            "source": "llm",
+            "settings": self.provenance.get("settings", {}),
+            "queries": self.queries,
+            "answered": self.answered,
+            "short": self.short,
+            "failed": self.failed,
+            "turned_away": self.turned_away,
+            "rejected": self.rejected(),
+            **self.usage.to_json(self.price),
+        }
