@@ -1,6 +1,7 @@
 """Agreement of a predictor with an outcome: published figures, scipy, hand-worked cases."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy import stats
 
+from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.statistics.agreement import agreement, kendall_tau, pearson_r, rank_stability, spearman_rho
 
@@ -125,6 +127,36 @@ def test_draws_without_a_coefficient_are_counted_not_invented():
     found = agreement([1, 2], [1, 2], rng=rng(), resamples=400)
     assert 150 < found.undefined < 250, "half of the draws take one source twice"
     assert found.intervals["kendall"] == (1.0, 1.0)
+
+
+def plain(x, y, settings, drawn):
+    """The four coefficients of one draw, by scipy and by hand."""
+    pairs = [(i, j) for i in range(len(x)) for j in range(i) if settings[i] == settings[j] and drawn[i] != drawn[j]]
+    alike = [np.sign(x[i] - x[j]) == np.sign(y[i] - y[j]) for i, j in pairs]
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = [stats.kendalltau(x, y).statistic, stats.spearmanr(x, y).statistic, stats.pearsonr(x, y).statistic]
+    return [*found, np.mean(alike) if pairs else np.nan]
+
+
+@pytest.mark.parametrize("replicates", [1, 3])
+@pytest.mark.parametrize("budget", [2**20, 2**30])
+def test_the_bootstrap_is_that_of_one_draw_after_the_other(replicates, budget):
+    x, settings = np.array([1.0, 2, 2, 5, 3, 8]), list("aaabbb")
+    results = np.array([1.0, 3, 2, 2, 6, 5])[:, None] + rng().integers(-2, 3, (6, replicates))
+    with memory.limited(budget):
+        found = agreement(x, results, rng=rng(), settings=settings, resamples=200)
+    draws, draw = [], rng()
+    for _ in range(200):
+        taken = draw.integers(replicates if replicates > 1 else 6, size=replicates if replicates > 1 else 6)
+        if replicates > 1:
+            draws.append(plain(x, results[:, taken].mean(axis=1), settings, range(6)))
+        else:
+            draws.append(plain(x[taken], results[taken, 0], [settings[i] for i in taken], taken))
+    for name, values in zip(("kendall", "spearman", "pearson", "stability"), np.transpose(draws), strict=True):
+        ends = np.quantile(values[~np.isnan(values)], [0.025, 0.975])
+        assert found.intervals[name] == pytest.approx(tuple(ends), abs=1e-12), name
+    assert found.undefined == np.isnan(draws).any(axis=1).sum()
 
 
 @pytest.mark.parametrize(

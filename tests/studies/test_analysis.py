@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 from foils.runtime.errors import InputError
+from foils.statistics.agreement import kendall_tau
 from foils.studies import PREDICTORS, analyse
+from foils.studies.analysis import resampled_means
 from foils.studies.cells import UNTRAINED, Cell
+from foils.studies.outcomes import RESAMPLES, mean_and_interval
 
 
 def cell(name="world", *, good, noise=0.0, seeds=4, queries=30, values=None):
@@ -58,6 +61,35 @@ def test_outcomes_are_ranked_with_the_baselines_among_them():
     assert all(each.low <= each.mean <= each.high for each in outcomes)
     assert len(outcomes[0].seeds) == 4
     assert found.ceiling["world · m"] == pytest.approx(1.0)
+
+
+def test_intervals_of_means_are_those_of_one_draw_after_the_other():
+    values = np.random.default_rng(1).normal(size=(3, 7))
+    rng = np.random.default_rng(2)
+    draws = []
+    for _ in range(RESAMPLES):
+        of_queries = rng.integers(7, size=7)
+        draws.append(values[rng.integers(3, size=3)].mean(axis=0)[of_queries].mean())
+    low, high = np.quantile(draws, [0.025, 0.975])
+    assert mean_and_interval(values, np.random.default_rng(2)) == (values.mean(), low, high)
+
+
+def test_intervals_of_predictors_are_those_of_one_draw_after_the_other():
+    rng, cells = np.random.default_rng(1), []
+    for sources, seeds in ((4, 3), (5, 1)):
+        cells.append((rng.integers(5, size=sources).astype(float), rng.normal(size=(sources, seeds))))
+    rng, plain = np.random.default_rng(2), []
+    for _ in range(RESAMPLES):
+        draw = []
+        for predicted, results in cells:
+            rows = rng.integers(len(predicted), size=len(predicted))
+            means = results[:, rng.integers(results.shape[1], size=results.shape[1])].mean(axis=1)
+            draw.append(kendall_tau(predicted[rows], means[rows]))
+        plain.append(draw)
+    plain = np.array(plain)
+    assert np.isnan(plain).any()
+    found = resampled_means(cells, np.random.default_rng(2))
+    assert found == pytest.approx(plain[np.isfinite(plain).all(axis=1)].mean(axis=1), abs=1e-12)
 
 
 def test_noise_lowers_the_ceiling():

@@ -5,12 +5,14 @@ A predictor gives one number a source, before training; an outcome gives one or 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from foils.runtime import memory
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
@@ -53,27 +55,27 @@ def kendall_tau(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     Raises:
         InputError: lengths that differ, fewer than 2 values, a value that is not finite.
     """
-    x, y = _signs(a), _signs(b)
-    _alike(a, b)
-    both = np.sqrt(np.count_nonzero(x) * float(np.count_nonzero(y)))
-    return float(np.sum(x * y) / both) if both else float("nan")
+    return float(kendall_taus(*_rows(a, b))[0])
+
+
+def kendall_taus(a: Floats, b: Floats) -> Floats:
+    """Return (m,) Kendall's τ-b of each row of (m, n) finite numbers with the same row of others."""
+    found = np.empty(len(a))
+    for rows in _blocks(a.shape):
+        x, y = _signs(a[rows]), _signs(b[rows])
+        both = np.sqrt(np.count_nonzero(x, axis=(1, 2)) * np.count_nonzero(y, axis=(1, 2)).astype(np.float64))
+        found[rows] = _divided((x * y).sum(axis=(1, 2)), both)
+    return found
 
 
 def spearman_rho(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return Spearman's ρ: Pearson's r of the ranks, ties sharing their mean rank; arguments as `kendall_tau`."""
-    from scipy.stats import rankdata
-
-    x, y = _alike(a, b)
-    return pearson_r(rankdata(x), rankdata(y))
+    return float(_spearman(*_rows(a, b))[0])
 
 
 def pearson_r(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return Pearson's r: Σ(a − ā)(b − b̄) / √(Σ(a − ā)² Σ(b − b̄)²); arguments as `kendall_tau`."""
-    x, y = _alike(a, b)
-    if not (np.ptp(x) and np.ptp(y)):
-        return float("nan")
-    x, y = x - x.mean(), y - y.mean()
-    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
+    return float(_pearson(*_rows(a, b))[0])
 
 
 def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Hashable] | None = None) -> float:
@@ -94,10 +96,9 @@ def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Has
 
     Source: ECI_sem, section on simplifications (Table 4).
     """
-    _alike(a, b)
-    agree = _signs(a) == _signs(b)
-    within = _within(len(agree), settings) & np.triu(np.ones_like(agree), k=1)
-    return float(agree[within].mean()) if within.any() else float("nan")
+    x, y = _rows(a, b)
+    own = np.arange(x.shape[1])[None]
+    return float(_stability(x, y, _within(x.shape[1], settings), own)[0])
 
 
 def agreement(
@@ -128,38 +129,94 @@ def agreement(
     """
     results = np.asarray(outcome, np.float64)
     replicated = results.ndim == 2 and results.shape[1] > 1
-    x, y = _alike(predictor, results.mean(axis=1) if results.ndim == 2 and results.size else results)
+    x, y = _rows(predictor, results.mean(axis=1) if results.ndim == 2 and results.size else results)
     if not 0 < level < 1 or resamples < 1 or not np.isfinite(results).all():
         raise InputError(f"expected finite outcomes, level in (0, 1), resamples ≥ 1; found {level=}, {resamples=}")
-    if settings is not None and len(settings) != len(x):
-        raise InputError(f"expected one setting for each of {len(x)} sources, found {len(settings)}")
-    groups = None if settings is None else np.array([list(settings).index(s) for s in settings])
+    within = _within(x.shape[1], settings)
+    drawn = results.shape[1] if replicated else x.shape[1]
+    taken = rng.integers(drawn, size=(resamples, drawn))
+    own = np.arange(x.shape[1])[None]
+    if replicated:
+        draws = _coefficients(np.repeat(x, resamples, axis=0), _means_of(results, taken), within, own)
+    else:
+        draws = _coefficients(x[0, taken], y[0, taken], within, taken)
     names = ("kendall", "spearman", "pearson", "stability")
-    draws = np.empty((resamples, len(names)))
-    for draw in draws:
-        if replicated:
-            taken = rng.integers(results.shape[1], size=results.shape[1])
-            draw[:] = _coefficients(x, results[:, taken].mean(axis=1), groups)
-        else:
-            rows = rng.integers(len(x), size=len(x))
-            draw[:] = _coefficients(x[rows], y[rows], None if groups is None else groups[rows], rows)
-    kendall, spearman, pearson, stability = _coefficients(x, y, groups)
+    values = {name: float(value) for name, value in zip(names, _coefficients(x, y, within, own)[0], strict=True)}
     intervals = {name: _interval(draws[:, i], level) for i, name in enumerate(names)}
     undefined = int(np.isnan(draws).any(axis=1).sum())
-    drawn = "replicates" if replicated else "sources"
-    return Agreement(kendall, spearman, pearson, stability, intervals, drawn, undefined)
+    return Agreement(
+        **values, intervals=intervals, resampled="replicates" if replicated else "sources", undefined=undefined
+    )
 
 
-def _coefficients(
-    x: Floats, y: Floats, groups: npt.NDArray[np.int64] | None, drawn: npt.NDArray[np.int64] | None = None
-) -> tuple[float, float, float, float]:
-    if drawn is None:
-        stability = rank_stability(x, y, settings=None if groups is None else groups.tolist())
-    else:  # a source drawn twice makes no pair with itself
-        within = _within(len(x), None if groups is None else groups.tolist()) & (drawn[:, None] != drawn)
-        agree = _signs(x) == _signs(y)
-        stability = float(agree[within].mean()) if within.any() else float("nan")
-    return kendall_tau(x, y), spearman_rho(x, y), pearson_r(x, y), stability
+def resampled_taus(
+    predictor: Floats, results: Floats, sources: npt.NDArray[np.int64], replicates: npt.NDArray[np.int64]
+) -> Floats:
+    """Return (m,) Kendall's τ of m draws of sources and replicates; a source drawn twice ties with itself in both.
+
+    Args:
+        predictor: (n,) one number a source.
+        results: (n, r) replicates of each source's outcome.
+        sources: (m, n) which sources each draw takes.
+        replicates: (m, r) which replicates, the same for all sources.
+    """
+    return kendall_taus(predictor[sources], np.take_along_axis(_means_of(results, replicates), sources, axis=1))
+
+
+def _means_of(results: Floats, taken: npt.NDArray[np.int64]) -> Floats:
+    """(m, n) means of (n, r) results over the replicates that each of m draws takes."""
+    means = np.empty((len(taken), len(results)))
+    for rows in _blocks((len(taken), *results.shape)):
+        means[rows] = np.take(results, taken[rows], axis=1).mean(axis=2).T
+    return means
+
+
+def _coefficients(x: Floats, y: Floats, within: npt.NDArray[np.bool_], sources: npt.NDArray[np.int64]) -> Floats:
+    """(m, 4) Kendall's τ, Spearman's ρ, Pearson's r and stability of rows of (m, n) numbers; the others as below."""
+    return np.stack([kendall_taus(x, y), _spearman(x, y), _pearson(x, y), _stability(x, y, within, sources)], axis=1)
+
+
+def _spearman(x: Floats, y: Floats) -> Floats:
+    from scipy.stats import rankdata
+
+    return _pearson(*(np.asarray(rankdata(each, axis=1), np.float64) for each in (x, y)))
+
+
+def _pearson(x: Floats, y: Floats) -> Floats:
+    defined = (np.ptp(x, axis=1) > 0) & (np.ptp(y, axis=1) > 0)
+    x, y = (each - each.mean(axis=1, keepdims=True) for each in (x, y))
+    norms = np.where(defined, np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1)), 0.0)
+    return np.asarray(np.clip(_divided((x * y).sum(axis=1), norms), -1.0, 1.0))
+
+
+def _stability(x: Floats, y: Floats, within: npt.NDArray[np.bool_], sources: npt.NDArray[np.int64]) -> Floats:
+    """(m,) shares of the pairs that both order alike; a source makes no pair with itself.
+
+    Args:
+        x: (m, n) numbers.
+        y: (m, n) numbers.
+        within: (s, s) whether two sources are of one setting.
+        sources: (m, n) the source of each number, or (1, n) where it is the same in every row.
+    """
+    found = np.empty(len(x))
+    for rows in _blocks(x.shape):
+        of = sources if len(sources) == 1 else sources[rows]
+        counted = within[of[:, :, None], of[:, None, :]] & (of[:, :, None] != of[:, None, :])
+        alike = (_signs(x[rows]) == _signs(y[rows])) & counted
+        found[rows] = _divided(alike.sum(axis=(1, 2)).astype(np.float64), counted.sum(axis=(1, 2)).astype(np.float64))
+    return found
+
+
+def _divided(a: Floats, b: Floats) -> Floats:
+    """A / b, NaN where b is 0."""
+    return np.asarray(np.divide(a, b, out=np.full(a.shape, np.nan), where=b > 0))
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Slices of the first of so many rows whose numbers, squared or not, fit in the budget of memory."""
+    rows, *inner = shape
+    size = memory.rows_at_once(8 * 6 * math.prod(inner) * (inner[0] if len(inner) == 1 else 1), most=max(rows, 1))
+    return (slice(start, start + size) for start in range(0, rows, size))
 
 
 def _interval(draws: Floats, level: float) -> Interval:
@@ -178,15 +235,16 @@ def _within(n: int, settings: Sequence[Hashable] | None) -> npt.NDArray[np.bool_
     return np.array([[a == b for b in settings] for a in settings], bool)
 
 
-def _signs(a: npt.ArrayLike) -> Floats:
-    values = np.asarray(a, np.float64)
-    return np.sign(values[:, None] - values[None, :]) if values.ndim == 1 else np.empty((0, 0))
+def _signs(values: Floats) -> Floats:
+    """(m, n, n) signs of the differences within each row of (m, n) numbers."""
+    return np.sign(values[:, :, None] - values[:, None, :])
 
 
-def _alike(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:
+def _rows(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Two lists of numbers, as (1, n) each."""
     x, y = np.asarray(a, np.float64), np.asarray(b, np.float64)
     if x.ndim != 1 or x.shape != y.shape or len(x) < 2:
         raise InputError(f"expected two lists of equal length ≥ 2, one number a source; found {x.shape} and {y.shape}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise InputError("a number is not finite; leave such sources out, and say so")
-    return x, y
+    return x[None], y[None]

@@ -11,9 +11,9 @@ import numpy as np
 
 from foils.data.store import without_nan
 from foils.runtime.errors import InputError
-from foils.statistics.agreement import Agreement, agreement, kendall_tau
+from foils.statistics.agreement import Agreement, agreement, kendall_tau, resampled_taus
 from foils.studies.cells import Cell, told_apart
-from foils.studies.outcomes import RESAMPLES, Floats, Lead, Outcome, lead_of, outcomes_of
+from foils.studies.outcomes import RESAMPLES, Floats, Lead, Outcome, lead_of, outcomes_of, resampled
 from foils.studies.predictors import PREDICTORS
 from foils.studies.verdict import chance_of_best, headline, warnings_of
 
@@ -189,8 +189,7 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
     if not within:
         return None
     taus = np.nan_to_num([found.kendall for found in within.values()])  # all alike: it orders nothing
-    draws = np.array([[_resampled(*pair, rng) for pair in pairs] for _ in range(RESAMPLES)])
-    means = draws[np.isfinite(draws).all(axis=1)].mean(axis=1)
+    means = resampled_means(pairs, rng)
     low, high = np.quantile(means, [0.025, 0.975]) if len(means) else (math.nan, math.nan)
     return Standing(
         name,
@@ -206,12 +205,13 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
     )
 
 
-def _resampled(predicted: Floats, results: Floats, rng: np.random.Generator) -> float:
-    """Kendall's τ of a bootstrap draw of sources and seeds; a source drawn twice ties with itself in both."""
-    sources, seeds = results.shape
-    rows = rng.integers(sources, size=sources)
-    means = results[:, rng.integers(seeds, size=seeds)].mean(axis=1)
-    return kendall_tau(predicted[rows], means[rows])
+def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:
+    """Return the mean Kendall's τ over cells of each bootstrap draw of sources and seeds where every cell has one."""
+    sizes = [size for _, results in pairs for size in results.shape]
+    drawn = iter(resampled(sizes, RESAMPLES, rng))
+    taus = [resampled_taus(*pair, next(drawn), next(drawn)) for pair in pairs]
+    means: Floats = np.mean([each[np.isfinite(taus).all(axis=0)] for each in taus], axis=0)
+    return means
 
 
 def _ceiling(results: Floats, rng: np.random.Generator) -> float:

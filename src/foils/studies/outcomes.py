@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from foils.runtime import memory
 from foils.studies.cells import BASELINES, UNTRAINED, Cell
 
 Floats = npt.NDArray[np.float64]
@@ -92,8 +93,16 @@ def mean_and_interval(values: Floats, rng: np.random.Generator) -> tuple[float, 
     """Return the mean of (seeds, queries) values and its 95 % percentile interval of a bootstrap over both."""
     seeds, queries = values.shape
     draws = np.empty(RESAMPLES)
-    for index in range(RESAMPLES):
-        of_queries = rng.integers(queries, size=queries)
-        draws[index] = values[rng.integers(seeds, size=seeds)].mean(axis=0)[of_queries].mean()
+    size = memory.rows_at_once(8 * (seeds + 3) * queries, most=100)
+    for start in range(0, RESAMPLES, size):
+        of_queries, of_seeds = resampled([queries, seeds], min(size, RESAMPLES - start), rng)
+        means = values[of_seeds].mean(axis=1)
+        draws[start : start + size] = np.take_along_axis(means, of_queries, axis=1).mean(axis=1)
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(values.mean()), float(low), float(high)
+
+
+def resampled(sizes: Sequence[int], draws: int, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:
+    """Return for each size s the (draws, s) numbers below s of a bootstrap; draw by draw, the sizes take turns."""
+    drawn = rng.integers(np.tile(np.repeat(sizes, sizes), draws)).reshape(draws, -1)
+    return np.split(drawn, np.cumsum(sizes)[:-1], axis=1)
