@@ -10,11 +10,11 @@ import pytest
 from judging import letters
 from scipy.special import expit
 
-from foils.llm import Client
+from foils.llm import Client, Sampling, Template
 from foils.llm import log as log_module
-from foils.rating import EnsembleJudge, LLMJudge, PairAsking, PairPrompt, Pairs, all_pairs, ask
+from foils.rating import EnsembleJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask
 from foils.rating.llm_judge import UNREADABLE
-from foils.rating.llm_prompt import ANSWERS, parse_answer
+from foils.rating.question import ANSWERS, SLOTS
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from llm_server import Reply, serving
 
@@ -35,9 +35,9 @@ def honest(number: int, asked: dict, *, bias: float = 0.0) -> Reply:
     return says(round(float(np.clip(expit(first - second) + bias, 0, 1)), 6))
 
 
-def judge(server, place, asking=None, *, model="m", **settings) -> LLMJudge:
+def judge(server, place, question=None, *, model="m", **settings) -> LLMJudge:
     more = {"pause": 0.01, "timeout": 60.0, "retries": 2, **settings}
-    return LLMJudge(Client(model, server.url, **more), place, asking)
+    return LLMJudge(Client(model, server.url, **more), place, question)
 
 
 def test_both_orders_are_asked_and_the_position_bias_is_measured(tmp_path):
@@ -97,9 +97,9 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_as_often_as_allowed(tm
         return Reply("hm") if asked["seed"] < 2 else honest(number, asked)
 
     with serving(answer) as server:
-        assert np.isnan(judge(server, tmp_path / "a", PairAsking(asks=2)).judge(candidates, pairs)).all()
+        assert np.isnan(judge(server, tmp_path / "a", QuestionSettings(asks=2)).judge(candidates, pairs)).all()
         assert [one["seed"] for one in server.seen] == [0, 1]
-        found = judge(server, tmp_path / "b", PairAsking(asks=3)).judge(candidates, pairs)
+        found = judge(server, tmp_path / "b", QuestionSettings(asks=3)).judge(candidates, pairs)
     np.testing.assert_allclose(found, expit(-1.0), atol=1e-5)
     log = next((tmp_path / "a").iterdir()).read_text()
     assert json.loads(log)["failure"] == UNREADABLE
@@ -147,7 +147,7 @@ def test_a_choice_is_a_preference_of_one_none_or_half(tmp_path):
         return Reply(json.dumps({"choice": choices[shown(asked)]}))
 
     with serving(answer) as server:
-        found = judge(server, tmp_path, PairAsking(answer="choice")).judge(candidates, pairs)
+        found = judge(server, tmp_path, QuestionSettings(answer="choice")).judge(candidates, pairs)
     np.testing.assert_array_equal(found, [0.0, 1.0, 0.5])
 
 
@@ -166,47 +166,56 @@ def test_a_choice_is_a_preference_of_one_none_or_half(tmp_path):
     ],
 )
 def test_answers_are_read_and_never_guessed(said, expected):
-    assert parse_answer(said, "preference") == expected
+    assert QuestionSettings().parsed(said) == expected
+
+
+def own(text: str, version: str = "own") -> Template:
+    return Template(text, version, **SLOTS)
 
 
 def test_texts_are_no_slots_and_are_cut_where_asked():
-    prompt = PairPrompt("Q {query} A {first} B {second}", "own", "law")
-    asking = PairAsking(prompt, longest=12)
-    said = asking.text("{first} {domain}", "{second} and so on", "x" * 30)
-    assert said.startswith("Q {first} {domain} A {second} and B xxxxxxxxxxxx\n\n")
-    assert said.rstrip().endswith(ANSWERS["preference"].words)
-    assert "{answer}" not in PairAsking().text("q", "a", "b")
-    assert "Field: law." in PairAsking(PairPrompt(domain="law")).text("q", "a", "b")
+    question = QuestionSettings(question=own("Q {query} A {first} B {second}"), domain="law", longest=12)
+    prompt = question.text("{first} {domain}", "{second} and so on", "x" * 30)
+    assert prompt.startswith("Q {first} {domain} A {second} and B xxxxxxxxxxxx\n\n")
+    assert prompt.rstrip().endswith(ANSWERS["preference"].words)
+    assert "{answer}" not in QuestionSettings().text("q", "a", "b")
+    assert "Field: law." in QuestionSettings(domain="law").text("q", "a", "b")
 
 
 def test_everything_that_decides_an_answer_is_in_the_fingerprint(tmp_path):
-    (tmp_path / "mine-3.txt").write_text("{query} {first} {second} {answer}")
-    own = PairPrompt.read(tmp_path / "mine-3.txt")
-    assert own.version == "mine-3"
-    ways = [PairAsking(), PairAsking(own), PairAsking(PairPrompt(domain="law")), PairAsking(answer="choice"),
-            PairAsking(temperature=1.0), PairAsking(seed=1), PairAsking(most_tokens=9), PairAsking(asks=1),
-            PairAsking(longest=None)]  # fmt: skip
+    file = tmp_path / "mine-3.txt"
+    file.write_text("{query} {first} {second} {answer}")
+    assert QuestionSettings(question=file).template.version == "mine-3"
+    ways = [{"question": QuestionSettings(**each)} for each in (
+        {}, {"question": file}, {"domain": "law"}, {"answer": "choice"}, {"asks": 1}, {"longest": None},
+    )]  # fmt: skip
+    ways += [{"sampling": Sampling(**each)} for each in ({"temperature": 1.0}, {"seed": 1}, {"most_tokens": 9})]
     client = Client("m", "http://127.0.0.1:1/v1")
-    assert len({LLMJudge(client, tmp_path, way).fingerprint for way in ways}) == len(ways)
+    assert len({LLMJudge(client, tmp_path, **way).fingerprint for way in ways}) == len(ways)
     clients = [client, Client("n", client.base_url), Client("m", "http://127.0.0.1:2/v1"),
                Client("m", client.base_url, structured=False)]  # fmt: skip
     assert len({LLMJudge(each, tmp_path).fingerprint for each in clients}) == len(clients)
 
 
+def test_answers_that_were_kept_before_are_found(tmp_path):
+    """Regression value of our own: another fingerprint asks, and pays, for everything again."""
+    assert LLMJudge(Client("m", "http://127.0.0.1:1/v1"), tmp_path).fingerprint == "451b9b2ec5ccab61d2a9df3b8208c93e"
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: PairPrompt("{query} {first}"), "lacks {second}"),
-        (lambda: PairPrompt("{query} {first} {second} {third}"), "unknown slots third"),
-        (lambda: PairAsking(asks=0), "at least 1"),
-        (lambda: PairAsking(longest=0), "at least 1"),
+        (lambda: own("{query} {first}"), "lacks {second}"),
+        (lambda: own("{query} {first} {second} {third}"), "unknown slots third"),
+        (lambda: QuestionSettings(asks=0), "at least 1"),
+        (lambda: QuestionSettings(longest=0), "at least 1"),
     ],
 )
 def test_faulty_questions_are_refused(make, said):
     with pytest.raises(InputError, match=re.escape(said)):
         make()
     with pytest.raises(UnknownNameError, match="choice"):
-        PairAsking(answer="points")
+        QuestionSettings(answer="points")
 
 
 def test_it_can_be_one_of_an_ensemble_that_goes_on_where_it_failed(tmp_path):

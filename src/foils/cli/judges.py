@@ -135,22 +135,16 @@ def _pairwise(where: str, judging: Judging) -> Judge:
 
 
 def _language_model(where: str, judging: Judging) -> Judge:
-    from foils.rating import LLMJudge, PairAsking, PairPrompt
+    from foils.llm import Sampling
+    from foils.rating import LLMJudge, QuestionSettings
 
     llm, asked = judging.llm, judging.question
     if not (where or llm.llm_model):
         raise InputError("--judge llm needs the model's name on the server: llm:MODEL, or --llm-model")
-    own = PairPrompt.read(asked.question, domain=asked.domain) if asked.question else PairPrompt(domain=asked.domain)
-    asking = PairAsking(
-        own,
-        answer=asked.answer,
-        temperature=llm.llm_temperature,
-        most_tokens=llm.most_tokens,
-        asks=asked.asks,
-        longest=asked.longest,
-    )
+    question = QuestionSettings(**vars(asked))
+    sampling = Sampling(llm.llm_temperature, llm.most_tokens)
     client = replace(llm, llm_model=where or llm.llm_model).client()
-    return LLMJudge(client, llm.folder(judging.collection) / "judge", asking)
+    return LLMJudge(client, llm.folder(judging.collection) / "judge", question, sampling)
 
 
 def _recorded(where: str, judging: Judging) -> Judge:

@@ -3,16 +3,22 @@
 from foils.llm.client import Client, NoAnswerError, Session, Usage, ask_all
 from foils.llm.kept import ask_missing, digest
 from foils.llm.log import RecordLog
+from foils.llm.questions import Question, Sampling, ask_questions
 from foils.llm.settings import LLMSettings
+from foils.llm.template import Template
 
 __all__ = [
     "Client",
     "LLMSettings",
     "NoAnswerError",
+    "Question",
     "RecordLog",
+    "Sampling",
     "Session",
+    "Template",
     "Usage",
     "ask_all",
     "ask_missing",
+    "ask_questions",
     "digest",
 ]

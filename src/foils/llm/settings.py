@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from foils.data.collection import Collection
 from foils.data.store import cache_folder
 from foils.llm.client import Client
+from foils.llm.questions import Sampling
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
 
@@ -85,3 +86,7 @@ class LLMSettings(Settings):
     def folder(self, collection: Collection) -> Path:
         """Return where finished records of a collection are kept."""
         return Path(self.log) if self.log else cache_folder() / "llm" / collection.digest[:16]
+
+    def sampling(self) -> Sampling:
+        """Return how answers are drawn."""
+        return Sampling(self.llm_temperature, self.most_tokens)

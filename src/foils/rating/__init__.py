@@ -10,9 +10,9 @@ from foils.rating.graph import algebraic_connectivity, all_pairs, diameter, regu
 from foils.rating.judgements import Judgements, combined
 from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
 from foils.rating.llm_judge import LLMJudge
-from foils.rating.llm_prompt import PairAsking, PairPrompt
 from foils.rating.pairs import Pairs
 from foils.rating.pairwise import PairwiseJudge, load_pairwise_judge
+from foils.rating.question import QuestionSettings
 from foils.rating.ratings import Ratings, lead_errors
 from foils.rating.records import JudgementRecord, RecordedJudge
 from foils.rating.stage import Rated, RatingReport, rate_negatives
@@ -33,10 +33,9 @@ __all__ = [
     "JudgementRecord",
     "Judgements",
     "LLMJudge",
-    "PairAsking",
-    "PairPrompt",
     "Pairs",
     "PairwiseJudge",
+    "QuestionSettings",
     "Rated",
     "RatingReport",
     "Ratings",

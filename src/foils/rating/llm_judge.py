@@ -13,33 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from foils.llm import Client, NoAnswerError, RecordLog, Session, Usage, ask_missing, digest
+from foils.llm import Client, Question, RecordLog, Sampling, Usage, ask_questions, digest
 from foils.rating.candidates import Candidates
-from foils.rating.llm_prompt import ANSWERS, PairAsking, parse_answer
 from foils.rating.pairs import Floats, Pairs
 from foils.rating.pairwise import texts_of
+from foils.rating.question import ANSWERS, QuestionSettings
 
 UNREADABLE = "an answer that holds no preference"
-
-
-@dataclass(frozen=True)
-class _Question:
-    """Two documents in the order in which they are shown."""
-
-    key: str
-    prompt: str
-
-
-@dataclass
-class _Answered:
-    """What a question came to."""
-
-    usage: Usage
-    preference: float | None = None
-    failure: str | None = None
-
-    def as_record(self) -> dict[str, Any]:
-        return {"preference": self.preference, "failure": self.failure, **self.usage.as_record()}
 
 
 @dataclass
@@ -63,7 +43,8 @@ class LLMJudge:
     Args:
         client: how to reach the model.
         log: folder of the answers, one file of JSON lines for each model, server and way of asking.
-        asking: what is asked.
+        question: what is asked.
+        sampling: how answers are drawn.
 
     Attributes:
         asked: requests, tokens and failures so far.
@@ -71,16 +52,24 @@ class LLMJudge:
 
     antisymmetric = False
 
-    def __init__(self, client: Client, log: str | Path, asking: PairAsking | None = None) -> None:
-        self._client, self._asking = client, asking or PairAsking()
+    def __init__(
+        self,
+        client: Client,
+        log: str | Path,
+        question: QuestionSettings | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self._client = client
+        self._question, self._sampling = question or QuestionSettings(), sampling or Sampling()
         self.name = client.model
-        self.fingerprint = digest("llm judge", client.identity, sorted(self._asking.describe().items()))
+        decisive = {**self._question.describe(), **self._sampling.describe()}
+        self.fingerprint = digest("llm judge", client.identity, sorted(decisive.items()))
         self._log = RecordLog(Path(log) / f"{self.fingerprint}.jsonl")  # read once, however often it is asked
         self.asked = Asked()
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it."""
-        return {**self._client.describe(), **self._asking.describe()}
+        return {**self._client.describe(), **self._question.describe(), **self._sampling.describe()}
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.
@@ -91,39 +80,28 @@ class LLMJudge:
             MissingExtraError: the openai package is not installed.
         """
         candidates.check(pairs)
-        prompts = [
-            self._asking.text(*texts) for texts in zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
-        ]
-        questions = [_Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
-        found = ask_missing(
-            self._client, self._log, questions, self._serve, task=f"asking {self.name}", unit="questions"
+        texts = zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
+        prompts = [self._question.text(*each) for each in texts]
+        questions = [Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
+        answers = ask_questions(
+            self._client,
+            self._log,
+            questions,
+            self._question.parsed,
+            name="preference",
+            unreadable=UNREADABLE,
+            sampling=self._sampling,
+            tries=self._question.asks,
+            schema=ANSWERS[self._question.answer].schema,
+            task=f"asking {self.name}",
         )
-        once = dict(zip((question.key for question in questions), found, strict=True)).values()
-        used = Usage.total(once)
-        self.asked.usage.requests += used.requests
-        self.asked.usage.prompt_tokens += used.prompt_tokens
-        self.asked.usage.completion_tokens += used.completion_tokens
-        self.asked.failures.update(record["failure"] for record in once if record["failure"] is not None)
-        return np.array([np.nan if one["preference"] is None else one["preference"] for one in found], np.float64)
+        self._count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
+        return np.array([np.nan if one["preference"] is None else one["preference"] for one in answers], np.float64)
 
-    async def _serve(self, session: Session, question: _Question) -> _Answered:
-        """Ask until the answer can be read, or has been asked for often enough."""
-        answered, asking = _Answered(session.usage), self._asking
-        for turn in range(asking.asks):
-            try:
-                said = await session.answer(
-                    question.prompt,
-                    seed=asking.seed + turn,
-                    temperature=asking.temperature,
-                    schema=ANSWERS[asking.answer].schema,
-                    name=asking.answer,
-                    most_tokens=asking.most_tokens,
-                )
-            except NoAnswerError as error:
-                answered.failure = str(error)
-                continue
-            answered.preference = parse_answer(said, asking.answer)
-            answered.failure = UNREADABLE if answered.preference is None else None
-            if answered.failure is None:
-                break
-        return answered
+    def _count(self, answers: dict[str, dict[str, Any]]) -> None:
+        """Add what these answers took; those of one question are one."""
+        used, total = Usage.total(answers.values()), self.asked.usage
+        total.requests += used.requests
+        total.prompt_tokens += used.prompt_tokens
+        total.completion_tokens += used.completion_tokens
+        self.asked.failures.update(each["failure"] for each in answers.values() if each["failure"] is not None)

@@ -1,0 +1,71 @@
+"""Templates of prompts: text with slots, from a file of one's own or from the package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from foils.data.lines import whole_text
+from foils.runtime.errors import FormatError, InputError
+
+_SLOT = re.compile(r"\{([a-z_]+)\}")
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text with slots, as {query}.
+
+    Attributes:
+        text: the whole prompt.
+        version: what to call it in provenance.
+        needed: slots that it must have.
+        optional: slots that it may have.
+
+    Raises:
+        InputError: a slot that is needed is missing, or one is unknown.
+    """
+
+    text: str
+    version: str
+    needed: Sequence[str] = ()
+    optional: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        slots, known = self.slots, (*self.needed, *self.optional)
+        if unknown := sorted(slots - set(known)):
+            raise InputError(f"the template has unknown slots {', '.join(unknown)[:200]}; known are {', '.join(known)}")
+        if missing := [slot for slot in self.needed if slot not in slots]:
+            raise InputError(f"the template lacks {', '.join(f'{{{slot}}}' for slot in missing)}")
+
+    @classmethod
+    def read(cls, path: str | Path, *, needed: Sequence[str] = (), optional: Sequence[str] = ()) -> Template:
+        """Read a template from a file; its name, less the ending, is the version.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or its slots are not those expected.
+        """
+        text = whole_text(path)
+        try:
+            return cls(text, Path(path).stem, needed, optional)
+        except InputError as error:
+            raise FormatError(str(error), path) from error
+
+    @classmethod
+    def packaged(
+        cls, package: str, version: str, *, needed: Sequence[str] = (), optional: Sequence[str] = ()
+    ) -> Template:
+        """Read prompts/VERSION.txt of a package."""
+        return cls((files(package) / "prompts" / f"{version}.txt").read_text("utf-8"), version, needed, optional)
+
+    @property
+    def slots(self) -> set[str]:
+        """The names of its slots."""
+        return set(_SLOT.findall(self.text))
+
+    def filled(self, **values: str) -> str:
+        """Return the prompt; what stands in the values is never taken for a slot."""
+        return _SLOT.sub(lambda slot: values[slot.group(1)], self.text)

@@ -1,0 +1,125 @@
+"""What a language model is asked about two documents, and how its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foils.llm import Template, digest
+from foils.llm.answers import json_values, without_thoughts
+from foils.runtime.options import Option, Settings
+
+if TYPE_CHECKING:
+    TemplateLike = str | Path | Template
+else:
+    TemplateLike = str
+
+VERSION = "pairwise-1"
+SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
+_CHOICES = {"a": 1.0, "b": 0.0, "tie": 0.5}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A form of answer: what the prompt says of it, its JSON schema, and how its value becomes P(A ≻ B)."""
+
+    words: str
+    schema: Mapping[str, Any]
+    read: Callable[[Any], float | None]
+
+
+def _preference(value: Any) -> float | None:
+    """A number in [0, 1] as it is; anything else is no answer."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
+        return None
+    return float(value)
+
+
+def _choice(value: Any) -> float | None:
+    """A 1, B 0, tie ½; anything else is no answer."""
+    return _CHOICES.get(value.strip().lower()) if isinstance(value, str) else None
+
+
+def _schema(name: str, shape: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: shape}, "required": [name], "additionalProperties": False}
+
+
+ANSWERS: dict[str, Answer] = {
+    "preference": Answer(
+        'Answer in JSON: {"preference": p}, where p, from 0 to 1, is the probability that A is the better one: 1 if A '
+        "surely is, 0 if B surely is, 0.5 if you cannot tell.",
+        _schema("preference", {"type": "number", "minimum": 0, "maximum": 1}),
+        _preference,
+    ),
+    "choice": Answer(
+        'Answer in JSON: {"choice": "A"} if A is the better one, {"choice": "B"} if B is, {"choice": "tie"} if you '
+        "cannot tell.",
+        _schema("choice", {"type": "string", "enum": ["A", "B", "tie"]}),
+        _choice,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionSettings(Settings):
+    """What a language model is asked about a pair.
+
+    Attributes:
+        question: Prompt of your own: a text file with {query}, {first} and {second}, and optionally {domain} and
+            {answer}. In Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
+        answer: Form of the answer: preference is a number from 0 to 1, choice is A, B or tie.
+        domain: Field of the collection, which the prompt names.
+        asks: Number of times a question is asked until its answer can be read.
+        longest: Number of characters of a document that are shown to the model.
+    """
+
+    heading = "Language model"
+
+    question: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
+    answer: Annotated[str, Option(names=tuple(ANSWERS))] = "preference"
+    domain: str = "general"
+    asks: Annotated[int, Option(least=1)] = 2
+    longest: Annotated[int | None, Option(least=1)] = 6000
+
+    @cached_property
+    def template(self) -> Template:
+        """The prompt.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or its slots are not those expected.
+        """
+        if self.question is None:
+            return Template.packaged("foils.rating", VERSION, **SLOTS)
+        return self.question if isinstance(self.question, Template) else Template.read(self.question, **SLOTS)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what decides an answer beside the model, its sampling and the texts."""
+        return {
+            "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
+            "answer": self.answer, "asks": self.asks, "longest": self.longest,
+        }  # fmt: skip
+
+    def text(self, query: str, first: str, second: str) -> str:
+        """Return the prompt for a pair."""
+        words, documents = (
+            ANSWERS[self.answer].words,
+            {"first": first[: self.longest], "second": second[: self.longest]},
+        )
+        prompt = self.template.filled(query=query, **documents, domain=self.domain, answer=words)
+        return prompt if "answer" in self.template.slots else f"{prompt.rstrip()}\n\n{words}\n"
+
+    def parsed(self, content: str) -> float | None:
+        """Read P(A ≻ B) out of an answer; None where there is no such value, or one out of range.
+
+        Accepted: the JSON asked for, bare, in a fence, among words, or after a model's thoughts; of several such
+        objects the last that can be read. Nothing is guessed from words.
+        """
+        preference = None
+        for value in json_values(without_thoughts(content)):
+            if isinstance(value, dict) and self.answer in value:
+                preference = ANSWERS[self.answer].read(value[self.answer])
+        return preference
