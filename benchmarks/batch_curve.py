@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from foils.batching import METHODS, Batches, random_order
+from foils.batching.conflicts import known_conflicts
 from foils.batching.measures import RowMeasures, by_batch, measure_rows, overlap
-from foils.batching.pairs import known_conflicts
 from foils.data import load_collection
 from foils.data.store import cache_folder
 from foils.data.training_rows import training_rows

@@ -30,7 +30,6 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("cli",),
 )
 PAGES_TO_MOVE = {
-    "pages/batches.py",
     "pages/search.py",
 }  # to their stages
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from foils.batching.doors import batch
     from foils.data import Collection, Negatives, Run, load_collection
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.evaluation.doors import evaluate
@@ -31,6 +32,7 @@ __all__ = [
     "ScoreSettings",
     "Scores",
     "VectorStore",
+    "batch",
     "cache",
     "demo",
     "evaluate",
@@ -44,6 +46,7 @@ _HOMES = {
     "data": ("Collection", "Negatives", "Run", "load_collection"),
     "encode": ("EncoderSettings", "VectorStore", "load_encoder"),
     "runtime.errors": ("FoilsError",),
+    "batching.doors": ("batch",),
     "mining": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "studies.doors": ("demo",),

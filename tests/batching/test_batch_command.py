@@ -79,7 +79,7 @@ def test_a_source_says_which_queries_take_part(folder, capsys):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--with", "hobbit"], "Did you mean 'hobit'?"),
+        (["--with", "hobbit"], 'Did you mean "hobit"?'),
         (["--set", "alhpa=1"], "hobit has no setting alhpa"),
         (["--set", "alpha"], "expected NAME=VALUE"),
         (["--split", "dev"], "split"),

@@ -11,9 +11,9 @@ import pytest
 from batch_vectors import clustered
 
 from foils.batching import Batches, find_conflicts, no_conflicts
-from foils.batching.collection import plan_collection
+from foils.batching.conflicts import known_conflicts
+from foils.batching.doors import batch
 from foils.batching.measures import by_batch, epoch_measures, measure_rows, overlap
-from foils.batching.pairs import known_conflicts
 from foils.batching.plan import plan_epochs
 from foils.data import Collection
 from foils.data.training_rows import training_rows
@@ -179,9 +179,8 @@ def test_conflicts_of_a_collection_know_all_splits_and_equal_texts(collection):
 
 
 def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
-    planned = plan_collection(
-        collection, Hashed(), VectorStore(tmp_path / "vectors"), settings=SMALL, batch_size=16, epochs=2
-    )
+    given = {"encoder": Hashed(), "vectors": VectorStore(tmp_path / "vectors"), "settings": SMALL}
+    planned = batch(collection, batch_size=16, epochs=2, **given)
     planned.write(tmp_path / "plan.parquet")
     table = pq.read_table(tmp_path / "plan.parquet")
     assert table.column_names == ["epoch", "batch", "position", "query_id", "doc_id"]
@@ -193,9 +192,7 @@ def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
     made = json.loads(table.schema.metadata[b"foils"])
     assert made["stage"] == "batch"
     assert made["settings"]["with"] == "hobit"
-    again = plan_collection(
-        collection, Hashed(), VectorStore(tmp_path / "vectors"), settings=SMALL, batch_size=16, epochs=2
-    )
+    again = batch(collection, batch_size=16, epochs=2, **given)
     again.write(tmp_path / "again.parquet")
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "plan.parquet").read_bytes()
     facts = json.loads(json.dumps(planned.to_json(), allow_nan=False))

@@ -21,7 +21,7 @@ from foils.batching import (
     same_source,
     walks_batches,
 )
-from foils.batching.methods import method
+from foils.batching.methods import method_named
 from foils.batching.seeds import coverage_order, facility_location_seeds, isolated_first_seeds, kmeans_seeds
 from foils.runtime.errors import InputError, UnknownNameError
 
@@ -291,8 +291,8 @@ def test_settings_out_of_range_are_refused(pairs):
 
 
 def test_methods_refuse_strange_names_and_settings():
-    assert method("hobit", {"alpha": 0.5}).vectors == "current"
+    assert method_named("hobit", {"alpha": 0.5}).vectors == "current"
     with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, ngame, random, walks"):
-        method("hobbit", {})
+        method_named("hobbit", {})
     with pytest.raises(InputError, match=r"ngame has no setting alpha, tau; its settings: cluster_size"):
-        method("ngame", {"alpha": 1, "tau": 2})
+        method_named("ngame", {"alpha": 1, "tau": 2})

@@ -53,6 +53,6 @@ def test_what_is_refused(small):
     with pytest.raises(InputError, match="max_positives 0"):
         training_rows(small, form="pairs", max_positives=0)
     with pytest.raises(InputError, match="triplets need a table"):
-        training_rows(small)
+        training_rows(small, form="triplets")
     with pytest.raises(InputError, match="no query of small's split 'train' has a kept negative"):
         training_rows(small, TABLE.reject(np.ones(4, bool), "all"))

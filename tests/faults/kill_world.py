@@ -16,7 +16,7 @@ import numpy as np
 TESTS = Path(__file__).parents[1]
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
-    "foils.batching.collection", "foils.batching.sampler", "foils.cli.app", "foils.evaluation",
+    "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation",
     "foils.mining.generation", "foils.rating", "foils.pages", "foils.scoring", "foils.searching", "foils.selection",
     "foils.studies", "foils.studies.probe", "foils.training.models", "foils.training.reranker",
 )  # fmt: skip

@@ -8,7 +8,6 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.rating import rate_negatives
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.training import data
 from foils.training.data import training_set
 from foils.training.reranker import RERANKER_LOSSES, reranker_set
 from train_models import made_up, table
@@ -67,8 +66,9 @@ def test_pairs_need_no_table_and_lists_do(small):
         [False] * 4,
         [False] * 4,
     ]
+    assert training_set(small).rows.tolist() == made.rows.tolist()
     with pytest.raises(InputError, match="table"):
-        training_set(small)
+        training_set(small, form="triplets")
 
 
 def test_more_positives_more_rows(small):
@@ -205,7 +205,7 @@ def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):
         return texts(collection, rows)
 
     monkeypatch.setattr(Collection, "document_texts", counted)
-    monkeypatch.setattr(data, "AT_ONCE", 2)
+    monkeypatch.setattr("foils.data.training_rows.AT_ONCE", 2)
     blocks = training_set(small, negatives(ROWS), form="lists").facts
     np.testing.assert_array_equal(blocks.documents, whole.documents)
     assert max(at_once) == 2

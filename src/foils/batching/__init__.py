@@ -4,7 +4,7 @@ from foils.batching.b3 import b3_batches, community_batches, rank_communities
 from foils.batching.batches import Batches, joined, shuffled
 from foils.batching.conflicts import Conflicts, find_conflicts, no_conflicts
 from foils.batching.hobit import hobit_batches
-from foils.batching.methods import METHODS, Method
+from foils.batching.methods import METHODS, BatchChoice, BatchingMethod
 from foils.batching.mixture import mixed_batches, same_source
 from foils.batching.ngame import balanced_clusters, ngame_batches
 from foils.batching.objective import (
@@ -22,9 +22,10 @@ from foils.batching.walks import proximity_graph, walks_batches
 
 __all__ = [
     "METHODS",
+    "BatchChoice",
     "Batches",
+    "BatchingMethod",
     "Conflicts",
-    "Method",
     "b3_batches",
     "balanced_clusters",
     "batch_hardness",

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from foils.batching.batches import Rows
+from foils.data import Collection
+from foils.data.training_rows import TextNumbers
 from foils.runtime.errors import InputError
 
 Codes = NDArray[np.int32]
@@ -108,6 +110,21 @@ def find_conflicts(
         back.indptr.astype(np.int64),
         back.indices.astype(np.int32),
     )
+
+
+def known_conflicts(collection: Collection, query_rows: Rows, doc_rows: Rows) -> Conflicts:
+    """Return which rows may not meet: by the collection's judgements of all splits, and by equal texts.
+
+    Args:
+        collection: whose judgements and texts.
+        query_rows: (N,) the query of each training row, by its row in the collection.
+        doc_rows: (N,) the positive of each training row, likewise.
+    """
+    known_queries, known_documents = collection.known_positives.pairs()
+    query = TextNumbers(np.concatenate([query_rows, known_queries]), collection.query_texts)
+    document = TextNumbers(np.concatenate([doc_rows, known_documents]), collection.document_texts)
+    known = zip(query(known_queries).tolist(), document(known_documents).tolist(), strict=True)
+    return find_conflicts(query(query_rows).tolist(), document(doc_rows).tolist(), positives=known)
 
 
 def no_conflicts(rows: int) -> Conflicts:

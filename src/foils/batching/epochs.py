@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,10 @@ from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts, find_conflicts
 from foils.batching.encoding import BLOCK, DistinctTexts, Encode
 from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.methods import BatchChoice
 from foils.batching.processes import broadcast, rank_and_count, share_cache
 from foils.batching.random import random_order
 from foils.runtime.errors import FoilsError, FormatError, InputError
-
-if TYPE_CHECKING:
-    from foils.batching.sampler import BatchPlanner
 
 
 class EpochBuilder:
@@ -31,7 +29,7 @@ class EpochBuilder:
         dataset: a `datasets.Dataset`; `columns` of it, the query's first and the positive's second.
         columns: their names.
         encode: (texts, column) → (n, d) vectors by the current model.
-        planner: what to build, and when to embed anew.
+        choice: what to build, and when to embed anew.
         seed: epoch e uses the generator of (seed, e).
         scaled: whether vectors are scaled to length 1, for a model that compares by cosine.
 
@@ -45,23 +43,23 @@ class EpochBuilder:
         dataset: Any,
         columns: Sequence[str],
         encode: Encode,
-        planner: BatchPlanner,
+        choice: BatchChoice,
         *,
         seed: int,
         scaled: bool = True,
     ) -> None:
         if len(columns) < 2:
             raise InputError(f"batches are built from a query and a positive column; got columns {list(columns)}")
-        if planner.cache is not None and planner.cache.rows != len(dataset):
-            raise InputError(f"the cache is of {planner.cache.rows} rows, the data set has {len(dataset)}")
+        if choice.cache is not None and choice.cache.rows != len(dataset):
+            raise InputError(f"the cache is of {choice.cache.rows} rows, the data set has {len(dataset)}")
         self.dataset, self.columns, self.encode = dataset, columns[:2], encode
-        self.planner, self.seed, self.scaled = planner, seed, scaled
-        self.conflicts: Conflicts | None = planner.known
+        self.choice, self.seed, self.scaled = choice, seed, scaled
+        self.conflicts: Conflicts | None = choice.known
         if self.conflicts is not None and self.conflicts.rows != len(dataset):
             raise InputError(f"the conflicts speak of {self.conflicts.rows} rows, the data set has {len(dataset)}")
-        if planner.avoid_known and self.conflicts is None:
+        if choice.avoid_known and self.conflicts is None:
             texts = (dataset[:][name] for name in self.columns)
-            self.conflicts = find_conflicts(*texts, positives=planner.positives)
+            self.conflicts = find_conflicts(*texts, positives=choice.positives)
         self._planned: tuple[int, Batches] | None = None
         self._vectors: EmbeddingCache | None = None
         self._communities: list[Rows] | None = None
@@ -110,21 +108,21 @@ class EpochBuilder:
             raise InputError(f"{path} orders {order.size} rows, the data set has {len(self.dataset)}")
         if not whole:
             raise FormatError("an order in which rows are missing; resume from another checkpoint", path)
-        if self.planner.cache is not None and "filled" not in arrays:
+        if self.choice.cache is not None and "filled" not in arrays:
             raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
         self._planned = (epoch, Batches(order, batch_size))
         if "filled" in arrays:
-            self._vectors = self.planner.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
+            self._vectors = self.choice.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
             self._vectors.restore(arrays)
         if communities is not None:
             self._communities = communities
 
     def _plan(self, epoch: int, batch_size: int) -> Batches:
         begin = time.perf_counter()
-        kind = "none" if epoch < self.planner.warmup else self.planner.method.vectors
+        kind = "none" if epoch < self.choice.warmup else self.choice.method.vectors
         vectors = self._current_vectors(epoch, kind)
         embedded = time.perf_counter()
-        if kind == "teacher" or (kind == "current" and self.planner.refresh == 1):
+        if kind == "teacher" or (kind == "current" and self.choice.refresh == 1):
             self._vectors = None  # not needed again
         built: Batches | FoilsError | None = None
         if rank_and_count()[0] == 0:
@@ -136,7 +134,7 @@ class EpochBuilder:
         if isinstance(result, FoilsError):
             raise result
         batches: Batches = result
-        self.planner.history.append(
+        self.choice.history.append(
             {
                 "epoch": float(epoch),
                 "seconds_embedding": embedded - begin,
@@ -156,27 +154,27 @@ class EpochBuilder:
         if kind == "teacher":
             return community_batches(self._find_communities(vectors), **options)
         if vectors is None:
-            raise InputError(f"{self.planner.name} needs vectors; attach an encoder")
-        settings = self.planner.settings_at(epoch)
-        return self.planner.method.build(vectors.queries, vectors.documents, **options, **settings)
+            raise InputError(f"{self.choice.name} needs vectors; attach an encoder")
+        settings = self.choice.settings_at(epoch)
+        return self.choice.method.build(vectors.queries, vectors.documents, **options, **settings)
 
     def _find_communities(self, vectors: EmbeddingCache | None) -> list[Rows]:
         if self._communities is None:
             own = (vectors.queries, vectors.documents) if vectors is not None else None
-            queries, documents = self.planner.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
-            self._communities = rank_communities(queries, documents, **self.planner.settings)
+            queries, documents = self.choice.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
+            self._communities = rank_communities(queries, documents, **self.choice.settings)
         return self._communities
 
     def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
         """Return the vectors that this epoch's batches are built from; embeds only what is due."""
-        cache = self.planner.cache
+        cache = self.choice.cache
         if cache is not None:  # of HOBIT-C; the passes of a warm-up fill it too
             share_cache(cache)
             self._vectors, old = cache, cache.turn()
             return None if kind == "none" else self._embedded(cache, old)
-        if kind == "none" or (kind == "teacher" and (self.planner.teacher or self._communities)):
+        if kind == "none" or (kind == "teacher" and (self.choice.teacher or self._communities)):
             return None
-        due = (epoch - self.planner.warmup) % self.planner.refresh == 0 and kind == "current"
+        due = (epoch - self.choice.warmup) % self.choice.refresh == 0 and kind == "current"
         if self._vectors is None or due:
             self._vectors = EmbeddingCache(len(self.dataset), scaled=self.scaled)
         return self._embedded(self._vectors, self._vectors.missing)

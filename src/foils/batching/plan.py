@@ -15,7 +15,7 @@ from foils.batching.b3 import community_batches, rank_communities
 from foils.batching.batches import Batches, Rows, check_vectors
 from foils.batching.conflicts import Conflicts
 from foils.batching.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
-from foils.batching.methods import Method, method
+from foils.batching.methods import BatchingMethod, method_named
 from foils.batching.random import random_order
 from foils.data.store import without_nan
 from foils.runtime.errors import InputError
@@ -26,7 +26,7 @@ REFERENCE = 2**31
 
 
 @dataclass(frozen=True)
-class Plan:
+class PlannedEpochs:
     """The batches of some epochs, beside random ones.
 
     Attributes:
@@ -50,6 +50,13 @@ class Plan:
     unguarded: int
     overlap: float
     overlap_random: float
+
+    def labelled(self) -> list[tuple[str, EpochMeasures]]:
+        """Return the measures of each epoch, and of random batches, with their names."""
+        return [
+            *((f"{self.name}, epoch {number}", epoch) for number, epoch in enumerate(self.measures)),
+            ("random", self.random),
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the batches and rows themselves, for `--json`, with null where there is no number."""
@@ -76,7 +83,7 @@ def plan_epochs(
     epochs: int = 1,
     seed: int = 0,
     conflicts: Conflicts,
-) -> Plan:
+) -> PlannedEpochs:
     """Build and measure the batches of some epochs from fixed vectors.
 
     Epoch e uses the generator of (seed, e), as the trainer's sampler does.
@@ -95,7 +102,7 @@ def plan_epochs(
         InputError: an unknown method or setting, or a number out of range.
     """
     settings = dict(settings or {})
-    chosen = method(name, settings)
+    chosen = method_named(name, settings)
     if epochs < 1:
         raise InputError(f"a plan has at least 1 epoch; got {epochs}")
     check_vectors(queries, documents)
@@ -113,7 +120,7 @@ def plan_epochs(
     build = _builder(queries, documents, chosen, settings)
     found = [measured(build, epoch) for epoch in range(epochs)]
     planned = [batches for batches, _, _ in found]
-    return Plan(
+    return PlannedEpochs(
         name,
         settings,
         batch_size,
@@ -128,7 +135,7 @@ def plan_epochs(
 
 
 def _builder(
-    queries: Vectors, documents: Vectors, chosen: Method, settings: Mapping[str, Any]
+    queries: Vectors, documents: Vectors, chosen: BatchingMethod, settings: Mapping[str, Any]
 ) -> Callable[..., Batches]:
     """What builds an epoch from batch_size, rng and conflicts; what a teacher's vectors decide, it finds once."""
     if chosen.vectors != "teacher":

@@ -15,7 +15,7 @@ sentence-transformers: import this module where it is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,9 @@ from transformers import TrainerCallback
 
 from foils.batching.batches import Batches
 from foils.batching.conflicts import Conflicts
-from foils.batching.encoding import Encode, Vectors, encoder_of, with_rows
+from foils.batching.encoding import Encode, encoder_of, with_rows
 from foils.batching.epochs import EpochBuilder
-from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.methods import method
+from foils.batching.methods import BatchChoice
 from foils.batching.processes import share_cache
 from foils.encode.similarity import similarity_of
 from foils.runtime.errors import InputError
@@ -38,64 +37,12 @@ __all__ = ["SAVED", "BatchPlanner", "PlannedBatchSampler", "with_rows"]
 SAVED = "foils_batches.npz"
 
 
-class BatchPlanner(TrainerCallback):  # type: ignore[misc]
-    """What batches to build, handed to the trainer as sampler and as callback.
+class BatchPlanner(BatchChoice, TrainerCallback):  # type: ignore[misc]
+    """What batches to build, handed to the trainer as sampler and as callback; arguments are those of `BatchChoice`."""
 
-    Args:
-        name: a method of `foils.batching.METHODS`.
-        settings: the method's own settings.
-        warmup: epochs of random batches before the method begins (HOBIT A.9).
-        refresh: embed anew every so many epochs; in between, batches are new but the vectors old.
-        anneal: epochs after the warm-up over which HOBIT's α rises linearly from 0 to its value; 0: constant.
-        avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
-        positives: further (query text, document text) pairs known to be relevant.
-        known: conflicts among the rows of the one training set, as `foils.batching.pairs.known_conflicts` finds them
-            in a collection; None: found by the texts of the data set and `positives`.
-        cache: where HOBIT-C finds the vectors; a `CachingLoss` with the same cache fills it.
-        teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
-
-    Raises:
-        InputError: an unknown method or setting, counts out of range, a cache without HOBIT-C or the reverse, a
-            teacher without B3, positives with nothing to be kept apart, `known` beside what it replaces.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        settings: Mapping[str, Any] | None = None,
-        *,
-        warmup: int = 0,
-        refresh: int = 1,
-        anneal: int = 0,
-        avoid_known: bool = True,
-        positives: Sequence[tuple[str, str]] = (),
-        known: Conflicts | None = None,
-        cache: EmbeddingCache | None = None,
-        teacher: tuple[Vectors, Vectors] | None = None,
-    ) -> None:
-        self.name, self.settings = name, dict(settings or {})
-        self.method = method(name, self.settings)
-        if warmup < 0 or refresh < 1 or anneal < 0:
-            raise InputError(
-                f"warmup and anneal are at least 0 epochs, refresh at least 1; got {warmup}, {anneal}, {refresh}"
-            )
-        if anneal and "alpha" not in self.method.settings:
-            raise InputError(f"anneal raises the setting alpha, which {name} does not have")
-        if (cache is not None) != (self.method.vectors == "cached"):
-            raise InputError(f"hobit-c, and only it, works from a cache; got {name} and cache={cache!r}")
-        if positives and not avoid_known:
-            raise InputError(
-                "positives say what to keep apart, and avoid_known=False keeps nothing apart; leave one out"
-            )
-        if known is not None and (positives or not avoid_known):
-            raise InputError("known says all that is to be kept apart; leave out positives and avoid_known=False")
-        if teacher is not None and self.method.vectors != "teacher":
-            raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
-        self.warmup, self.refresh, self.anneal = warmup, refresh, anneal
-        self.avoid_known, self.positives, self.known = avoid_known, tuple(positives), known
-        self.cache, self.teacher = cache, teacher
+    def __init__(self, name: str, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+        super().__init__(name, settings, **more)
         self.registered = False
-        self.history: list[dict[str, float]] = []
         self._top: Any = None
         self._training: list[PlannedBatchSampler] = []
 
@@ -113,13 +60,6 @@ class BatchPlanner(TrainerCallback):  # type: ignore[misc]
         """Leave vectors and samplers out of the pickled training arguments."""
         left_out = dict.fromkeys(("_top", "cache", "teacher", "known"))
         return {**self.__dict__, **left_out, "_training": [], "registered": False}
-
-    def settings_at(self, epoch: int) -> dict[str, Any]:
-        """Return the method's settings in this epoch (α annealed)."""
-        if not self.anneal:
-            return self.settings
-        alpha = self.settings.get("alpha", self.method.settings["alpha"])
-        return {**self.settings, "alpha": alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)}
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note that the trainer knows this callback."""

@@ -113,6 +113,12 @@ DOORS: dict[str, Verb] = {
         more=(WRITE_RUNS,),
         after=_write_runs,
     ),
+    "batch": Verb(
+        "foils.batching.doors:batch",
+        example="foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet",
+        writes="plan",
+        reports=True,
+    ),
     "cache": Verb(
         "foils.upkeep.doors:cache",
         example="foils cache prune --keep 20GiB",

@@ -5,8 +5,10 @@ Training takes its rows from here, and so does the plan of batches that is shown
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +16,48 @@ from numpy.typing import NDArray
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.options import Option, Settings, refuse
 
-Form = Literal["triplets", "lists", "pairs"]
+FORMS = ("triplets", "lists", "pairs")
 
+AT_ONCE = 4096
+"""Texts read together where equal ones are looked for."""
+ABSENT = -1
+"""In place of a document that is not there, in a list that is short."""
 MAX_POSITIVES = 64
 """Positives of a query that are trained on, at most (HOBIT)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowSettings(Settings):
+    """Which rows are trained on.
+
+    Attributes:
+        split: Split of the judgements whose positives are trained on.
+        form: What a row holds: triplets (a query, a positive and a negative), lists (a query, a positive and all its
+            negatives) or pairs (a query and a positive). Default: triplets; without negatives, pairs.
+        per_query: Negatives per query at most, by rank. Default: all.
+        max_positives: Positives per query at most, the first in the judgements. Default: 64.
+    """
+
+    heading = "Rows"
+
+    split: str = "train"
+    form: Annotated[str | None, Option(names=FORMS)] = None
+    per_query: Annotated[int | None, Option(least=1)] = None
+    max_positives: Annotated[int | None, Option(least=1)] = None
+
+    def completed(self, form: str, *, max_positives: int = MAX_POSITIVES) -> Self:
+        """Return the settings with these in the place of what is left open.
+
+        Raises:
+            InputError: a number of negatives for rows that hold none.
+        """
+        form = self.form or form
+        if form == "pairs":
+            why = "with pairs, which have no negatives of their own; leave it out, or give a source and another form"
+            refuse({"per_query": self.per_query}, why)
+        return replace(self, form=form, max_positives=self.max_positives or max_positives)
 
 
 @dataclass(frozen=True)
@@ -53,7 +92,7 @@ def training_rows(
     negatives: Negatives | None = None,
     *,
     split: str = "train",
-    form: Form = "triplets",
+    form: str | None = None,
     per_query: int | None = None,
     max_positives: int = MAX_POSITIVES,
 ) -> TrainingRows:
@@ -65,7 +104,7 @@ def training_rows(
         split: whose judgements.
         form: `triplets`: a row for each (query, positive, negative), the flattened form of ECI_sem eq. 13; `lists`: a
             row for each (query, positive) with `per_query` negatives, short lists marked −1; `pairs`: a row for each
-            (query, positive).
+            (query, positive). None: triplets with a table, pairs without.
         per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
         max_positives: positives of a query at most: the first ones, in the order of the judgements.
 
@@ -73,8 +112,9 @@ def training_rows(
         InputError: no table for triplets or lists, a number below 1, or no row is left.
         UnknownNameError: no such form or split.
     """
-    if form not in get_args(Form):
-        raise UnknownNameError("form of training data", form, get_args(Form))
+    form = form or ("pairs" if negatives is None else "triplets")
+    if form not in FORMS:
+        raise UnknownNameError("form of training data", form, FORMS)
     if max_positives < 1 or (per_query is not None and per_query < 1):
         raise InputError(f"max_positives {max_positives}, per_query {per_query}; expected at least 1")
     positives = collection.positives(split)
@@ -110,3 +150,28 @@ def _lists(negatives: Negatives, collection: Collection, queries: Rows, per_quer
     at = begin[:, None] + np.arange(min(longest, per_query or longest))
     inside = at < end[:, None]
     return np.where(inside, order[np.where(inside, at, 0)] if len(order) else -1, -1)
+
+
+class TextNumbers:
+    """Numbers for the rows of a collection, equal for equal texts; row −1 stays −1.
+
+    Texts are numbered in the order of their rows, and are read block by block.
+
+    Args:
+        rows: (n,) all rows to be numbered.
+        texts_of: rows → their texts.
+    """
+
+    def __init__(self, rows: Rows, texts_of: Callable[[Rows], Sequence[str]]) -> None:
+        self.known = np.unique(rows)
+        seen: dict[bytes, int] = {}
+        blocks = (self.known[start : start + AT_ONCE] for start in range(0, len(self.known), AT_ONCE))
+        keys = (blake2b(text.encode(), digest_size=16).digest() for block in blocks for text in texts_of(block))
+        self.numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(self.known))
+
+    def __call__(self, rows: Rows) -> Rows:
+        """Return the numbers of these rows, in their shape."""
+        if not len(self.known):
+            return np.full(rows.shape, ABSENT, np.int64)
+        at = np.minimum(np.searchsorted(self.known, rows), len(self.known) - 1)
+        return np.where(rows < 0, ABSENT, self.numbers[at])

@@ -14,8 +14,8 @@ from sentence_transformers.base.sampler import BatchSamplers
 from transformers import TrainerCallback
 
 from foils.batching.caching import CachingLoss
+from foils.batching.conflicts import known_conflicts
 from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.pairs import known_conflicts
 from foils.batching.sampler import BatchPlanner
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
 from foils.runtime.errors import InputError, UnknownNameError

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +16,12 @@ from numpy.typing import NDArray
 
 from foils.data import Collection, Negatives
 from foils.data.collection import Rows
-from foils.data.training_rows import MAX_POSITIVES, Form, training_rows
+from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
 from foils.runtime.errors import InputError, require
-from foils.training.facts import ABSENT, Floats, PairFacts
+from foils.training.facts import Floats, PairFacts
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-AT_ONCE = 4096
-"""Texts read together where equal ones are looked for."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +109,7 @@ def training_set(
     negatives: Negatives | None = None,
     *,
     split: str = "train",
-    form: Form = "triplets",
+    form: str | None = None,
     per_query: int | None = None,
     max_positives: int = MAX_POSITIVES,
 ) -> TrainingSet:
@@ -124,7 +120,7 @@ def training_set(
         negatives: what to train on; columns weight, elo and gap are used where they are there.
         split: whose judgements.
         form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short lists nothing is padded
-            with other documents.
+            with other documents. None: triplets with a table, pairs without.
         per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
         max_positives: labelled positives of a query, the first so many.
 
@@ -132,6 +128,7 @@ def training_set(
         InputError: no table for triplets or lists, a number below 1, or no row is left.
         UnknownNameError: no such form or split.
     """
+    form = form or ("pairs" if negatives is None else "triplets")
     chosen = training_rows(
         collection, negatives, split=split, form=form, per_query=per_query, max_positives=max_positives
     )
@@ -211,12 +208,12 @@ def _dataset(names: Sequence[str], rows: Rows, lookup: TextLookup) -> Dataset:
 def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup) -> PairFacts:
     """Number queries and documents by their texts, and say what is known about their pairs."""
     asked, answers = collection.known_positives.pairs()
-    query_number = _Numbers(np.concatenate([rows[:, 0], asked]), collection.query_texts)
+    query_number = TextNumbers(np.concatenate([rows[:, 0], asked]), collection.query_texts)
     relevant = np.isin(query_number(asked), query_number(rows[:, 0]))
     asked, answers = asked[relevant], answers[relevant]
     listed = np.isin(table.query, rows[:, 0])
     used = np.unique(np.concatenate([rows[:, 1:].ravel(), answers, table.document[listed]]))
-    document_number = _Numbers(used[used >= 0], lookup.document_texts)
+    document_number = TextNumbers(used[used >= 0], lookup.document_texts)
     weight = np.where(table.keep, table.weight, 0.0)[listed]
     with np.errstate(divide="ignore"):
         log_weight = np.concatenate([np.full(len(asked), -np.inf), np.log(weight)])
@@ -263,20 +260,3 @@ def _only_positives(collection: Collection) -> tuple[Rows, Rows]:
     asked, answers = collection.known_positives.pairs()
     queries, first, counts = np.unique(asked, return_index=True, return_counts=True)
     return queries[counts == 1], answers[first[counts == 1]]
-
-
-class _Numbers:
-    """Numbers rows by digests of their texts, in order of first appearance; row −1 stays −1."""
-
-    def __init__(self, rows: Rows, texts_of: Any) -> None:
-        self.known = np.unique(rows)
-        seen: dict[bytes, int] = {}
-        blocks = (self.known[start : start + AT_ONCE] for start in range(0, len(self.known), AT_ONCE))
-        keys = (blake2b(text.encode(), digest_size=16).digest() for block in blocks for text in texts_of(block))
-        self.numbers = np.fromiter((seen.setdefault(key, len(seen)) for key in keys), np.int64, len(self.known))
-
-    def __call__(self, rows: Rows) -> Rows:
-        if not len(self.known):
-            return np.full(rows.shape, ABSENT, np.int64)
-        at = np.minimum(np.searchsorted(self.known, rows), len(self.known) - 1)
-        return np.where(rows < 0, ABSENT, self.numbers[at])

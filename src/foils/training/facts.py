@@ -12,12 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from foils.data.training_rows import ABSENT
 from foils.runtime.errors import InputError
 
 Codes = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-ABSENT = -1
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def ance_refresh(
             collection,
             negatives,
             split=split,
-            form=form,  # type: ignore[arg-type]  # checked by training_set
+            form=form,
             per_query=top,
             max_positives=max_positives,
         )

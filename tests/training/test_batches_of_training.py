@@ -10,13 +10,13 @@ pytest.importorskip("datasets")
 
 from sentence_transformers import SentenceTransformerTrainer
 
-from foils.batching.collection import plan_collection
+from foils.batching.doors import batch as plan_batches
 from foils.data import Collection
-from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
+from foils.encode import VectorStore
 from foils.training.bi_encoder import train_encoder
 from foils.training.catalogue import make_loss
 from foils.training.data import training_set
-from foils.training.settings import RECIPE_BATCHES, RECIPE_POSITIVES, TrainSettings
+from foils.training.settings import TrainSettings
 from train_models import WORDS, bert_model, static_model, table
 
 SIZE = 16
@@ -79,12 +79,12 @@ def trained_on(monkeypatch):
 def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collection, tmp_path, trained_on):
     source = None if form == "pairs" else table(collection)
     shape = {"form": form, **shape}
-    planned = plan_collection(
+    planned = plan_batches(
         collection,
-        SentenceEncoder(static_model(), EncoderSettings(), name="static"),
-        VectorStore(tmp_path / "vectors"),
-        negatives=source,
-        name=name,
+        name,
+        source,
+        encoder=static_model(),
+        vectors=VectorStore(tmp_path / "vectors"),
         settings=OWN.get(name),
         batch_size=SIZE,
         epochs=STILL.epochs,
@@ -94,7 +94,7 @@ def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collec
     data = training_set(collection, source, **shape)
     np.testing.assert_array_equal(data.rows[:, 0], planned.rows.query_rows)
     np.testing.assert_array_equal(data.rows[:, 1], planned.rows.doc_rows)
-    expected = [batch.tolist() for epoch in planned.plan.epochs for batch in epoch]
+    expected = [rows.tolist() for epoch in planned.plan.epochs for rows in epoch]
     assert trained_on(data, tmp_path / "out", name) == expected
     shown = planned.table().to_pylist()[:SIZE]
     first = data.dataset[expected[0]]
@@ -102,19 +102,6 @@ def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collec
     assert [text[row["doc_id"]] for row in shown] == first["positive"]
     if form == "triplets":
         assert [text[row["negative_id"]] for row in shown] == first["negative"]
-
-
-def test_both_commands_and_the_library_begin_with_as_many_positives(collection):
-    from foils.cli.batch import BatchOptions
-    from foils.cli.train_options import MethodOptions
-
-    given = {"reranker": False, "source": True, "dev": False}
-    assert MethodOptions().plan({}, **given).max_positives == BatchOptions().max_positives == 64
-    assert MethodOptions(recipe="hobit").plan({}, **given).max_positives == RECIPE_POSITIVES["hobit"] == 64
-    assert MethodOptions(recipe="eci-sem").plan({}, **given).max_positives == 1
-    assert MethodOptions(recipe="hobit", max_positives=3).plan({}, **given).max_positives == 3
-    assert set(RECIPE_POSITIVES) == set(RECIPE_BATCHES)
-    assert len(training_set(collection, form="pairs")) == 128
 
 
 @pytest.mark.parametrize("name", ["random", "hobit", "no-duplicates"])

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from foils.batching.collection import CollectionPlan
 from foils.batching.measures import EpochMeasures
+from foils.batching.results import BatchPlan
 from foils.data.store import write_text
 from foils.pages.page import PALETTE, Example, Examples, Figure, Section, Table, label, render_page, shortened
+from foils.runtime.results import number
 
 RANDOM_COLOUR = "#8a8f94"
 READ = 8  # examples of a kind
 SHOWN = 5  # epochs in a figure
 
 
-def write_batch_report(path: str | Path, planned: CollectionPlan) -> None:
+def write_batch_report(path: str | Path, planned: BatchPlan) -> None:
     """Write the report of a plan as one HTML page, whole.
 
     Raises:
@@ -27,7 +28,7 @@ def write_batch_report(path: str | Path, planned: CollectionPlan) -> None:
     write_text(path, batch_report(planned))
 
 
-def batch_report(planned: CollectionPlan) -> str:
+def batch_report(planned: BatchPlan) -> str:
     """Return the report of a plan as HTML."""
     plan, made = planned.plan, planned.made
     settings = ", ".join(f"{name} {value}" for name, value in plan.settings.items())
@@ -44,7 +45,7 @@ def batch_report(planned: CollectionPlan) -> str:
             Section("Beside random batches", [_summary(planned)], _SUMMARY),
             Section("Hardness over the epoch", [_over_epoch(planned), _sorted(planned)], _HARDNESS),
             Section("The same pairs in random batches", [_gain(planned, "hardness"), _gain(planned, "loss")], _GAIN),
-            Section("Contradictions", _contradictions(planned), [_CONTRADICTIONS, _found(planned)]),
+            Section("Contradictions", _contradictions(planned), [_CONTRADICTIONS, _counted(planned)]),
             Section("Coverage and variety", [_coverage(planned)], _COVERAGE),
             Section("Who meets whom", _examples(planned), _EXAMPLES),
         ],
@@ -79,13 +80,13 @@ _EXAMPLES = (
 )
 
 
-def _verdict(planned: CollectionPlan) -> str:
+def _verdict(planned: BatchPlan) -> str:
     plan = planned.plan
     first, random = plan.measures[0], plan.random
     kind = "harder" if first.hardness_gain > 0 else "not harder"
     text = (
         f"{plan.name}'s batches are {kind} than random ones: the hardest negative of a query scores "
-        f"{_number(first.hardness)}, {_signed(first.hardness_gain)} against the same pairs in random batches"
+        f"{number(first.hardness)}, {_signed(first.hardness_gain)} against the same pairs in random batches"
     )
     text += f"; {100 * first.easier:.0f} % of them are easier than random ({100 * random.easier:.0f} % by chance). "
     if first.contradictions:
@@ -95,12 +96,11 @@ def _verdict(planned: CollectionPlan) -> str:
     return f"{text} ({plan.unguarded:,} in a plain shuffle)."
 
 
-def _lines(planned: CollectionPlan) -> list[tuple[str, EpochMeasures, str]]:
+def _lines(planned: BatchPlan) -> list[tuple[str, EpochMeasures, str]]:
     """What figures show: name, measures, colour."""
     plan = planned.plan
     epochs = [
-        (f"{plan.name}, epoch {epoch}", found, PALETTE[epoch % len(PALETTE)])
-        for epoch, found in enumerate(plan.measures[:SHOWN])
+        (f"{plan.name}, epoch {i}", epoch, PALETTE[i % len(PALETTE)]) for i, epoch in enumerate(plan.measures[:SHOWN])
     ]
     return [*epochs, ("random", plan.random, RANDOM_COLOUR)]
 
@@ -125,26 +125,26 @@ def _layout(x: str, y: str) -> dict[str, Any]:
     }
 
 
-def _over_epoch(planned: CollectionPlan) -> Figure:
-    data = [_line(name, found.hardness_by_batch, colour) for name, found, colour in _lines(planned)]
+def _over_epoch(planned: BatchPlan) -> Figure:
+    data = [_line(name, epoch.hardness_by_batch, colour) for name, epoch, colour in _lines(planned)]
     caption = "Mean hardness of each batch, in the order of training."
     return Figure(data, _layout("batch", "hardness"), caption)
 
 
-def _sorted(planned: CollectionPlan) -> Figure:
+def _sorted(planned: BatchPlan) -> Figure:
     data = []
-    for name, found, colour in _lines(planned):
-        values = sorted((v for v in found.hardness_by_batch if v == v), reverse=True)
+    for name, epoch, colour in _lines(planned):
+        values = sorted((v for v in epoch.hardness_by_batch if v == v), reverse=True)
         share = [round(100 * (k + 0.5) / len(values), 3) for k in range(len(values))]
         data.append(_line(name, values, colour, x=share))
     caption = "The same, from the hardest batch to the easiest."
     return Figure(data, _layout("% of the batches", "hardness"), caption)
 
 
-def _gain(planned: CollectionPlan, measure: str) -> Figure:
+def _gain(planned: BatchPlan, measure: str) -> Figure:
     data = []
-    for name, found, colour in _lines(planned):
-        values = found.hardness_gain_by_batch if measure == "hardness" else found.loss_gain_by_batch
+    for name, epoch, colour in _lines(planned):
+        values = epoch.hardness_gain_by_batch if measure == "hardness" else epoch.loss_gain_by_batch
         line = _line(name, values, colour)
         data.append({**line, "mode": "markers", "marker": {"color": colour, "size": 5}})
     what = "Hardness" if measure == "hardness" else "InfoNCE"
@@ -153,59 +153,58 @@ def _gain(planned: CollectionPlan, measure: str) -> Figure:
     return Figure(data, {**layout, "hovermode": "closest"}, caption, height=320)
 
 
-def _found(planned: CollectionPlan) -> str:
+def _counted(planned: BatchPlan) -> str:
     plan = planned.plan
-    counts = ", ".join(f"{found.contradictions:,}" for found in plan.measures)
+    counts = ", ".join(f"{epoch.contradictions:,}" for epoch in plan.measures)
     return (
         f"{plan.name} has {counts} by epoch; random batches that keep known positives apart where they can have "
         f"{plan.random.contradictions:,}, and a plain shuffle {plan.unguarded:,}."
     )
 
 
-def _contradictions(planned: CollectionPlan) -> list[Figure]:
+def _contradictions(planned: BatchPlan) -> list[Figure]:
     """Contradictions of each batch, if there are any."""
     lines = _lines(planned)
-    if not any(found.contradictions for _, found, _ in lines):
+    if not any(epoch.contradictions for _, epoch, _ in lines):
         return []
     data = [
         {
             "type": "bar",
             "name": label(name),
-            "x": list(range(len(found.contradictions_by_batch))),
-            "y": found.contradictions_by_batch,
+            "x": list(range(len(epoch.contradictions_by_batch))),
+            "y": epoch.contradictions_by_batch,
             "marker": {"color": colour, "line": {"width": 0}},
         }
-        for name, found, colour in lines
+        for name, epoch, colour in lines
     ]
     layout = {**_layout("batch", "contradictions"), "barmode": "group", "bargap": 0}
     layout["yaxis"] = {"title": {"text": "contradictions"}, "rangemode": "nonnegative"}
     return [Figure(data, layout, "Contradictions of each batch, in the order of training.", height=240)]
 
 
-def _summary(planned: CollectionPlan) -> Table:
+def _summary(planned: BatchPlan) -> Table:
     plan = planned.plan
-    measures = [*((f"{plan.name}, epoch {e}", m) for e, m in enumerate(plan.measures)), ("random", plan.random)]
     rows = [
         (
             name,
-            _number(found.hardness),
-            _signed(found.hardness_gain),
-            _number(found.hardness_worst_tenth),
-            f"{100 * found.easier:.0f} %",
-            _number(found.weight),
-            _number(found.loss),
-            _signed(found.loss_gain),
-            f"{found.contradictions:,}",
-            f"{found.seconds:.2f} s",
+            number(epoch.hardness),
+            _signed(epoch.hardness_gain),
+            number(epoch.hardness_worst_tenth),
+            f"{100 * epoch.easier:.0f} %",
+            number(epoch.weight),
+            number(epoch.loss),
+            _signed(epoch.loss_gain),
+            f"{epoch.contradictions:,}",
+            f"{epoch.seconds:.2f} s",
         )
-        for name, found in measures
+        for name, epoch in plan.labelled()
     ]
     columns = ["batches", "hardness", "hardness gain", "worst tenth", "easier than random", "weight", "loss",
                "loss gain", "contradictions", "time to build"]  # fmt: skip
     return Table("", columns, rows, "Means over pairs; the worst tenth is of batches.", frozenset({len(rows) - 1}))
 
 
-def _coverage(planned: CollectionPlan) -> Table:
+def _coverage(planned: BatchPlan) -> Table:
     trained, plan = planned.rows, planned.plan
     judged = trained.pairs + trained.capped + trained.uncovered
     rows = [
@@ -223,7 +222,7 @@ def _coverage(planned: CollectionPlan) -> Table:
     return Table("", ["", planned.collection.name], rows)
 
 
-def _examples(planned: CollectionPlan) -> list[Examples]:
+def _examples(planned: BatchPlan) -> list[Examples]:
     """Pairs and their hardest in-batch negatives: the hardest of the first epoch, and some drawn at random, seeded."""
     rows = planned.plan.rows
     able = np.flatnonzero(~np.isnan(rows.hardness))
@@ -236,7 +235,7 @@ def _examples(planned: CollectionPlan) -> list[Examples]:
     ]
 
 
-def _example(planned: CollectionPlan, row: int) -> Example:
+def _example(planned: BatchPlan, row: int) -> Example:
     collection, trained, rows = planned.collection, planned.rows, planned.plan.rows
     other = int(rows.companion[row])
     positive, negative = collection.document_texts(trained.doc_rows[[row, other]])
@@ -245,10 +244,6 @@ def _example(planned: CollectionPlan, row: int) -> Example:
     note = f"hardness {rows.hardness[row]:.3f} · weight {rows.weight[row]:.3f} · loss {rows.loss[row]:.3f}"
     heading = str(collection.queries["query_id"][int(trained.query_rows[row])])
     return Example(heading, {name: shortened(text) for name, text in texts.items()}, note)
-
-
-def _number(value: float) -> str:
-    return "–" if value != value else f"{value:.3f}"
 
 
 def _signed(value: float) -> str:

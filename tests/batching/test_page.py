@@ -9,10 +9,10 @@ import plotly.graph_objects as go
 import pytest
 
 from fakes import HashingEncoder
-from foils.batching.collection import plan_collection
+from foils.batching.doors import batch
+from foils.batching.page import batch_report
 from foils.data import Collection
 from foils.encode import VectorStore
-from foils.pages.batches import batch_report, write_batch_report
 from hostile import ATTACK, assert_harmless
 
 SMALL = {"seeds": 4, "candidates": 16}
@@ -26,9 +26,10 @@ def planned(tmp_path):
         judged = {f"q{i}": {f"d{(i + k) % pairs}": 1 for k in range(shared)} for i in range(pairs)}
         collection = Collection.from_dicts(f"evil {ATTACK}", documents, queries, {"train": judged})
         store = VectorStore(tmp_path / "vectors")
-        return plan_collection(
-            collection, HashingEncoder(), store, name=name, settings=settings, batch_size=batch_size, epochs=epochs
-        )
+        return batch(
+            collection, name, encoder=HashingEncoder(), vectors=store, settings=settings, batch_size=batch_size,
+            epochs=epochs,
+        )  # fmt: skip
 
     return plan
 
@@ -88,6 +89,6 @@ def test_what_users_bring_is_escaped(planned):
 def test_it_is_written_whole_and_the_same_each_time(planned, tmp_path):
     page = tmp_path / "page.html"
     found = planned()
-    write_batch_report(page, found)
+    found.report(page)
     before = page.read_text()
     assert before == batch_report(found)

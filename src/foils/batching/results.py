@@ -1,0 +1,104 @@
+"""What a plan of a collection's training rows shows, and its table by ids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foils.batching.plan import PlannedEpochs
+from foils.data import Collection
+from foils.data.store import Provenance, write_table
+from foils.data.training_rows import TrainingRows
+from foils.runtime.results import Result, Table, number
+
+
+@dataclass(frozen=True)
+class BatchPlan(Result):
+    """A plan of batches, with the rows it is about.
+
+    Attributes:
+        collection: what the rows are from.
+        rows: row i of the plan's batches is row i of the training.
+        plan: batches and measures.
+        negative_ids: (N,) ids of the negatives of triplets; None of pairs and lists.
+        made: the provenance.
+    """
+
+    collection: Collection
+    rows: TrainingRows
+    plan: PlannedEpochs
+    negative_ids: pa.ChunkedArray | None
+    made: Provenance
+
+    def table(self) -> pa.Table:
+        """Return a row per epoch and training row, in the order of training.
+
+        Columns: epoch, batch, position, query_id, doc_id and, of triplets, negative_id.
+        """
+        size = self.plan.batch_size
+        order = np.concatenate([batches.order for batches in self.plan.epochs])
+        place = np.tile(np.arange(len(self.rows)), len(self.plan.epochs))
+        columns = {
+            "epoch": pa.array(np.repeat(np.arange(len(self.plan.epochs)), len(self.rows)), pa.int32()),
+            "batch": pa.array(place // size, pa.int32()),
+            "position": pa.array(place % size, pa.int32()),
+            "query_id": self.collection.queries["query_id"].take(pa.array(self.rows.query_rows[order])),
+            "doc_id": self.collection.documents["doc_id"].take(pa.array(self.rows.doc_rows[order])),
+        }
+        if self.negative_ids is not None:
+            columns["negative_id"] = self.negative_ids.take(pa.array(order))
+        return pa.table(columns)
+
+    def write(self, path: str | Path) -> None:
+        """Write the table as Parquet with its provenance."""
+        write_table(path, self.table(), self.made)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan's measures and what was left out."""
+        return {**self.plan.to_json(), "capped": self.rows.capped, "uncovered": self.rows.uncovered}
+
+    def report(self, path: str | Path) -> None:
+        """Write the report as one HTML page.
+
+        Raises:
+            MissingExtraError: plotly is not installed.
+        """
+        from foils.batching.page import write_batch_report
+
+        write_batch_report(path, self)
+
+    def tables(self) -> list[Table]:
+        """Return how hard, clean and varied the batches of each epoch are, beside random ones."""
+        plan, settings = self.plan, self.made["settings"]
+        rows = [
+            (
+                label,
+                number(epoch.hardness),
+                f"{epoch.hardness_gain:+.3f}",
+                number(epoch.hardness_worst_tenth),
+                number(epoch.weight),
+                number(epoch.loss),
+                f"{epoch.contradictions:,}",
+                f"{epoch.seconds:.1f} s",
+            )
+            for label, epoch in plan.labelled()
+        ]
+        notes = [
+            f"{len(self.rows):,} rows in {len(plan.epochs[0]):,} batches of {plan.batch_size}, made of "
+            f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over {settings['max_positives']} "
+            f"positives, {self.rows.uncovered:,} without a negative",
+            "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
+            f"gain: against the same pairs in random batches; contradictions in a plain shuffle: {plan.unguarded:,}",
+        ]
+        if len(plan.epochs) > 1:
+            notes.append(
+                f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
+                f"at random {100 * plan.overlap_random:.1f} %"
+            )
+        columns = ["batches", "hardness", "gain", "worst tenth", "weight", "loss", "contradictions", "time"]
+        title = f"Batches of {self.collection.name} ({settings['split']})"
+        return [Table(title, columns, rows, "\n".join(notes))]
