@@ -254,7 +254,7 @@ def measured(setting: Setting, mine: np.ndarray, seed: int) -> dict[tuple[str, s
         )
         for rule in RULES:
             try:
-                selected = select_negatives(rated.negatives, by=rule, seed=seed)
+                selected = select_negatives(rated, by=rule, seed=seed)
             except InputError as error:
                 print(f"{name} {rule}: {error}")
                 continue

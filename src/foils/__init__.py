@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.evaluation.doors import evaluate
     from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever
+    from foils.rating.doors import rate
     from foils.runtime.errors import FoilsError
     from foils.scoring import Scores, ScoreSettings, score_sources
     from foils.selection.doors import select
@@ -38,6 +39,7 @@ __all__ = [
     "evaluate",
     "load_collection",
     "load_encoder",
+    "rate",
     "score_sources",
     "select",
 ]
@@ -45,6 +47,7 @@ __all__ = [
 _HOMES = {
     "data": ("Collection", "Negatives", "Run", "load_collection"),
     "encode": ("EncoderSettings", "VectorStore", "load_encoder"),
+    "rating.doors": ("rate",),
     "runtime.errors": ("FoilsError",),
     "batching.doors": ("batch",),
     "mining": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),

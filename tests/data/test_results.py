@@ -42,6 +42,18 @@ def test_its_kept_rows_are_exported(small: Collection, negatives: Negatives, tmp
         NegativesResult.of(negatives).export(tmp_path / "t.jsonl")
 
 
+def test_attributes_are_altered_and_the_rows_stay(negatives: Negatives) -> None:
+    result = NegativesResult.of(negatives, title="bm25", split="dev")
+    other = result.altered(title="dense", provenance={"stage": "fuse"})
+    assert (other.title, other.split, other.provenance, other.table) == (
+        "dense",
+        "dev",
+        {"stage": "fuse"},
+        result.table,
+    )
+    assert result.title == "bm25"
+
+
 def test_attributes_that_a_result_does_not_have_are_refused(negatives: Negatives) -> None:
     with pytest.raises(TypeError, match="has no titel"):
         NegativesResult.of(negatives, titel="x")

@@ -147,7 +147,7 @@ def test_a_temperature_of_zero_is_refused_not_replaced(folder, tmp_path, capsys)
     (tmp_path / "base").mkdir()
     model = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"])
     assert rate(folder, "--judge", f"cross-encoder:{model}", "--temperature", "0") == 2
-    assert "temperature 0.0; expected above 0" in capsys.readouterr().err
+    assert "--temperature 0; expected above 0" in capsys.readouterr().err
 
 
 def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeypatch, capsys):
@@ -160,7 +160,7 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
         asked.update(more)
         return load(name, **more)
 
-    monkeypatch.setattr("foils.rating.judges.load_cross_encoder", loading)
+    monkeypatch.setattr("foils.rating.score_judges.load_cross_encoder", loading)
     options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
     assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
     assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}

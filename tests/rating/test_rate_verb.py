@@ -92,7 +92,7 @@ def test_several_judges_are_averaged(folder):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--model", "elo"), "bradley-terry, thurstone"),
+        (("--model", "elo"), '"thurstone", "bradley-terry"'),
         (("--degree", "3"), "even degree"),
         (("--judge", "cross-encoder"), "needs its model"),
         (("--judge", "recorded"), "needs its file"),

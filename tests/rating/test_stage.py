@@ -36,7 +36,7 @@ def rows():
 
 def column(rated, name):
     """Of the rows that were given: those of positives come after them."""
-    found = rated.negatives.table
+    found = rated.table
     return found.filter(pc.not_equal(found["source"], "labels"))[name].to_numpy()
 
 
@@ -54,15 +54,15 @@ def test_gaps_are_the_planted_ones_in_elo_points():
     assert (column(rated, "elo_se") > 0).all()
     assert (column(rated, "gap_se") > 0).all()
     assert (column(rated, "gap_se") != column(rated, "elo_se")).all()
-    assert len(rated.pairs) == rated.report.comparisons
+    assert len(rated.pairs) == rated.summary.comparisons
     lead = np.array([float(text) for text in rated.candidates.texts(np.arange(20))])
     lead = lead[rated.pairs.first] - lead[rated.pairs.second]
     np.testing.assert_allclose(rated.preference, 1 / (1 + np.exp(-lead)))
-    assert rated.report.queries == 2
-    assert rated.report.comparisons == 2 * 10 * 4 // 2
-    assert rated.report.unrated == rated.report.missing == 0
-    assert rated.report.connectivity > 0
-    assert rated.report.diameter <= 4
+    assert rated.summary.queries == 2
+    assert rated.summary.comparisons == 2 * 10 * 4 // 2
+    assert rated.summary.unrated == rated.summary.missing == 0
+    assert rated.summary.connectivity > 0
+    assert rated.summary.diameter <= 4
 
 
 @pytest.mark.parametrize("positives", [1, 2])
@@ -73,8 +73,8 @@ def test_every_rated_positive_has_one_row_with_its_own_rating(positives):
         collection(), given, NumberJudge(), split="train", positives=positives, degree=10, model="bradley-terry",
         prior_sd=1e4,
     )  # fmt: skip
-    made = rated.negatives.table.to_pylist()
-    assert rated.negatives.table.select(given.table.column_names).slice(0, len(given)).equals(given.table)
+    made = rated.table.to_pylist()
+    assert rated.table.select(given.table.column_names).slice(0, len(given)).equals(given.table)
     mined, *added = made[len(given) - 1 :]
     assert [(row["query_id"], row["doc_id"]) for row in added] == [("q0", "d11"), ("q1", "d5")]
     assert {(row["source"], row["keep"], row["reason"]) for row in added} == {("labels", False, "labelled positive")}
@@ -90,7 +90,7 @@ def test_every_rated_positive_has_one_row_with_its_own_rating(positives):
 def test_rejected_rows_other_splits_and_positives_are_not_rated():
     given = table([*rows(), ("q2", "d0"), ("q0", "d2")]).reject(np.arange(20) == 0, "too easy")
     rated = rate_negatives(collection(), given, NumberJudge(), split="train")
-    assert rated.report.skipped == {
+    assert rated.summary.skipped == {
         "rejected before": 1,
         "query without a positive in the split": 1,
         "labelled positive": 1,
@@ -118,9 +118,9 @@ def test_a_negative_that_never_met_its_positive_has_no_gap():
     rated = rate_negatives(collection(), table([("q0", "d0"), ("q0", "d1"), ("q0", "d3")]), judge, split="train")
     assert np.isnan(column(rated, "gap")).all()
     assert np.isfinite(column(rated, "elo")).all()
-    assert rated.report.unrated == 3
-    assert rated.report.missing == 3
-    assert rated.report.diameter == np.inf
+    assert rated.summary.unrated == 3
+    assert rated.summary.missing == 3
+    assert rated.summary.diameter == np.inf
 
 
 @pytest.mark.parametrize("validate", ["borderline", "all"])
@@ -135,7 +135,7 @@ def test_direct_preferences_of_the_positive(validate):
     if validate == "all":
         np.testing.assert_allclose(preference, 1 / (1 + np.exp(-(11 - np.array([10, 9, 0, 1.0])))))
     plain = rate_negatives(collection(), table(near), judge, split="train")
-    assert "preference" not in plain.negatives.table.column_names
+    assert "preference" not in plain.table.column_names
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_a_record_is_resumed_and_gives_the_same_table(tmp_path):
     asked = judge.asked
     again = rate(judge, JudgementRecord(tmp_path, {}))
     assert judge.asked == asked
-    assert repr(first.negatives.table.to_pylist()) == repr(again.negatives.table.to_pylist())
-    assert repr(first.negatives.table.to_pylist()) == repr(rate(NumberJudge()).negatives.table.to_pylist())
+    assert repr(first.table.to_pylist()) == repr(again.table.to_pylist())
+    assert repr(first.table.to_pylist()) == repr(rate(NumberJudge()).table.to_pylist())
 
 
 def test_rows_in_another_order_get_the_same_gaps_when_all_pairs_are_asked():

@@ -95,7 +95,7 @@ def rated(folder: Path) -> dict[str, bytes]:
     judge = BiEncoderJudge(HashingEncoder(), store=VectorStore(folder / "vectors"))
     record = JudgementRecord(folder / "judgements", {"judge": "hashing"})
     found = rate_negatives(collection, negatives, judge, split="train", degree=4, record=record, block=64)
-    return files(folder) | {"rated": table(found.negatives)}
+    return files(folder) | {"rated": table(found)}
 
 
 WORK: dict[str, Callable[[Path], dict[str, bytes]]] = {

@@ -127,7 +127,7 @@ def test_a_weak_positive_is_trained_toward_its_own_rating():
     source = negatives([("q", name, rank) for rank, name in enumerate(("near", "middle", "far"))])
     rated = rate_negatives(
         collection, source, StrengthJudge(), split="train", positives=2, model="bradley-terry", prior_sd=1e4
-    ).negatives
+    )
     made = training_set(collection, rated, form="lists", max_positives=2)
     expected = np.array([[2, 1, 0, -2], [-1, 1, 0, -2]]) / np.sqrt(2)
     np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)

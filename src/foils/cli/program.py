@@ -145,7 +145,7 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
         filter(None, [_OF_PYTHON.sub("", setting.help).strip(), f"Range: {option.range}." if option.range else ""])
     )
     default = setting.default
-    if option.parse is not None and optional and not isinstance(default, str):
+    if option.parse is not None and optional and (option.repeated or not isinstance(default, str)):
         default = None  # what the program reads is text; the door knows the default
     more: dict[str, Any] = {"help": text, "negative_iterable": (), "negative_none": ()}
     if option.metavar:

@@ -97,6 +97,12 @@ DOORS: dict[str, Verb] = {
         ),
         alone=True,
     ),
+    "rate": Verb(
+        "foils.rating.doors:rate",
+        example="foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet",
+        writes="table of negatives",
+        reports=True,
+    ),
     "select": Verb(
         "foils.selection.doors:select",
         example="foils select rated.parquet --by mixture -o train.parquet",

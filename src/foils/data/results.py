@@ -45,6 +45,10 @@ class NegativesResult(Negatives):
             raise TypeError(f"{cls.__name__} has no {', '.join(values)}")
         return result
 
+    def altered(self, **more: Any) -> Self:
+        """Return it with other attributes; the table's pairs are not checked again."""
+        return self.of(self, **{**{each.name: getattr(self, each.name) for each in fields(self)}, **more})
+
     def rows(self) -> list[tuple[str, str]]:
         """Return what is counted, and how many there are, as the program shows it."""
         return [(str(name), str(count)) for name, count in super().tables()[0].rows]

@@ -8,14 +8,18 @@ from foils.rating.distil import Distilled, distil
 from foils.rating.elo import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score, online_elo
 from foils.rating.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
 from foils.rating.judgements import Judgements, combined
-from foils.rating.judges import BiEncoderJudge, CrossEncoderJudge, EnsembleJudge, Judge, load_cross_encoder_judge
+from foils.rating.judges import EnsembleJudge, Judge
 from foils.rating.llm_judge import LLMJudge
+from foils.rating.opening import JUDGES
 from foils.rating.pairs import Pairs
 from foils.rating.pairwise import PairwiseJudge, load_pairwise_judge
 from foils.rating.question import QuestionSettings
 from foils.rating.ratings import Ratings, lead_errors
 from foils.rating.records import JudgementRecord, RecordedJudge
-from foils.rating.stage import Rated, RatingReport, rate_negatives
+from foils.rating.results import Rated, RatingSummary
+from foils.rating.score_judges import BiEncoderJudge, CrossEncoderJudge, load_cross_encoder_judge
+from foils.rating.settings import DistilSettings, JudgeSettings, RatingSettings
+from foils.rating.stage import rate_negatives
 from foils.rating.thurstone import thurstone, thurstone_ascent
 
 __all__ = [
@@ -23,13 +27,16 @@ __all__ = [
     "ELO_PER_LOGIT",
     "ELO_PER_PROBIT",
     "ESTIMATORS",
+    "JUDGES",
     "LOGITS_PER_PROBIT",
     "BiEncoderJudge",
     "Candidates",
     "CrossEncoderJudge",
+    "DistilSettings",
     "Distilled",
     "EnsembleJudge",
     "Judge",
+    "JudgeSettings",
     "JudgementRecord",
     "Judgements",
     "LLMJudge",
@@ -37,7 +44,8 @@ __all__ = [
     "PairwiseJudge",
     "QuestionSettings",
     "Rated",
-    "RatingReport",
+    "RatingSettings",
+    "RatingSummary",
     "Ratings",
     "RecordedJudge",
     "algebraic_connectivity",

@@ -7,7 +7,7 @@ import random
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from foils.rating.pairs import Floats, Pairs, parts_by_query
 from foils.rating.pairwise import PairwiseJudge, Triples, texts_of
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, require
+from foils.runtime.results import number
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -55,6 +56,21 @@ class Distilled:
     least_loss: float
     agreement: float
     order_effect: float
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return it as rows of a table."""
+        return [
+            ("judgements trained on", f"{self.trained:,}"),
+            ("judgements held out", f"{self.held_out:,}"),
+            ("loss on them", number(self.loss)),
+            ("the least it can be", number(self.least_loss)),
+            ("prefers what its teachers do", number(self.agreement)),
+            ("effect of the order, before averaging", number(self.order_effect)),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the judge."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "judge"}
 
 
 def distil(
@@ -91,7 +107,7 @@ def distil(
         max_length: tokens of a triple.
         held_out: share of the queries to measure on, in [0, 1).
         seed: of the model's new head, of what is held out, and of the order of examples.
-        device: as torch names it; None: the first that is there.
+        device: of torch; None: the first one available.
         name: of the judge.
 
     Raises:

@@ -14,8 +14,9 @@ from scipy.special import expit
 from foils.data.lines import whole_json
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.rating.candidates import Candidates
-from foils.rating.judges import CrossEncoderJudge, Judge
+from foils.rating.judges import Judge
 from foils.rating.pairs import Floats, Pairs, Rows
+from foils.rating.score_judges import CrossEncoderJudge
 from foils.runtime.errors import FormatError, InputError
 
 if TYPE_CHECKING:

@@ -1,97 +1,57 @@
-"""From a table of negatives to the same table with `elo, elo_se, gap`."""
+"""From a table of negatives to the same table with `elo, elo_se, gap, gap_se`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
-from foils.data.store import Provenance
+from foils.data.store import Provenance, provenance
 from foils.rating.adaptive import ESTIMATORS, rate_adaptively
 from foils.rating.asking import Records, ask
 from foils.rating.candidates import Candidates, TableDocuments
 from foils.rating.graph import algebraic_connectivity, diameter, regular_pairs
 from foils.rating.judgements import Judgements
-from foils.rating.judges import Judge
+from foils.rating.judges import EnsembleJudge, Judge
+from foils.rating.llm_judge import LLMJudge
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.ratings import Ratings, lead_errors
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.rating.results import ModelUse, Rated, RatingSummary
+from foils.rating.settings import RatingSettings
+from foils.runtime.doors import door
+from foils.runtime.errors import InputError
 
-VALIDATIONS = ("none", "borderline", "all")
 BORDERLINE = (80.0, 150.0)
 NO_POSITIVE = "query without a positive in the split"
 POSITIVE = "labelled positive"
 LABELS = "labels"
 
 
-@dataclass(frozen=True)
-class RatingReport:
-    """What a rating did.
-
-    Attributes:
-        queries: with a positive and a negative.
-        comparisons: asked for, the direct ones with the positive included.
-        missing: of them without a judgement.
-        position_bias: see `Judgements`; 0 for a judge that has none by construction.
-        position_bias_interval: its 95 % interval, whole queries being what was drawn; NaN for fewer than two.
-        unrated: negatives without a gap: none of their judgements, or none of their positive's, succeeded, or the two
-            are in parts of the graph that never met.
-        skipped: reason -> rows that were not rated at all.
-        connectivity: mean algebraic connectivity of the graphs of judged pairs.
-        diameter: the largest; inf where a graph fell apart.
-        standard_error: median, in Elo points.
-    """
-
-    queries: int
-    comparisons: int
-    missing: int
-    position_bias: float
-    position_bias_interval: tuple[float, float]
-    unrated: int
-    skipped: dict[str, int]
-    connectivity: float
-    diameter: float
-    standard_error: float
-
-
-@dataclass(frozen=True)
-class Rated:
-    """A rated table, what the rating did, and every pair that was asked about with its preference (NaN: no answer)."""
-
-    negatives: Negatives
-    report: RatingReport
-    candidates: Candidates
-    pairs: Pairs
-    preference: Floats
-
-
-def rate_negatives(
+@door
+def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     collection: Collection,
     negatives: Negatives,
     judge: Judge,
     *,
-    split: str,
-    positives: int = 1,
-    degree: int = 6,
-    model: str = "thurstone",
-    prior_sd: float = 10.0,
-    rounds: int = 0,
-    validate: str = "none",
+    split: str = "train",
+    rating: RatingSettings,
     record: Records = None,
     block: int = 2048,
     seed: int = 0,
-    made: Provenance | None = None,
+    name: str = "negatives",
+    digest: str = "",
 ) -> Rated:
     """Add `elo, elo_se, gap, gap_se` (Elo points, mean 1500 over a query's candidates): how hard each one really is.
 
     A query's candidates are its negatives that no stage rejected and its first labelled positives. They are compared
     on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and rated per
     query. gap = e_positive − e_d, so that a small or negative one means danger; of several positives the one rated best
-    counts. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`).
+    counts. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With `validate`, the column
+    `preference` is P(positive ≻ d), asked directly.
 
     A positive that was rated has a row with its own elo and elo_se, and no gap: what a model that learns ratings is to
     learn of it. A row that is not in the given table comes after its rows, rejected as a labelled positive.
@@ -101,65 +61,124 @@ def rate_negatives(
         negatives: the table; rejected rows get NaN.
         judge: whom to ask.
         split: whose labelled positives.
-        positives: how many of a query's labelled positives are rated, at least 1. More make the gap depend less on a
-            first one that happens to be poor.
-        degree: comparisons per candidate, even.
-        model: thurstone or bradley-terry.
-        prior_sd: of the weak Gaussian prior, in the model's unit.
-        rounds: 0: the random graph; else rounds of informative pairs after a first random cycle.
-        validate: also ask about (positive, negative) directly, for the column `preference`, P(positive ≻ d): `none`;
-            `borderline`, where the gap is 80–150 (eq. 35); `all`.
         record: where judgements are kept and found again; for an ensemble, one for each of its judges.
         block: pairs asked, and recorded, together.
         seed: of the graphs.
-        made: provenance of the new table; None: the old one's.
+        name: of the table, for titles.
+        digest: of the file that the table was read from, for provenance; "": the table's own.
 
     Raises:
-        InputError: ids unknown to the collection, an odd degree, positives below 1, or no query with both a positive
-            and a negative.
+        InputError: ids unknown to the collection, an odd degree, or no query with both a positive and a negative.
         UnknownNameError: an unknown model, validation or split.
     """
-    for what, given, known in (("model", model, ESTIMATORS), ("validation", validate, VALIDATIONS)):
-        if given not in known:
-            raise UnknownNameError(what, given, known)
-    if positives < 1:
-        raise InputError(f"positives {positives}; expected at least 1 for each query")
-    found = _candidates(collection, negatives, split, positives)
-    candidates = found.candidates
-    asked: list[tuple[Pairs, Judgements]] = []
+    rows = _candidates(collection, negatives, split, rating.positives)
+    asking = _Asking(judge, rows.candidates, record, block)
+    answered, ratings = _ratings(asking, rating, np.random.default_rng(seed))
+    best = _best(ratings, rows.candidates.offsets, rows.positives)
+    gap = _gaps(ratings, rows.candidates.offsets, best)
+    gap_error = lead_errors(answered, ratings, best, prior_sd=rating.prior_sd)
+    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error}
+    if rating.validate != "none":
+        columns["preference"] = _direct(asking, gap, best, everywhere=rating.validate == "all")
+    every, judgements = asking.everything()
+    return Rated.of(
+        _rated_table(negatives, rows, columns, ratings),
+        provenance=_provenance(collection, negatives, judge, split, rating, seed, digest),
+        title=f"{name} rated by {judge.name} ({rating.model})",
+        collection=collection,
+        split=split,
+        source=name,
+        summary=_summary(every, judgements, answered, ratings, gap[rows.candidate], rows.skipped),
+        candidates=rows.candidates,
+        pairs=every,
+        preference=judgements.preference,
+        models={each.name: ModelUse(each.asked.usage, each.asked.failures) for each in _language_models(judge)},
+    )
 
-    def judged(pairs: Pairs) -> Floats:
-        asked.append((pairs, ask(judge, candidates, pairs, record=record, block=block)))
-        return asked[-1][1].preference
 
-    sizes, rng = np.diff(candidates.offsets), np.random.default_rng(seed)
-    if rounds:
+class _Asking:
+    """Asks a judge about pairs, and remembers every answer."""
+
+    def __init__(self, judge: Judge, candidates: Candidates, record: Records, block: int) -> None:
+        self._judge, self.candidates, self._record, self._block = judge, candidates, record, block
+        self._answers: list[tuple[Pairs, Judgements]] = []
+
+    def __call__(self, pairs: Pairs) -> Floats:
+        judgements = ask(self._judge, self.candidates, pairs, record=self._record, block=self._block)
+        self._answers.append((pairs, judgements))
+        return judgements.preference
+
+    def everything(self) -> tuple[Pairs, Judgements]:
+        """Return all pairs that were asked about and their answers, query by query."""
+        if len(self._answers) == 1:
+            return self._answers[0]
+        offsets = self.candidates.offsets
+        first, second = (
+            np.concatenate([getattr(pairs, name) for pairs, _ in self._answers]) for name in ("first", "second")
+        )
+        order = np.argsort(np.searchsorted(offsets, first, side="right"), kind="stable")
+        answers = (
+            np.concatenate([getattr(part, name) for _, part in self._answers])[order]
+            for name in ("forward", "backward")
+        )
+        return Pairs(offsets, first[order], second[order]), Judgements(*answers)
+
+
+def _ratings(asking: _Asking, settings: RatingSettings, rng: np.random.Generator) -> tuple[Pairs, Ratings]:
+    """The pairs that were answered, and the ratings fitted to the answers."""
+    sizes = np.diff(asking.candidates.offsets)
+    if settings.rounds:
         pairs, preference, ratings = rate_adaptively(
-            sizes, judged, degree=degree, rounds=rounds, model=model, prior_sd=prior_sd, rng=rng
+            sizes,
+            asking,
+            degree=settings.degree,
+            rounds=settings.rounds,
+            model=settings.model,
+            prior_sd=settings.prior_sd,
+            rng=rng,
         )
     else:
-        pairs = regular_pairs(sizes, degree=degree, rng=rng)
-        preference = judged(pairs)
-        ratings = ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
-    best = _best(ratings, candidates.offsets, found.positives)
-    gap = _gaps(ratings, candidates.offsets, best)
-    answered = pairs.where(np.isfinite(preference))
-    gap_error = lead_errors(answered, ratings, best, prior_sd=prior_sd)
-    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error}
-    if validate != "none":
-        columns["preference"] = _direct(judged, candidates.offsets, gap, best, validate)
-    widened, of_positive = _with_positives(negatives, found)
-    rows = np.full((len(columns), len(widened)), np.nan)
-    rows[:, found.row] = np.stack(list(columns.values()))[:, found.candidate]
-    rows[:2, of_positive] = ratings.elo[found.positive], ratings.elo_error[found.positive]
-    table = widened.with_columns(dict(zip(columns, rows, strict=True))).table
-    every, judgements = _every(candidates.offsets, asked)
-    report = _report(every, judgements, answered, ratings, gap[found.candidate], found.skipped)
-    return Rated(Negatives(table, made or negatives.provenance), report, candidates, every, judgements.preference)
+        pairs = regular_pairs(sizes, degree=settings.degree, rng=rng)
+        preference = asking(pairs)
+        ratings = ESTIMATORS[settings.model](pairs, preference, prior_sd=settings.prior_sd)
+    return pairs.where(np.isfinite(preference)), ratings
+
+
+def _rated_table(negatives: Negatives, rows: _Candidates, columns: dict[str, Floats], ratings: Ratings) -> Negatives:
+    """The table with these columns, (N,) each, and a row for each positive that is rated."""
+    shown = rows.candidates
+    query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(rows.positive)))
+    doc_ids = shown.ids(rows.positive).cast(pa.string())
+    widened, of_positive = negatives.with_rejected(query_ids, doc_ids, source=LABELS, reason=POSITIVE)
+    values = np.full((len(columns), len(widened)), np.nan)
+    values[:, rows.row] = np.stack(list(columns.values()))[:, rows.candidate]
+    values[:2, of_positive] = ratings.elo[rows.positive], ratings.elo_error[rows.positive]
+    return widened.with_columns(dict(zip(columns, values, strict=True)))
+
+
+def _provenance(
+    collection: Collection,
+    negatives: Negatives,
+    judge: Judge,
+    split: str,
+    rating: RatingSettings,
+    seed: int,
+    digest: str,
+) -> Provenance:
+    models = [each.describe() for each in _language_models(judge)]
+    settings: dict[str, Any] = {"split": split, "judge": judge.name, **vars(rating)}
+    settings |= {"language_models": models} if models else {}
+    inputs = {"collection": collection.digest, "source": digest or negatives.digest, "judge": judge.fingerprint}
+    return provenance("rate", settings, inputs=inputs, seed=seed, before=negatives.provenance)
+
+
+def _language_models(judge: Judge) -> list[LLMJudge]:
+    judges = judge.judges if isinstance(judge, EnsembleJudge) else [judge]
+    return [each for each in judges if isinstance(each, LLMJudge)]
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidates:
     """What is rated.
 
     Attributes:
@@ -178,7 +197,7 @@ class _Found:
     skipped: dict[str, int]
 
 
-def _candidates(collection: Collection, negatives: Negatives, split: str, most: int) -> _Found:
+def _candidates(collection: Collection, negatives: Negatives, split: str, most: int) -> _Candidates:
     """Put each query's kept negatives, in the table's order, and its first labelled positives after them."""
     query, document = negatives.rows_in(collection)
     positives = collection.positives(split)
@@ -208,15 +227,7 @@ def _candidates(collection: Collection, negatives: Negatives, split: str, most: 
     documents = TableDocuments(collection, negatives.table, of)
     query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
     shown = Candidates(query_ids, collection.query_texts(queries), offsets, documents, documents.texts)
-    return _Found(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
-
-
-def _with_positives(negatives: Negatives, found: _Found) -> tuple[Negatives, Rows]:
-    """Return the table with a row for each positive that is rated, and (p,) these rows."""
-    shown = found.candidates
-    query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(found.positive)))
-    doc_ids = shown.ids(found.positive).cast(pa.string())
-    return negatives.with_rejected(query_ids, doc_ids, source=LABELS, reason=POSITIVE)
+    return _Candidates(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
 
 
 def _best(ratings: Ratings, offsets: Rows, positives: Rows) -> Rows:
@@ -233,31 +244,21 @@ def _gaps(ratings: Ratings, offsets: Rows, positive: Rows) -> Floats:
     return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
 
 
-def _direct(judged: Callable[[Pairs], Floats], offsets: Rows, gap: Floats, positive: Rows, validate: str) -> Floats:
+def _direct(asking: _Asking, gap: Floats, positive: Rows, *, everywhere: bool) -> Floats:
     """(N,) P(positive ≻ d | q), asked directly (eq. 35); NaN where it was not asked or has no answer."""
-    wanted = np.ones(len(gap), bool) if validate == "all" else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
+    wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
     wanted[positive] = False
-    rows = np.flatnonzero(wanted)
-    found = np.full(len(gap), np.nan)
-    found[rows] = judged(Pairs(offsets, np.repeat(positive, np.diff(offsets))[rows], rows))
-    return found
+    rows, offsets = np.flatnonzero(wanted), asking.candidates.offsets
+    preference = np.full(len(gap), np.nan)
+    preference[rows] = asking(Pairs(offsets, np.repeat(positive, np.diff(offsets))[rows], rows))
+    return preference
 
 
-def _every(offsets: Rows, asked: list[tuple[Pairs, Judgements]]) -> tuple[Pairs, Judgements]:
-    """Everything that was asked, query by query."""
-    if len(asked) == 1:
-        return asked[0]
-    first, second = (np.concatenate([getattr(pairs, name) for pairs, _ in asked]) for name in ("first", "second"))
-    order = np.argsort(np.searchsorted(offsets, first, side="right"), kind="stable")
-    answers = (np.concatenate([getattr(part, name) for _, part in asked])[order] for name in ("forward", "backward"))
-    return Pairs(offsets, first[order], second[order]), Judgements(*answers)
-
-
-def _report(
+def _summary(
     every: Pairs, judgements: Judgements, answered: Pairs, ratings: Ratings, gap: Floats, skipped: dict[str, int]
-) -> RatingReport:
+) -> RatingSummary:
     known = ratings.elo_error[np.isfinite(ratings.elo_error)]
-    return RatingReport(
+    return RatingSummary(
         queries=every.queries,
         comparisons=len(every),
         missing=judgements.missing,

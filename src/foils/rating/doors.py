@@ -1,0 +1,102 @@
+"""The door of rating."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
+from foils.encode.models import find_model
+from foils.encode.opening import AT_128, EncodingSettings
+from foils.llm import LLMSettings
+from foils.rating.distil import distil
+from foils.rating.judges import EnsembleJudge
+from foils.rating.opening import Opening, check_judges, open_judges, records_of
+from foils.rating.pairwise import check_free
+from foils.rating.question import QuestionSettings
+from foils.rating.results import Rated
+from foils.rating.settings import DistilSettings, JudgeSettings, RatingSettings
+from foils.rating.stage import rate_negatives
+from foils.runtime.doors import door
+from foils.runtime.options import Option
+from foils.runtime.surroundings import ScaleSettings
+
+log = logging.getLogger(__name__)
+
+
+@door
+def rate(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    judging: JudgeSettings,
+    split: str = "train",
+    seed: Annotated[int, Option(least=0)] = 0,
+    reading: CollectionSettings,
+    rating: RatingSettings,
+    distilling: DistilSettings,
+    question: QuestionSettings,
+    llm: LLMSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Rated:
+    """Rate negatives by pairwise judgements: add elo, elo_se, gap = e_positive − e_d and gap_se, in Elo points.
+
+    Each query's negatives and its positive are compared in pairs on a sparse random graph by a judge, and the ratings
+    are fitted to its answers. A stopped run continues where it was.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        source: Negatives, [NAME=]PATH: a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC
+            run. In Python also a table of negatives or a DataFrame.
+        split: Split of the judgements whose positives are rated.
+        seed: Seed of the graphs of comparisons; the same seed gives the same bytes.
+
+    Raises:
+        InputError: a collection, source or judge that cannot be read, settings that no judge heeds, or nothing to rate.
+        FailureError: a judge failed; what it answered is kept.
+    """
+    opening = Opening(judging, encoding, llm, question)
+    check_judges(opening, distilling)
+    loaded = reading.open(collection)
+    named = as_source(source, loaded)
+    if distilling.distil is not None:
+        check_free(Path(distilling.distil))
+    judges = open_judges(opening, loaded)
+    records = records_of(judges, loaded, named, judging.judgements)
+    rated = rate_negatives(
+        loaded,
+        named.negatives,
+        judges[0] if len(judges) == 1 else EnsembleJudge(judges),
+        split=split,
+        record=records[0] if len(judges) == 1 else records,
+        seed=seed,
+        name=named.name,
+        digest=named.digest,
+        **vars(rating),
+    )
+    rated = rated.altered(models={name: use.priced(llm.price) for name, use in rated.models.items()})
+    return _distilled(rated, distilling, seed, encoding.device)
+
+
+def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | None) -> Rated:
+    """The result with the judge that is trained on everything that was asked, and written to its folder."""
+    if settings.distil is None:
+        return rated
+    folder = Path(settings.distil)
+    distilled = distil(
+        find_model(settings.distil_from),
+        rated.candidates,
+        rated.pairs,
+        rated.preference,
+        epochs=settings.distil_epochs,
+        learning_rate=settings.distil_learning_rate,
+        max_length=settings.distil_length,
+        seed=seed,
+        device=device,
+        name=folder.name,
+    )
+    distilled.judge.save(folder)
+    log.info("use it: foils rate … --judge pairwise:%s", folder)
+    return rated.altered(distilled=distilled, folder=str(folder))

@@ -1,0 +1,168 @@
+"""What a rating returns: the table with `elo, elo_se, gap, gap_se`, and what was asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from foils.data.results import NegativesResult
+from foils.data.store import without_nan, write_text
+from foils.llm import Usage
+from foils.rating.candidates import Candidates
+from foils.rating.pairs import Floats, Pairs
+from foils.runtime.errors import InputError
+from foils.runtime.results import Table, number
+
+if TYPE_CHECKING:
+    from foils.rating.distil import Distilled
+
+PERCENTILES = (10, 25, 50, 75, 90)
+
+
+@dataclass(frozen=True)
+class RatingSummary:
+    """What a rating did.
+
+    Attributes:
+        queries: with a positive and a negative.
+        comparisons: asked for, the direct ones with the positive included.
+        missing: of them without a judgement.
+        position_bias: see `Judgements`; 0 for a judge that has none by construction.
+        position_bias_interval: its 95 % interval, whole queries being what was drawn; NaN for fewer than two.
+        unrated: negatives without a gap: none of their judgements, or none of their positive's, succeeded, or the two
+            are in parts of the graph that never met.
+        skipped: reason -> rows that were not rated at all.
+        connectivity: mean algebraic connectivity of the graphs of judged pairs.
+        diameter: the largest; inf where a graph fell apart.
+        standard_error: median, in Elo points.
+    """
+
+    queries: int
+    comparisons: int
+    missing: int
+    position_bias: float
+    position_bias_interval: tuple[float, float]
+    unrated: int
+    skipped: dict[str, int]
+    connectivity: float
+    diameter: float
+    standard_error: float
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return it as rows of a table."""
+        return [
+            ("queries", f"{self.queries:,}"),
+            ("comparisons", f"{self.comparisons:,}"),
+            ("judgements missing", f"{self.missing:,}"),
+            ("position bias", self._bias()),
+            ("negatives without a gap", f"{self.unrated:,}"),
+            *((f"not rated: {why}", f"{count:,}") for why, count in self.skipped.items()),
+            ("algebraic connectivity, mean", number(self.connectivity, 2)),
+            ("diameter, largest", number(self.diameter, 0)),
+            ("standard error, median, Elo", number(self.standard_error, 0)),
+        ]
+
+    def _bias(self) -> str:
+        low, high = self.position_bias_interval
+        if max(abs(self.position_bias), abs(low), abs(high)) < 1e-9:
+            return f"{number(self.position_bias)} (none by construction)"
+        return f"{number(self.position_bias)} (95 % interval {number(low)} to {number(high)})"
+
+
+@dataclass(frozen=True)
+class ModelUse:
+    """What a language model was asked.
+
+    Attributes:
+        usage: requests and tokens.
+        failures: why there is no answer -> how many.
+        price: per million prompt tokens and per million completion tokens; None: not known.
+    """
+
+    usage: Usage
+    failures: Mapping[str, int]
+    price: tuple[float, float] | None = None
+
+    def priced(self, price: tuple[float, float] | None) -> ModelUse:
+        """Return it with prices."""
+        return replace(self, price=price)
+
+    def rows(self, name: str) -> list[tuple[str, str]]:
+        """Return it as rows of a table, each with the model's name."""
+        failed = sorted(self.failures.items(), key=lambda each: -each[1])
+        rows = [*self.usage.rows(self.price), *((f"failed: {why}", f"{count:,}") for why, count in failed)]
+        return [(f"{name}: {what}", value) for what, value in rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated(NegativesResult):
+    """A table with `elo, elo_se, gap, gap_se`, and every pair that was asked about.
+
+    Attributes:
+        source: name of the table that was rated.
+        summary: what the rating did.
+        candidates: that were compared.
+        pairs: that were asked about.
+        preference: (m,) of each of them P(first ≻ second); NaN: no answer.
+        models: name -> use, of the language models among the judges.
+        distilled: the judge that was trained on the answers, or None.
+        folder: where that one is.
+    """
+
+    source: str
+    summary: RatingSummary
+    candidates: Candidates = field(repr=False)
+    pairs: Pairs = field(repr=False)
+    preference: Floats = field(repr=False)
+    models: Mapping[str, ModelUse]
+    distilled: Distilled | None = field(default=None, repr=False)
+    folder: str = ""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what the rating did, percentiles of the gaps, and what language models used."""
+        gap = self.table["gap"].to_numpy()
+        known = gap[np.isfinite(gap)]
+        values = np.percentile(known, PERCENTILES) if len(known) else np.full(len(PERCENTILES), np.nan)
+        percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
+        return [
+            *self.summary.rows(),
+            (percentiles, "  ".join(number(value, 0) for value in values)),
+            *(row for name, use in self.models.items() for row in use.rows(name)),
+        ]
+
+    def tables(self) -> list[Table]:
+        """Return what the rating did, and how the distilled judge does."""
+        rating = Table(self.title, ("", "value"), self.rows())
+        if self.distilled is None:
+            return [rating]
+        return [rating, Table(f"distilled → {self.folder}", ("", "value"), self.distilled.rows())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, what the rating did, what language models used, and how the distilled judge does."""
+        more: dict[str, Any] = {}
+        if self.models:
+            more["language_models"] = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
+        if self.distilled is not None:
+            more["distilled"] = self.distilled.to_json()
+        settings, seed = self.provenance["settings"], self.provenance["seed"]
+        facts = {"source": self.source, "settings": settings, "seed": seed, **asdict(self.summary), **more}
+        return dict(without_nan(facts))
+
+    def report(self, path: str | Path) -> None:
+        """Write a page: gaps, their errors, signal and risk, and texts to read.
+
+        Raises:
+            InputError: fewer than two rows are rated.
+            MissingExtraError: plotly is not installed.
+        """
+        from foils.selection.page import gap_report
+
+        if self.collection is None:
+            raise InputError("the texts of this table are not known; name the collection that was rated")
+        bias = "Position bias: mean of P(first shown wins) − ½, with its 95 % interval over queries."
+        rating, seed = replace(self.tables()[0], title="", caption=bias), int(self.provenance["seed"])
+        write_text(path, gap_report(self.collection, self, split=self.split, rating=rating, seed=seed))

@@ -1,0 +1,244 @@
+"""Judges by scores: σ of the difference of two documents' scores, cosines or a cross-encoder's logits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+
+import numpy as np
+from scipy.special import expit
+
+from foils.encode import Encoder, Vectors, VectorStore
+from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
+from foils.llm import digest
+from foils.rating.candidates import Candidates
+from foils.rating.judges import Judge
+from foils.rating.pairs import Floats, Pairs, Rows
+from foils.runtime.errors import FailureError, InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers import CrossEncoder
+
+
+class BiEncoderJudge:
+    """P(i ≻ j) = σ((cos(q, d_i) − cos(q, d_j))/temperature), with an encoder's vectors.
+
+    Args:
+        encoder: makes the vectors; unit ones give cosines.
+        temperature: above 0; the difference in cosine that counts as one logit (174 Elo points).
+        store: keeps the vectors; None: they are made for each call.
+    """
+
+    antisymmetric = True
+
+    def __init__(self, encoder: Encoder, *, temperature: float = 0.05, store: VectorStore | None = None) -> None:
+        self._encoder, self._temperature, self._store = encoder, _positive(temperature), store
+        self.name = encoder.name
+        self.fingerprint = digest(
+            "bi-encoder", encoder.fingerprint, encoder.route("query"), encoder.route("document"), temperature
+        )
+
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
+        """Embed every text of the pairs."""
+        if self._store is None:
+            return self
+        rows, queries = _asked_about(candidates, pairs)
+        texts = _CandidateTexts(candidates, rows)
+        return _Compared(
+            queries,
+            self._store.embed(self._encoder, [candidates.queries[row] for row in queries], "query"),
+            rows,
+            self._store.embed(self._encoder, texts, "document"),
+            self._temperature,
+            self.name,
+            self.fingerprint,
+        )
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        """Return σ of the scaled difference of cosines, (m,)."""
+        if self._store is not None:
+            return self.prepared(candidates, pairs).judge(candidates, pairs)
+        return _by_scores(candidates, pairs, self._temperature, _by_texts(candidates, self._score))
+
+    def _score(self, queries: Sequence[str], query: Rows, documents: Sequence[str]) -> Floats:
+        of_query = self._encoder.encode(queries, "query")
+        of_document = self._encoder.encode(documents, "document")
+        return np.asarray(np.einsum("nd,nd->n", of_query[query], of_document, dtype=np.float64))
+
+
+@dataclass
+class _Compared:
+    """A bi-encoder's judge that has its vectors: of the queries and candidates at these rows, ascending."""
+
+    queries: Rows
+    of_query: Vectors
+    rows: Rows
+    of_document: Vectors
+    temperature: float
+    name: str
+    fingerprint: str
+    antisymmetric: bool = True
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        """Return σ of the scaled difference of cosines, (m,)."""
+
+        def score(rows: Rows) -> Floats:
+            query = np.searchsorted(self.queries, candidates.query_of(rows))
+            of_document = self.of_document.take(np.searchsorted(self.rows, rows))
+            return np.asarray(np.einsum("nd,nd->n", self.of_query.take(query), of_document, dtype=np.float64))
+
+        return _by_scores(candidates, pairs, self.temperature, score)
+
+
+@dataclass(frozen=True)
+class _CandidateTexts:
+    """Texts of candidates, read in slices."""
+
+    candidates: Candidates
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return self.candidates.texts(self.rows[index])
+        return self.candidates.texts(self.rows[index : index + 1])[0]
+
+
+class CrossEncoderJudge:
+    """P(i ≻ j) = σ((s(q, d_i) − s(q, d_j))/temperature), with a cross-encoder's logits s.
+
+    Args:
+        model: a loaded sentence-transformers CrossEncoder with one output.
+        temperature: above 0; the difference in logits that counts as one logit (174 Elo points).
+        batch_size: texts at once; changes speed alone.
+        name: what to call it.
+    """
+
+    antisymmetric = True
+
+    def __init__(self, model: CrossEncoder, *, temperature: float = 1.0, batch_size: int = 32, name: str = "") -> None:
+        check_one_output(model, name or "the cross-encoder")
+        self._model, self._temperature, self._batch_size = model, _positive(temperature), batch_size
+        self.name = name or "cross-encoder"
+        self.fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
+        self._source: _Source | None = None  # `load_cross_encoder_judge` knows it
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send a judge that was loaded by name to other processes by that name: they load the same weights."""
+        if self._source is None:
+            return self.__dict__
+        return {"source": self._source, "temperature": self._temperature, "fingerprint": self.fingerprint}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(_loaded_again(**state).__dict__ if "source" in state else state)
+
+    def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
+        """Return the judge itself: it is ready."""
+        return self
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        """Return σ of the scaled difference of logits, (m,)."""
+        return _by_scores(candidates, pairs, self._temperature, _by_texts(candidates, self._score))
+
+    def _score(self, queries: Sequence[str], query: Rows, documents: Sequence[str]) -> Floats:
+        texts = [(queries[row], document) for row, document in zip(query, documents, strict=True)]
+        scores = logits(self._model, texts, batch_size=self._batch_size).astype(np.float64)
+        return np.where(np.isfinite(scores), scores, np.nan)
+
+
+def load_cross_encoder_judge(
+    path: str | Path,
+    *,
+    temperature: float = 1.0,
+    max_length: int | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> CrossEncoderJudge:
+    """Load a cross-encoder (safetensors weights) as a judge, by local path or hub name.
+
+    Args:
+        path: a folder, or a hub's owner/name.
+        temperature: as `CrossEncoderJudge`.
+        max_length: in tokens, of query and document together; None: the model's own.
+        device: of torch; None: the first one available. Other processes take their own first.
+        trust_remote_code: run code that the model brings along.
+
+    Raises:
+        InputError: there is no such model, it cannot be loaded, or it has several outputs.
+    """
+    model = load_cross_encoder(path, max_length=max_length, device=device, trust_remote_code=trust_remote_code)
+    judge = CrossEncoderJudge(model, temperature=temperature, name=Path(str(path)).name)
+    place = str(Path(path).absolute()) if Path(path).is_dir() else str(path)
+    judge._source = _Source(place, max_length, trust_remote_code)
+    return judge
+
+
+class _Source(NamedTuple):
+    """Where a judge was loaded from, and how."""
+
+    path: str
+    max_length: int | None
+    trust_remote_code: bool
+
+
+@lru_cache(maxsize=2)
+def _loaded_again(source: _Source, temperature: float, fingerprint: str) -> CrossEncoderJudge:
+    """Load a judge in another process; other weights than the sender's are a FailureError."""
+    judge = load_cross_encoder_judge(
+        source.path,
+        temperature=temperature,
+        max_length=source.max_length,
+        trust_remote_code=source.trust_remote_code,
+    )
+    if judge.fingerprint != fingerprint:
+        raise FailureError(f"the cross-encoder {source.path} has other weights here than where it was sent from")
+    return judge
+
+
+class _Score(Protocol):
+    def __call__(self, queries: Sequence[str], query: Rows, documents: Sequence[str], /) -> Floats: ...
+
+
+def _asked_about(candidates: Candidates, pairs: Pairs) -> tuple[Rows, Rows]:
+    """Rows of the candidates that are in a pair, and of their queries, each once."""
+    candidates.check(pairs)
+    asked = np.zeros(pairs.candidates, bool)
+    asked[pairs.first] = asked[pairs.second] = True
+    rows = np.flatnonzero(asked)
+    return rows, np.unique(candidates.query_of(rows))
+
+
+def _by_texts(candidates: Candidates, score: _Score) -> Callable[[Rows], Floats]:
+    """From a function of texts to one of candidates' rows."""
+
+    def of_rows(rows: Rows) -> Floats:
+        asked, query = np.unique(candidates.query_of(rows), return_inverse=True)
+        return score([candidates.queries[row] for row in asked], query, candidates.texts(rows))
+
+    return of_rows
+
+
+def _by_scores(candidates: Candidates, pairs: Pairs, temperature: float, score: Callable[[Rows], Floats]) -> Floats:
+    """Score every candidate that is in a pair once, and return σ of the pairs' differences over the temperature."""
+    candidates.check(pairs)
+    rows, place = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+    if not len(rows):
+        return np.zeros(0)
+    scores = score(rows)
+    first, second = place[: len(pairs)], place[len(pairs) :]
+    return np.asarray(expit((scores[first] - scores[second]) / temperature))
+
+
+def _positive(temperature: float) -> float:
+    if not temperature > 0:
+        raise InputError(f"temperature {temperature}; expected above 0")
+    return temperature

@@ -1,0 +1,94 @@
+"""How negatives are rated: which pairs are compared, by whom, and how ratings are fitted to the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from foils.encode.models import DEFAULT_MODEL
+from foils.rating.adaptive import ESTIMATORS
+from foils.rating.judges import Judge
+from foils.runtime.options import Option, Settings
+
+JudgeLike = str | Judge
+if TYPE_CHECKING:
+    JudgesLike = JudgeLike | Sequence[JudgeLike]
+else:
+    JudgesLike = str
+
+VALIDATIONS = ("none", "borderline", "all")
+BI_ENCODER = "bi-encoder"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeSettings(Settings):
+    """Who says which of two documents answers a query better.
+
+    Attributes:
+        judge: bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL] or recorded:PATH; a bare MODEL is a
+            bi-encoder. May be given several times: the mean of their answers. Default: bi-encoder. In Python also an
+            object with the methods of `Judge`, or a list.
+        temperature: Temperature, which divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for
+            the logits of others.
+        judgements: Folder where judgements are kept, so that none is asked for twice; with several judges, in a folder
+            for each inside it. Default: the cache.
+    """
+
+    judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
+    temperature: Annotated[float | None, Option(above=0)] = None
+    judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+
+    @property
+    def judges(self) -> list[JudgeLike]:
+        """The judges, one or several."""
+        return (
+            list(self.judge) if isinstance(self.judge, Sequence) and not isinstance(self.judge, str) else [self.judge]
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RatingSettings(Settings):
+    """Which pairs are compared, and how ratings are fitted to the answers.
+
+    Attributes:
+        positives: Number of a query's labelled positives that are rated. More make the gap depend less on a first one
+            that happens to be poor: the best one counts.
+        degree: Number of comparisons per candidate; even.
+        rounds: Number of rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
+        model: Model of the ratings.
+        prior_sd: Standard deviation of the weak Gaussian prior, in probits (thurstone) or logits (bradley-terry); more
+            is weaker.
+        validate: Which negatives are also compared with the positive directly: none, borderline (gap 80–150), or all.
+    """
+
+    heading = "Rating"
+
+    positives: Annotated[int, Option(least=1)] = 1
+    degree: Annotated[int, Option(least=2)] = 6
+    rounds: Annotated[int, Option(least=0)] = 0
+    model: Annotated[str, Option(names=tuple(ESTIMATORS))] = "thurstone"
+    prior_sd: Annotated[float, Option(above=0)] = 10.0
+    validate: Annotated[str, Option(names=VALIDATIONS)] = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistilSettings(Settings):
+    """Training a small judge on the answers.
+
+    Attributes:
+        distil: Train a pairwise judge on the answers and write it to this folder, for a judge pairwise:FOLDER.
+        distil_from: Transformer that the training starts from: a folder or hub name.
+        distil_epochs: Number of passes over the answers.
+        distil_learning_rate: Peak learning rate.
+        distil_length: Maximum length of the query and both documents together, in tokens.
+    """
+
+    heading = "Distillation"
+
+    distil: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+    distil_from: Annotated[str | Path, Option(metavar="MODEL")] = DEFAULT_MODEL
+    distil_epochs: Annotated[int, Option(least=1)] = 1
+    distil_learning_rate: Annotated[float, Option(above=0)] = 5e-5
+    distil_length: Annotated[int, Option(least=16)] = 256
