@@ -124,7 +124,7 @@ def second_pass_benchmark(n: int, queries_count: int = 128, repeats: int = 7) ->
     documents, queries = topical(rng, n, topics, 1.0), topical(rng, queries_count, topics, 1.0)
     vectors = Vectors.of(documents)
     index = ExactIndex(vectors)
-    settings = DimensionSettings("eclipse", 5, 5, 1.0, 0.5, 0.8)
+    settings = DimensionSettings("eclipse", k_plus=5)
 
     def search(chosen: DimensionSettings, second: str) -> Callable[[], object]:
         return lambda: search_vectors(queries, vectors, index, chosen, k=K, second_pass=second)

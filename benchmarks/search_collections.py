@@ -67,7 +67,7 @@ def filters(bench, reading: str) -> tuple[dict[str, object], object]:
     for name, system in named.items():
         row: dict[str, object] = {"name": name, "kind": system.kind, "kept": system.kept, "means": system.means}
         row["intervals"] = {m: bootstrap_interval(v, rng=np.random.default_rng(0)) for m, v in system.per_query.items()}
-        row["settings"] = {m: [asdict(s) for s in of] for m, of in system.settings.items()}
+        row["settings"] = {m: [s.to_json() for s in of] for m, of in system.settings.items()}
         row["against_baseline"] = {c.measure: asdict(c) for c in comparisons if c.a == name}
         rows.append(row)
     result = {"grid": {"reading": reading, "settings": grid.size, "seconds": round(seconds, 1)}, "systems": rows}
@@ -79,7 +79,7 @@ def experiments(bench, values) -> dict[str, object]:
     few, rng = published_grid("spread"), np.random.default_rng(0)
     systems = honest_and_oracle(depth_values(bench, few, rng=rng), rng=rng)
     depths = [{"depth": s.name, "kind": s.kind, "means": s.means} for s in systems]
-    fixed = DimensionSettings("eclipse", 5, 5, 1.0, 0.5, 0.8)
+    fixed = DimensionSettings("eclipse", k_plus=5)
     moons = {
         name: {m: [float(np.mean([s.means[m] for s in of])), float(np.std([s.means[m] for s in of]))] for m in MEASURES}
         for name, of in by_moon(bench, fixed, rng=np.random.default_rng(0)).items()
@@ -87,7 +87,7 @@ def experiments(bench, values) -> dict[str, object]:
     return {
         "oracle_by_share": curves,
         "by_depth": {"settings": few.size, "rows": depths},
-        "moons": {"settings": asdict(fixed), "mean_and_deviation": moons},
+        "moons": {"settings": fixed.to_json(), "mean_and_deviation": moons},
     }
 
 

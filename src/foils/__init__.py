@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from foils.rating.doors import rate
     from foils.runtime.errors import FoilsError
     from foils.scoring import Scores, ScoreSettings, score_sources
+    from foils.searching.doors import search
     from foils.selection.doors import select
     from foils.studies.doors import demo
     from foils.upkeep import cache
@@ -41,6 +42,7 @@ __all__ = [
     "load_encoder",
     "rate",
     "score_sources",
+    "search",
     "select",
 ]
 
@@ -55,6 +57,7 @@ _HOMES = {
     "studies.doors": ("demo",),
     "selection.doors": ("select",),
     "evaluation.doors": ("evaluate",),
+    "searching.doors": ("search",),
     "upkeep": ("cache",),
 }
 _HOME = {name: f"foils.{home}" for home, names in _HOMES.items() for name in names}

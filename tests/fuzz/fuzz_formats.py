@@ -327,7 +327,7 @@ def _settings(path: Path) -> int:
 
 
 def _search_answers(path: Path) -> int:
-    from foils.cli.search_answers import read_answers
+    from foils.searching import read_answers
 
     return len(read_answers(path))
 

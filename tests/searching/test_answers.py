@@ -136,7 +136,7 @@ def test_a_query_without_an_answer_keeps_every_dimension():
     silent = answers.copy()
     silent[2] = np.nan
     for method in ("dime", "eclipse", "rdime"):
-        settings = DimensionSettings(method, 2, 3, share=0.5)
+        settings = DimensionSettings(method, k_plus=2, k_minus=3, share=0.5)
         found, full, base = (
             search_vectors(queries, documents, ExactIndex(documents), chosen, k=30, answers=given)
             for chosen, given in ((settings, silent), (settings, answers), (DimensionSettings("none"), None))

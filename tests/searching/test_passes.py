@@ -281,9 +281,10 @@ def test_an_approximate_index_serves_both_passes():
 def test_unusable_input_is_refused():
     with pytest.raises(UnknownNameError, match="eclipse"):
         DimensionSettings("eclipsed")
-    with pytest.raises(InputError, match=r"k⁺=0.*α=0.*share=2"):
-        DimensionSettings(k_plus=0, alpha=0, share=2)
-    with pytest.raises(InputError, match="pool"):
+    for wrong in ({"k_plus": 0}, {"k_minus": 0}, {"alpha": 0}, {"beta": -1}, {"share": 2}, {"alpha": np.inf}):
+        with pytest.raises(InputError, match=f"^{next(iter(wrong))} .*; expected "):
+            DimensionSettings(**wrong)
+    with pytest.raises(InputError, match="moon_pool 4; expected at least k_minus, 5"):
         DimensionSettings(k_minus=5, moon_pool=4)
     with pytest.raises(UnknownNameError, match="retrieved"):
         search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, second_pass="again")

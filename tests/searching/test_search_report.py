@@ -6,13 +6,16 @@ import re
 import numpy as np
 import pytest
 
-from foils.pages.search import Findings, search_report
 from foils.searching import System
+from foils.searching.findings import Findings
+from foils.searching.page import findings_page
 from foils.statistics import compare_systems
 
 pytest.importorskip("plotly")
 RNG = np.random.default_rng(0)
 BASE = System("baseline", "fixed", {"AP": RNG.uniform(0.2, 0.6, 40)}, kept=1.0)
+
+OF = {"collection": "c", "split": "test", "encoder": "e", "queries": 40, "measures": ["AP"], "baseline": BASE}
 
 
 def system(name, kind, gain):
@@ -26,7 +29,7 @@ def findings(systems, **more):
             {"baseline": BASE.per_query, of.name: of.per_query}, rng=RNG, against=["baseline"], alternative="greater"
         )
         tests[of.name, of.kind, "AP"] = compared[0]
-    return Findings("c", "test", "e", 40, ["AP"], BASE, filters=[BASE, *systems], comparisons=tests, **more)
+    return Findings(**OF, filters=[BASE, *systems], comparisons=tests, **more)
 
 
 def figures(page):
@@ -34,7 +37,7 @@ def figures(page):
 
 
 def test_the_best_honest_filter_is_named_and_oracles_are_not():
-    page = search_report(findings([system("RDIME", "fixed", 0.1), system("Eclipse", "oracle", 0.3)]))
+    page = findings_page(findings([system("RDIME", "fixed", 0.1), system("Eclipse", "oracle", 0.3)]))
     assert "AP: RDIME is best" in page
     assert "the gain is significant (p &lt; 0.001 after Holm" in page
     assert "Eclipse (oracle)" in page
@@ -45,26 +48,24 @@ def test_the_best_honest_filter_is_named_and_oracles_are_not():
 
 
 def test_no_gain_is_said():
-    page = search_report(findings([system("RDIME", "fixed", -0.1)]))
+    page = findings_page(findings([system("RDIME", "fixed", -0.1)]))
     assert "AP: no filter beats keeping all dimensions" in page
 
 
 def test_a_gain_that_may_be_chance_is_said_to_be():
     weak = System("DIME", "honest", {"AP": BASE.per_query["AP"] + np.where(np.arange(40) == 3, 0.01, 0.0)})
-    assert "the gain is not significant" in search_report(findings([weak]))
+    assert "the gain is not significant" in findings_page(findings([weak]))
 
 
 def test_only_what_was_run_is_there_and_names_are_text():
     hostile = "<script>alert(1)</script>"
-    page = search_report(findings([system(hostile, "fixed", 0.1)]))
+    page = findings_page(findings([system(hostile, "fixed", 0.1)]))
     assert hostile not in page
     assert "&lt;script&gt;alert" in page
     assert "<h2>Filters" in page
     assert not any(f"<h2>{other}" in page for other in ("Share", "Length", "Moons"))
-    moons = Findings(
-        "c", "test", "e", 40, ["AP"], BASE, moons={"exact": [BASE], "bottom 9": [BASE, system("m", "fixed", 0.1)]}
-    )
-    page = search_report(moons)
+    moons = Findings(**OF, moons={"exact": [BASE], "bottom 9": [BASE, system("m", "fixed", 0.1)]})
+    page = findings_page(moons)
     assert "<h2>Moons" in page
     assert "<h2>Filters" not in page
     means, level = figures(page)[0]["data"]

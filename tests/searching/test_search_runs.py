@@ -67,7 +67,7 @@ def embedded(collection, tmp_path_factory):
     return embed_collection(collection, Bag(), VectorStore(tmp_path_factory.mktemp("vectors")), split="test")
 
 
-ECLIPSE = DimensionSettings("eclipse", 3, 4, 0.8, 0.5, 0.5)
+ECLIPSE = DimensionSettings("eclipse", k_plus=3, k_minus=4, alpha=0.8, beta=0.5, share=0.5)
 GRID = Grid("eclipse", ((2, 3), (4, 2)), ((0.5, 0.2), (0.5, 0.5)), (0.3, 0.6, 1.0))
 
 

@@ -25,7 +25,7 @@ ANSWERS = [f"w{8 * i + 1} w{8 * i + 2} w{8 * i + 4}" for i in range(6)]
 ECLIPSE = DimensionSettings("eclipse", k_plus=3, k_minus=4, share=0.5)
 SETTINGS = [
     DimensionSettings("none"),
-    DimensionSettings("rdime", 1),
+    DimensionSettings("rdime"),
     replace(ECLIPSE, method="dime"),
     ECLIPSE,
     replace(ECLIPSE, moon_pool=30),

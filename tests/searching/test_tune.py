@@ -73,8 +73,8 @@ def test_every_named_setting_is_among_the_settings_that_can_differ():
     """0.2:0.4 and 0.5:1.0 order alike, so one of them stands for both."""
     assert GRID.size == 3 * 4 * 3
     assert len(GRID.settings) == 3 * 3 * 3
-    a = one_by_one([DimensionSettings("eclipse", 2, 3, 0.2, 0.4, 0.5)])
-    b = one_by_one([DimensionSettings("eclipse", 2, 3, 0.5, 1.0, 0.5)])
+    a = one_by_one([DimensionSettings(k_minus=3, alpha=0.2, beta=0.4, share=0.5)])
+    b = one_by_one([DimensionSettings(k_minus=3, alpha=0.5, beta=1.0, share=0.5)])
     for measure in MEASURES:
         np.testing.assert_array_equal(a[measure], b[measure])
 

@@ -81,6 +81,15 @@ def _write_runs(result: Any, given: Mapping[str, Any]) -> None:
         result.write_runs(folder)
 
 
+def _check_search(given: Mapping[str, Any]) -> None:
+    """Refuse a search whose result nobody sees, and a page of no experiment."""
+    if given.get("experiment") is None:
+        if given.get("report"):
+            raise InputError("--report goes with --experiment")
+        if given.get("run") is None:
+            raise InputError("nothing to write; give --run FILE, or an --experiment")
+
+
 DOORS: dict[str, Verb] = {
     "score": Verb(
         "foils.scoring.doors:score",
@@ -124,6 +133,12 @@ DOORS: dict[str, Verb] = {
         example="foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet",
         writes="plan",
         reports=True,
+    ),
+    "search": Verb(
+        "foils.searching.doors:search",
+        example="foils search scifact/ --dimensions eclipse --tune train --run eclipse.trec",
+        reports=True,
+        before=_check_search,
     ),
     "cache": Verb(
         "foils.upkeep.doors:cache",

@@ -13,8 +13,8 @@ from foils.encode.opening import EncoderLike
 from foils.evaluation.measures import Measured, measure_rankings
 from foils.evaluation.rerank import rerank_run
 from foils.evaluation.systems import qrels_of, rankings_of
-from foils.searching.masks import DimensionSettings
 from foils.searching.runs import embed_collection, search_collection
+from foils.searching.settings import DimensionSettings
 
 DEPTH = 100
 

@@ -26,6 +26,7 @@ from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from math import isfinite
+from pathlib import PurePath
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
@@ -231,7 +232,9 @@ def _with_value(name: str, value: Any) -> str:
     name = spelled(name)
     if isinstance(value, bool) and name.startswith("--"):
         return name if value else f"--no-{name.removeprefix('--')}"
-    return " ".join([name, *map(str, value if isinstance(value, (list, tuple)) else [value])])
+    values = value if isinstance(value, (list, tuple)) else [value]
+    plain = (str, int, float, PurePath)
+    return " ".join([name, *(str(each) if isinstance(each, plain) else type(each).__name__ for each in values)])
 
 
 def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:

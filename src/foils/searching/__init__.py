@@ -1,6 +1,6 @@
 """Search with the dimensions of a query that are worth keeping."""
 
-from foils.searching.answers import AnswerAsking, AnswerPrompt, Answers, ask_answers
+from foils.searching.answers import AnswerAsking, AnswerPrompt, Answers, ask_answers, read_answers
 from foils.searching.bench import MEASURES, Bench, grid_values, mask_values, prepare
 from foils.searching.dimensions import (
     check_depths,
@@ -16,7 +16,6 @@ from foils.searching.dimensions import (
     sun,
 )
 from foils.searching.experiments import (
-    System,
     by_moon,
     by_share,
     choose_settings,
@@ -25,10 +24,11 @@ from foils.searching.experiments import (
     honest_and_oracle,
 )
 from foils.searching.faiss_index import FaissIndex, as_index
+from foils.searching.findings import Findings
 from foils.searching.grids import Grid, dime_grid, published_grid
 from foils.searching.index import ExactIndex, Index
-from foils.searching.masks import DimensionSettings, query_masks
-from foils.searching.passes import FEEDBACK_DEPTH, Found, check_search_depths, rank_lists, search_vectors
+from foils.searching.masks import query_masks
+from foils.searching.passes import Found, check_search_depths, rank_lists, search_vectors
 from foils.searching.pyterrier import pyterrier_transformer
 from foils.searching.ranks import Relevant, measure_ranks
 from foils.searching.runs import (
@@ -41,6 +41,9 @@ from foils.searching.runs import (
     search_collection,
 )
 from foils.searching.searcher import Hit, TextSearcher
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings
+from foils.searching.systems import System
+from foils.searching.trials import run_experiments
 from foils.searching.tune import (
     GridValues,
     Tuned,
@@ -60,6 +63,7 @@ __all__ = [
     "Embedded",
     "ExactIndex",
     "FaissIndex",
+    "Findings",
     "Found",
     "Grid",
     "GridValues",
@@ -104,7 +108,9 @@ __all__ = [
     "query_masks",
     "rank_lists",
     "rdime_mask",
+    "read_answers",
     "relevant_of",
+    "run_experiments",
     "search_collection",
     "search_vectors",
     "sun",

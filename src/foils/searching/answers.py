@@ -7,21 +7,25 @@ failure is said, with its reason; its query has no answer, and searches with eve
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from foils.data.lines import whole_text
-from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
+from foils.data.collection import Collection
+from foils.data.lines import Complaints, json_objects, text_field, whole_text
+from foils.llm import Client, LLMSettings, NoAnswerError, Session, Usage, ask_missing, digest
 from foils.llm.answers import without_thoughts
 from foils.runtime.errors import FormatError, InputError
 
 VERSION = "answer-1"
 SLOT = "{query}"
+MOST_TOKENS = 256  # of an answer
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class AnswerAsking:
 
     prompt: AnswerPrompt = field(default_factory=AnswerPrompt)
     temperature: float = 0.0
-    most_tokens: int | None = 256
+    most_tokens: int | None = MOST_TOKENS
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -143,15 +147,62 @@ class _Answered:
         }
 
 
+def read_answers(path: str | Path) -> dict[str, str | None]:
+    """Read lines of {"query_id": …, "answer": …}.
+
+    Raises:
+        InputError: no such file.
+        FormatError: a line of another form, a blank answer, or a second answer to a query; all are listed.
+    """
+    complaints = Complaints(path)
+    answers: dict[str, str | None] = {}
+    for line, record in json_objects(path, complaints):
+        query, answer = text_field(record.get("query_id")), text_field(record.get("answer"))
+        if query is None or not (answer or "").strip():
+            complaints.add('expected {"query_id": string, "answer": a text that is not empty}', line)
+        elif query in answers:
+            complaints.add(f"{query!r} has an answer on an earlier line already", line)
+        else:
+            answers[query] = str(answer)
+    complaints.settle()
+    return answers
+
+
+def written_answers(
+    collection: Collection, splits: Sequence[str], llm: LLMSettings, prompt: AnswerPrompt, *, seed: int
+) -> tuple[Answers, dict[str, Any]]:
+    """Let a language model answer every query of the splits; report what it used, and why answers are missing.
+
+    Returns:
+        The answers, and what JSON says of them.
+    """
+    asking = AnswerAsking(prompt, llm.llm_temperature, llm.most_tokens or MOST_TOKENS, seed)
+    ids = list(
+        dict.fromkeys(query for split in splits for query in collection.judgements(split)["query_id"].to_pylist())
+    )
+    texts = collection.query_texts(collection.query_rows(ids))
+    client = llm.client()
+    answers = ask_answers(dict(zip(ids, texts, strict=True)), client, llm.folder(collection), asking=asking)
+    answered = sum(text is not None for text in answers.texts.values())
+    used = ", ".join(f"{count} {what}" for what, count in answers.usage.rows(llm.price))
+    log.info("%s answered %s of %s queries: %s", client.model, f"{answered:,}", f"{len(ids):,}", used)
+    for reason, count in answers.failed.items():
+        log.info("no answer for %s queries, which keep every dimension: %s", f"{count:,}", reason)
+    return answers, {
+        **client.describe(), **asking.describe(), "answered": answered, "failed": answers.failed,
+        **answers.usage.to_json(llm.price),
+    }  # fmt: skip
+
+
 def ask_answers(
-    queries: Mapping[str, str], client: Client, log: str | Path, *, asking: AnswerAsking | None = None
+    queries: Mapping[str, str], client: Client, folder: str | Path, *, asking: AnswerAsking | None = None
 ) -> Answers:
     """Let a model answer every query.
 
     Args:
         queries: id → text.
         client: of the server.
-        log: folder for finished answers, one file for each combination of model, server and settings.
+        folder: for finished answers, one file for each combination of model, server and settings.
         asking: what is asked.
 
     Raises:
@@ -166,7 +217,7 @@ def ask_answers(
 
     async def serve(session: Session, record: _Query) -> _Answered:
         try:
-            said = await session.answer(
+            reply = await session.answer(
                 asking.prompt.text(record.text),
                 seed=asking.seed,
                 temperature=asking.temperature,
@@ -174,10 +225,10 @@ def ask_answers(
             )
         except NoAnswerError as error:
             return _Answered(record.query_id, None, str(error), session.usage)
-        answer = without_thoughts(said).strip()
+        answer = without_thoughts(reply).strip()
         return _Answered(record.query_id, answer or None, None if answer else "a blank answer", session.usage)
 
-    file = Path(log) / f"answers-{digest(client.identity, settings)}.jsonl"
+    file = Path(folder) / f"answers-{digest(client.identity, settings)}.jsonl"
     found = ask_missing(client, file, records, serve, task="asking for answers", unit="queries")
     return Answers(
         {record.query_id: kept["answer"] for record, kept in zip(records, found, strict=True)},

@@ -12,9 +12,10 @@ from foils.data.collection import Rows
 from foils.searching.dimensions import Floats, Mask, masked
 from foils.searching.grids import Grid
 from foils.searching.index import ExactIndex, search_lists
-from foils.searching.passes import FEEDBACK_DEPTH, check_search_depths, rank_lists
+from foils.searching.passes import check_search_depths, rank_lists
 from foils.searching.ranks import UNREACHED, Relevant, measure_ranks
 from foils.searching.runs import Embedded, relevant_of
+from foils.searching.settings import FEEDBACK_DEPTH
 from foils.searching.tune import GridValues, evaluate_grid
 
 MEASURES = ("nDCG@10", "AP")

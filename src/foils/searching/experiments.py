@@ -8,55 +8,22 @@ ranked again within the k retrieved. Each number says whether it is *fixed* (no 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.searching.bench import MEASURES, Bench, grid_values, mask_values, prepare
-from foils.searching.dimensions import Floats
 from foils.searching.grids import Grid
-from foils.searching.masks import DimensionSettings, query_masks
-from foils.searching.passes import FEEDBACK_DEPTH
+from foils.searching.masks import query_masks
 from foils.searching.runs import Embedded
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings
+from foils.searching.systems import Kind, System
 from foils.searching.tune import GridValues, Tuned, cross_validate, oracle
 
-Kind = Literal["fixed", "honest", "oracle"]
 DEPTHS = (50, 300, 1000, None)
 POOLS = (30, 100, 150)
-RDIME = DimensionSettings("rdime", k_plus=1)
-
-
-@dataclass(frozen=True)
-class System:
-    """One way of searching and what it scores.
-
-    Attributes:
-        name: as `PRF Eclipse`.
-        kind: `fixed`, `honest` or `oracle`.
-        per_query: measure → (n,) values; for honest and oracle, settings were chosen by that same measure.
-        settings: measure → the settings behind it, one a fold; empty for fixed ones.
-        kept: mean share of dimensions kept, where one mask belongs to all measures.
-        short: measure → (n,) queries that kept every dimension for want of feedback or of an answer; empty: none did.
-    """
-
-    name: str
-    kind: Kind
-    per_query: dict[str, Floats]
-    settings: dict[str, list[DimensionSettings]] = field(default_factory=dict)
-    kept: float | None = None
-    short: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
-
-    @property
-    def means(self) -> dict[str, float]:
-        """Mean of each measure over the queries."""
-        return {measure: float(values.mean()) for measure, values in self.per_query.items()}
-
-    @property
-    def short_counts(self) -> dict[str, int]:
-        """How many queries, for each measure, kept every dimension for want of feedback or of an answer."""
-        return {measure: int(self.short[measure].sum()) if self.short else 0 for measure in self.per_query}
+RDIME = DimensionSettings("rdime")
 
 
 def compare_filters(

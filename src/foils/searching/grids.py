@@ -7,10 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.searching.masks import DimensionSettings
+from foils.searching.settings import READINGS, DimensionSettings, Reading
 
-Reading = Literal["few-irrelevant", "few-relevant", "both", "spread"]
-READINGS = ("few-irrelevant", "few-relevant", "both", "spread")
 TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
 
 
@@ -38,7 +36,7 @@ class Grid:
         if not (self.depths and self.weights and self.shares):
             raise InputError("an empty grid; expected at least one pair of depths, one of weights and one share")
         for plus, minus in self.depths:  # the settings check their ranges
-            DimensionSettings(self.method, plus, minus, moon_pool=self.moon_pool)
+            DimensionSettings(self.method, k_plus=plus, k_minus=minus, moon_pool=self.moon_pool)
         for alpha, beta in self.weights:
             DimensionSettings(self.method, alpha=alpha, beta=beta)
         for share in self.shares:
@@ -61,7 +59,15 @@ class Grid:
     def settings(self) -> list[DimensionSettings]:
         """The settings that can differ, depths slowest, then ratios, then shares."""
         return [
-            DimensionSettings(self.method, plus, minus, alpha, beta, share, self.moon_pool)
+            DimensionSettings(
+                self.method,
+                k_plus=plus,
+                k_minus=minus,
+                alpha=alpha,
+                beta=beta,
+                share=share,
+                moon_pool=self.moon_pool,
+            )
             for plus, minus in self.depths
             for alpha, beta in self.ratios
             for share in self.shares

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.encode import Vectors
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 from foils.searching.dimensions import (
     Floats,
     Mask,
@@ -23,60 +21,9 @@ from foils.searching.dimensions import (
     rdime_mask,
     sun,
 )
+from foils.searching.settings import DimensionSettings
 
-Method = Literal["none", "dime", "eclipse", "rdime"]
-METHODS = ("none", "dime", "eclipse", "rdime")
 QUERIES = 1_024  # at once: bounds memory, and how often progress is told
-
-
-@dataclass(frozen=True)
-class DimensionSettings:
-    """How to choose each query's dimensions.
-
-    Attributes:
-        method: `none` (keep all), `dime`, `eclipse` or `rdime`.
-        k_plus: documents of the sun; not used where answers are given.
-        k_minus: documents of the moon (eclipse).
-        alpha: weight of the sun (eclipse).
-        beta: weight of the moon (eclipse).
-        share: retained share of dimensions in (0, 1] (dime, eclipse; rdime chooses it by itself).
-        moon_pool: draw the moon at random from so many of the last documents (eclipse), none of which may be of the
-            sun: 0 < k⁺ < k − pool; None: the last k⁻.
-    """
-
-    method: Method = "eclipse"
-    k_plus: int = 2
-    k_minus: int = 5
-    alpha: float = 1.0
-    beta: float = 0.5
-    share: float = 0.8
-    moon_pool: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise UnknownNameError("way to choose dimensions", self.method, METHODS)
-        wrong = [
-            said
-            for bad, said in (
-                (self.k_plus < 1, f"k⁺={self.k_plus} (at least 1)"),
-                (self.k_minus < 1, f"k⁻={self.k_minus} (at least 1)"),
-                (not 0 < self.alpha < np.inf, f"α={self.alpha} (above 0)"),
-                (not 0 <= self.beta < np.inf, f"β={self.beta} (at least 0)"),
-                (not 0 < self.share <= 1, f"share={self.share} (above 0, at most 1)"),
-                (
-                    self.moon_pool is not None and self.moon_pool < self.k_minus,
-                    f"pool={self.moon_pool} (at least k⁻={self.k_minus})",
-                ),
-            )
-            if bad
-        ]
-        if wrong:
-            raise InputError(f"settings out of range: {'; '.join(wrong)}")
-
-    @property
-    def keeps_all(self) -> bool:
-        """Whether no query can lose a dimension."""
-        return self.method == "none" or (self.method in ("dime", "eclipse") and self.share == 1)
 
 
 def query_masks(

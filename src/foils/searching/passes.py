@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,8 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching.dimensions import Mask, Rows, masked
 from foils.searching.faiss_index import as_index
 from foils.searching.index import Scores, search_lists
-from foils.searching.masks import QUERIES, DimensionSettings, checked_positions, query_masks
-
-SecondPass = Literal["index", "retrieved"]
-SECOND_PASSES = ("index", "retrieved")
-FEEDBACK_DEPTH = 1_000  # the paper's k
-RERANK_DEPTH = 1_000  # likewise
+from foils.searching.masks import QUERIES, checked_positions, query_masks
+from foils.searching.settings import FEEDBACK_DEPTH, RERANK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from foils.runtime.errors import require
-from foils.searching.masks import DimensionSettings
-from foils.searching.passes import FEEDBACK_DEPTH, SecondPass, check_search_depths
+from foils.searching.passes import check_search_depths
 from foils.searching.searcher import RDIME, Hit, TextSearcher
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
 
 DataFrame: TypeAlias = Any  # of pandas, which comes with PyTerrier
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,17 @@ import pyarrow as pa
 
 from foils.data import Collection, Run
 from foils.data.collection import Rows
+from foils.data.resolve import identical_ids_caption
 from foils.data.run import without_identical
 from foils.encode import DocumentTexts, Encoder, Kind, Vectors, VectorStore
 from foils.encode.vectors import Texts
 from foils.runtime import progress
 from foils.runtime.errors import InputError
+from foils.runtime.results import Result, Table
 from foils.searching.index import ExactIndex
-from foils.searching.masks import DimensionSettings
-from foils.searching.passes import FEEDBACK_DEPTH, Found, SecondPass, search_vectors
+from foils.searching.passes import Found, search_vectors
 from foils.searching.ranks import Relevant
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
 
 SLICE = 4_096  # texts encoded at once where no store keeps them
 
@@ -59,7 +62,7 @@ class Embedded:
 
 
 @dataclass(frozen=True)
-class Searched:
+class Searched(Result):
     """A run, and what became of the queries' dimensions.
 
     Attributes:
@@ -67,12 +70,49 @@ class Searched:
         found: positions, scores and masks.
         short: ids of the queries that kept every dimension, for want of feedback or of an answer.
         kept: mean share of dimensions kept, in (0, 1].
+        embedded: what was searched.
+        settings: how dimensions were chosen.
+        facts: what else JSON says of the search.
     """
 
     run: Run
-    found: Found
+    found: Found = field(repr=False)
     short: list[str]
     kept: float
+    embedded: Embedded = field(repr=False)
+    settings: DimensionSettings
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    def write(self, path: str | Path) -> None:
+        """Write the run in TREC form."""
+        self.run.write(path)
+
+    def tables(self) -> list[Table]:
+        """Return the counts of queries, documents and dimensions."""
+        rows = [
+            ("queries", f"{len(self.found.short):,}"),
+            ("documents ranked", f"{self.run.table.num_rows:,}"),
+            ("dimensions kept", f"{100 * self.kept:.1f} %"),
+            ("queries that kept all, for want of feedback or answer", f"{len(self.short):,}"),
+        ]
+        written = f" → {self.facts['run']}" if self.facts.get("run") else ""
+        of = f"{self.embedded.collection.name} ({self.embedded.split})"
+        title = f"{self.settings.method} search of {of}{written}"
+        return [Table(title, ["", ""], rows, identical_ids_caption(self._identical_ids))]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return how the search was made, what was kept and which queries kept all."""
+        return {
+            **self.facts,
+            "settings": self.settings.to_json(),
+            "kept": self.kept,
+            "short": self.short,
+            "identical_ids": self._identical_ids,
+        }
+
+    @property
+    def _identical_ids(self) -> int:
+        return self.embedded.collection.identical_ids(self.embedded.split)
 
 
 def embed_collection(
@@ -184,7 +224,7 @@ def search_collection(
     lengths = [len(positions) for positions in found.positions]
     documents = embedded.collection.documents["doc_id"].take(pa.array(np.concatenate(found.positions)))
     run = Run.ranked(np.repeat(ids, lengths).tolist(), documents, np.concatenate(found.scores), name=name)
-    return Searched(run, found, ids[found.short].tolist(), float(found.masks.mean()))
+    return Searched(run, found, ids[found.short].tolist(), float(found.masks.mean()), embedded, settings)
 
 
 def feedback_lists(embedded: Embedded, run: Run) -> list[Rows]:

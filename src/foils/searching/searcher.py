@@ -17,11 +17,12 @@ from foils.runtime.errors import InputError
 from foils.searching.dimensions import Rows, masked
 from foils.searching.faiss_index import as_index
 from foils.searching.index import ExactIndex, Index, Scores
-from foils.searching.masks import DimensionSettings, query_masks
-from foils.searching.passes import FEEDBACK_DEPTH, SecondPass, rank_lists, search_vectors
+from foils.searching.masks import query_masks
+from foils.searching.passes import rank_lists, search_vectors
 from foils.searching.runs import embed_texts
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
 
-RDIME = DimensionSettings("rdime", k_plus=1)
+RDIME = DimensionSettings("rdime")
 
 
 class Hit(NamedTuple):

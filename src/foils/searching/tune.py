@@ -24,8 +24,9 @@ from foils.runtime.errors import InputError
 from foils.searching.dimensions import Floats, Rows, dimension_order, kept_count, moon_rows, sun
 from foils.searching.grid_ranks import grid_ranks
 from foils.searching.grids import Grid
-from foils.searching.masks import DimensionSettings, checked_positions, serves
+from foils.searching.masks import checked_positions, serves
 from foils.searching.ranks import UNREACHED, Relevant, measure_ranks
+from foils.searching.settings import DimensionSettings
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,10 @@ def _query_ranks(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """Ranks of the relevant documents, (settings, m), and which depths (len(depths),) the feedback cannot serve."""
     d, shares = len(query), grid.shares
-    probes = [DimensionSettings(grid.method, *depths, moon_pool=grid.moon_pool) for depths in grid.depths]
+    probes = [
+        DimensionSettings(grid.method, k_plus=plus, k_minus=minus, moon_pool=grid.moon_pool)
+        for plus, minus in grid.depths
+    ]
     silent = answer is not None and bool(np.isnan(answer).any())
     unserved = np.array([silent or not serves(len(feedback), probe, answered=answer is not None) for probe in probes])
     orders = _orders(query, documents, feedback, grid, ~unserved, answer=answer, rng=rng)

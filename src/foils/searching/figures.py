@@ -1,0 +1,83 @@
+"""The figures of the experiments' report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from foils.pages.page import PALETTE, Figure, label
+from foils.searching.findings import Curves, Findings
+from foils.searching.systems import System, deviation
+
+DASHES = {"oracle": "solid", "honest": "dash"}
+GREY = "#8a8f94"
+
+
+def gains(systems: Sequence[System], measure: str, findings: Findings) -> Figure:
+    """Return gains over all dimensions with 95 % bootstrap intervals of the paired differences, one row a system."""
+    tested = [(system, findings.comparison(system, measure)) for system in systems]
+    rows = [(system, test) for system, test in tested if test is not None]
+    data = []
+    for index, kind in enumerate(dict.fromkeys(system.kind for system, _ in rows)):
+        tests = {system.title: test for system, test in rows if system.kind == kind}
+        above = [test.high - test.difference for test in tests.values()]
+        below = [test.difference - test.low for test in tests.values()]
+        data.append({
+            "type": "scatter", "mode": "markers", "name": kind, "y": [label(name) for name in tests],
+            "x": [test.difference for test in tests.values()], "marker": {"size": 9, "color": PALETTE[index]},
+            "error_x": {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1},
+        })  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": f"gain in {label(measure)}"}},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category",
+                  "categoryorder": "array", "categoryarray": [label(system.title) for system, _ in rows]},
+        "shapes": [_level(0.0, "x")],
+    }  # fmt: skip
+    baseline = findings.baseline.means[measure]
+    caption = f"{measure}: mean gain over all dimensions ({baseline:.4f}), with 95 % intervals of it."
+    return Figure(data, layout, caption, height=110 + 28 * len(rows))
+
+
+def share_curves(
+    curves: Mapping[str, Curves], measure: str, findings: Findings, caption: str, *, kinds: bool = True
+) -> Figure:
+    """Return a curve for each filter and kind over the share of dimensions kept; `kinds`: whether they are named."""
+    data = [
+        {
+            "type": "scatter", "mode": "lines+markers", "name": label(f"{name} ({kind})" if kinds else name),
+            "x": list(curve), "y": [system.means[measure] for system in curve.values()],
+            "line": {"color": PALETTE[index % len(PALETTE)], "dash": DASHES[kind]},
+        }
+        for index, (name, by_kind) in enumerate(curves.items())
+        for kind, curve in by_kind.items()
+    ]  # fmt: skip
+    layout = {
+        "xaxis": {"title": {"text": "share of dimensions kept"}},
+        "yaxis": {"title": {"text": label(measure)}},
+        "shapes": [_level(findings.baseline.means[measure], "y")],
+    }
+    return Figure(data, layout, caption + " Dotted: all dimensions.")
+
+
+def moon_means(means: Mapping[str, Sequence[float]], measure: str, findings: Findings) -> Figure:
+    """Return the mean over runs, with its standard deviation, for each pool of moons."""
+    pools = [label(pool) for pool in means]
+    data = [{
+        "type": "scatter", "mode": "markers", "name": label(measure), "x": pools,
+        "y": [float(np.mean(runs)) for runs in means.values()], "marker": {"size": 9, "color": PALETTE[0]},
+        "error_y": {"type": "data", "array": [deviation(runs) for runs in means.values()], "thickness": 1},
+    }, {
+        "type": "scatter", "mode": "lines", "name": "all dimensions", "x": pools,
+        "y": [findings.baseline.means[measure]] * len(means), "line": {"dash": "dot", "width": 1, "color": GREY},
+    }]  # fmt: skip
+    layout = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": label(measure)}}}
+    caption = f"{measure}: mean and standard deviation over draws; dotted: all dimensions."
+    return Figure(data, layout, caption, height=280)
+
+
+def _level(value: float, axis: str) -> dict[str, Any]:
+    other = "y" if axis == "x" else "x"
+    ends = {f"{axis}0": value, f"{axis}1": value, f"{other}ref": "paper", f"{other}0": 0, f"{other}1": 1}
+    return {"type": "line", "layer": "below", "line": {"dash": "dot", "width": 1, "color": GREY}, **ends}

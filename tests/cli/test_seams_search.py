@@ -1,0 +1,109 @@
+"""`foils search` and `foils.search` are one: names, paths and objects give the same bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import foils as library
+from fakes import HashingEncoder
+from foils.data import Collection, Run, load_collection
+from foils.data.store import write_json
+from foils.encode import VectorStore
+from foils.llm import Client
+from foils.runtime.errors import InputError
+from llm_server import Reply, serving
+
+Foils = Callable[..., Any]
+pytestmark = pytest.mark.usefixtures("loaded")
+ANSWERS = {"q4": "the stern turns", "q5": "thousands of eggs"}
+
+
+def same(result: Any, ended: Any, tmp_path: Path) -> None:
+    """The result says, and would write, what the program did."""
+    assert ended.status == 0, ended.err
+    write_json(tmp_path / "library.json", result.to_json())
+    assert (tmp_path / "library.json").read_bytes() == (tmp_path / "program.json").read_bytes()
+    assert str(result).split() == ended.out.split()
+    assert "<table>" in result._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dimensions": "rdime"},
+        {"dimensions": "none", "top": 3},
+        {"k_minus": 2, "alpha": 0.5, "share": 0.5, "moon_pool": 3, "seed": 4},
+        {"tune": "train", "measure": "AP", "reading": "spread"},
+        {"dimensions": "dime", "second_pass": "retrieved", "top": 2, "rerank_depth": 4},
+    ],
+)
+def test_search(options: dict[str, Any], foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder, trec = beir_folder(), tmp_path / "run.trec"
+    flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+    ended = foils(
+        "search", folder, "--model", "m", *flags, "--run", trec, "--json", tmp_path / "program.json", "--vectors",
+        tmp_path / "v",
+    )  # fmt: skip
+    written = trec.read_bytes()
+    given: list[tuple[Any, Any, Any]] = [
+        (folder, "m", tmp_path / "v"), (load_collection(folder), HashingEncoder(), VectorStore(tmp_path / "v")),
+    ]  # fmt: skip
+    for collection, model, vectors in given:
+        result = library.search(collection, model=model, run=trec, vectors=vectors, **options)
+        same(result, ended, tmp_path)
+        assert trec.read_bytes() == written
+    library.search(folder, model="m", **options).write(tmp_path / "later.trec")
+    assert (tmp_path / "later.trec").read_bytes() == written
+
+
+def test_feedback_and_answers(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder, run, answers = beir_folder(), tmp_path / "bm25.trec", tmp_path / "answers.jsonl"
+    library.search(folder, dimensions="none").write(run)
+    answers.write_text("".join(json.dumps({"query_id": key, "answer": text}) + "\n" for key, text in ANSWERS.items()))
+    options = ["--feedback", run, "--answers", answers, "--k-minus", 3, "--run", tmp_path / "r", "--json"]
+    ended = foils("search", folder, *options, tmp_path / "program.json")
+    result = library.search(folder, feedback=run, answers=ANSWERS, k_minus=3, run=tmp_path / "r")
+    same(result, ended, tmp_path)
+    again = library.search(folder, feedback=Run.read(run), answers=answers, k_minus=3)
+    assert again.run.table.equals(result.run.table)
+
+
+def test_a_language_model(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder = beir_folder()
+    with serving(lambda number, asked: Reply("boats and bees")) as server:
+        ended = foils(
+            "search", folder, "--dimensions", "dime", "--llm-model", "m", "--base-url", server.url, "--price", "1,2",
+            "--log", tmp_path / "log", "--run", tmp_path / "r", "--json", tmp_path / "program.json",
+        )  # fmt: skip
+        for model in ("m", Client("m", server.url)):
+            result = library.search(
+                folder, dimensions="dime", llm_model=model, base_url=server.url if model == "m" else None,
+                price=(1.0, 2.0), log=tmp_path / "log", run=tmp_path / "r",
+            )  # fmt: skip
+            same(result, ended, tmp_path)
+        assert len(server.seen) == 2, "kept answers are not asked for again"
+
+
+def test_experiments(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    options = {"experiment": "all", "split": "train", "k_minus": 2, "moon_pool": 6, "folds": 3, "reading": "spread"}
+    flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+    folder, page = beir_folder(), tmp_path / "program.html"
+    ended = foils("search", folder, *flags, "--json", tmp_path / "program.json", "--report", page)
+    findings = library.search(folder, **options)
+    same(findings, ended, tmp_path)
+    findings.report(tmp_path / "library.html")
+    assert (tmp_path / "library.html").read_bytes() == page.read_bytes()
+
+
+def test_options_without_effect_are_refused_by_their_names_in_python(small: Collection) -> None:
+    with pytest.raises(InputError, match=r"^beta 2.0: no effect with dimensions dime; leave it out"):
+        library.search(small, dimensions="dime", beta=2.0)
+    with pytest.raises(InputError, match=r"^feedback Run: no effect with experiment, which"):
+        library.search(small, experiment="moons", feedback=Run.from_dict({"q4": {"d1": 1.0}}))
+    with pytest.raises(InputError, match=r"answers and llm_model both bring answers"):
+        library.search(small, answers=ANSWERS, llm_model="m")
