@@ -8,7 +8,8 @@ from score_world import negatives, random_world
 
 from foils.data import Collection, Negatives
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.scoring.records import CONTROL, Records, make_records
+from foils.scoring.records import CONTROL, Records
+from foils.scoring.uniting import make_records
 
 DOCUMENTS = {"p": "right", "r": "also right", "e": "right", "n": "wrong", "m": "wrong", "o": "other", "v": "valid"}
 

@@ -16,7 +16,8 @@ from foils.scoring.diagnostics import Gates
 from foils.scoring.gates import Float64s, Similarities
 from foils.scoring.lexical import Lexicon, texts_digest
 from foils.scoring.measure import Geometry, pair_similarities, triplet_similarities
-from foils.scoring.records import Records, make_records
+from foils.scoring.records import Records
+from foils.scoring.uniting import make_records
 
 
 @dataclass(frozen=True)

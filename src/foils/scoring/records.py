@@ -6,30 +6,19 @@ hybrid is a union of bits, and every text is embedded, and every triplet measure
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from foils.data.collection import Collection, Positives, Rows
-from foils.data.negatives import Negatives
-from foils.runtime.errors import InputError
-from foils.scoring.control import draw_control, pair_codes
-from foils.scoring.pool import Pool, PooledTexts
+from foils.data.collection import Collection, Rows
+from foils.scoring.pool import PooledTexts
 
 CONTROL = "random control"
-EQUAL = "equal to a positive"
-REPEATED = "repeated text"
-NOT_IN_SPLIT = "query without a positive in the split"
-NO_NEGATIVE = "queries without a negative"
 
 Marks = npt.NDArray[np.bool_]
-MAX_SOURCES = 62
 
 
 @dataclass(frozen=True)
@@ -131,198 +120,9 @@ class Records:
         """Return the sources that have a triplet, then their unions of 2, …, `hybrids`, then the control, if any."""
         bits = {name: 1 << index for index, name in enumerate(self.names)}
         present = [name for name in self.sources if (self.members & bits[name]).any()]
-        found = [
+        targets = [
             Target("+".join(chosen), sum(bits[name] for name in chosen), size)
             for size in range(1, max(1, hybrids) + 1)
             for chosen in combinations(present, size)
         ]
-        return found + ([Target(CONTROL, bits[CONTROL])] if CONTROL in bits else [])
-
-
-def make_records(
-    collection: Collection,
-    sources: Mapping[str, Negatives],
-    *,
-    split: str,
-    sample: int | None = None,
-    shared: bool = False,
-    control: bool = True,
-    seed: int = 0,
-) -> Records:
-    """Unite sources into records (ECI_sem, Problem Setup).
-
-    A record is a query of the split, with its first labelled positive, for which some source has a negative. Left out
-    of a source, and counted: rows that an earlier stage rejected, queries without a positive in the split, negatives
-    whose text equals a labelled positive of the query (in any split), second negatives with the same text, and the
-    queries of the split (of the sample) that are left without a negative.
-
-    Args:
-        collection: documents, queries, judgements.
-        sources: name -> negatives.
-        split: whose judgements give the positives.
-        sample: number of records to draw, seeded: from the queries that every source has negatives for, and from those
-            that some source has where these are not enough; None: all.
-        shared: keep only the records for which every source has a negative.
-        control: add a source of random negatives: for each record as many as the sources have on average, drawn
-            from the distinct texts of the sources, so that no further text has to be embedded; fewer where the
-            sources have no more texts.
-        seed: of sample and control.
-
-    Raises:
-        InputError: no source, a reserved or empty name, sources without any negative, a sample below 1, or `shared`
-            where no record is.
-    """
-    _check_names(sources)
-    if sample is not None and sample < 1:
-        raise InputError(f"sample {sample}; expected at least 1 record")
-    positives = collection.positives(split)
-    loaded = {name: _load(negatives, collection, positives.query_rows) for name, negatives in sources.items()}
-    chosen = np.unique(np.concatenate([part.record for part in loaded.values()]))
-    considered = len(positives)
-    if sample is not None:
-        considered = min(sample, len(chosen))
-        chosen = _draw(chosen, [part.record for part in loaded.values()], considered, np.random.default_rng([seed, 1]))
-    loaded = {name: part.among(chosen) for name, part in loaded.items()}
-    queries = positives.query_rows[chosen]
-    own_record, own_rows = _pairs_of(positives, queries)
-    known_record, known_rows = _pairs_of(collection.known_positives, queries)
-    pool = Pool(
-        collection, [known_rows, *(part.documents for part in loaded.values())], [p.own for p in loaded.values()]
-    )
-    labelled = pair_codes(known_record, pool.index_of_rows(known_rows))
-    triplets = {
-        name: _distinct_negatives(part, pool.index_of(part.documents, part.own), labelled, considered)
-        for name, part in loaded.items()
-    }
-    dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
-    if empty := [f"{name} ({_listed(dropped[name])})" for name, (record, _) in triplets.items() if not len(record)]:
-        raise InputError(
-            f"no negative left for the split {split!r} in {'; '.join(empty)}; "
-            "check that each source was made for this collection and split"
-        )
-    if shared:
-        triplets = _shared_alone(triplets)
-    kept = np.unique(np.concatenate([record for record, _ in triplets.values()]))
-    all_positives = pool.index_of_rows(own_rows)
-    first = all_positives[np.searchsorted(own_record, kept)]
-    corpus = np.unique(np.concatenate([first, *(document for _, document in triplets.values())]))
-    if control:
-        triplets[CONTROL] = draw_control(list(triplets.values()), corpus, labelled, np.random.default_rng([seed, 2]))
-    record, document, members = _united(list(triplets.values()))
-    of_kept = np.isin(own_record, kept)
-    used, numbers = np.unique(np.concatenate([corpus, all_positives[of_kept]]), return_inverse=True)
-    renumbered = np.full(len(pool.texts), -1, np.int64)
-    renumbered[used] = np.arange(len(used))
-    return Records(
-        collection,
-        queries[kept],
-        renumbered[first],
-        numbers[len(corpus) :],
-        np.searchsorted(kept, own_record[of_kept]),
-        np.searchsorted(kept, record),
-        renumbered[document],
-        members,
-        pool.texts.select(used),
-        tuple(triplets),
-        numbers[: len(corpus)],
-        dropped,
-    )
-
-
-@dataclass
-class _Loaded:
-    """The kept rows of one source: record, and document row or −1 with its own text."""
-
-    record: Rows
-    documents: Rows
-    own: list[str]
-    dropped: Counter[str]
-
-    def among(self, chosen: Rows) -> _Loaded:
-        """Return the rows of these records (ascending), which are numbered anew."""
-        keep = np.isin(self.record, chosen)
-        own = [text for text, kept in zip(self.own, keep[self.documents < 0], strict=True) if kept]
-        return _Loaded(np.searchsorted(chosen, self.record[keep]), self.documents[keep], own, self.dropped)
-
-
-def _load(negatives: Negatives, collection: Collection, of_split: Rows) -> _Loaded:
-    dropped = Counter(negatives.rejected())
-    query_rows, doc_rows = negatives.rows_in(collection)
-    record = _places(query_rows, of_split)
-    keep = negatives.keep & (record >= 0)
-    dropped[NOT_IN_SPLIT] = int((negatives.keep & (record < 0)).sum())
-    own: list[str] = []
-    if "text" in negatives.table.column_names:
-        own = negatives.table["text"].filter(pa.array(keep & (doc_rows < 0))).to_pylist()
-    return _Loaded(record[keep], doc_rows[keep], own, dropped)
-
-
-def _distinct_negatives(part: _Loaded, document: Rows, labelled: Rows, considered: int) -> tuple[Rows, Rows]:
-    """Records and texts of a source's distinct negatives, by record; what is left out is counted in `part.dropped`."""
-    equal = np.isin(pair_codes(part.record, document), labelled)
-    part.dropped[EQUAL] += int(equal.sum())
-    record, document = part.record[~equal], document[~equal]
-    _, first = np.unique(pair_codes(record, document), return_index=True)
-    part.dropped[REPEATED] += len(record) - len(first)
-    part.dropped[NO_NEGATIVE] += considered - len(np.unique(record))
-    return record[first], document[first]
-
-
-def _draw(chosen: Rows, records: list[Rows], count: int, rng: np.random.Generator) -> Rows:
-    """Draw `count` of the chosen records (ascending), those in every list before the others; in order."""
-    common = reduce(np.intersect1d, records, chosen)
-    drawn = rng.choice(common, min(count, len(common)), replace=False)
-    others = rng.choice(np.setdiff1d(chosen, common), count - len(drawn), replace=False)
-    return np.sort(np.concatenate([drawn, others]))
-
-
-def _shared_alone(triplets: dict[str, tuple[Rows, Rows]]) -> dict[str, tuple[Rows, Rows]]:
-    """The triplets of the records that every source has a negative for."""
-    common = reduce(np.intersect1d, [record for record, _ in triplets.values()])
-    if not len(common):
-        raise InputError(
-            f"no query has a negative of every source ({', '.join(triplets)}); score all records, or other sources"
-        )
-    keep = {name: np.isin(record, common) for name, (record, _) in triplets.items()}
-    return {name: (record[keep[name]], document[keep[name]]) for name, (record, document) in triplets.items()}
-
-
-def _places(values: Rows, among: Rows) -> Rows:
-    """Return where each value is in `among` (distinct, any order), −1 where it is not."""
-    order = np.argsort(among)
-    at = np.minimum(np.searchsorted(among[order], values), len(among) - 1)
-    places: Rows = np.where(among[order][at] == values, order[at], -1)
-    return places
-
-
-def _pairs_of(positives: Positives, queries: Rows) -> tuple[Rows, Rows]:
-    """Return (record, document row) of the queries' positives, by record, each query's in the order of judgement."""
-    query_rows, doc_rows = positives.pairs()
-    record = _places(query_rows, queries) if len(queries) else np.full(len(query_rows), -1)
-    order = np.argsort(record, kind="stable")
-    order = order[record[order] >= 0]
-    return record[order], doc_rows[order]
-
-
-def _united(sources: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
-    """Merge triplets of all sources: one row per distinct (record, document), with bit s where source s has it."""
-    record, document = (np.concatenate(column) for column in zip(*sources, strict=True))
-    bit = np.repeat(1 << np.arange(len(sources)), [len(of) for of, _ in sources])
-    codes, first, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
-    members = np.zeros(len(codes), np.int64)
-    np.bitwise_or.at(members, inverse, bit)
-    return record[first], document[first], members
-
-
-def _check_names(sources: Mapping[str, Negatives]) -> None:
-    if not sources:
-        raise InputError("no source; give at least one source of negatives")
-    if len(sources) > MAX_SOURCES:
-        raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
-    bad = [name for name in sources if not name or name == CONTROL or "+" in name]
-    if bad:
-        raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {why}" for why, count in counts.items() if count) or "it is empty"
+        return targets + ([Target(CONTROL, bits[CONTROL])] if CONTROL in bits else [])
