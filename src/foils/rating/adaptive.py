@@ -66,8 +66,8 @@ def rate_adaptively(
     goal = np.where(n <= degree + 1, n * (n - 1) // 2, n * degree // 2)
     for done in range(rounds):
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=choice_sd, standard_errors=False)
-        asked = np.diff(pairs.pair_offsets)
-        budget = -(-(goal - asked) // (rounds - done))
+        count = np.diff(pairs.pair_offsets)
+        budget = -(-(goal - count) // (rounds - done))
         more = informative_pairs(pairs, ratings, budget=budget, prior_sd=choice_sd)
         preference = np.concatenate([preference, ask(more)])
         pairs, order = pairs.joined(more)

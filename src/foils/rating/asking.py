@@ -19,10 +19,12 @@ from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.parallel import map_shards
 
-Records = JudgementRecord | Sequence[JudgementRecord | None] | None
+RecordsLike = JudgementRecord | Sequence[JudgementRecord | None] | None
 
 
-def ask(judge: Judge, candidates: Candidates, pairs: Pairs, *, record: Records = None, block: int = 2048) -> Judgements:
+def ask(
+    judge: Judge, candidates: Candidates, pairs: Pairs, *, record: RecordsLike = None, block: int = 2048
+) -> Judgements:
     """Return the judge's answers about all pairs, in both orders.
 
     A judge that is antisymmetric by construction is asked once, and the other order is one minus its answer. The
@@ -61,28 +63,28 @@ def _ask_open(
     unknown = np.isnan(known.preference)
     open_rows = np.flatnonzero(unknown)
     ready = prepared(judge, candidates, pairs.where(unknown)) if len(open_rows) else None
-    asked_one = ready or judge
+    asker = ready or judge
     over = Pairs(candidates.offsets, pairs.first, pairs.second)  # these very offsets: no part of them is compared again
 
     def answered(rows: Rows) -> tuple[Rows, Judgements]:
         part = over.at(rows)
-        straight = _answers(asked_one, candidates, part)
-        if asked_one.antisymmetric:
+        straight = _answers(asker, candidates, part)
+        if asker.antisymmetric:
             return rows, Judgements(straight, 1 - straight)
-        return rows, Judgements(straight, _answers(asked_one, candidates, part.turned))
+        return rows, Judgements(straight, _answers(asker, candidates, part.turned))
 
     parts = parts_by_query(open_rows, pairs.query, block)
     with progress.task(f"asking {judge.name}", len(pairs), "pairs") as advance:
         advance(len(pairs) - len(open_rows))
-        for rows, found in map_shards(answered, parts, model=True) if ready else map(answered, parts):
-            known.forward[rows], known.backward[rows] = found.forward, found.backward
+        for rows, judgements in map_shards(answered, parts, model=True) if ready else map(answered, parts):
+            known.forward[rows], known.backward[rows] = judgements.forward, judgements.backward
             if record is not None:
-                record.add(candidates, over.at(rows), found)
+                record.add(candidates, over.at(rows), judgements)
             advance(len(rows))
     return known
 
 
-def _record_of_each(judge: EnsembleJudge, record: Records) -> Sequence[JudgementRecord | None]:
+def _record_of_each(judge: EnsembleJudge, record: RecordsLike) -> Sequence[JudgementRecord | None]:
     if record is None:
         return [None] * len(judge.judges)
     if not isinstance(record, Sequence) or len(record) != len(judge.judges):
@@ -94,14 +96,14 @@ def _record_of_each(judge: EnsembleJudge, record: Records) -> Sequence[Judgement
 
 
 def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
-    found = np.asarray(judge.judge(candidates, pairs), np.float64)
-    if found.shape != (len(pairs),):
+    answers = np.asarray(judge.judge(candidates, pairs), np.float64)
+    if answers.shape != (len(pairs),):
         raise FailureError(
-            f"the judge {judge.name} gave {found.shape} answers to {len(pairs)} questions; expected one each"
+            f"the judge {judge.name} gave {answers.shape} answers to {len(pairs)} questions; expected one each"
         )
-    if (wrong := (found < 0) | (found > 1) | np.isinf(found)).any():
+    if (wrong := (answers < 0) | (answers > 1) | np.isinf(answers)).any():
         raise FailureError(
-            f"the judge {judge.name} gave {int(wrong.sum())} answers outside [0, 1] (first: {found[wrong][0]!r}); an "
+            f"the judge {judge.name} gave {int(wrong.sum())} answers outside [0, 1] (first: {answers[wrong][0]!r}); an "
             "answer is a probability, NaN where it failed"
         )
-    return found
+    return answers

@@ -94,15 +94,14 @@ class TableDocuments(Sequence[str]):
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
         row = int(self.rows[index])
-        found = self.table["doc_id"][-1 - row] if row < 0 else self.collection.documents["doc_id"][row]
-        return str(found)
+        return str(self.table["doc_id"][-1 - row] if row < 0 else self.collection.documents["doc_id"][row])
 
     def texts(self, wanted: Rows) -> Sequence[str]:
         """Return the texts of these candidates."""
         rows = self.rows[wanted]
-        found, own = self.collection.document_texts(np.maximum(rows, 0)), np.flatnonzero(rows < 0)
+        texts, own = self.collection.document_texts(np.maximum(rows, 0)), np.flatnonzero(rows < 0)
         if len(own):
-            texts = self.table["text"].take(pa.array(-1 - rows[own])).to_pylist()
-            for place, text in zip(own.tolist(), texts, strict=True):
-                found[place] = text
-        return found
+            written = self.table["text"].take(pa.array(-1 - rows[own])).to_pylist()
+            for place, text in zip(own.tolist(), written, strict=True):
+                texts[place] = text
+        return texts

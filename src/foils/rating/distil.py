@@ -119,11 +119,7 @@ def distil(
     """
     candidates.check(pairs)
     w = checked_preference(pairs, preference)
-    if epochs < 1 or batch_size < 1 or not learning_rate > 0 or not 0 <= warmup < 1 or not 0 <= held_out < 1:
-        raise InputError(
-            f"epochs {epochs}, batch_size {batch_size}, learning_rate {learning_rate}, warmup {warmup}, held_out "
-            f"{held_out}; expected at least 1, at least 1, above 0, in [0, 1), in [0, 1)"
-        )
+    _check(epochs, batch_size, learning_rate, warmup, held_out)
     aside = np.random.default_rng(seed).random(pairs.queries) < held_out
     known, apart = np.isfinite(w), aside[pairs.query]
     if not (known & ~apart).any():
@@ -135,6 +131,14 @@ def distil(
     judge = PairwiseJudge(model, max_length=max_length, batch_size=batch_size, name=name)
     facts = _measure(judge, candidates, pairs.where(known & apart), w[known & apart])
     return Distilled(judge, len(shown), int((known & apart).sum()), *facts)
+
+
+def _check(epochs: int, batch_size: int, learning_rate: float, warmup: float, held_out: float) -> None:
+    if epochs < 1 or batch_size < 1 or not learning_rate > 0 or not 0 <= warmup < 1 or not 0 <= held_out < 1:
+        raise InputError(
+            f"epochs {epochs}, batch_size {batch_size}, learning_rate {learning_rate}, warmup {warmup}, held_out "
+            f"{held_out}; expected at least 1, at least 1, above 0, in [0, 1), in [0, 1)"
+        )
 
 
 def _train(

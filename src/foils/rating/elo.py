@@ -73,12 +73,12 @@ def checked_preference(pairs: Pairs, preference: npt.ArrayLike) -> Floats:
     Raises:
         InputError: not one for each pair, or one outside [0, 1] (NaN stands for a missing one).
     """
-    found = np.asarray(preference, np.float64)
-    if found.shape != (len(pairs),):
-        raise InputError(f"preference has shape {found.shape}; expected one for each of {len(pairs)} pairs")
-    if (wrong := (found < 0) | (found > 1)).any():
+    values = np.asarray(preference, np.float64)
+    if values.shape != (len(pairs),):
+        raise InputError(f"preference has shape {values.shape}; expected one for each of {len(pairs)} pairs")
+    if (wrong := (values < 0) | (values > 1)).any():
         raise InputError(
-            f"{int(wrong.sum())} preferences are outside [0, 1] (first: {found[wrong][0]!r}); a preference is the "
+            f"{int(wrong.sum())} preferences are outside [0, 1] (first: {values[wrong][0]!r}); a preference is the "
             "probability that the first candidate is the better one, NaN where there is no judgement"
         )
-    return found
+    return values

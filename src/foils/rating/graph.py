@@ -96,10 +96,10 @@ def diameter(pairs: Pairs) -> Floats:
 
 
 def _sizes(sizes: npt.ArrayLike) -> Rows:
-    found = np.asarray(sizes, np.int64)
-    if found.ndim != 1 or (found < 0).any():
+    numbers = np.asarray(sizes, np.int64)
+    if numbers.ndim != 1 or (numbers < 0).any():
         raise InputError("sizes must be one row of numbers of candidates, none negative")
-    return found
+    return numbers
 
 
 def _assemble(sizes: Rows, edges: Callable[[int, int], Iterable[Rows]], *, degree: int | None = None) -> Pairs:

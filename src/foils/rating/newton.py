@@ -189,15 +189,15 @@ def variances(block: Block, ratings: Floats, link: Link, *, precision: float) ->
     eigenvalues of M by about n·ε·max M_ii, so that no variance above the inverse of that is told from infinity.
     """
     matrix, centre = _centred_information(block, ratings, link, precision)
-    found = np.empty(matrix.shape[:2])
+    diagonal = np.empty(matrix.shape[:2])
     rounding = block.n * np.finfo(float).eps * np.diagonal(matrix, axis1=1, axis2=2).max(axis=1, initial=0)
     with threadpool_limits(1, user_api="blas"):
         for query, information in enumerate(matrix):
             factor, failed = lapack.dpotrf(information.T, clean=1)
             inverse, singular = lapack.dtrtri(factor) if not failed else (factor, 1)
             variance = np.inf if singular else np.einsum("ik,ik->i", inverse, inverse)
-            found[query] = np.inf if np.max(variance, initial=0) * rounding[query] > 1 else variance
-    return np.asarray(found - np.diagonal(centre, axis1=1, axis2=2) / (1 + precision))
+            diagonal[query] = np.inf if np.max(variance, initial=0) * rounding[query] > 1 else variance
+    return np.asarray(diagonal - np.diagonal(centre, axis1=1, axis2=2) / (1 + precision))
 
 
 def _centred_information(block: Block, ratings: Floats, link: Link, precision: float) -> tuple[Floats, Floats]:

@@ -77,8 +77,9 @@ def _cross_encoder(model: str, opening: Opening, collection: Collection) -> Judg
 
 def _pairwise(folder: str, opening: Opening, collection: Collection) -> Judge:
     if not folder:
-        made = f"made by {spelled('distil')} FOLDER"
-        raise InputError(f"{spelled('judge')} pairwise needs its folder: pairwise:FOLDER, {made}")
+        raise InputError(
+            f"{spelled('judge')} pairwise needs its folder: pairwise:FOLDER, written by {spelled('distil')} FOLDER"
+        )
     return load_pairwise_judge(folder, temperature=opening.temperature_or(1.0), device=opening.encoding.device)
 
 
@@ -113,10 +114,10 @@ JUDGES: dict[str, JudgeKind] = {
 def open_judges(opening: Opening, collection: Collection) -> list[Judge]:
     """Return the judges that are named; an object stays as it is."""
 
-    def opened(given: JudgeLike) -> Judge:
-        if not isinstance(given, str):
-            return given
-        kind, where = _kind(given)
+    def opened(judge: JudgeLike) -> Judge:
+        if not isinstance(judge, str):
+            return judge
+        kind, where = _kind(judge)
         return JUDGES[kind].open(where, opening, collection)
 
     return [opened(each) for each in opening.judges.judges]

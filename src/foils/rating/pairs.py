@@ -53,10 +53,10 @@ class Pairs:
     @classmethod
     def _unchecked(cls, offsets: Rows, first: Rows, second: Rows) -> Pairs:
         """Wrap pairs taken from checked ones, whose `offsets` stay the same object: that costs nothing per query."""
-        made = object.__new__(cls)
+        pairs = object.__new__(cls)
         for name, values in (("offsets", offsets), ("first", first), ("second", second)):
-            object.__setattr__(made, name, values)
-        return made
+            object.__setattr__(pairs, name, values)
+        return pairs
 
     @property
     def queries(self) -> int:
@@ -124,9 +124,9 @@ class Pairs:
             start, stop = int(self.offsets[begin]), int(self.offsets[end])
             ends = (self.first[inside] - start, self.second[inside] - start)
             graph = sparse.coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(stop - start, stop - start))
-            found, labels[start:stop] = sparse.csgraph.connected_components(graph, directed=False)
+            parts, labels[start:stop] = sparse.csgraph.connected_components(graph, directed=False)
             labels[start:stop] += count
-            count, begin = count + found, end
+            count, begin = count + parts, end
         return labels
 
     def blocks(self, limit: int, *, power: int = 1) -> Iterator[Block]:

@@ -93,19 +93,19 @@ class PairwiseJudge:
         check_free(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
-            made = Path(place) / "model"
-            self._model.save_pretrained(str(made), create_model_card=False, safe_serialization=True)
+            model = Path(place) / "model"
+            self._model.save_pretrained(str(model), create_model_card=False, safe_serialization=True)
             card = {"kind": _KIND, "max_length": self.max_length}
-            (made / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-            made.replace(folder)
+            (model / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+            model.replace(folder)
 
     def _logits(self, triples: list[tuple[str, str]]) -> Floats:
         import torch
 
-        found = self._model.predict(
+        scores = self._model.predict(
             triples, batch_size=self._batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
         )
-        logits = np.asarray(found, np.float64).reshape(len(triples))
+        logits = np.asarray(scores, np.float64).reshape(len(triples))
         return np.where(np.isfinite(logits), logits, np.nan)
 
 
@@ -179,6 +179,6 @@ class Triples:
         """Each text, without separators of its own, cut after so many tokens."""
         known = list(dict.fromkeys(texts))
         clean = [text.replace(self._separator, " ") for text in known]
-        found = self._tokenizer(clean, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        ends = [at[tokens - 1][1] if len(at) > tokens else None for at in found["offset_mapping"]]
+        encoded = self._tokenizer(clean, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        ends = [at[tokens - 1][1] if len(at) > tokens else None for at in encoded["offset_mapping"]]
         return {text: short[:end] for text, short, end in zip(known, clean, ends, strict=True)}

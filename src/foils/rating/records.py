@@ -155,13 +155,12 @@ def find_answers(paths: Iterable[Path], candidates: Candidates, pairs: Pairs) ->
         order = np.argsort(query, kind="stable")
         for rows in parts_by_query(order[query[order] >= 0], query, _AT_ONCE):
             answers = table.take(pa.array(rows))
-            found = (np.asarray(answers[name].to_numpy(), np.float64) for name in ("forward", "backward"))
+            there, back = (np.asarray(answers[name].to_numpy(), np.float64) for name in ("forward", "backward"))
             straight, turned = _matches(answers, query[rows], candidates, pairs)
-            there, back = found
-            for asked, at, rank, values in ((*straight, 2, (there, back)), (*turned, 1, (back, there))):
-                better = level[asked] < rank
-                asked, at = asked[better], at[better]
-                forward[asked], backward[asked], level[asked] = values[0][at], values[1][at], rank
+            for matched, at, rank, values in ((*straight, 2, (there, back)), (*turned, 1, (back, there))):
+                better = level[matched] < rank
+                matched, at = matched[better], at[better]
+                forward[matched], backward[matched], level[matched] = values[0][at], values[1][at], rank
     return Judgements(forward, backward)
 
 
@@ -170,7 +169,7 @@ def _matches(
 ) -> tuple[tuple[Rows, Rows], tuple[Rows, Rows]]:
     """Return (rows of pairs, rows of answers) that are about the same, as asked and the other way round."""
     queries, local = np.unique(query, return_inverse=True)
-    members, asked = rows_between(candidates.offsets, queries), rows_between(pairs.pair_offsets, queries)
+    members, inside = rows_between(candidates.offsets, queries), rows_between(pairs.pair_offsets, queries)
     ids = candidates.ids(members)
     names = ids.unique()
 
@@ -184,14 +183,14 @@ def _matches(
     known = np.where((first >= 0) & (second >= 0), code(local, first, second), -1)
     order = np.argsort(known, kind="stable")
     known, of_member = known[order], number(ids)
-    ends = [of_member[np.searchsorted(members, rows[asked])] for rows in (pairs.first, pairs.second)]
-    of_query = np.searchsorted(queries, pairs.query[asked])
+    ends = [of_member[np.searchsorted(members, rows[inside])] for rows in (pairs.first, pairs.second)]
+    of_query = np.searchsorted(queries, pairs.query[inside])
 
     def matched(one: Rows, other: Rows) -> tuple[Rows, Rows]:
         wanted = code(of_query, one, other)
         at = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         same = known[at] == wanted
-        return asked[same], order[at[same]]
+        return inside[same], order[at[same]]
 
     return matched(*ends), matched(*ends[::-1])
 
@@ -243,8 +242,8 @@ def _rows(ids: pa.ChunkedArray, row_of: Mapping[str, int]) -> Rows:
     """Return the row of each id, −1 where there is none."""
     parts = [chunk.dictionary_encode() for chunk in ids.chunks]
     rows = [np.array([row_of.get(key, -1) for key in part.dictionary.to_pylist()], np.int64) for part in parts]
-    found = [of[part.indices.to_numpy()] for of, part in zip(rows, parts, strict=True)]
-    return np.concatenate([np.zeros(0, np.int64), *found])
+    looked_up = [of[part.indices.to_numpy()] for of, part in zip(rows, parts, strict=True)]
+    return np.concatenate([np.zeros(0, np.int64), *looked_up])
 
 
 def _codes(values: pa.ChunkedArray) -> Rows:

@@ -211,9 +211,9 @@ class _Score(Protocol):
 def _asked_about(candidates: Candidates, pairs: Pairs) -> tuple[Rows, Rows]:
     """Rows of the candidates that are in a pair, and of their queries, each once."""
     candidates.check(pairs)
-    asked = np.zeros(pairs.candidates, bool)
-    asked[pairs.first] = asked[pairs.second] = True
-    rows = np.flatnonzero(asked)
+    inside = np.zeros(pairs.candidates, bool)
+    inside[pairs.first] = inside[pairs.second] = True
+    rows = np.flatnonzero(inside)
     return rows, np.unique(candidates.query_of(rows))
 
 
@@ -221,8 +221,8 @@ def _by_texts(candidates: Candidates, score: _Score) -> Callable[[Rows], Floats]
     """From a function of texts to one of candidates' rows."""
 
     def of_rows(rows: Rows) -> Floats:
-        asked, query = np.unique(candidates.query_of(rows), return_inverse=True)
-        return score([candidates.queries[row] for row in asked], query, candidates.texts(rows))
+        queries, query = np.unique(candidates.query_of(rows), return_inverse=True)
+        return score([candidates.queries[row] for row in queries], query, candidates.texts(rows))
 
     return of_rows
 

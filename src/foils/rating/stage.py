@@ -12,7 +12,7 @@ from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.store import Provenance, provenance
 from foils.rating.adaptive import ESTIMATORS, rate_adaptively
-from foils.rating.asking import Records, ask
+from foils.rating.asking import RecordsLike, ask
 from foils.rating.candidates import Candidates, TableDocuments
 from foils.rating.graph import algebraic_connectivity, diameter, regular_pairs
 from foils.rating.judgements import Judgements
@@ -39,7 +39,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     *,
     split: str = "train",
     rating: RatingSettings,
-    record: Records = None,
+    record: RecordsLike = None,
     block: int = 2048,
     seed: int = 0,
     name: str = "negatives",
@@ -84,22 +84,17 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     return Rated.of(
         _rated_table(negatives, rows, columns, ratings),
         provenance=_provenance(collection, negatives, judge, split, rating, seed, digest),
-        title=f"{name} rated by {judge.name} ({rating.model})",
-        collection=collection,
-        split=split,
-        source=name,
+        title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
         summary=_summary(every, judgements, answered, ratings, gap[rows.candidate], rows.skipped),
-        candidates=rows.candidates,
-        pairs=every,
-        preference=judgements.preference,
+        candidates=rows.candidates, pairs=every, preference=judgements.preference,
         models={each.name: ModelUse(each.asked.usage, each.asked.failures) for each in _language_models(judge)},
-    )
+    )  # fmt: skip
 
 
 class _Asking:
     """Asks a judge about pairs, and remembers every answer."""
 
-    def __init__(self, judge: Judge, candidates: Candidates, record: Records, block: int) -> None:
+    def __init__(self, judge: Judge, candidates: Candidates, record: RecordsLike, block: int) -> None:
         self._judge, self.candidates, self._record, self._block = judge, candidates, record, block
         self._answers: list[tuple[Pairs, Judgements]] = []
 
@@ -144,7 +139,7 @@ def _ratings(asking: _Asking, settings: RatingSettings, rng: np.random.Generator
     return pairs.where(np.isfinite(preference)), ratings
 
 
-def _rated_table(negatives: Negatives, rows: _Candidates, columns: dict[str, Floats], ratings: Ratings) -> Negatives:
+def _rated_table(negatives: Negatives, rows: _Rateable, columns: dict[str, Floats], ratings: Ratings) -> Negatives:
     """The table with these columns, (N,) each, and a row for each positive that is rated."""
     shown = rows.candidates
     query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(rows.positive)))
@@ -178,7 +173,7 @@ def _language_models(judge: Judge) -> list[LLMJudge]:
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class _Rateable:
     """What is rated.
 
     Attributes:
@@ -197,7 +192,7 @@ class _Candidates:
     skipped: dict[str, int]
 
 
-def _candidates(collection: Collection, negatives: Negatives, split: str, most: int) -> _Candidates:
+def _candidates(collection: Collection, negatives: Negatives, split: str, most: int) -> _Rateable:
     """Put each query's kept negatives, in the table's order, and its first labelled positives after them."""
     query, document = negatives.rows_in(collection)
     positives = collection.positives(split)
@@ -227,7 +222,7 @@ def _candidates(collection: Collection, negatives: Negatives, split: str, most: 
     documents = TableDocuments(collection, negatives.table, of)
     query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
     shown = Candidates(query_ids, collection.query_texts(queries), offsets, documents, documents.texts)
-    return _Candidates(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
+    return _Rateable(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
 
 
 def _best(ratings: Ratings, offsets: Rows, positives: Rows) -> Rows:

@@ -45,9 +45,9 @@ def compose_sources(
     chosen = compose(measured.geometry, weights, count=settings.top, regularization=settings.regularization)
     used = {"by": "composition", "top": settings.top, "lambda": settings.regularization, "weight": settings.weight,
             "split": split, "temperature": settings.temperature, "encoder": description(encoder)}  # fmt: skip
-    made = provenance("select", used, inputs={each.name: each.digest for each in sources})
+    history = provenance("select", used, inputs={each.name: each.digest for each in sources})
     return Composed.of(
-        composed(united, measured.records, chosen, weights), provenance=made,
+        composed(united, measured.records, chosen, weights), provenance=history,
         title=f"composition of {len(sources)} sources", settings=used, queries=len(measured.records),
         collection=collection, split=split,
     )  # fmt: skip

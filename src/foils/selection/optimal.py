@@ -64,7 +64,7 @@ def two_group_risk(gap: Floats, *, rate: float, spread: float) -> Callable[[Floa
     raw = np.minimum(1.0, rate * bell / np.maximum(density, 1e-300))
     raw = np.where(grid < 0, raw[np.searchsorted(grid, 0.0)], raw)
     falling = np.minimum.accumulate(raw)
-    return lambda asked: np.asarray(np.interp(asked, grid, falling))
+    return lambda gaps: np.asarray(np.interp(gaps, grid, falling))
 
 
 def optimal(

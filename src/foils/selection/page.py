@@ -125,27 +125,27 @@ def _gaps(negatives: Negatives) -> Gaps:
 def _subtitle(collection: Collection, negatives: Negatives, gaps: Gaps, split: str) -> str:
     queries = len(negatives.table["query_id"].take(pa.array(gaps.row)).unique())
     text = f"{collection.name}, split {split}: {len(gaps.row):,} rated negatives of {queries:,} queries"
-    made = negatives.provenance
+    provenance = negatives.provenance
     for stage, name, what in (("rate", "judge", "judge"), ("rate", "model", "model"), ("select", "by", "rule")):
-        if (value := _setting(made, stage, name)) is not None:
+        if (value := _setting(provenance, stage, name)) is not None:
             text += f" · {what} {value}"
     return text
 
 
-def _setting(made: Mapping[str, Any], stage: str, name: str) -> object | None:
-    """What the latest run of a stage was told, in the chain of provenance."""
-    for one in _chain(made):
+def _setting(provenance: Mapping[str, Any], stage: str, name: str) -> object | None:
+    """A setting of the latest run of a stage, in the chain of provenance."""
+    for one in _chain(provenance):
         if one.get("stage") == stage:
-            found: object = one.get("settings", {}).get(name)
-            return found
+            value: object = one.get("settings", {}).get(name)
+            return value
     return None
 
 
-def _chain(made: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """What made a table, and what made the table before it."""
-    while isinstance(made, Mapping) and made:
-        yield made
-        made = made.get("before", {})
+def _chain(provenance: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The provenance of a table, and of the tables before it."""
+    while isinstance(provenance, Mapping) and provenance:
+        yield provenance
+        provenance = provenance.get("before", {})
 
 
 def _verdict(negatives: Negatives, gaps: Gaps, benefit: Benefit) -> str:
@@ -214,7 +214,7 @@ def _kept_section(negatives: Negatives) -> Section:
 
 def _examples(collection: Collection, negatives: Negatives, gaps: Gaps, split: str, seed: int) -> list[Examples]:
     """Some negatives of each zone, drawn at random, by rising gap."""
-    rng, found = np.random.default_rng([seed, 5]), []
+    rng, zones = np.random.default_rng([seed, 5]), []
     query, document = negatives.rows_in(collection)
     positives = collection.positives(split)
     first = dict(zip(positives.query_rows.tolist(), positives.first.tolist(), strict=True))
@@ -227,8 +227,8 @@ def _examples(collection: Collection, negatives: Negatives, gaps: Gaps, split: s
             for at in chosen
         ]
         heading = f"{name} (gap {_RANGES[zone]}): {len(mine):,} negatives, {len(examples)} to read"
-        found.append(Examples(heading, examples))
-    return found
+        zones.append(Examples(heading, examples))
+    return zones
 
 
 def _example(
@@ -252,10 +252,10 @@ def _example(
 def _footer(negatives: Negatives) -> str:
     """The chain of stages and settings."""
     lines = []
-    for made in _chain(negatives.provenance):
-        told = [f"{name} {value}" for name, value in (made.get("settings") or {}).items()]
-        told += [f"seed {made['seed']}"] if "seed" in made else []
-        lines.append(f"{made.get('stage', '?')}: {', '.join(told)}")
+    for stage in _chain(negatives.provenance):
+        settings = [f"{name} {value}" for name, value in (stage.get("settings") or {}).items()]
+        settings += [f"seed {stage['seed']}"] if "seed" in stage else []
+        lines.append(f"{stage.get('stage', '?')}: {', '.join(settings)}")
     return "\n".join(reversed(lines))
 
 

@@ -56,9 +56,9 @@ def table(
     at = tier_of(rows.gap, bounds)
     weight = np.asarray(weights, np.float64)[at]
     p = rows.preference
-    asked = np.isfinite(p) & (rows.gap >= borderline[0]) & (rows.gap <= borderline[1]) & validate
-    weight = np.where(asked, np.where(p < levels[0], 0.0, np.where(p > levels[1], 1.0, low_weight)), weight)
-    rejections = {NOT_BETTER: asked & (p < levels[0]), DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}
+    decided = np.isfinite(p) & (rows.gap >= borderline[0]) & (rows.gap <= borderline[1]) & validate
+    weight = np.where(decided, np.where(p < levels[0], 0.0, np.where(p > levels[1], 1.0, low_weight)), weight)
+    rejections = {NOT_BETTER: decided & (p < levels[0]), DANGER: (at == 0) & (weight == 0), "weight 0": weight == 0}
     return select(rows, rejections, weight, _words(at), dict(zip(TIERS[1:], map(float, bounds), strict=True)))
 
 

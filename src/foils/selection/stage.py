@@ -73,12 +73,12 @@ def select_negatives(
     shown = np.flatnonzero(negatives.keep)
     drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
     selection = rule(_rated_rows(negatives, shown), **chosen, **drawing)
-    made = provenance(
+    history = provenance(
         "select", {"by": by, **chosen}, inputs={"rated": digest or negatives.digest}, seed=seed,
         before=negatives.provenance,
     )  # fmt: skip
     return Selected.of(
-        _marked(negatives, shown, selection), provenance=made,
+        _marked(negatives, shown, selection), provenance=history,
         title=f"{name} by {by}", by=by, settings=chosen, seed=seed, selection=selection, collection=collection,
         split=split,
     )  # fmt: skip
