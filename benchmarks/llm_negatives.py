@@ -59,9 +59,11 @@ def foils(*arguments: object) -> None:
         raise SystemExit(done.returncode)
 
 
-def mined(name: str, folder: Path, given: argparse.Namespace, *options: object) -> tuple[Negatives, dict[str, Any]]:
+def mined(
+    name: str, verb: str, folder: Path, given: argparse.Namespace, *options: object
+) -> tuple[Negatives, dict[str, Any]]:
     table, facts = folder / f"{name}.parquet", folder / f"{name}.json"
-    foils("mine", given.collection, "--top", given.number, "-o", table, "--json", facts, *options)
+    foils(verb, given.collection, "--top", given.number, "-o", table, "--json", facts, *options)
     return Negatives.read(table), json.loads(facts.read_text())
 
 
@@ -77,15 +79,15 @@ def written(name: str, folder: Path, given: argparse.Namespace, url: str) -> tup
         "--log",
         given.log or folder,
     )
-    return mined(name, folder, given, "--with", "llm", *asked, *server, *PROMPTS[name])
+    return mined(name, "generate", folder, given, *asked, *server, *PROMPTS[name])
 
 
 def rejected(name: str, table: Negatives, folder: Path, given: argparse.Namespace) -> Negatives:
     """Return the table as the margin's rule marks it, with a column `cosine`."""
     before, after = folder / "before.parquet", folder / f"{name}-filtered.parquet"
     table.write(before)
-    rule = ("--with", "filter", "--scorer", "encoder", "--relative-margin", MARGIN)
-    foils("mine", given.collection, *rule, "--source", before, "-o", after)
+    rule = ("--scorer", "encoder", "--relative-margin", MARGIN)
+    foils("filter", given.collection, before, *rule, "-o", after)
     return Negatives.read(after)
 
 
@@ -151,7 +153,7 @@ def main() -> None:
         del server
         queries = sorted(set(tables["short prompt"].table["query_id"].to_pylist()))
         for name in ("random", "bm25", "dense"):
-            tables[name] = of_queries(mined(name, folder, given, "--with", name)[0], queries)
+            tables[name] = of_queries(mined(name, "mine", folder, given, "--with", name)[0], queries)
         for name, table in tables.items():
             facts, marked = facts_of(name, table, collection, folder, given)
             found[name] = {**found.get(name, {}), **facts}

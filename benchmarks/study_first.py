@@ -22,7 +22,7 @@ from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, provenance, write_json
 from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.fuse import fuse
+from foils.mining.fusion import fuse_sources
 from foils.studies.benefit import Recapture
 from foils.studies.run import run_study
 from foils.studies.settings import StudySettings
@@ -69,7 +69,9 @@ def mined(collection: Collection, encoding: EncoderSettings, per_query: int) -> 
         f"{way}-{first + per_query}" for way, first in (("bm25 0", 0), ("dense 0", 0), ("dense 100", 100))
     )
     for a, b in ((lexical, hard), ("random", hard), (hard, far)):
-        both = fuse({name: Negatives(found[name].kept()) for name in (a, b)}, method="interleave", top=per_query)
+        both = fuse_sources(
+            {name: Negatives(found[name].kept()) for name in (a, b)}, method="interleave", top=per_query
+        )
         recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in (a, b)])
         if recapture is not None:  # the union's rate, of its own number of rows
             rows = int(both.keep.sum())

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.evaluation.doors import evaluate
     from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever
+    from foils.mining.doors import filter, fuse, generate, mine
     from foils.rating.doors import rate
     from foils.runtime.errors import FoilsError
     from foils.scoring import Scores, ScoreSettings, score_sources
@@ -38,8 +39,12 @@ __all__ = [
     "cache",
     "demo",
     "evaluate",
+    "filter",
+    "fuse",
+    "generate",
     "load_collection",
     "load_encoder",
+    "mine",
     "rate",
     "score_sources",
     "search",
@@ -53,6 +58,7 @@ _HOMES = {
     "runtime.errors": ("FoilsError",),
     "batching.doors": ("batch",),
     "mining": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
+    "mining.doors": ("filter", "fuse", "generate", "mine"),
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "studies.doors": ("demo",),
     "selection.doors": ("select",),

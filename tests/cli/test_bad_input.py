@@ -118,11 +118,14 @@ def test_a_damaged_gzip_file(foils: Foils, beir_folder: Callable[..., Path], tmp
     [
         (["nowhere"], ["nowhere: no such folder"]),
         (["FOLDER", "--split", "trian"], ["unknown split", "'trian'", "test, train", "Did you mean 'train'"]),
-        (["FOLDER", "--with", "bm52"], ["unknown way of mining 'bm52'", "bm25", "Did you mean 'bm25'"]),
-        (["FOLDER", "--near-duplicate", "0"], ["near-duplicate"]),
-        (["FOLDER", "--with", "dense", "--precision", "int4"], ["unknown precision 'int4'", "bfloat16"]),
-        (["FOLDER", "--with", "dense", "--storage", "int8"], ["unknown storage 'int8'", "float16"]),
-        (["FOLDER", "--with", "dense", "--max-length", "0"], ["max_length 0"]),
+        (["FOLDER", "--with", "bm52"], ["unknown --with 'bm52'", "bm25", "Did you mean 'bm25'"]),
+        (["FOLDER", "--top", "0"], ["--top 0; expected at least 1"]),
+        (["FOLDER", "--seed", "-1"], ["--seed -1; expected at least 0"]),
+        (["FOLDER", "--b", "1.5"], ["--b 1.5; expected at least 0 and at most 1"]),
+        (["FOLDER", "--near-duplicate", "0"], ["--near-duplicate 0; expected above 0"]),
+        (["FOLDER", "--with", "dense", "--precision", "int4"], ["--precision", "int4", "bfloat16"]),
+        (["FOLDER", "--with", "dense", "--storage", "int8"], ["--storage", "int8", "float16"]),
+        (["FOLDER", "--with", "dense", "--max-length", "0"], ["--max-length 0"]),
     ],
 )
 def test_mining(

@@ -10,11 +10,9 @@ import pytest
 
 Foils = Callable[..., Any]
 
-MINE = "mine nowhere -o out"
 SEARCH = "search nowhere --run r"
 TRIAL = "search nowhere --experiment"
 RATE = "rate nowhere s.parquet -o out"
-FUSE = f"{MINE} --with fuse --source a --source b"
 SCORE = "score nowhere a.parquet b.parquet"
 TRAIN = "train nowhere -o out"
 EVALUATE = "evaluate nowhere"
@@ -31,29 +29,6 @@ OF_CROSS_ENCODERS = ("--max-length 64", "--device cpu", "--trust-remote-code")
 BI_ENCODER = [each for each in ENCODER if each not in (*OF_CROSS_ENCODERS, "--vectors v")]
 
 REFUSED = [
-    *((f"{FUSE} {idle}", idle, "with --with filter --source FILE") for idle in (
-        "--margin 0.1", "--relative-margin 0.1", "--share-of-positive 0.9", "--max-score 3.0", "--min-score 3.0",
-        "--answers FILE", "--same-query 0.9", "--scorer encoder", "--keep-short", "--against mean",
-        "--near-duplicate 0.5", "--ranks 5-9", "--draw uniform", "--split dev", "--k1 2.0", "--pool dense",
-        "--domain law", "--llm-model m",
-    )),
-    (f"{FUSE} --rrf-k 9", "--rrf-k 9.0", "--method rrf"),
-    (f"{FUSE} --method rrf --weight a=2", "--weight a=2", "--method weighted"),
-    *((f"{MINE} --with llm {idle}", idle, "with --with filter --source FILE --scorer encoder") for idle in (
-        "--margin 0.1", "--max-score 3.0", "--scorer encoder", "--keep-short", "--ranks 5-9", "--draw simans",
-        "--b 0.5",
-    )),
-    *((f"{MINE} --with filter --source a --margin 0.1 {idle}", idle, "where the source is mined") for idle in (
-        "--ranks 5-9", "--draw uniform", "--near-duplicate 0.5", "--top 3", "--keep-short", "--k1 2.0",
-    )),
-    (f"{MINE} --method rrf --top 3", "--method rrf", "with --with bm25; give it with --with fuse"),
-    (f"{MINE} --domain law --no-schema", "--domain law, --no-schema", "give it with --with llm"),
-    (f"{MINE} --with dense --b 0.5", "--b 0.5", "give it with --with bm25, cross-encoder"),
-    (f"{MINE} --domain law --method rrf", "--method rrf, --domain law", "leave it out"),
-    (f"{MINE} --with trisampler --draw uniform", "--draw uniform", "give it with --with random, bm25"),
-    (f"{MINE} --cross-encoder m", "--cross-encoder m", "--scorer cross-encoder"),
-    (f"{MINE} --max-score 3 --against mean", "--against mean", "--margin"),
-    (f"{MINE} --with cross-encoder --cross-encoder m --source a --pool dense", "--pool dense", "with a --source"),
     *((f"{TRIAL} all {idle.replace(',', '')}", idle, "search without --experiment") for idle in (
         "--run r", "--tune dev", "--feedback FILE", "--second-pass retrieved", "--index flat",
         "--index flat, --index-file i",
@@ -79,17 +54,6 @@ REFUSED = [
     (f"{RATE} --domain law", "--domain law", "--judge llm"),
     (f"{RATE} --judge cross-encoder:m --base-url u", "--base-url u", "--judge llm"),
     (f"{RATE} --distil-epochs 3", "--distil-epochs 3", "--distil FOLDER"),
-    *((f"{MINE} --with {way} {' '.join(idle)}", ", ".join(idle), "which embeds no text") for way, idle in (
-        ("bm25", ENCODER), ("llm", ENCODER), ("fuse", ENCODER), ("filter --source a --min-score 1", ENCODER),
-        ("random", ENCODER[:-1]),  # the ranking is spread over machines
-        ("random --scorer cross-encoder --cross-encoder m --min-score 1", BI_ENCODER),
-        ("cross-encoder --cross-encoder m --pool random,bm25", BI_ENCODER),
-        ("cross-encoder --cross-encoder m --source a", BI_ENCODER),
-    )),
-    *((f"{MINE} --with {way} --seed 3", "--seed 3", f"with --with {way.split()[0]}, which draws nothing") for way in (
-        "bm25", "dense", "ance", "fuse", "filter --source a --min-score 1", "cross-encoder --cross-encoder m",
-        "cross-encoder --cross-encoder m --source a",
-    )),
     *((f"{RATE} --judge {judge} --encoder e", "--encoder e", "--judge bi-encoder") for judge in (
         "bi-encoder:m", "m", "cross-encoder:m", "recorded:r",
     )),
@@ -139,15 +103,6 @@ REFUSED = [
 ]  # fmt: skip
 
 TAKEN = [
-    f"{FUSE} --method rrf --rrf-k 9 --top 3",
-    f"{FUSE} --method weighted --weight a=2",
-    f"{FUSE} --split dev --export triplets=FILE",
-    f"{FUSE} --draw top --split train --encoder all-MiniLM-L6-v2 --max-length 128 --seed 0",
-    f"{MINE} --with llm --llm-model m --top 3 --split dev --near-duplicate 0.5 --domain law --llm-temperature 0.6",
-    f"{MINE} --with filter --source a --scorer cross-encoder --cross-encoder m --margin 0.1 --against mean --split dev",
-    f"{MINE} --with trisampler --ranks 0-50 --margin 0.1",
-    f"{MINE} --with cross-encoder --cross-encoder m --pool bm25,dense --pool-depth 50 --k1 2 --ranks 1- --draw uniform",
-    f"{MINE} --with random --scorer encoder --relative-margin 0.1 --against each --keep-short",
     f"{SEARCH} --dimensions eclipse --tune dev --measure AP --reading spread --moon-pool 30 --feedback-depth 50",
     f"{SEARCH} --dimensions dime --tune dev --llm-model m --answer-prompt FILE --index flat --index-file i",
     f"{SEARCH} --dimensions rdime --k-plus 3 --feedback FILE --feedback-depth 50 --second-pass retrieved",
@@ -158,17 +113,6 @@ TAKEN = [
     f"{RATE} --judge llm:m --judge cross-encoder:c --temperature 2 --domain law --asks 3 --judgements j",
     f"{RATE} --judge recorded:r --distil judge --distil-epochs 3",
     f"{RATE} --temperature 0.1",
-    *(f"{MINE} --with {way} {' '.join(ENCODER[:-1])}" for way in (
-        "dense", "ance", "trisampler", "random --scorer encoder --min-score 1",
-        "filter --source a --scorer encoder --min-score 1", "cross-encoder --cross-encoder m --pool bm25,dense",
-    )),
-    *(f"{MINE} --with {way} {' '.join(OF_CROSS_ENCODERS)} --vectors v" for way in (
-        "cross-encoder --cross-encoder m", "bm25 --scorer cross-encoder --cross-encoder m --min-score 1",
-    )),
-    *(f"{MINE} --with {way} --seed 3" for way in (
-        "random", "trisampler", "llm --llm-model m", "bm25 --draw uniform", "dense --draw simans:100,-0.1",
-        "cross-encoder --cross-encoder m --pool bm25,random",
-    )),
     *(f"{RATE} {judges} {' '.join(ENCODER[:-1])} --seed 3" for judges in (
         "", "--judge bi-encoder", "--judge bi-encoder --judge llm:m",
     )),

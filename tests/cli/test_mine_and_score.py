@@ -87,7 +87,8 @@ def test_every_mining_option_changes_the_table(
 ) -> None:
     tables = []
     for name, more in (("a", []), ("b", option)):
-        assert foils("mine", folder, *base, "--top", 4, *more, "-o", tmp_path / name).status == 0
+        top = [] if "--top" in more else ["--top", 4]
+        assert foils("mine", folder, *base, *top, *more, "-o", tmp_path / name).status == 0
         tables.append(Negatives.read(tmp_path / name).table)
     assert not tables[0].equals(tables[1])
 
@@ -107,7 +108,7 @@ def test_the_encoder_options_reach_the_encoder(
     assert settings.trust_remote_code
     assert (exact.precision, exact.max_length) == ("float32", 64)
     assert [path.name.split("-")[1] for path in (tmp_path / "kept").iterdir()] == ["float16"]
-    assert "--precision bfloat16 --storage float16: cosine to" in ended.err
+    assert "--precision bfloat16, --storage float16: cosine to" in ended.err
     assert "over 10 documents" in ended.err
 
 
@@ -126,29 +127,13 @@ def test_a_second_run_encodes_nothing(
 
 def test_fuse(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
     named = f"lexical={sources[1]}"
-    ended = foils(
-        "mine",
-        folder,
-        "--with",
-        "fuse",
-        "--source",
-        named,
-        "--source",
-        sources[2],
-        "-o",
-        tmp_path / "f",
-        "--json",
-        tmp_path / "f.json",
-    )
+    ended = foils("fuse", folder, named, sources[2], "-o", tmp_path / "f", "--json", tmp_path / "f.json")
     assert (ended.status, ended.err) == (0, "")
     fused = Negatives.read(tmp_path / "f")
     assert set(fused.table["source"].to_pylist()) == {"lexical+dense"}
     assert json.loads((tmp_path / "f.json").read_text())["rows"] == len(fused)
-    one = foils("mine", folder, "--with", "fuse", "--source", named, "-o", tmp_path / "g")
-    assert (one.status, one.err) == (2, "foils: error: --with fuse needs at least two --source, found 1\n")
-    stray = foils("mine", folder, "--with", "bm25", "--source", named, "-o", tmp_path / "g")
-    assert stray.status == 2
-    assert "--source" in stray.err
+    one = foils("fuse", folder, named, "-o", tmp_path / "g")
+    assert (one.status, one.err) == (2, "foils: error: fusion needs at least two sources, not 1\n")
     assert not (tmp_path / "g").exists()
 
 

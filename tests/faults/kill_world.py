@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
     "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation",
-    "foils.mining.generation", "foils.rating", "foils.pages", "foils.scoring", "foils.searching", "foils.selection",
+    "foils.mining.doors", "foils.rating", "foils.pages", "foils.scoring", "foils.searching", "foils.selection",
     "foils.studies", "foils.studies.probe", "foils.training.models", "foils.training.reranker",
 )  # fmt: skip
 """What verbs import: imported once, before processes are forked."""
@@ -126,11 +126,12 @@ def write_collection(folder: Path, documents: int, queries: int, *, words: list[
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
 
 
-def mining(*more: str) -> Callable[[World, Path], list[str]]:
-    """Arguments of foils mine; @NAME is a file of the world. The encoder is given where something is embedded."""
+def mining(*more: str, name: str = "mine", sources: Sequence[str] = ()) -> Callable[[World, Path], list[str]]:
+    """Arguments of a verb of mining; @NAME is a file of the world. The encoder is given where something is embedded."""
     encoder = ["--encoder", "@bert"] if {"dense", "ance", "trisampler", "encoder"} & set(more) else []
     return lambda world, out: [
-        "mine", world["made"], "-o", str(out / "mined.parquet"), "--json", str(out / "mined.json"),
+        name, world["made"], *(world[word] for word in sources), "-o", str(out / "mined.parquet"), "--json",
+        str(out / "mined.json"),
         *(world[word[1:]] if word.startswith("@") else word for word in [*encoder, *more]),
     ]  # fmt: skip
 
@@ -145,12 +146,10 @@ def _verbs() -> Iterator[Verb]:
     for name in ("random", "bm25", "dense", "ance", "trisampler"):
         yield Verb(f"mine {name}", mining("--with", name, "--top", "5"))
     yield Verb("mine cross-encoder", mining("--with", "cross-encoder", "--cross-encoder", "@cross", "--top", "5"))
-    yield Verb("mine fuse", mining("--with", "fuse", "--source", "@random.parquet", "--source", "@bm25.parquet",
-                                   "--method", "rrf"))  # fmt: skip
-    yield Verb("mine filter", mining("--with", "filter", "--source", "@bm25.parquet", "--scorer", "encoder",
-                                     "--margin", "0.1"))  # fmt: skip
-    yield Verb("mine llm", lambda world, out: mining("--with", "llm", "--llm-model", "m", "--base-url", world.server,
-                                                     "--top", "3", "--concurrency", str(CONCURRENCY))(world, out),
+    yield Verb("fuse", mining("--method", "rrf", name="fuse", sources=["random.parquet", "bm25.parquet"]))
+    yield Verb("filter", mining("--scorer", "encoder", "--margin", "0.1", name="filter", sources=["bm25.parquet"]))
+    yield Verb("generate", lambda world, out: mining("--llm-model", "m", "--base-url", world.server, "--top", "3",
+                                                     "--concurrency", str(CONCURRENCY), name="generate")(world, out),
                asks=True)  # fmt: skip
     yield Verb("mine with export", lambda world, out: [*mining("--with", "bm25", "--top", "5")(world, out), "--export",
                f"triplets={out / 'triplets.jsonl'}", "--export", f"trec={out / 'mined.trec'}"])  # fmt: skip

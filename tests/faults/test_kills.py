@@ -18,7 +18,7 @@ from kill_world import VERBS, World, write_collection
 
 from foils.cli.app import VERBS as PROGRAM
 
-for module in ("bm25s", "foils.cli.mine_methods", *(f"foils.cli.{verb}" for verb in PROGRAM)):
+for module in ("bm25s", "foils.mining.doors", *(f"foils.cli.{verb}" for verb in PROGRAM)):
     import_module(module)
 world = World(folder / "world", "", folder / "prompts.txt")
 write_collection(world.folder / "made", 60, 12, words=["boat", "harbour", "tide", "rope", "sail"])
@@ -67,7 +67,7 @@ def test_kills_of_a_quick_verb(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_few_kills_of_the_cheap_verbs(tmp_path: Path) -> None:
-    verbs = ["mine dense", "mine llm", "select", "train"]
+    verbs = ["mine dense", "generate", "select", "train"]
     results = killed(WHOLE, tmp_path, verbs, kills=KILLS, points=POINTS)
     assert list(results) == verbs
     for found in results.values():

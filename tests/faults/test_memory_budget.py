@@ -6,7 +6,6 @@ import inspect
 import tracemalloc
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 
 from foils.batching.cells import Cells
 from foils.batching.nearest import nearest as nearest_rows
-from foils.cli.memory_options import VERBS, takes_memory
+from foils.cli.memory_options import takes_memory
 from foils.data import Collection
 from foils.encode import Vectors
 from foils.encode.nearest import top_inner_products
@@ -148,12 +147,12 @@ def test_sizes(text: str, size: int | None) -> None:
 def test_the_option_is_on_the_verbs_with_blocks_and_sets_the_budget() -> None:
     seen = []
 
-    def mine(*, top: int = 1) -> None:
+    def rate(*, top: int = 1) -> None:
         seen.append((top, memory.budget()))
 
     def select() -> None: ...
 
-    wrapped = takes_memory(mine)
+    wrapped = takes_memory(rate)
     assert list(inspect.signature(wrapped).parameters) == ["top", "memory"]
     wrapped(top=3, memory="2MiB")
     wrapped()
@@ -161,8 +160,6 @@ def test_the_option_is_on_the_verbs_with_blocks_and_sets_the_budget() -> None:
     with pytest.raises(InputError, match="'lots' is not a size"):
         wrapped(memory="lots")
     assert takes_memory(select) is select
-    for verb in VERBS:
-        assert (Path(memory.__file__).parent / "cli" / f"{verb}.py").is_file()
 
 
 def test_threads_have_the_budget_of_their_caller():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from fakes import HashingEncoder
-from foils.cli.mine_methods import METHODS, RankingOptions, Settings
 from foils.encode import VectorStore
+from foils.encode.opening import EncodingSettings
 from foils.mining.ance import refresh
+from foils.mining.methods import METHODS, Models
+from foils.mining.settings import FilterSettings
 
 
 def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothing(small, tmp_path):
@@ -34,11 +34,11 @@ def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothin
 @pytest.mark.parametrize("method", ["dense", "ance", "trisampler"])
 def test_only_the_queries_of_the_split_are_embedded(small, tmp_path, method):
     encoder = HashingEncoder()
-    models = SimpleNamespace(open=lambda collection: (encoder, VectorStore(tmp_path)))
-    made = METHODS[method](small, Settings(RankingOptions(), models, 0, None, "test"))
+    encoding = EncodingSettings(encoder=encoder, vectors=VectorStore(tmp_path))
+    ranking = METHODS[method](Models(small, "test", FilterSettings(), encoding))
     encoded = {text for call in encoder.calls for text in call}
     assert encoded & set(small.query_texts(range(5))) == set(small.query_texts([3, 4]))
-    documents, _ = made.retriever.search(small.positives("test").query_rows, 2)
+    documents, _ = ranking.retriever.search(small.positives("test").query_rows, 2)
     assert documents[:, 0].tolist() == [1, 7], "each query's own positive"
     refresh(small, other := HashingEncoder(salt="other"), VectorStore(tmp_path), split="test", top=1)
     assert other.encoded == 10 + 2

@@ -14,7 +14,7 @@ from foils.data.export import FILES, FORMS, as_dataset, export
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import read_source
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.mining.fuse import fuse
+from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError, UnknownNameError
 from tiny_models import tiny_cross_encoder, tiny_encoder
 
@@ -201,7 +201,7 @@ def test_a_run_of_a_fused_source_keeps_its_order(small, tmp_path):
         name: mine_negatives(small, retriever, split="train", top=3)
         for name, retriever in (("a", BM25Retriever(small)), ("b", RandomRetriever(small)))
     }
-    fused = fuse(sources, method="interleave")
+    fused = fuse_sources(sources, method="interleave")
     export(fused, small, tmp_path / "r.trec", form="trec", split="train")
     back = read_source(str(tmp_path / "r.trec"), small).negatives
     assert rows(back, "query_id", "doc_id", "rank") == rows(fused, "query_id", "doc_id", "rank")

@@ -1,4 +1,4 @@
-"""foils mine, from the command line to the file."""
+"""foils mine, generate, fuse and filter, from the command line to the file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tiny_models import tiny_cross_encoder, tiny_encoder
 
 @pytest.fixture
 def mined(beir_folder, tmp_path, capsys):
-    """Run foils mine on the small collection; return the table, what was printed, and the JSON result."""
+    """Run a verb of mining on the small collection; return the table, what was printed, and the JSON result."""
     place = beir_folder()
 
-    def call(*options: str, status: int = 0):
+    def call(*options: str, verb: str = "mine", status: int = 0):
         out, facts = tmp_path / "out.parquet", tmp_path / "out.json"
-        arguments = ["mine", str(place), "-o", str(out), "--json", str(facts), *map(str, options)]
+        arguments = [verb, str(place), *map(str, options), "-o", str(out), "--json", str(facts)]
         assert run(arguments) == status, capsys.readouterr().err
         printed = capsys.readouterr()
         if status:
@@ -90,14 +90,14 @@ def test_fusion(mined, tmp_path):
     for name, seed in (("a", "1"), ("b", "2")):
         found, _, _ = mined("--with", "random", "--top", "3", "--seed", seed)
         found.write(tmp_path / f"{name}.parquet")
-    sources = [part for name in "ab" for part in ("--source", tmp_path / f"{name}.parquet")]
-    union, _, _ = mined("--with", "fuse", *sources)
-    rrf, _, _ = mined("--with", "fuse", *sources, "--method", "rrf", "--top", "2")
+    sources = [tmp_path / f"{name}.parquet" for name in "ab"]
+    union, _, _ = mined(*sources, verb="fuse")
+    rrf, _, _ = mined(*sources, "--method", "rrf", "--top", "2", verb="fuse")
     assert rrf.kept()["rank"].to_pylist() == [0, 1] * 3
     assert rrf.provenance["settings"]["k"] == 60
     assert len(union) > len(rrf)
-    assert "rows without a score" in mined("--with", "fuse", *sources, "--method", "weighted", status=2)
-    assert "NAME=NUMBER" in mined("--with", "fuse", *sources, "--method", "weighted", "--weight", "a", status=2)
+    assert "rows without a score" in mined(*sources, "--method", "weighted", verb="fuse", status=2)
+    assert "NAME=NUMBER" in mined(*sources, "--method", "weighted", "--weight", "a", verb="fuse", status=2)
 
 
 def test_cross_encoder(mined, small, tmp_path):
@@ -113,40 +113,42 @@ def test_cross_encoder(mined, small, tmp_path):
     assert not both.table.equals(found.table)
     both.write(tmp_path / "pool.parquet")
     again, _, _ = mined(
-        "--with", "cross-encoder", "--cross-encoder", folder, "--source", tmp_path / "pool.parquet", "--top", "1",
+        "--with", "cross-encoder", "--cross-encoder", folder, "--pool", tmp_path / "pool.parquet", "--top", "1",
         *vectors,
     )  # fmt: skip
     assert again.kept()["doc_id"].to_pylist() == [r["doc_id"] for r in both.kept().to_pylist() if r["rank"] == 0]
     scored, _, _ = mined("--scorer", "cross-encoder", "--cross-encoder", folder, "--max-score", "0", *vectors)
     assert "logit" in scored.table.column_names
     assert "--cross-encoder MODEL" in mined("--with", "cross-encoder", status=2)
-    assert "pool 'dens'" in mined("--with", "cross-encoder", "--cross-encoder", folder, "--pool", "dens", status=2)
+    assert "unknown --pool 'dens'" in mined(
+        "--with", "cross-encoder", "--cross-encoder", folder, "--pool", "dens", status=2
+    )
 
 
-def test_llm_dry_run_and_filter(mined, tmp_path):
-    _, printed, _ = mined("--with", "llm", "--dry-run", "--domain", "sailing lore")
+def test_generate_and_filter(mined, tmp_path):
+    _, printed, shown = mined("--dry-run", "--domain", "sailing lore", verb="generate")
     assert "sailing lore" in printed
     assert "how does a boat tack" in printed
+    assert "sailing lore" in shown["prompt"]
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
     with serving(lambda *_: reply) as server:
         options = ("--base-url", server.url, "--llm-model", "m", "--log", tmp_path / "log", "--price", "1000000,0")
-        found, printed, facts = mined("--with", "llm", "--top", "3", "--limit", "2", *options)
+        options += ("--top", "3", "--limit", "2")
+        found, printed, facts = mined(*options, verb="generate")
         assert all("response_format" in request for request in server.seen)
-        _, _, short = mined("--with", "llm", "--top", "3", "--limit", "2", *options, "--shortest", "0.3", "--no-schema")
+        _, _, short = mined(*options, "--shortest", "0.3", "--no-schema", verb="generate")
         assert "response_format" not in server.seen[-1]
     assert (len(found), facts["answered"], facts["cost"]) == (6, 2, 14.0)
     assert short["turned_away"]["much shorter than a positive"] > 0
     assert "14.00" in printed
     assert found.provenance["settings"]["prompt"] == "negatives-2"
-    found.write(tmp_path / "llm.parquet")
-    marked, _, facts = mined(
-        "--with", "filter", "--source", tmp_path / "llm.parquet", "--answers", answers_of(tmp_path)
-    )
+    found.write(source := tmp_path / "llm.parquet")
+    marked, _, facts = mined(source, "--answers", answers_of(tmp_path), verb="filter")
     assert facts["rejected"] == {"holds an answer": 1}
-    assert marked.provenance["before"]["settings"]["with"] == "llm"
-    assert "needs a rule" in mined("--with", "filter", "--source", tmp_path / "llm.parquet", status=2)
-    assert "no model" in mined("--with", "llm", status=2)
-    assert "two numbers" in mined("--with", "llm", "--llm-model", "m", "--price", "cheap", status=2)
+    assert marked.provenance["before"]["stage"] == "generate"
+    assert "no rule to filter by; give --margin" in mined(source, verb="filter", status=2)
+    assert "no model" in mined(verb="generate", status=2)
+    assert "two numbers" in mined("--llm-model", "m", "--price", "cheap", verb="generate", status=2)
 
 
 def answers_of(tmp_path):
@@ -166,9 +168,8 @@ def test_exports(mined, tmp_path):
 
 def test_refusals(mined):
     assert "cross-encoder" in mined("--with", "crossencoder", status=2)
-    assert "--source goes with" in mined("--source", "x.parquet", status=2)
     assert "--scorer encoder" in mined("--with", "random", "--margin", "0.1", status=2)
-    assert "unknown scorer" in mined("--scorer", "me", "--margin", "0.1", status=2)
+    assert "--scorer" in mined("--scorer", "me", "--margin", "0.1", status=2)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foils.data import Negatives
 from foils.data.negatives import REQUIRED
-from foils.mining.fuse import union
+from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError
 
 Row = tuple[str, str, int, float, str | None, str | None]
@@ -70,7 +70,7 @@ def several(draw: st.DrawFn) -> dict[str, list[Row]]:
 @settings(max_examples=120, deadline=None)
 @given(several())
 def test_the_union_equals_the_plain_loop(sources: dict[str, list[Row]]) -> None:
-    found = union({name: source(rows) for name, rows in sources.items()})
+    found = fuse_sources({name: source(rows) for name, rows in sources.items()})
     expected = plain_union(sources)
     assert len(found) == len(expected)
     for row, plain in zip(found.table.to_pylist(), expected, strict=True):
@@ -89,7 +89,7 @@ def test_the_union_equals_the_plain_loop(sources: dict[str, list[Row]]) -> None:
 def test_sources_of_different_columns_unite() -> None:
     a = source([("q", "x", 0, 1.0, None, None)], texts=False, verdicts=False)
     b = source([("q", "x", 0, 2.0, None, "bad"), ("q", "y", 1, math.nan, "own", None)])
-    found = union({"a": a, "b": b}, {"a": "digest a", "b": "digest b"})
+    found = fuse_sources({"a": a, "b": b}, digests={"a": "digest a", "b": "digest b"})
     rows = found.table.to_pylist()
     assert [(row["doc_id"], row["keep"], row["reason"], row["text"]) for row in rows] == [
         ("x", False, "bad", None), ("y", True, None, "own"),
@@ -98,7 +98,7 @@ def test_sources_of_different_columns_unite() -> None:
     assert math.isnan(rows[1]["score_b"])
     assert found.provenance["inputs"] == {"a": "digest a", "b": "digest b"}
     assert found.provenance["settings"]["sources"] == ["a", "b"]
-    neither = union({"a": a, "c": a})
+    neither = fuse_sources({"a": a, "c": a})
     assert not {"text", "keep", "reason"} & set(neither.table.column_names)
 
 
@@ -106,15 +106,15 @@ def test_the_first_sources_reason_stands() -> None:
     a = source([("q", "x", 5, 1.0, None, "of a")])
     b = source([("q", "x", 0, 2.0, None, "of b")])
     for sources, reason in (({"a": a, "b": b}, "of a"), ({"b": b, "a": a}, "of b")):
-        row = union(sources).table.to_pylist()[0]
+        row = fuse_sources(sources).table.to_pylist()[0]
         assert (row["reason"], row["rank_a"], row["rank_b"]) == (reason, 5, 0)
 
 
 def test_empty_sources() -> None:
     a, empty = source([("q", "x", 0, 1.0, None, None)], texts=False, verdicts=False), source([])
-    assert union({"a": a, "b": empty}).table["doc_id"].to_pylist() == ["x"]
-    assert union({"a": empty, "b": a}).table["score_b"].to_pylist() == [1.0]
-    assert len(union({"a": empty, "b": empty})) == 0
+    assert fuse_sources({"a": a, "b": empty}).table["doc_id"].to_pylist() == ["x"]
+    assert fuse_sources({"a": empty, "b": a}).table["score_b"].to_pylist() == [1.0]
+    assert len(fuse_sources({"a": empty, "b": empty})) == 0
 
 
 def test_one_id_with_two_texts_is_an_error() -> None:
@@ -122,23 +122,23 @@ def test_one_id_with_two_texts_is_an_error() -> None:
     a = source([("q", "0", 0, 1.0, "one text", None)])
     b = source([("q", "0", 0, 1.0, "another text", None)])
     with pytest.raises(InputError, match=r"1 documents .*'0'.*id of its own"):
-        union({"a": a, "b": b})
+        fuse_sources({"a": a, "b": b})
     inside = source([("q", "0", 0, 1.0, None, None)])
     with pytest.raises(InputError, match="'0'"):
-        union({"a": inside, "b": b})
+        fuse_sources({"a": inside, "b": b})
     other_query = source([("r", "0", 0, 1.0, "another text", None)])
-    assert len(union({"a": a, "b": other_query})) == 2
+    assert len(fuse_sources({"a": a, "b": other_query})) == 2
 
 
 def test_fewer_than_two_sources() -> None:
     one = source([("q", "x", 0, 1.0, None, None)])
     for sources in ({}, {"a": one}):
         with pytest.raises(InputError, match=f"at least two sources, found {len(sources)}"):
-            union(sources)
+            fuse_sources(sources)
 
 
 def test_inputs_stay_as_they_are() -> None:
     a = source([("q", "x", 0, 1.0, None, "bad"), ("q", "y", 1, np.nan, "own", None)])
     before = a.table.to_pylist()
-    union({"a": a, "b": a})
+    fuse_sources({"a": a, "b": a})
     assert str(a.table.to_pylist()) == str(before)

@@ -152,6 +152,11 @@ def test_a_door_takes_the_fields_of_its_groups_one_by_one() -> None:
     assert (see.__doc__ or "").index("draw: Sampling strategy.") < (see.__doc__ or "").index("Raises:")
 
 
+def test_a_whole_number_is_the_float_that_the_program_reads() -> None:
+    settings = WindowSettings(penalty=2)
+    assert (settings.penalty, type(settings.penalty), type(settings.top)) == (2.0, float, int)
+
+
 def test_settings_of_a_class_that_inherits() -> None:
     first = settings_of(DeeperSettings)[0]
     assert (first.name, first.help) == ("top", "Negatives per query.")

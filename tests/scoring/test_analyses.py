@@ -16,7 +16,7 @@ from fakes import HashingEncoder
 from foils.data import Collection
 from foils.data.tokens import TOKENIZERS
 from foils.encode import Vectors, VectorStore
-from foils.mining.fuse import union
+from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError
 from foils.scoring import Scores, ScoreSettings, ablate, audit, compose, composed, measure, prepare, score_sources
 from foils.scoring.certainty import Boundary, record_influence, score_until
@@ -240,7 +240,7 @@ def test_what_has_no_weight_is_never_chosen_and_bad_settings_are_refused():
 
 
 def test_a_composed_table_keeps_what_was_chosen(world):
-    united = union(world.sources)
+    united = fuse_sources(world.sources)
     prepared = prepare(world.collection, {"union": united}, control=False)
     measured = measure(prepared, NoEncoder(), ExactStore(), 0.05)  # type: ignore[arg-type]
     weights = gated(measured.similarities, 0.05)

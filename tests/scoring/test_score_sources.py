@@ -18,7 +18,7 @@ from test_score_plain import MEANS, PER_RECORD, SCORES, check
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
 from foils.encode import DEFAULT_MODEL, EncoderSettings, Kind, VectorStore, load_encoder
-from foils.mining.fuse import union
+from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.scoring import Scores, ScoreSettings, SourceScore, score_sources
 from foils.scoring.records import CONTROL
@@ -83,7 +83,7 @@ def test_hybrids_of_collection_documents_equal_the_fused_file(tmp_path: Path, sm
     b = negatives([("q1", "d2", None), ("q3", "d9", None), ("q2", "d10", None)], "b")
     store, settings = VectorStore(tmp_path), ScoreSettings(replicates=0, control=False)
     hybrid = by_name(score_sources(small, {"a": a, "b": b}, HashingEncoder(), store, settings))["a+b"]
-    fused = score_sources(small, {"ab": union({"a": a, "b": b})}, HashingEncoder(), store, settings).sources[0]
+    fused = score_sources(small, {"ab": fuse_sources({"a": a, "b": b})}, HashingEncoder(), store, settings).sources[0]
     for name in ("eci_sem", "eci", "mnrl_proxy", "gradient_energy", "coverage"):
         assert getattr(fused, name) == pytest.approx(getattr(hybrid, name), rel=1e-5), name
 

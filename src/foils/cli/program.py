@@ -17,7 +17,12 @@ from foils.runtime.options import Option, Setting, spelling
 _ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d{1,5}")
 _OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")  # sentences that the program's help leaves out
 Shell = Literal["bash", "zsh", "fish", "powershell"]
-_QUIET: Any = {"result_action": "return_value", "exit_on_error": False, "print_error": False}
+_QUIET: Any = {
+    "result_action": "return_value",
+    "exit_on_error": False,
+    "print_error": False,
+    "suppress_keyboard_interrupt": False,
+}
 
 
 JSON = option("json", Path, "Write the result as JSON to this file.", metavar="FILE")

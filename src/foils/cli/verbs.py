@@ -43,6 +43,12 @@ def export_kept(result: Any, given: Mapping[str, Any]) -> None:
         result.export(path, form=form)
 
 
+def _check_split(given: Mapping[str, Any]) -> None:
+    """Refuse, of `foils fuse`, a split that no export asks for."""
+    if not given.get("export") and (split := given.get("split", "train")) != "train":
+        refuse({"split": split}, "without --export, which takes the positives of the split; leave it out")
+
+
 def _open_report(result: Any, given: Mapping[str, Any]) -> None:
     """Open the report of `foils demo` in a browser, where there is somebody to look at it."""
     import webbrowser
@@ -96,6 +102,36 @@ DOORS: dict[str, Verb] = {
         example="foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html "
         "--json scores.json",
         reports=True,
+    ),
+    "mine": Verb(
+        "foils.mining.doors:mine",
+        example="foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
+        writes="table of negatives",
+        after=export_kept,
+        more=(EXPORT,),
+    ),
+    "generate": Verb(
+        "foils.mining.doors:generate",
+        example="foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 "
+        "-o llm.parquet",
+        writes="table of negatives",
+        after=export_kept,
+        more=(EXPORT,),
+    ),
+    "fuse": Verb(
+        "foils.mining.doors:fuse",
+        example="foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet",
+        writes="table of negatives",
+        before=_check_split,
+        after=export_kept,
+        more=(EXPORT,),
+    ),
+    "filter": Verb(
+        "foils.mining.doors:filter",
+        example="foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet",
+        writes="table of negatives",
+        after=export_kept,
+        more=(EXPORT,),
     ),
     "demo": Verb(
         "foils.studies.doors:demo",

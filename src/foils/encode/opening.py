@@ -17,7 +17,7 @@ from foils.encode.models import DEFAULT_MODEL
 from foils.encode.shards import STORAGE
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings
+from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
     CrossEncoderLike = str | Path | Any  # Any: a CrossEncoder
@@ -98,7 +98,7 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         if self.storage == "float16":
             vectors = vectors.astype(np.float16).astype(np.float32)
         mean, least = cosine_loss(exact.encode(texts, "document"), vectors)
-        chosen = ", ".join(f"{name} {value}" for name, value in lossy.items())
+        chosen = ", ".join(f"{spelled(name)} {value}" for name, value in lossy.items())
         log.info(
             "%s: cosine to plain float32 vectors %.6f on average, %.6f at least, over %d documents",
             chosen, mean, least, len(texts),

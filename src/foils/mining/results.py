@@ -7,6 +7,7 @@ from typing import Any
 
 from foils.data.results import NegativesResult, rejected_rows
 from foils.llm import Usage
+from foils.runtime.results import Result, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,3 +107,42 @@ class Generated(NegativesResult):
             "rejected": self.rejected(),
             **self.usage.to_json(self.price),
         }
+
+
+@dataclass(frozen=True)
+class FirstPrompt(Result):
+    """The prompt for the first query, as it would be sent.
+
+    Attributes:
+        text: of the prompt.
+    """
+
+    text: str
+
+    def tables(self) -> list[Table]:
+        """Return the prompt, as a remark without a table."""
+        return [Table("prompt for the first query", (), (), self.text)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the prompt."""
+        return {"prompt": self.text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fused(NegativesResult):
+    """Several sources as one.
+
+    Attributes:
+        sources: name -> number of rows.
+    """
+
+    sources: dict[str, int]
+
+    def tables(self) -> list[Table]:
+        """Return the number of rows of each source, and of the union."""
+        rows = [(name, f"{count:,}") for name, count in {**self.sources, "+".join(self.sources): len(self)}.items()]
+        return [Table(self.title, ("source", "rows"), rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, and the number of rows of each source and of the union."""
+        return {"settings": self.provenance["settings"], "sources": self.sources, "rows": len(self)}

@@ -75,8 +75,7 @@ def _opened(function: Callable[..., Result], *, check: Callable[..., None] | Non
             name: group(**{each.name: given.pop(each.name) for each in settings_of(group)})
             for name, (group, _) in groups.items()
         }
-        for name, value in given.items():
-            settings[name].option.check(name, value)
+        given = {name: settings[name].checked(value) for name, value in given.items()}
         if check is not None:
             check(**{name: {**given, **made}[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:

@@ -120,6 +120,18 @@ class Setting:
         """The name that the program has for it."""
         return self.option.flag or f"--{self.name.replace('_', '-')}"
 
+    def checked(self, value: Any) -> Any:
+        """Return a value of it, whole numbers as the floats that the program reads.
+
+        Raises:
+            InputError: the value is outside the range.
+            UnknownNameError: the value is not one of the allowed names.
+        """
+        self.option.check(spelled(self.name), value)
+        if type(value) is int and float in (self.annotation, *get_args(self.annotation)):
+            return value if int in get_args(self.annotation) else float(value)
+        return value
+
     def parameter(self) -> inspect.Parameter:
         """Return it as a keyword parameter of a signature."""
         return inspect.Parameter(
@@ -142,7 +154,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         for setting in settings_of(type(self)):
-            setting.option.check(spelled(setting.name), getattr(self, setting.name))
+            value = setting.checked(getattr(self, setting.name))
+            object.__setattr__(self, setting.name, value)
 
     def changed(self, *names: str, base: Settings | None = None) -> dict[str, Any]:
         """Return those of the named settings (of all, where none is named) that differ from their defaults.
@@ -232,6 +245,8 @@ def _with_value(name: str, value: Any) -> str:
     name = spelled(name)
     if isinstance(value, bool) and name.startswith("--"):
         return name if value else f"--no-{name.removeprefix('--')}"
+    if isinstance(value, Mapping):
+        value = [f"{key}={each}" for key, each in value.items()]
     values = value if isinstance(value, (list, tuple)) else [value]
     plain = (str, int, float, PurePath)
     return " ".join([name, *(str(each) if isinstance(each, plain) else type(each).__name__ for each in values)])

@@ -9,7 +9,7 @@ from foils.data.sources import NamedSource
 from foils.data.store import provenance
 from foils.encode import Encoder, VectorStore
 from foils.encode.opening import description
-from foils.mining.fuse import union
+from foils.mining.fusion import fuse_sources
 from foils.scoring import compose, composed, measure, prepare
 from foils.scoring.gates import WEIGHTINGS
 from foils.selection.results import Composed
@@ -38,7 +38,7 @@ def compose_sources(
     Raises:
         InputError: no record of the split has a negative.
     """
-    united = union({each.name: each.negatives for each in sources}) if len(sources) > 1 else sources[0].negatives
+    united = fuse_sources({each.name: each.negatives for each in sources}) if len(sources) > 1 else sources[0].negatives
     prepared = prepare(collection, {"union": united}, split=split, control=False)
     measured = measure(prepared, encoder, store, settings.temperature)
     weights = WEIGHTINGS[settings.weight](measured.similarities, settings.temperature)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data import Collection, Negatives
-from foils.mining.fuse import fuse
+from foils.mining.fusion import fuse_sources
 from foils.studies.benefit import Recapture
 from foils.studies.settings import StudySettings
 
@@ -26,7 +26,7 @@ def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> 
     for parts in range(2, settings.hybrids + 1):
         for names in combinations(sources, parts):
             lists = {name: Negatives(found[name].kept()) for name in names}  # what one rejects, another may take
-            joined = fuse(lists, method="interleave", top=settings.per_query)
+            joined = fuse_sources(lists, method="interleave", top=settings.per_query)
             recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in names])
             made = {**joined.provenance, **({"recapture": vars(recapture)} if recapture else {})}
             found[" & ".join(names)] = Negatives(joined.table, made)

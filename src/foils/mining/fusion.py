@@ -120,7 +120,7 @@ def weighted(given: Contributions, *, weights: Mapping[str, float] | None = None
     return total
 
 
-METHODS: dict[str, Callable[..., Scores]] = {
+FUSIONS: dict[str, Callable[..., Scores]] = {
     "union": best_rank,
     "interleave": interleave,
     "rrf": reciprocal_rank,
@@ -128,12 +128,7 @@ METHODS: dict[str, Callable[..., Scores]] = {
 }
 
 
-def union(sources: Mapping[str, Negatives], digests: Mapping[str, str] | None = None) -> Negatives:
-    """Unite sources: every (query, document) of any of them once, with rank and score in each; see `fuse`."""
-    return fuse(sources, digests=digests)
-
-
-def fuse(
+def fuse_sources(
     sources: Mapping[str, Negatives],
     *,
     method: str = "union",
@@ -151,7 +146,7 @@ def fuse(
 
     Args:
         sources: name -> negatives, at least two.
-        method: a name in METHODS. `union`: by best rank, without a score; `interleave`: the sources take turns; `rrf`:
+        method: a name in FUSIONS. `union`: by best rank, without a score; `interleave`: the sources take turns; `rrf`:
             reciprocal rank fusion; `weighted`: weighted sum of scores, scaled per query and source to [0, 1].
         top: end each query's list with its `top`-th row that is not rejected; None: keep all.
         k: of `rrf`.
@@ -164,14 +159,14 @@ def fuse(
     """
     if len(sources) < 2:
         raise InputError(f"a union needs at least two sources, found {len(sources)}")
-    if method not in METHODS:
-        raise UnknownNameError("way of fusing", method, METHODS)
+    if method not in FUSIONS:
+        raise UnknownNameError("way of fusing", method, FUSIONS)
     if top is not None and top < 1:
         raise InputError(f"top {top}; expected at least 1 negative per query")
     of_method: dict[str, dict[str, Any]] = {"rrf": {"k": k}, "weighted": {"weights": weights}}
     settings = of_method.get(method, {})
     table, given = _stacked(sources)
-    scores = METHODS[method](given, **settings)
+    scores = FUSIONS[method](given, **settings)
     lead = np.argmin(given.ranks, axis=1)
     least = given.ranks[np.arange(len(lead)), lead]
     order = np.lexsort((lead, least, -np.nan_to_num(scores), given.query))
@@ -179,9 +174,8 @@ def fuse(
     rank = pa.array(ranks_within(query))
     table = table.set_column(REQUIRED.get_field_index("rank"), "rank", rank)
     table = table.set_column(REQUIRED.get_field_index("score"), "score", pa.array(scores))
-    made = provenance(
-        "mine", {"with": "fuse", "method": method, "sources": list(sources), "top": top, **settings}, inputs=digests
-    )
+    facts = {"method": method, "sources": list(sources), "top": top, **settings}
+    made = provenance("fuse", facts, inputs=digests)
     fused = Negatives(table, made)
     return fused if top is None else Negatives(table.filter(pa.array(_within_top(query, fused.keep, top))), made)
 

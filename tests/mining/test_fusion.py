@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.run import ranks_within
-from foils.mining.fuse import fuse, union
+from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError, UnknownNameError
 
 
@@ -34,20 +34,20 @@ B = source("b", {"q": ["y", "w"], "p": ["w", "x"]}, {"q": [0.8, 0.4], "p": [0.5,
 
 
 def test_union_by_best_rank_then_order_of_sources():
-    found = fuse({"a": A, "b": B})
+    found = fuse_sources({"a": A, "b": B})
     assert listed(found) == ["x", "y", "w", "z"]
     assert np.isnan(found.table["score"].to_numpy()).all()
-    assert union({"a": A, "b": B}).table.drop_columns("score").equals(found.table.drop_columns("score"))
+    assert fuse_sources({"a": A, "b": B}).table.drop_columns("score").equals(found.table.drop_columns("score"))
 
 
 def test_interleave_takes_turns_and_skips_what_is_taken():
     # a takes x, b takes y, a's next is y (taken) so z, b takes w
-    assert listed(fuse({"a": A, "b": B}, method="interleave")) == ["x", "y", "z", "w"]
-    assert listed(fuse({"b": B, "a": A}, method="interleave")) == ["y", "x", "w", "z"]
+    assert listed(fuse_sources({"a": A, "b": B}, method="interleave")) == ["x", "y", "z", "w"]
+    assert listed(fuse_sources({"b": B, "a": A}, method="interleave")) == ["y", "x", "w", "z"]
 
 
 def test_reciprocal_rank_fusion_by_hand():
-    found = fuse({"a": A, "b": B}, method="rrf")
+    found = fuse_sources({"a": A, "b": B}, method="rrf")
     expected = {"x": 1 / 61, "y": 1 / 62 + 1 / 61, "z": 1 / 63, "w": 1 / 62}
     rows = {row["doc_id"]: row["score"] for row in found.table.to_pylist() if row["query_id"] == "q"}
     assert rows == pytest.approx(expected)
@@ -57,27 +57,27 @@ def test_reciprocal_rank_fusion_by_hand():
 def test_k_of_reciprocal_rank_fusion_changes_the_order():
     first = source("a", {"q": ["x", "m", "n", "y"]})
     second = source("b", {"q": ["u", "v", "y", "w"]})
-    assert listed(fuse({"a": first, "b": second}, method="rrf", k=0))[0] == "x"  # 1 > 1/4 + 1/3
-    assert listed(fuse({"a": first, "b": second}, method="rrf", k=60))[0] == "y"
+    assert listed(fuse_sources({"a": first, "b": second}, method="rrf", k=0))[0] == "x"  # 1 > 1/4 + 1/3
+    assert listed(fuse_sources({"a": first, "b": second}, method="rrf", k=60))[0] == "y"
 
 
 def test_weighted_scores_by_hand():
-    found = fuse({"a": A, "b": B}, method="weighted", weights={"a": 1.0, "b": 3.0})
+    found = fuse_sources({"a": A, "b": B}, method="weighted", weights={"a": 1.0, "b": 3.0})
     rows = {row["doc_id"]: row["score"] for row in found.table.to_pylist() if row["query_id"] == "q"}
     assert rows == pytest.approx({"x": 1.0, "y": 0.5 + 3.0, "z": 0.0, "w": 0.0})
     assert listed(found) == ["y", "x", "w", "z"]  # w and z tie at 0; w has the better rank
-    alone = fuse({"a": A, "b": B}, method="weighted", weights={"b": 0.0})
+    alone = fuse_sources({"a": A, "b": B}, method="weighted", weights={"b": 0.0})
     assert listed(alone)[0] == "x"
 
 
 def test_a_list_of_one_score_counts_one():
-    found = fuse({"a": A, "b": B}, method="weighted", weights={"b": 0.25})
+    found = fuse_sources({"a": A, "b": B}, method="weighted", weights={"b": 0.25})
     rows = {row["doc_id"]: row["score"] for row in found.table.to_pylist() if row["query_id"] == "p"}
     assert rows == pytest.approx({"x": 1.0 + 0.0, "w": 0.25})
 
 
 def test_contributors_keep_rank_and_score():
-    found = fuse({"a": A, "b": B}, method="rrf")
+    found = fuse_sources({"a": A, "b": B}, method="rrf")
     rows = {row["doc_id"]: row for row in found.table.to_pylist() if row["query_id"] == "q"}
     assert (rows["y"]["rank_a"], rows["y"]["score_a"], rows["y"]["rank_b"], rows["y"]["score_b"]) == (1, 5.0, 0, 0.8)
     assert (rows["x"]["rank_b"], rows["x"]["score_b"]) == (None, None)
@@ -86,15 +86,15 @@ def test_contributors_keep_rank_and_score():
 
 def test_top_counts_rows_that_are_not_rejected():
     marked = A.reject(np.array([row["doc_id"] == "x" for row in A.table.to_pylist()]), "too near")
-    found = fuse({"a": marked, "b": B}, method="rrf", top=2)
+    found = fuse_sources({"a": marked, "b": B}, method="rrf", top=2)
     assert listed(found) == ["y", "x", "w"]
     assert found.rejected() == {"too near": 2}  # x of q, and x of p
-    assert listed(fuse({"a": A, "b": B}, method="rrf", top=1)) == ["y"]
+    assert listed(fuse_sources({"a": A, "b": B}, method="rrf", top=1)) == ["y"]
 
 
 def test_the_first_source_that_rejects_gives_the_reason():
     every = np.ones(len(A), bool), np.ones(len(B), bool)
-    found = fuse({"a": A.reject(every[0], "one"), "b": B.reject(every[1], "two")})
+    found = fuse_sources({"a": A.reject(every[0], "one"), "b": B.reject(every[1], "two")})
     assert {row["doc_id"]: row["reason"] for row in found.table.to_pylist() if row["query_id"] == "q"} == {
         "x": "one", "y": "one", "z": "one", "w": "two"
     }  # fmt: skip
@@ -102,20 +102,20 @@ def test_the_first_source_that_rejects_gives_the_reason():
 
 def test_refusals():
     with pytest.raises(InputError, match="at least two"):
-        fuse({"a": A})
+        fuse_sources({"a": A})
     with pytest.raises(UnknownNameError, match="rrf"):
-        fuse({"a": A, "b": B}, method="rff")
+        fuse_sources({"a": A, "b": B}, method="rff")
     with pytest.raises(InputError, match="top 0"):
-        fuse({"a": A, "b": B}, top=0)
+        fuse_sources({"a": A, "b": B}, top=0)
     with pytest.raises(InputError, match="k -1"):
-        fuse({"a": A, "b": B}, method="rrf", k=-1)
+        fuse_sources({"a": A, "b": B}, method="rrf", k=-1)
     with pytest.raises(UnknownNameError, match="source 'c'"):
-        fuse({"a": A, "b": B}, method="weighted", weights={"c": 1.0})
+        fuse_sources({"a": A, "b": B}, method="weighted", weights={"c": 1.0})
     with pytest.raises(InputError, match="at least 0"):
-        fuse({"a": A, "b": B}, method="weighted", weights={"a": -1.0})
+        fuse_sources({"a": A, "b": B}, method="weighted", weights={"a": -1.0})
     without = source("r", {"q": ["x", "v"]}, {"q": [np.nan, np.nan]})
     with pytest.raises(InputError, match=r"r \(2\)"):
-        fuse({"a": A, "r": without}, method="weighted")
+        fuse_sources({"a": A, "r": without}, method="weighted")
 
 
 ranked = st.permutations("abcdefgh").flatmap(lambda order: st.integers(1, 8).map(lambda n: list(order[:n])))
@@ -124,7 +124,7 @@ ranked = st.permutations("abcdefgh").flatmap(lambda order: st.integers(1, 8).map
 @given(ranked, ranked, ranked)
 def test_every_method_orders_the_same_pairs(one, two, three):
     sources = {name: source(name, {"q": docs}) for name, docs in (("a", one), ("b", two), ("c", three))}
-    tables = {method: fuse(sources, method=method) for method in ("union", "interleave", "rrf", "weighted")}
+    tables = {method: fuse_sources(sources, method=method) for method in ("union", "interleave", "rrf", "weighted")}
     for found in tables.values():
         assert sorted(listed(found)) == sorted({*one, *two, *three})
         assert found.table["rank"].to_pylist() == list(range(len(found)))
@@ -136,7 +136,7 @@ def test_every_method_orders_the_same_pairs(one, two, three):
 @given(ranked)
 def test_the_same_list_twice_stays_as_it_is(one):
     for method in ("union", "interleave", "rrf", "weighted"):
-        assert listed(fuse({"a": source("a", {"q": one}), "b": source("b", {"q": one})}, method=method)) == one
+        assert listed(fuse_sources({"a": source("a", {"q": one}), "b": source("b", {"q": one})}, method=method)) == one
 
 
 def test_what_lies_before_a_window_is_no_verdict(small):
@@ -145,7 +145,7 @@ def test_what_lies_before_a_window_is_no_verdict(small):
     retriever = RandomRetriever(small, seed=1)
     first, second = (mine_negatives(small, retriever, split="train", top=2, ranks=ranks) for ranks in ((0, 2), (2, 4)))
     assert (~second.keep).any()
-    found = fuse({"first": first, "second": second}, method="interleave")
+    found = fuse_sources({"first": first, "second": second}, method="interleave")
 
     def pairs(negatives: Negatives) -> set[tuple[str, str]]:
         kept = negatives.kept()

@@ -1,0 +1,273 @@
+"""The doors of mining: negatives from a ranking, from a language model, from several sources, and by rules."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import replace
+from typing import Annotated, Any
+
+from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_source, as_sources
+from foils.data.results import NegativesResult
+from foils.data.store import provenance
+from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, EncodingSettings
+from foils.llm import LLMSettings
+from foils.mining.candidates import mine_negatives
+from foils.mining.filters import filter_negatives
+from foils.mining.fusion import fuse_sources
+from foils.mining.generation import first_prompt, generate_negatives
+from foils.mining.methods import METHODS, Models
+from foils.mining.results import FirstPrompt, Fused, Generated, Mined
+from foils.mining.settings import (
+    RULES,
+    FilterSettings,
+    FusionSettings,
+    RankingSettings,
+    TakeSettings,
+    WindowSettings,
+    WritingSettings,
+)
+from foils.runtime.doors import door
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.surroundings import MemorySettings, ScaleSettings
+
+WRITER = LLMSettings(llm_temperature=0.8)
+_OWN_VERBS = {"llm": "generate", "fuse": "fuse", "filter": "filter"}
+_EMBEDS = {"dense", "ance", "trisampler"}
+_DRAWS = {"random", "trisampler"}
+
+
+def _check_mining(
+    method: str,
+    window: WindowSettings,
+    ranking: RankingSettings,
+    filters: FilterSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings,
+) -> None:
+    """Refuse a method that there is not, and options that do nothing beside the others."""
+    flag = spelled("method")
+    if method in _OWN_VERBS:
+        raise InputError(
+            f"{flag} {method}: mining ranks documents; use {_OWN_VERBS[method]}, which is a verb of its own"
+        )
+    if method not in METHODS:
+        raise UnknownNameError(flag, method, METHODS)
+    pools = ranking.pools() or [] if method == "cross-encoder" else []
+    methods = {method, *pools}
+    if method != "cross-encoder":
+        refuse(ranking.changed("pool", "pool_depth"), f"with {flag} {method}; give it with {flag} cross-encoder")
+    if "bm25" not in methods:
+        refuse(ranking.changed("k1", "b"), f"with {flag} {method}, which does not rank by BM25; leave it out")
+    if method == "trisampler":
+        refuse(window.changed("draw"), f"with {flag} {method}, which draws by itself; leave it out")
+    if methods.isdisjoint(_DRAWS) and window.draw == "top":
+        draw = spelled("draw")
+        refuse(
+            window.changed("seed"),
+            f"with {flag} {method}, which draws nothing; leave it out, or give {draw} uniform or {draw} simans",
+        )
+    spread = {} if method == "random" and filters.scorer == "own" else scale.changed("ray")
+    _check_models(filters, {**encoding.changed(base=AT_128), **spread}, methods, f"{flag} {method}")
+
+
+def _check_filtering(filters: FilterSettings, scale: ScaleSettings, encoding: EncodingSettings) -> None:
+    """Refuse options that do nothing beside the others, and filtering without a rule."""
+    _check_models(filters, {**encoding.changed(base=AT_128), **scale.changed("ray")}, set(), "filter")
+    if not filters.changed(*RULES):
+        raise InputError(f"no rule to filter by; give {', '.join(map(spelled, RULES[:4]))}, …")
+
+
+def _check_models(filters: FilterSettings, options: dict[str, Any], methods: Set[str], what: str) -> None:
+    """Refuse models that nothing asks, and options of an encoder where nothing is embedded."""
+    scorer, used = spelled("scorer"), {*methods, filters.scorer}
+    if "cross-encoder" not in used:
+        refuse(filters.changed("cross_encoder"), f"with {what}; it goes with {scorer} cross-encoder")
+    if "encoder" in used or used & _EMBEDS:
+        return
+    of_others = {*OF_CROSS_ENCODERS, "vectors"} if "cross-encoder" in used else set()
+    idle = {name: value for name, value in options.items() if name not in of_others}
+    refuse(
+        idle,
+        f"with {what} and {scorer} {filters.scorer}, which embed no text; leave it out, or give {scorer} encoder",
+    )
+
+
+@door(check=_check_mining)
+def mine(
+    collection: CollectionLike,
+    method: Annotated[str, Option(flag="--with")] = "bm25",
+    *,
+    window: WindowSettings,
+    ranking: RankingSettings,
+    filters: FilterSettings,
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Mined:
+    """Mine negatives: the best-ranked documents that are not labelled relevant.
+
+    Documents that equal or nearly equal a positive stay in the table, rejected with a reason.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        method: What ranks the documents: random, bm25, dense, cross-encoder, ance, or trisampler.
+
+    Raises:
+        InputError: a collection that cannot be read, a split without positives, or options that have no effect.
+        UnknownNameError: no such method.
+    """
+    loaded = reading.open(collection)
+    models = Models(loaded, window.split, filters, encoding, ranking, window.seed)
+    if method == "trisampler" and window.ranks is None:
+        window = replace(window, ranks=(0, 10 * window.top))
+    way = METHODS[method](models)
+    scorer, scored_by = models.scorer()
+    positives = models.positive_scores(scorer, way.retriever)
+    rules = [*way.rules, *filters.rules(loaded, positives)]
+    ranks, draw = window.ranks or (0, None), way.draw or window.drawn(positives)
+    facts = {
+        "with": method,
+        **{name: getattr(window, name) for name in ("top", "split", "near_duplicate")},
+        **way.facts,
+        **scored_by,
+        **({"rules": {**filters.describe(), **window.changed("keep_short")}} if rules or scorer else {}),
+        **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
+        **({"ranks": ranks} if ranks != (0, None) else {}),
+        **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
+    }
+    return mine_negatives(
+        loaded,
+        way.retriever,
+        split=window.split,
+        top=window.top,
+        near_duplicate=window.near_duplicate,
+        ranks=ranks,
+        rules=rules,
+        scorer=scorer,
+        fill=not window.keep_short,
+        draw=draw,
+        seed=window.seed,
+        made=provenance("mine", facts, inputs={"collection": loaded.digest}),
+    )
+
+
+@door
+def generate(
+    collection: CollectionLike,
+    *,
+    taking: TakeSettings,
+    writing: WritingSettings,
+    llm: LLMSettings = WRITER,
+) -> Generated | FirstPrompt:
+    """Let a language model write negatives: texts that resemble an answer to the query, and are none.
+
+    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one. Answers are kept as they
+    come, so that a stopped run asks for what is missing alone. Near-duplicates of a positive stay in the table,
+    rejected with a reason.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+
+    Raises:
+        InputError: a collection that cannot be read, no model, or a server that refuses the key or the model.
+        FailureError: the server fails query after query; what was finished is kept.
+        MissingExtraError: the openai package is not installed.
+    """
+    asking = writing.asking(taking, llm)
+    if writing.dry_run:
+        return FirstPrompt(first_prompt(CollectionSettings().open(collection), asking, split=taking.split))
+    client, loaded = llm.client(), CollectionSettings().open(collection)
+    facts = {"split": taking.split, "limit": writing.limit, **client.describe(), **asking.describe()}
+    generated = generate_negatives(
+        loaded,
+        client,
+        llm.folder(loaded),
+        split=taking.split,
+        asking=asking,
+        limit=writing.limit,
+        near_duplicate=taking.near_duplicate,
+        made=provenance("generate", facts, inputs={"collection": loaded.digest}),
+    )
+    return replace(generated, price=llm.price)
+
+
+@door
+def fuse(
+    collection: CollectionLike,
+    sources: SourcesLike,
+    *,
+    fusion: FusionSettings,
+    split: str = "train",
+    reading: CollectionSettings,
+    machine: MemorySettings,
+) -> Fused:
+    """Fuse several sources of negatives into one, each document of a query once.
+
+    The table shows each source's rank and score. A row that any source rejected is rejected.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        sources: [NAME=]PATH of a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run. In
+            Python also tables of negatives or DataFrames, by name.
+        split: Split of the judgements whose positives exports take.
+
+    Raises:
+        InputError: fewer than two sources, one that cannot be read, or sources that cannot be fused in this way.
+    """
+    loaded = reading.open(collection)
+    named = as_sources(sources, loaded)
+    if len(named) < 2:
+        raise InputError(f"fusion needs at least two sources, not {len(named)}")
+    negatives = fuse_sources(
+        {each.name: each.negatives for each in named},
+        method=fusion.method,
+        top=fusion.top,
+        k=fusion.rrf_k,
+        weights=fusion.weights and {name: float(weight) for name, weight in fusion.weights.items()},
+        digests={each.name: each.digest for each in named},
+    )
+    return Fused.of(
+        negatives,
+        title=f"{fusion.method} of {len(named)} sources",
+        collection=loaded,
+        split=split,
+        sources={each.name: len(each.negatives) for each in named},
+    )
+
+
+@door(check=_check_filtering)
+def filter(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    filters: FilterSettings,
+    split: str = "train",
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> NegativesResult:
+    """Reject likely false negatives of a source by rules; no row is dropped.
+
+    A row that was rejected before keeps its reason; of several rules the first that holds gives the reason.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        source: [NAME=]PATH of a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run. In
+            Python also a table of negatives or a DataFrame.
+        split: Split of the judgements whose positives margins are held against, and exports take.
+
+    Raises:
+        InputError: no rule, a source that cannot be read, or options that have no effect.
+    """
+    loaded = reading.open(collection)
+    named = as_source(source, loaded)
+    models = Models(loaded, split, filters, encoding)
+    scorer, scored_by = models.scorer()
+    rules = filters.rules(loaded, models.positive_scores(scorer))
+    marked = filter_negatives(named.negatives, loaded, rules, scorer=scorer)
+    facts = {"split": split, "rules": filters.describe(), **scored_by}
+    inputs = {"collection": loaded.digest, named.name: named.digest}
+    made = provenance("filter", facts, inputs=inputs, before=named.negatives.provenance)
+    title = f"{named.name}, filtered"
+    return NegativesResult.of(marked, provenance=made, title=title, collection=loaded, split=split)

@@ -1,0 +1,326 @@
+"""The options of mining, generating, fusing and filtering."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foils.data.collection import Collection
+from foils.data.lines import Complaints, json_objects, text_field, whole_text
+from foils.data.resolve import SourceLike
+from foils.encode.opening import CrossEncoderLike
+from foils.llm import LLMSettings
+from foils.mining.filters import (
+    REFERENCES,
+    HoldsAnswer,
+    LabelledElsewhere,
+    Margin,
+    PositiveScores,
+    ScoreAbove,
+    ScoreBelow,
+)
+from foils.mining.fusion import FUSIONS
+from foils.mining.generation_prompt import Asking, Prompt
+from foils.mining.pairs import Draw, Rule
+from foils.mining.sampling import SimANS, Uniform
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.options import Option, Settings, refuse, spelled
+
+if TYPE_CHECKING:
+    AnswersLike = str | Path | Mapping[str, Sequence[str]]
+    PoolLike = SourceLike | Sequence[str]
+else:
+    AnswersLike = Path
+    PoolLike = str
+
+DRAWS = ("top", "uniform", "simans")
+SCORERS = ("own", "encoder", "cross-encoder")
+_MARGINS = ("margin", "relative_margin", "share_of_positive")
+RULES = (*_MARGINS, "max_score", "min_score", "answers", "same_query")
+
+
+def parsed_ranks(text: str) -> tuple[int, int | None]:
+    """Read `FROM-TO`: from rank FROM, counted from 0, up to, not with, rank TO; without TO: no end.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    first, dash, end = text.partition("-")
+    if not (first.isdecimal() and dash and (end.isdecimal() or not end)):
+        raise InputError(f"{spelled('ranks')} {text}: expected FROM-TO, as in 20-110, or FROM- for no end")
+    return int(first), int(end) if end else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TakeSettings(Settings):
+    """How many negatives, of which queries.
+
+    Attributes:
+        top: Negatives per query.
+        split: Split of the judgements; its queries that have a positive get negatives.
+        near_duplicate: Reject documents whose token sets have this Jaccard similarity to those of a positive. Above 1,
+            only documents that equal a positive are rejected.
+        seed: Seed of everything that is drawn; the same seed gives the same bytes.
+    """
+
+    top: Annotated[int, Option(least=1)] = 10
+    split: str = "train"
+    near_duplicate: Annotated[float, Option(above=0)] = 0.9
+    seed: Annotated[int, Option(least=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowSettings(TakeSettings):
+    """Which of the ranked documents become negatives.
+
+    Attributes:
+        ranks: Take negatives from these ranks alone, counted from 0; TO is not included. In Python a pair, as
+            (0, 100), or (20, None) for no end.
+        draw: How negatives are taken from these ranks: top takes the first, uniform draws any, simans:A,B prefers
+            those whose score is near the positive's, as in simans:100,-0.1.
+        keep_short: Leave lists short where rows are rejected. Default: the next in rank takes the place.
+    """
+
+    ranks: Annotated[tuple[int, int | None] | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
+    draw: str = "top"
+    keep_short: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._simans()
+
+    def _simans(self) -> tuple[float, float]:
+        """The numbers a and b of a draw by SimANS."""
+        name, _, numbers = self.draw.partition(":")
+        if name not in DRAWS or (numbers and name != "simans"):
+            raise UnknownNameError(spelled("draw"), self.draw, DRAWS)
+        try:
+            a, b = map(float, numbers.split(",")) if numbers else (SimANS.a, SimANS.b)
+        except ValueError as error:
+            raise InputError(f"{spelled('draw')} {self.draw}: expected simans:A,B, as in simans:100,-0.1") from error
+        return a, b
+
+    def drawn(self, positives: Callable[[], PositiveScores]) -> Draw | None:
+        """Return how negatives are drawn from the window, None for its first; `positives` are scored for SimANS."""
+        if self.draw == "top":
+            return None
+        if self.draw == "uniform":
+            return Uniform()
+        a, b = self._simans()
+        return SimANS(positives(), a=a, b=b)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankingSettings(Settings):
+    """What ranks the documents.
+
+    Attributes:
+        k1: BM25's saturation of the term frequency.
+        b: BM25's weight of the document length.
+        pool: What a cross-encoder ranks anew: random, bm25, dense, several of them as bm25,dense; or a source, as
+            [NAME=]PATH. In Python also a table of negatives.
+        pool_depth: Documents of the pool for each query.
+    """
+
+    heading = "Ranking"
+
+    k1: Annotated[float, Option(least=0)] = 1.2
+    b: Annotated[float, Option(least=0, most=1)] = 0.75
+    pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
+    pool_depth: Annotated[int, Option(least=1)] = 100
+
+    def pools(self) -> list[str] | None:
+        """Return the names of the rankings that are the pool; None where it is a source.
+
+        Raises:
+            UnknownNameError: a name that is none of these, and no path of a source.
+        """
+        known = ("random", "bm25", "dense")
+        if isinstance(self.pool, str):
+            names = [name.strip() for name in self.pool.split(",")]
+        elif isinstance(self.pool, (list, tuple)):
+            names = list(self.pool)
+        else:
+            return None
+        unknown = [name for name in names if name not in known]
+        if unknown and isinstance(self.pool, str) and any(sign in self.pool for sign in "=/."):
+            return None
+        if unknown:
+            raise UnknownNameError(spelled("pool"), unknown[0], known)
+        return names
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilterSettings(Settings):
+    """Rules, each of which rejects rows and says why.
+
+    Attributes:
+        margin: Reject negatives that score within this margin of the positive.
+        relative_margin: Reject negatives that score within this share of the positive's score, as 0.05.
+        share_of_positive: Reject negatives that score above this share of the positive's score, as 0.95 (NV-Retriever).
+        against: Positive that margins are held against: the minimum, mean or maximum of the query's positives, or each
+            for itself.
+        max_score: Reject negatives that score above this.
+        min_score: Reject negatives that score below this.
+        answers: Reject documents that contain an answer to the query; a file of JSON lines, each with query_id and a
+            list of answers. In Python also a dictionary: query id -> answers.
+        same_query: Reject documents that are relevant for a query with this Jaccard similarity to the own one, as 0.9.
+        scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
+        cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
+    """
+
+    heading = "Rules"
+
+    margin: float | None = None
+    relative_margin: float | None = None
+    share_of_positive: float | None = None
+    against: Annotated[str, Option(names=REFERENCES)] = "minimum"
+    max_score: float | None = None
+    min_score: float | None = None
+    answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None
+    same_query: Annotated[float | None, Option(above=0, most=1)] = None
+    scorer: Annotated[str, Option(names=SCORERS)] = "own"
+    cross_encoder: Annotated[CrossEncoderLike | None, Option(metavar="MODEL")] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.changed(*_MARGINS):
+            names = ", ".join(map(spelled, _MARGINS))
+            refuse(self.changed("against"), f"without a margin; give one of {names}")
+
+    def rules(self, collection: Collection, positives: Callable[[], PositiveScores]) -> list[Rule]:
+        """Return the rules, in the order in which they are asked; `positives` are scored for margins."""
+        rules: list[Rule] = []
+        if self.same_query is not None:
+            rules.append(LabelledElsewhere(collection, threshold=self.same_query))
+        if self.answers is not None:
+            rules.append(HoldsAnswer(_answers(self.answers, collection)))
+        if self.changed(*_MARGINS):
+            scores = positives()
+            if self.margin is not None:
+                rules.append(Margin(scores, absolute=self.margin, against=self.against))
+            if self.relative_margin is not None:
+                rules.append(Margin(scores, relative=self.relative_margin, against=self.against))
+            if self.share_of_positive is not None:
+                rules.append(Margin(scores, relative=1 - self.share_of_positive, against=self.against))
+        if self.max_score is not None:
+            rules.append(ScoreAbove(self.max_score))
+        if self.min_score is not None:
+            rules.append(ScoreBelow(self.min_score))
+        return rules
+
+    def describe(self) -> dict[str, Any]:
+        """Return the rules' settings for provenance."""
+        facts = {
+            **self.changed(*_MARGINS),
+            **({"against": self.against} if self.changed(*_MARGINS) else {}),
+            **self.changed("max_score", "min_score", "answers", "same_query"),
+            "scorer": self.scorer,
+        }
+        if self.answers is not None:
+            facts["answers"] = Path(self.answers).name if isinstance(self.answers, (str, Path)) else "given"
+        return facts
+
+
+def _answers(answers: AnswersLike, collection: Collection) -> Mapping[str, Sequence[str]]:
+    """Read a file of answers; a dictionary is taken as it is."""
+    if isinstance(answers, Mapping):
+        return answers
+    complaints = Complaints(Path(answers))
+    by_query: dict[str, list[str]] = {}
+    queries = set(collection.queries["query_id"].to_pylist())
+    for line, record in json_objects(Path(answers), complaints):
+        query, texts = text_field(record.get("query_id")), record.get("answers")
+        if query is None or not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            complaints.add('expected {"query_id": string, "answers": [string, …]}', line)
+        elif query not in queries:
+            complaints.add(f"unknown query_id {json.dumps(query)}: not in the collection {collection.name}", line)
+        else:
+            by_query[query] = [*by_query.get(query, []), *texts]
+    complaints.settle()
+    return by_query
+
+
+def parsed_weights(texts: Sequence[str]) -> dict[str, float]:
+    """Read `NAME=NUMBER` of each text.
+
+    Raises:
+        InputError: a text that is not of this form.
+    """
+    weights = {}
+    for text in texts:
+        name, equals, value = text.rpartition("=")
+        try:
+            weights[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"{spelled('weights')} {text}: expected NAME=NUMBER, as in bm25=2")
+    return weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionSettings(Settings):
+    """How several sources become one.
+
+    Attributes:
+        method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks, weighted adds scores
+            that are scaled to [0, 1] in each list.
+        top: Negatives per query. Default: all.
+        rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
+        weights: Weight of a source's scores in weighted; may be given several times. In Python a dictionary: name of
+            the source -> weight. Default: 1 each.
+    """
+
+    method: Annotated[str, Option(names=tuple(FUSIONS))] = "union"
+    top: Annotated[int | None, Option(least=1)] = None
+    rrf_k: Annotated[float, Option(least=0)] = 60.0
+    weights: Annotated[
+        Mapping[str, float] | None,
+        Option(flag="--weight", parse=parsed_weights, repeated=True, metavar="NAME=NUMBER"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, method in (("rrf_k", "rrf"), ("weights", "weighted")):
+            if self.method != method:
+                refuse(self.changed(name), f"without {spelled('method')} {method}; give it, or leave it out")
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingSettings(Settings):
+    """What the language model is asked to write.
+
+    Attributes:
+        domain: The field of the collection, as the prompt says it.
+        difficulty: How easily a negative could be mistaken for a correct answer, as the prompt says it.
+        length: How long a negative is to be, as the prompt says it.
+        example: File with a worked example for the prompt.
+        template: File with a prompt to use in place of the built-in one, with slots such as {query}.
+        asks: Number of times the model is asked for a query's negatives, until it has written enough of them.
+        shortest: Turn away texts with fewer words than this share of a positive's.
+        limit: Ask for this many queries alone, the first ones. Default: all.
+        dry_run: Return the first prompt, and ask nothing.
+    """
+
+    heading = "Prompt"
+
+    domain: str = Prompt.domain
+    difficulty: str = Prompt.difficulty
+    length: str = Prompt.length
+    example: Annotated[Path | None, Option(metavar="FILE")] = None
+    template: Annotated[Path | None, Option(metavar="FILE")] = None
+    asks: Annotated[int, Option(least=1)] = Asking.asks
+    shortest: Annotated[float, Option(least=0, most=1)] = Asking.shortest
+    limit: Annotated[int | None, Option(least=1)] = None
+    dry_run: bool = False
+
+    def asking(self, taking: TakeSettings, llm: LLMSettings) -> Asking:
+        """Return what is asked."""
+        example = whole_text(self.example).strip() if self.example else ""
+        slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}
+        prompt = Prompt.read(self.template, **slots) if self.template else Prompt(**slots)
+        return Asking(prompt, taking.top, self.asks, llm.llm_temperature, taking.seed, llm.most_tokens, self.shortest)
