@@ -16,9 +16,9 @@ from typing import Any
 
 from foils.data import load_collection
 from foils.data.store import cache_folder
-from foils.llm import Client
+from foils.llm import Client, Sampling
 from foils.runtime.errors import require
-from foils.searching import AnswerAsking, ask_answers
+from foils.searching import ask_answers
 
 
 def serve(threads: int) -> Any:
@@ -46,12 +46,12 @@ def main() -> None:
     queries = dict(zip(ids, collection.query_texts(collection.query_rows(ids)), strict=True))
     server = serve(arguments.threads)
     client = Client("SmolLM2-135M-Instruct", f"{server.listening_address}/v1", concurrency=2, timeout=600.0)
-    asking = AnswerAsking(most_tokens=arguments.most_tokens)
-    found = ask_answers(queries, client, cache_folder() / "llm" / collection.digest[:16], asking=asking)
+    sampling = Sampling(most_tokens=arguments.most_tokens)
+    found = ask_answers(queries, client, cache_folder() / "llm" / collection.digest[:16], sampling=sampling)
     answered = {query: text for query, text in found.texts.items() if text is not None}
     lines = [json.dumps({"query_id": query, "answer": text}, ensure_ascii=False) for query, text in answered.items()]
     arguments.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    print(json.dumps({**client.describe(), **asking.describe(), "queries": len(ids), "answered": len(answered),
+    print(json.dumps({**client.describe(), **found.asking, "queries": len(ids), "answered": len(answered),
                       "failed": found.failed, **found.usage.as_record()}, indent=1))  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from foils.data import Collection, Negatives, Run
 from foils.data.export import FILES, export
 from foils.encode import VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.evaluation.rerank import load_reranker
 from foils.runtime.errors import FormatError, InputError
 from foils.searching.index_files import read_origin
 from foils.training.models import load_trainable
@@ -57,7 +56,6 @@ LOADERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "trainable": ("bert", lambda path: load_trainable(str(path))),
     "static": ("bert", lambda path: load_trainable(f"static:{path}")),
     "cross-encoder": ("cross", load_cross_encoder),
-    "reranker": ("cross", load_reranker),
 }
 
 

@@ -6,15 +6,14 @@ import pytest
 from fakes import HashingEncoder
 from foils.data import Collection
 from foils.encode import Vectors, VectorStore
-from foils.llm import Client
+from foils.llm import Client, Sampling, Template
 from foils.runtime.errors import FailureError, InputError
 from foils.searching import (
-    AnswerAsking,
-    AnswerPrompt,
     DimensionSettings,
     ExactIndex,
     Grid,
     Relevant,
+    answer_prompt,
     ask_answers,
     embed_collection,
     evaluate_grid,
@@ -35,10 +34,10 @@ def ask():
     """Answers of one server, which change from call to call."""
     with serving(echo) as server:
 
-        def answers(answer, folder, queries=QUERIES, asking=None, **settings):
+        def answers(answer, folder, queries=QUERIES, prompt=None, sampling=None, **settings):
             server.answer, server.seen = answer, []
             client = Client("m", server.url, concurrency=1, pause=0.01, **{"retries": 0, "timeout": 60.0, **settings})
-            return ask_answers(queries, client, folder, asking=asking), server
+            return ask_answers(queries, client, folder, prompt=prompt, sampling=sampling), server
 
         yield answers
 
@@ -97,33 +96,35 @@ def test_a_server_that_always_fails_ends_the_run(ask, tmp_path):
 @pytest.mark.parametrize(
     "other",
     [
-        AnswerAsking(temperature=0.5),
-        AnswerAsking(most_tokens=7),
-        AnswerAsking(seed=3),
-        AnswerAsking(AnswerPrompt("Say. Query: {query}")),
+        {"sampling": Sampling(temperature=0.5, most_tokens=256)},
+        {"sampling": Sampling(most_tokens=7)},
+        {"sampling": Sampling(most_tokens=256, seed=3)},
+        {"prompt": Template("Say. Query: {query}", "say", ("query",))},
     ],
 )
 def test_every_setting_is_sent_and_asks_anew(ask, tmp_path, other):
     ask(echo, tmp_path)
-    _, server = ask(echo, tmp_path, asking=other)
-    sent = server.seen[0]
+    _, server = ask(echo, tmp_path, **other)
+    sent, sampling = server.seen[0], other.get("sampling", Sampling(most_tokens=256))
     assert len(server.seen) == 3
-    assert (sent["temperature"], sent["max_tokens"], sent["seed"]) == (other.temperature, other.most_tokens, other.seed)
-    assert sent["messages"][0]["content"] == other.prompt.text("what is tack")
+    assert (sent["temperature"], sent["max_tokens"]) == (sampling.temperature, sampling.most_tokens)
+    assert sent["seed"] == sampling.seed
+    prompt = other.get("prompt", answer_prompt())
+    assert sent["messages"][0]["content"] == prompt.filled(query="what is tack")
     _, server = ask(echo, tmp_path)
     assert not server.seen, "the first answers are kept still"
 
 
 def test_prompts_have_one_slot(tmp_path):
     own = tmp_path / "own.txt"
-    own.write_text("Answer {query} in {language}")
-    for wrong in (lambda: AnswerPrompt("no slot"), lambda: AnswerPrompt.read(own), lambda: AnswerAsking(most_tokens=0)):
-        with pytest.raises(InputError, match="expected"):
-            wrong()
+    for wrong in ("Answer {query} in {language}", "no slot"):
+        own.write_text(wrong)
+        with pytest.raises(InputError, match=r"own\.txt: the template"):
+            answer_prompt(own)
     own.write_text("Answer {query}, {query}!")
-    assert AnswerPrompt.read(own).text("{x} \\1") == "Answer {x} \\1, {x} \\1!"
-    assert AnswerPrompt.read(own).version == "own"
-    assert AnswerPrompt().text("why").count("why") == 1
+    assert answer_prompt(own).filled(query="{x} \\1") == "Answer {x} \\1, {x} \\1!"
+    assert answer_prompt(own).version == "own"
+    assert answer_prompt().filled(query="why").count("why") == 1
 
 
 def unit(n, d=12, seed=0):

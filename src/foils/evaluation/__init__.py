@@ -3,7 +3,7 @@
 from foils.evaluation.alignment import alignment, uniformity
 from foils.evaluation.measures import DEFAULT_MEASURES, Measured, measure_rankings, parse_measures
 from foils.evaluation.measuring import dense_run, encoder_score, measure_encoder, reranker_score
-from foils.evaluation.rerank import load_reranker, rerank_run
+from foils.evaluation.rerank import rerank_run
 from foils.evaluation.systems import Evaluation, evaluate_runs, qrels_of, rankings_of
 
 __all__ = [
@@ -14,7 +14,6 @@ __all__ = [
     "dense_run",
     "encoder_score",
     "evaluate_runs",
-    "load_reranker",
     "measure_encoder",
     "measure_rankings",
     "parse_measures",

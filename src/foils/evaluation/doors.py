@@ -11,7 +11,7 @@ import numpy as np
 from foils.data.resolve import CollectionLike, CollectionSettings
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
 from foils.evaluation.measures import DEFAULT_MEASURES
-from foils.evaluation.opening import System, SystemsLike, named_systems, runs_of
+from foils.evaluation.opening import NamedSystem, SystemsLike, named_systems, runs_of
 from foils.evaluation.systems import Evaluation, evaluate_runs
 from foils.runtime.doors import door
 from foils.runtime.options import Option, Settings, refuse, spelled
@@ -81,7 +81,7 @@ def _refuse_idle(
         )
 
 
-def _every(systems: SystemsLike | None, run: SystemsLike | None, reranker: SystemsLike | None) -> list[System]:
+def _every(systems: SystemsLike | None, run: SystemsLike | None, reranker: SystemsLike | None) -> list[NamedSystem]:
     return [*named_systems(systems), *named_systems(run, "run"), *named_systems(reranker, "reranker")]
 
 

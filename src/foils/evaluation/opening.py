@@ -28,40 +28,41 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class System:
+class NamedSystem:
     """One system to evaluate.
 
     Attributes:
         kind: `encoder`, `run` or `reranker`.
-        given: a name, a path or an object.
+        what: a name, a path or an object.
         name: what it is called; empty: it is called by what it is.
     """
 
     kind: Kind
-    given: SystemLike
+    what: SystemLike
     name: str = ""
 
 
-def named_systems(given: SystemsLike | None, kind: Kind | None = None) -> list[System]:
+def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list[NamedSystem]:
     """Return systems with their names.
 
     Args:
-        given: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
+        systems: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
         kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders that are loaded, and
             the others are encoders.
     """
-    if given is None:
+    if systems is None:
         return []
-    if isinstance(given, Mapping):
-        pairs = list(given.items())
+    if isinstance(systems, Mapping):
+        pairs = list(systems.items())
     else:
-        systems: Sequence[SystemLike] = [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
+        if isinstance(systems, str) or not isinstance(systems, Sequence):
+            systems = [systems]
         pairs = [_parted(each) if isinstance(each, str) else ("", each) for each in systems]
-    return [System(kind or _kind(each), each, name) for name, each in pairs]
+    return [NamedSystem(kind or _kind(each), each, name) for name, each in pairs]
 
 
 def runs_of(
-    systems: Sequence[System],
+    systems: Sequence[NamedSystem],
     collection: Collection,
     embedding: EmbeddingSettings,
     *,
@@ -90,7 +91,7 @@ def runs_of(
     runs: dict[int, Run] = {}
     for place, system in enumerate(systems):
         if system.kind == "encoder":
-            encoder = embedding.open_encoder(system.given, collection)
+            encoder = embedding.open_encoder(system.what, collection)
             if (length := getattr(encoder, "max_length", None)) is not None:
                 log.info("%s: texts cut after %s tokens", encoder.name, length)
             runs[place] = dense_run(encoder, collection, split, depth=top, store=store, name=system.name)
@@ -99,22 +100,22 @@ def runs_of(
     first = next((runs[place] for place in runs if systems[place].kind == "run"), next(iter(runs.values())))
     for place, system in enumerate(systems):
         if system.kind == "reranker":
-            scorer = partial(logits, embedding.open_cross_encoder(system.given))
-            name = system.name or f"{first.name} + {_file_name(system.given) or 'reranker'}"
+            scorer = partial(logits, embedding.open_cross_encoder(system.what))
+            name = system.name or f"{first.name} + {_file_name(system.what) or 'reranker'}"
             runs[place] = rerank_run(first, collection, scorer, depth=rerank_depth, name=name)
     return [runs[place] for place in sorted(runs)]
 
 
-def _read(system: System) -> Run:
-    if isinstance(system.given, Run):
-        return Run(system.given.table, system.name or system.given.name)
-    return Run(Run.read(system.given).table, system.name or _file_name(system.given).partition(".")[0])
+def _read(system: NamedSystem) -> Run:
+    if isinstance(system.what, Run):
+        return Run(system.what.table, system.name or system.what.name)
+    return Run(Run.read(system.what).table, system.name or _file_name(system.what).partition(".")[0])
 
 
-def _kind(given: SystemLike) -> Kind:
-    if isinstance(given, Run) or (isinstance(given, (str, Path)) and Path(given).is_file()):
+def _kind(system: SystemLike) -> Kind:
+    if isinstance(system, Run) or (isinstance(system, (str, Path)) and Path(system).is_file()):
         return "run"
-    return "reranker" if hasattr(given, "predict") and not hasattr(given, "encode") else "encoder"
+    return "reranker" if hasattr(system, "predict") and not hasattr(system, "encode") else "encoder"
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -123,5 +124,5 @@ def _parted(text: str) -> tuple[str, str]:
     return (name, path) if equals and name and not Path(text).exists() else ("", text)
 
 
-def _file_name(given: SystemLike) -> str:
-    return Path(given).name if isinstance(given, (str, Path)) else ""
+def _file_name(system: SystemLike) -> str:
+    return Path(system).name if isinstance(system, (str, Path)) else ""

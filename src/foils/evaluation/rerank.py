@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -13,29 +11,10 @@ import pyarrow.compute as pc
 
 from foils.data import Collection, Run
 from foils.data.run import without_identical
-from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 
 PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
-
-
-def load_reranker(
-    name: str | Path, *, device: str | None = None, max_length: int | None = None, trust_remote_code: bool = False
-) -> PairScorer:
-    """Return the scorer of a sentence-transformers cross-encoder: its logits, higher is better.
-
-    Args:
-        name: a folder or a hub name.
-        device: as torch names it; None: what sentence-transformers chooses.
-        max_length: tokens after which a pair is cut; None: the model's own.
-        trust_remote_code: run code that the model brings along.
-
-    Raises:
-        InputError: there is no such model, or it gives more than one score a pair.
-    """
-    model = load_cross_encoder(name, device=device, max_length=max_length, trust_remote_code=trust_remote_code)
-    return partial(logits, model)
 
 
 def rerank_run(
@@ -78,12 +57,12 @@ def rerank_run(
         for start in range(0, len(scores), block):
             part = slice(start, start + block)
             texts = zip(collection.query_texts(queries[part]), collection.document_texts(documents[part]), strict=True)
-            found = np.asarray(scorer(list(texts)), np.float64)
-            if found.shape != scores[part].shape or not np.isfinite(found).all():
+            of_block = np.asarray(scorer(list(texts)), np.float64)
+            if of_block.shape != scores[part].shape or not np.isfinite(of_block).all():
                 raise FailureError(
-                    f"the reranker gave scores of shape {found.shape} for {len(scores[part])} pairs, "
-                    f"{int((~np.isfinite(found)).sum())} of them not finite; expected one finite score a pair"
+                    f"the reranker gave scores of shape {of_block.shape} for {len(scores[part])} pairs, "
+                    f"{int((~np.isfinite(of_block)).sum())} of them not finite; expected one finite score a pair"
                 )
-            scores[part] = found
-            advance(len(found))
+            scores[part] = of_block
+            advance(len(of_block))
     return Run.ranked(table["query_id"], table["doc_id"], scores, name=name)

@@ -1,6 +1,6 @@
 """Search with the dimensions of a query that are worth keeping."""
 
-from foils.searching.answers import AnswerAsking, AnswerPrompt, Answers, ask_answers, read_answers
+from foils.searching.answers import Answers, answer_prompt, ask_answers, read_answers
 from foils.searching.bench import MEASURES, Bench, grid_values, mask_values, prepare
 from foils.searching.dimensions import (
     check_depths,
@@ -55,8 +55,6 @@ from foils.searching.tune import (
 __all__ = [
     "FEEDBACK_DEPTH",
     "MEASURES",
-    "AnswerAsking",
-    "AnswerPrompt",
     "Answers",
     "Bench",
     "DimensionSettings",
@@ -74,6 +72,7 @@ __all__ = [
     "System",
     "TextSearcher",
     "Tuned",
+    "answer_prompt",
     "as_index",
     "ask_answers",
     "by_moon",

@@ -1,112 +1,39 @@
 """Answers of a language model to the queries, whose vectors make the sun (LLM DIME and LLM Eclipse).
 
 Every finished answer is on disk before the next begins to count, so a stopped run asks for what is missing alone. A
-failure is said, with its reason; its query has no answer, and searches with every dimension.
+query whose answer is missing searches with every dimension, and the reason is reported.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from foils.data.collection import Collection
-from foils.data.lines import Complaints, json_objects, text_field, whole_text
-from foils.llm import Client, LLMSettings, NoAnswerError, Session, Usage, ask_missing, digest
+from foils.data.lines import Complaints, json_objects, text_field
+from foils.llm import Client, LLMSettings, Question, Sampling, Template, Usage, ask_questions, digest
 from foils.llm.answers import without_thoughts
-from foils.runtime.errors import FormatError, InputError
 
 VERSION = "answer-1"
-SLOT = "{query}"
-MOST_TOKENS = 256  # of an answer
+ANSWERING = LLMSettings(most_tokens=256)
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class AnswerPrompt:
-    """A template with the slot {query}.
-
-    Attributes:
-        template: what is said, whole.
-        version: what to call it in provenance.
+def answer_prompt(path: str | Path | None = None) -> Template:
+    """Return the template of the prompt, with the slot {query}: the package's own, or that of a file.
 
     Raises:
-        InputError: a template without the slot, or with another.
+        InputError: no such file.
+        FormatError: it is not UTF-8, or a template without the slot, or with another.
     """
-
-    template: str = field(
-        default_factory=lambda: (files("foils.searching") / "prompts" / f"{VERSION}.txt").read_text("utf-8")
-    )
-    version: str = VERSION
-
-    def __post_init__(self) -> None:
-        found = set(re.findall(r"\{[a-z_]+\}", self.template))
-        if found != {SLOT}:
-            raise InputError(
-                f"expected a template with the slot {SLOT} alone; found {', '.join(sorted(found)) or 'none'}"
-            )
-
-    @classmethod
-    def read(cls, path: str | Path) -> AnswerPrompt:
-        """Read a template from a file; its name, less the ending, is the version.
-
-        Raises:
-            InputError: no such file.
-            FormatError: it is not UTF-8, or a template without the slot, or with another.
-        """
-        text = whole_text(path)
-        try:
-            return cls(text, Path(path).stem)
-        except InputError as error:
-            raise FormatError(str(error), path) from error
-
-    def text(self, query: str) -> str:
-        """Return the prompt for a query."""
-        return self.template.replace(SLOT, query)
-
-
-@dataclass(frozen=True)
-class AnswerAsking:
-    """What is asked for.
-
-    Attributes:
-        prompt: template.
-        temperature: of the sampling.
-        most_tokens: of an answer; None: the server's default.
-        seed: sent with the request; a server may heed it.
-
-    Raises:
-        InputError: a setting out of range.
-    """
-
-    prompt: AnswerPrompt = field(default_factory=AnswerPrompt)
-    temperature: float = 0.0
-    most_tokens: int | None = MOST_TOKENS
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.temperature < 0 or (self.most_tokens is not None and self.most_tokens < 1):
-            raise InputError(
-                f"expected a temperature of at least 0 and most_tokens of at least 1; found {self.temperature}, "
-                f"{self.most_tokens}"
-            )
-
-    def describe(self) -> dict[str, Any]:
-        """Return what provenance says of it."""
-        template = hashlib.blake2b(self.prompt.template.encode(), digest_size=16).hexdigest()
-        return {
-            "prompt": self.prompt.version,
-            "prompt_digest": template,
-            "temperature": self.temperature,
-            "most_tokens": self.most_tokens,
-            "seed": self.seed,
-        }
+    if path is None:
+        return Template.packaged("foils.searching", VERSION, needed=("query",))
+    return Template.read(path, needed=("query",))
 
 
 @dataclass(frozen=True)
@@ -117,34 +44,13 @@ class Answers:
         texts: query id → answer; None for a query that has none.
         failed: reason → number of queries.
         usage: requests and tokens for these queries, in this run and before.
+        asking: how they were asked, for provenance.
     """
 
     texts: dict[str, str | None]
     failed: dict[str, int]
     usage: Usage
-
-
-@dataclass(frozen=True)
-class _Query:
-    key: str
-    query_id: str
-    text: str
-
-
-@dataclass(frozen=True)
-class _Answered:
-    query_id: str
-    answer: str | None
-    failure: str | None
-    usage: Usage
-
-    def as_record(self) -> dict[str, Any]:
-        return {
-            "query_id": self.query_id,
-            "answer": self.answer,
-            "failure": self.failure,
-            **self.usage.as_record(),
-        }
+    asking: dict[str, Any]
 
 
 def read_answers(path: str | Path) -> dict[str, str | None]:
@@ -169,33 +75,38 @@ def read_answers(path: str | Path) -> dict[str, str | None]:
 
 
 def written_answers(
-    collection: Collection, splits: Sequence[str], llm: LLMSettings, prompt: AnswerPrompt, *, seed: int
-) -> tuple[Answers, dict[str, Any]]:
+    collection: Collection, splits: Sequence[str], llm: LLMSettings, prompt: Template, *, seed: int
+) -> tuple[dict[str, str | None], dict[str, Any]]:
     """Let a language model answer every query of the splits; report what it used, and why answers are missing.
 
     Returns:
-        The answers, and what JSON says of them.
+        Query id → answer, and what JSON says of the answers.
     """
-    asking = AnswerAsking(prompt, llm.llm_temperature, llm.most_tokens or MOST_TOKENS, seed)
     ids = list(
         dict.fromkeys(query for split in splits for query in collection.judgements(split)["query_id"].to_pylist())
     )
-    texts = collection.query_texts(collection.query_rows(ids))
+    queries = dict(zip(ids, collection.query_texts(collection.query_rows(ids)), strict=True))
     client = llm.client()
-    answers = ask_answers(dict(zip(ids, texts, strict=True)), client, llm.folder(collection), asking=asking)
+    sampling = Sampling(llm.llm_temperature, llm.most_tokens, seed)
+    answers = ask_answers(queries, client, llm.folder(collection), prompt=prompt, sampling=sampling)
     answered = sum(text is not None for text in answers.texts.values())
     used = ", ".join(f"{count} {what}" for what, count in answers.usage.rows(llm.price))
     log.info("%s answered %s of %s queries: %s", client.model, f"{answered:,}", f"{len(ids):,}", used)
     for reason, count in answers.failed.items():
         log.info("no answer for %s queries, which keep every dimension: %s", f"{count:,}", reason)
-    return answers, {
-        **client.describe(), **asking.describe(), "answered": answered, "failed": answers.failed,
+    return answers.texts, {
+        **client.describe(), **answers.asking, "answered": answered, "failed": answers.failed,
         **answers.usage.to_json(llm.price),
     }  # fmt: skip
 
 
 def ask_answers(
-    queries: Mapping[str, str], client: Client, folder: str | Path, *, asking: AnswerAsking | None = None
+    queries: Mapping[str, str],
+    client: Client,
+    folder: str | Path,
+    *,
+    prompt: Template | None = None,
+    sampling: Sampling | None = None,
 ) -> Answers:
     """Let a model answer every query.
 
@@ -203,7 +114,8 @@ def ask_answers(
         queries: id → text.
         client: of the server.
         folder: for finished answers, one file for each combination of model, server and settings.
-        asking: what is asked.
+        prompt: with the slot {query}; None: the package's own.
+        sampling: how answers are drawn; None: without temperature, at most 256 tokens.
 
     Raises:
         InputError: a server that refuses key or model.
@@ -211,27 +123,24 @@ def ask_answers(
 
     Source: DIME (Faggioli et al. 2024), LLM DIM estimators; Eclipse eq. 2 and 4.
     """
-    asking = asking or AnswerAsking()
-    settings = sorted(asking.describe().items())
-    records = [_Query(digest(client.identity, settings, text), query, text) for query, text in queries.items()]
-
-    async def serve(session: Session, record: _Query) -> _Answered:
-        try:
-            reply = await session.answer(
-                asking.prompt.text(record.text),
-                seed=asking.seed,
-                temperature=asking.temperature,
-                most_tokens=asking.most_tokens,
-            )
-        except NoAnswerError as error:
-            return _Answered(record.query_id, None, str(error), session.usage)
-        answer = without_thoughts(reply).strip()
-        return _Answered(record.query_id, answer or None, None if answer else "a blank answer", session.usage)
-
-    file = Path(folder) / f"answers-{digest(client.identity, settings)}.jsonl"
-    found = ask_missing(client, file, records, serve, task="asking for answers", unit="queries")
+    prompt, sampling = prompt or answer_prompt(), sampling or ANSWERING.sampling()
+    template = hashlib.blake2b(prompt.text.encode(), digest_size=16).hexdigest()
+    asking = {"prompt": prompt.version, "prompt_digest": template, **sampling.describe()}
+    settings = sorted(asking.items())
+    records = ask_questions(
+        client,
+        Path(folder) / f"answers-{digest(client.identity, settings)}.jsonl",
+        [Question(digest(client.identity, settings, text), prompt.filled(query=text)) for text in queries.values()],
+        lambda reply: without_thoughts(reply).strip() or None,
+        name="answer",
+        unreadable="a blank answer",
+        sampling=sampling,
+        task="asking for answers",
+        unit="queries",
+    )
     return Answers(
-        {record.query_id: kept["answer"] for record, kept in zip(records, found, strict=True)},
-        dict(Counter(kept["failure"] for kept in found if kept["failure"] is not None)),
-        Usage.total(found),
+        {query: record["answer"] for query, record in zip(queries, records, strict=True)},
+        dict(Counter(record["failure"] for record in records if record["failure"] is not None)),
+        Usage.total(records),
+        asking,
     )

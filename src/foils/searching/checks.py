@@ -7,6 +7,7 @@ from pathlib import Path
 from foils.llm import LLMSettings
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, settings_of, spelled
+from foils.searching.answers import ANSWERING
 from foils.searching.settings import (
     FeedbackSettings,
     ImportanceSettings,
@@ -33,7 +34,7 @@ def check_options(
 ) -> None:
     """Raise an InputError for options that do not go together, before anything is read."""
     if not llm.llm_model:
-        idle = {**llm.changed(), **feedback.changed("answer_prompt")}
+        idle = {**llm.changed(base=ANSWERING), **feedback.changed("answer_prompt")}
         refuse(idle, f"without {spelled('llm_model')}; name the model")
     if trial.experiment is not None:
         other = {"run": run, **trial.changed("tune"), **feedback.changed("feedback"), **index.changed()}

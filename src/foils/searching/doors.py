@@ -20,7 +20,7 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
 from foils.runtime.surroundings import ScaleSettings
-from foils.searching.answers import AnswerPrompt, read_answers, written_answers
+from foils.searching.answers import ANSWERING, answer_prompt, read_answers, written_answers
 from foils.searching.bench import MEASURES
 from foils.searching.checks import USUAL, check_options
 from foils.searching.experiments import choose_settings
@@ -56,7 +56,7 @@ def search(
     feedback: FeedbackSettings,
     index: IndexSettings,
     trial: TrialSettings,
-    llm: LLMSettings,
+    llm: LLMSettings = ANSWERING,
     reading: CollectionSettings,
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
@@ -113,9 +113,8 @@ def _answers(
 ) -> tuple[Mapping[str, str | None] | None, dict[str, Any]]:
     """The answers to the queries of the splits, None where there are none; and what JSON says of them."""
     if llm.llm_model:
-        prompt = AnswerPrompt.read(feedback.answer_prompt) if feedback.answer_prompt else AnswerPrompt()
-        written, facts = written_answers(collection, splits, llm, prompt, seed=seed)
-        return written.texts, {"answers": facts}
+        texts, facts = written_answers(collection, splits, llm, answer_prompt(feedback.answer_prompt), seed=seed)
+        return texts, {"answers": facts}
     if isinstance(feedback.answers, (str, Path)):
         return read_answers(feedback.answers), {}
     return feedback.answers, {}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from foils.pages.page import PALETTE, Figure, label
-from foils.searching.findings import Curves, Findings
+from foils.searching.findings import Findings
 from foils.searching.systems import System, deviation
 
 DASHES = {"oracle": "solid", "honest": "dash"}
@@ -17,7 +17,7 @@ GREY = "#8a8f94"
 
 def gains(systems: Sequence[System], measure: str, findings: Findings) -> Figure:
     """Return gains over all dimensions with 95 % bootstrap intervals of the paired differences, one row a system."""
-    tested = [(system, findings.comparison(system, measure)) for system in systems]
+    tested = [(system, findings.comparisons.get((system.name, system.kind, measure))) for system in systems]
     rows = [(system, test) for system, test in tested if test is not None]
     data = []
     for index, kind in enumerate(dict.fromkeys(system.kind for system, _ in rows)):
@@ -40,41 +40,56 @@ def gains(systems: Sequence[System], measure: str, findings: Findings) -> Figure
     return Figure(data, layout, caption, height=110 + 28 * len(rows))
 
 
-def share_curves(
-    curves: Mapping[str, Curves], measure: str, findings: Findings, caption: str, *, kinds: bool = True
-) -> Figure:
-    """Return a curve for each filter and kind over the share of dimensions kept; `kinds`: whether they are named."""
+def share_curves(measure: str, findings: Findings) -> Figure:
+    """Return the mean over the share of dimensions kept, a curve for each filter and kind."""
     data = [
-        {
-            "type": "scatter", "mode": "lines+markers", "name": label(f"{name} ({kind})" if kinds else name),
-            "x": list(curve), "y": [system.means[measure] for system in curve.values()],
-            "line": {"color": PALETTE[index % len(PALETTE)], "dash": DASHES[kind]},
-        }
-        for index, (name, by_kind) in enumerate(curves.items())
-        for kind, curve in by_kind.items()
-    ]  # fmt: skip
+        _curve(f"{name} ({kind})", curve, measure, PALETTE[index % len(PALETTE)], DASHES[kind])
+        for index, (name, kinds) in enumerate(findings.shares[measure].items())
+        for kind, curve in kinds.items()
+    ]
+    return _over_shares(data, measure, findings, f"{measure} by the share of dimensions kept.")
+
+
+def depth_curves(measure: str, findings: Findings) -> Figure:
+    """Return the mean over the share of dimensions kept, a curve for each length of the feedback list."""
+    data = [
+        _curve(name, curve, measure, PALETTE[index % len(PALETTE)], "solid")
+        for index, (name, curve) in enumerate(findings.depth_shares[measure].items())
+    ]
+    caption = f"{measure} by the share of dimensions kept, for each length of the feedback list (oracle)."
+    return _over_shares(data, measure, findings, caption)
+
+
+def moon_means(measure: str, findings: Findings) -> Figure:
+    """Return the mean over runs, with its standard deviation, for each pool of moons."""
+    means = {label(pool): [system.means[measure] for system in runs] for pool, runs in findings.moons.items()}
+    data = [{
+        "type": "scatter", "mode": "markers", "name": label(measure), "x": list(means),
+        "y": [float(np.mean(runs)) for runs in means.values()], "marker": {"size": 9, "color": PALETTE[0]},
+        "error_y": {"type": "data", "array": [deviation(runs) for runs in means.values()], "thickness": 1},
+    }, {
+        "type": "scatter", "mode": "lines", "name": "all dimensions", "x": list(means),
+        "y": [findings.baseline.means[measure]] * len(means), "line": {"dash": "dot", "width": 1, "color": GREY},
+    }]  # fmt: skip
+    layout = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": label(measure)}}}
+    caption = f"{measure}: mean and standard deviation over draws; dotted: all dimensions."
+    return Figure(data, layout, caption, height=280)
+
+
+def _curve(name: str, curve: Mapping[float, System], measure: str, colour: str, dash: str) -> dict[str, Any]:
+    return {
+        "type": "scatter", "mode": "lines+markers", "name": label(name), "x": list(curve),
+        "y": [system.means[measure] for system in curve.values()], "line": {"color": colour, "dash": dash},
+    }  # fmt: skip
+
+
+def _over_shares(data: list[dict[str, Any]], measure: str, findings: Findings, caption: str) -> Figure:
     layout = {
         "xaxis": {"title": {"text": "share of dimensions kept"}},
         "yaxis": {"title": {"text": label(measure)}},
         "shapes": [_level(findings.baseline.means[measure], "y")],
     }
     return Figure(data, layout, caption + " Dotted: all dimensions.")
-
-
-def moon_means(means: Mapping[str, Sequence[float]], measure: str, findings: Findings) -> Figure:
-    """Return the mean over runs, with its standard deviation, for each pool of moons."""
-    pools = [label(pool) for pool in means]
-    data = [{
-        "type": "scatter", "mode": "markers", "name": label(measure), "x": pools,
-        "y": [float(np.mean(runs)) for runs in means.values()], "marker": {"size": 9, "color": PALETTE[0]},
-        "error_y": {"type": "data", "array": [deviation(runs) for runs in means.values()], "thickness": 1},
-    }, {
-        "type": "scatter", "mode": "lines", "name": "all dimensions", "x": pools,
-        "y": [findings.baseline.means[measure]] * len(means), "line": {"dash": "dot", "width": 1, "color": GREY},
-    }]  # fmt: skip
-    layout = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": label(measure)}}}
-    caption = f"{measure}: mean and standard deviation over draws; dotted: all dimensions."
-    return Figure(data, layout, caption, height=280)
 
 
 def _level(value: float, axis: str) -> dict[str, Any]:
