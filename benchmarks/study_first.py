@@ -123,6 +123,7 @@ def main() -> None:
         seeds=given.seeds,
         queries=given.queries,
         per_query=given.per_query,
+        measures=("nDCG@10",),
         training={**how, **({"learning_rate": given.learning_rate} if given.learning_rate else {})},
         probe=given.probe,
         estimate_with="all-MiniLM-L6-v2",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,19 @@ def made_up(queries: int = 40, documents: int = 80, seed: int = 0) -> Collection
     parts = {"train": range(half), "dev": range(half, quarter), "test": range(quarter, queries)}
     qrels = {split: {f"q{i}": {f"d{i}": 1} for i in rows} for split, rows in parts.items()}
     return Collection.from_dicts("made-up", texts, asked, qrels)
+
+
+def made_up_folder(beir_folder: Callable[..., Path]) -> Path:
+    """Write the collection as a BEIR folder."""
+    collection = made_up()
+    documents = dict(zip(*(collection.documents[c].to_pylist() for c in ("doc_id", "text")), strict=True))
+    queries = dict(zip(*(collection.queries[c].to_pylist() for c in ("query_id", "text")), strict=True))
+    qrels = {
+        split: {query: {query.replace("q", "d"): 1} for query in judged["query_id"].to_pylist()}
+        for split, judged in collection.qrels.items()
+    }
+    texts = {name: ("", text) for name, text in documents.items()}
+    return beir_folder("made-up", documents=texts, queries=queries, qrels=qrels)
 
 
 def table(collection: Collection, *, per_query: int = 4, rated: bool = False, seed: int = 0) -> Negatives:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from foils.scoring import Scores, ScoreSettings, score_sources
     from foils.searching.doors import search
     from foils.selection.doors import select
-    from foils.studies.doors import demo
+    from foils.studies.doors import demo, report, study
     from foils.upkeep import cache
 
 __all__ = [
@@ -46,9 +46,11 @@ __all__ = [
     "load_encoder",
     "mine",
     "rate",
+    "report",
     "score_sources",
     "search",
     "select",
+    "study",
 ]
 
 _HOMES = {
@@ -60,7 +62,7 @@ _HOMES = {
     "mining": ("BM25Retriever", "DenseRetriever", "RandomRetriever"),
     "mining.doors": ("filter", "fuse", "generate", "mine"),
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
-    "studies.doors": ("demo",),
+    "studies.doors": ("demo", "report", "study"),
     "selection.doors": ("select",),
     "evaluation.doors": ("evaluate",),
     "searching.doors": ("search",),

@@ -15,7 +15,7 @@ from foils.cli.app import run
 from foils.data import Collection
 from foils.encode import VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.studies import StudySettings, analyse, read_cells, run_study, write_study_report
+from foils.studies import StudySettings, analyse, read_cells, run_study
 from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium, outside_plotly
 from train_models import WORDS, static_model
 
@@ -43,7 +43,7 @@ def study_page(place: Path) -> Path:
     static_model().save_pretrained(str(place / NAME))
     settings = StudySettings(seeds=1, baselines=False, training={"batch_size": 8})
     run_study(place / "study", collection, sources, [str(place / NAME)], VectorStore(place / "vectors"), settings)
-    write_study_report(place / "study.html", analyse(read_cells(place / "study")), [f"foils study {ATTACK}"])
+    analyse(read_cells(place / "study"), commands=[f"foils study {ATTACK}"]).report(place / "study.html")
     assert all(path.resolve().is_relative_to(place) for path in place.rglob("*"))
     return place / "study.html"
 

@@ -13,7 +13,7 @@ from foils.encode import VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import FoilsError
 from foils.studies import StudySettings, analyse, read_cells, run_study
-from train_models import made_up, static_model, table
+from train_models import made_up, made_up_folder, static_model, table
 
 QUICK = {"batch_size": 16, "learning_rate": 0.05}
 SETTINGS = StudySettings(seeds=1, per_query=4, training=QUICK, baselines=False)
@@ -151,14 +151,7 @@ def test_a_source_that_a_seed_cannot_train_on_is_refused(study, sources):
 
 
 def test_two_sources_are_compared_and_no_order_is_made_of_them(sources, model, beir_folder, tmp_path, capsys):
-    collection = made_up()
-    documents = dict(zip(*(collection.documents[c].to_pylist() for c in ("doc_id", "text")), strict=True))
-    queries = dict(zip(*(collection.queries[c].to_pylist() for c in ("query_id", "text")), strict=True))
-    qrels = {
-        split: {q: {q.replace("q", "d"): 1} for q in judged["query_id"].to_pylist()}
-        for split, judged in collection.qrels.items()
-    }
-    folder = beir_folder("made-up", documents={k: ("", t) for k, t in documents.items()}, queries=queries, qrels=qrels)
+    folder = made_up_folder(beir_folder)
     paths = [str(tmp_path / f"{name}.parquet") for name in ("random", "bm25")]
     for name, path in zip(("random", "bm25"), paths, strict=True):
         sources[name].write(path)

@@ -14,7 +14,7 @@ from foils.data.sealed import SEAL, write_sealed
 from foils.runtime.errors import FormatError, InputError
 from foils.studies import analyse, read_cells
 from foils.studies.benefit import Recapture
-from foils.studies.cells import CELL, SCORES, trained_file, write_cell
+from foils.studies.cells import CELL, COMMANDS, SCORES, known_commands, trained_file, write_cell
 
 SOURCES = {"random": "0" * 10, "bm25": "1" * 10, "dense": "2" * 10}
 FACTS: dict[str, Any] = {
@@ -191,8 +191,6 @@ def test_results_that_are_all_alike_agree_with_nothing_and_warn_of_nothing(cell:
 
 
 def test_commands_that_are_no_text(cell: Path) -> None:
-    from foils.cli.study import COMMANDS, commands_of
-
     (cell / COMMANDS).write_bytes(b"foils study\n\xff\n")
     with pytest.raises(FormatError, match=r"commands\.txt:2: not UTF-8"):
-        commands_of(cell)
+        known_commands(cell)

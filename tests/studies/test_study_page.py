@@ -9,7 +9,7 @@ import numpy as np
 
 from foils.studies import analyse
 from foils.studies.cells import IN_BATCH, Cell
-from foils.studies.page import study_report
+from foils.studies.page import study_page
 from hostile import ATTACK, assert_harmless
 
 
@@ -26,8 +26,8 @@ def cell(name, model="m", measure="nDCG@10"):
 
 
 def test_the_page_says_who_led_and_escapes_what_users_named():
-    analysis = analyse([cell(f"a {ATTACK}"), cell("b")])
-    page = study_report(analysis, [f"foils study {ATTACK}"])
+    analysis = analyse([cell(f"a {ATTACK}"), cell("b")], commands=[f"foils study {ATTACK}"])
+    page = study_page(analysis)
     assert analysis.leaderboard[0].predictor in page
     assert "ECI_sem" in page
     assert "in-batch negatives" in page
@@ -36,13 +36,13 @@ def test_the_page_says_who_led_and_escapes_what_users_named():
 
 
 def test_cells_of_several_models_are_told_apart():
-    page = study_report(analyse([cell("a", "first"), cell("a", "second")]))
+    page = study_page(analyse([cell("a", "first"), cell("a", "second")]))
     assert page.count("a · first") > 1
     assert page.count("a · second") > 1
 
 
 def test_labels_of_figures_are_plain_text_and_names_of_sources_no_numbers():
-    page = study_report(analyse([cell("a", measure=f"m {ATTACK}")]))
+    page = study_page(analyse([cell("a", measure=f"m {ATTACK}")]))
     figures = json.loads(re.search(r"^const figures = (.*);$", page, re.M).group(1))
     _, outcomes, scatter = [figure["layout"] for figure in figures]
     assert outcomes["xaxis"]["title"]["text"] == f"m {escape(ATTACK)}"

@@ -14,7 +14,7 @@ from foils.scoring import ScoreSettings, score_sources
 from foils.studies import PREDICTORS, StudySettings, read_cells, run_study
 from foils.studies.probe import split_queries
 from foils.studies.sources import drawn_queries, study_sources, table_digest
-from train_models import made_up, static_model, table
+from train_models import made_up, made_up_folder, static_model, table
 
 QUICK = {"batch_size": 16, "learning_rate": 0.05}
 
@@ -186,14 +186,8 @@ def test_what_a_study_refuses(world):
 
 
 def test_the_verbs(world, beir_folder, capsys, tmp_path):
-    collection, sources, model, _, study = world
-    documents = dict(zip(*(collection.documents[c].to_pylist() for c in ("doc_id", "text")), strict=True))
-    queries = dict(zip(*(collection.queries[c].to_pylist() for c in ("query_id", "text")), strict=True))
-    qrels = {
-        split: {q: {q.replace("q", "d"): 1} for q in judged["query_id"].to_pylist()}
-        for split, judged in collection.qrels.items()
-    }
-    folder = beir_folder("made-up", documents={k: ("", t) for k, t in documents.items()}, queries=queries, qrels=qrels)
+    _, sources, model, _, study = world
+    folder = made_up_folder(beir_folder)
     for name, negatives in sources.items():
         negatives.write(tmp_path / f"{name}.parquet")
     paths = [str(tmp_path / f"{name}.parquet") for name in sources]

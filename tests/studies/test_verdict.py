@@ -11,7 +11,7 @@ import pytest
 from foils.statistics.agreement import kendall_tau
 from foils.studies import analyse
 from foils.studies.cells import UNTRAINED, Cell
-from foils.studies.page import study_report
+from foils.studies.page import study_page
 from foils.studies.verdict import chance_of_best
 
 MEASURE = "nDCG@10"
@@ -60,7 +60,7 @@ def test_nothing_can_be_told(world, why):
     assert found.headline.startswith("Nothing can be told")
     assert why in found.headline
     assert "best foreseen" not in found.headline
-    assert found.headline in study_report(found).replace("&#39;", "'")
+    assert found.headline in study_page(found).replace("&#39;", "'")
     assert found.to_json()["headline"] == found.headline
 
 
@@ -80,7 +80,7 @@ def test_cells_of_two_sources_stand_beside_cells_of_more():
     assert [each.name for each in found.cells] == ["world · m", "little · m"]
     assert list(found.leaderboard[0].cells) == ["world · m"]
     assert found.leaderboard[0].missing == 0
-    page = study_report(found)
+    page = study_page(found)
     assert "little · m" in page
 
 
@@ -91,7 +91,7 @@ def test_a_training_that_moves_nothing_is_warned_of():
     assert "6 of 6 sources moved nDCG@10 by less than its interval" in warning
     assert "learning rate, now 2e-05" in warning
     assert still.to_json()["warnings"] == [warning]
-    assert "moved nDCG@10 by less than its interval" in study_report(still)
+    assert "moved nDCG@10 by less than its interval" in study_page(still)
     assert analyse([cell(base=0.5, noise=0.01)]).warnings == []
     sure = analyse([cell(base=0.3005, rise=0.0)])  # every query gains, and next to nothing
     assert sure.outcomes["world · m"][0].gain_low > 0
@@ -137,5 +137,5 @@ def test_cells_of_one_collection_and_model_are_told_apart():
     assert [len(found.outcomes[name]) for name in names] == [7, 5, 6]
     assert list(found.leaderboard[0].cells) == names
     assert found.leaderboard[0].missing == 0
-    assert all(name in study_report(found) for name in names)
+    assert all(name in study_page(found) for name in names)
     assert [each["name"] for each in found.to_json()["cells"]] == names

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 
 VERBS: dict[str, str] = {
     "train": "Train a model on a source of negatives, and write it with a card that says how.",
-    "study": "Train on every source and compare what was foreseen with what came of it.",
-    "report": "Make the page of a study.",
 }
 
 

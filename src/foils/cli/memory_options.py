@@ -19,7 +19,7 @@ Memory = Annotated[
         "Default: 1GiB.",
     ),
 ]
-VERBS = ("rate", "batch", "train", "evaluate", "search", "study")  # score's door has it too
+VERBS = ("rate", "batch", "train", "evaluate", "search")  # score's door has it too
 
 
 def takes_memory(command: Verb) -> Verb:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
 from foils.cli.verb import Verb, option
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.options import refuse
+from foils.runtime.options import Option, Setting, refuse
 
 
 def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
@@ -47,6 +48,14 @@ def _check_split(given: Mapping[str, Any]) -> None:
     """Refuse, of `foils fuse`, a split that no export asks for."""
     if not given.get("export") and (split := given.get("split", "train")) != "train":
         refuse({"split": split}, "without --export, which takes the positives of the split; leave it out")
+
+
+def _write_page(result: Any, given: Mapping[str, Any]) -> None:
+    """Write the page of `foils report`."""
+    from foils.cli.show import say
+
+    result.report(given["page"])
+    say(f"report: {given['page']}")
 
 
 def _open_report(result: Any, given: Mapping[str, Any]) -> None:
@@ -96,6 +105,12 @@ def _check_search(given: Mapping[str, Any]) -> None:
             raise InputError("nothing to write; give --run FILE, or an --experiment")
 
 
+PAGE = Setting(
+    "page", Path, Option(flag="--output", short="-o", metavar="FILE"), Parameter.empty, "Write the page to this file.",
+    "Output",
+)  # fmt: skip
+
+
 DOORS: dict[str, Verb] = {
     "score": Verb(
         "foils.scoring.doors:score",
@@ -132,6 +147,17 @@ DOORS: dict[str, Verb] = {
         writes="table of negatives",
         after=export_kept,
         more=(EXPORT,),
+    ),
+    "study": Verb(
+        "foils.studies.doors:study",
+        example="foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 "
+        "-o study/",
+    ),
+    "report": Verb(
+        "foils.studies.doors:report",
+        example="foils report study/ other-study/ --measure RR@10 -o report.html",
+        after=_write_page,
+        more=(PAGE,),
     ),
     "demo": Verb(
         "foils.studies.doors:demo",

@@ -132,6 +132,17 @@ class Setting:
             return value if int in get_args(self.annotation) else float(value)
         return value
 
+    def arguments(self, value: Any) -> list[str]:
+        """Return what the program is given for a value."""
+        if isinstance(value, bool):
+            return [self.flag if value else f"--no-{self.flag.removeprefix('--')}"]
+        texts = [str(value)]
+        if isinstance(value, Mapping):
+            texts = [f"{name}={_setting_text(each)}" for name, each in value.items()]
+        elif isinstance(value, (list, tuple)):
+            texts = [str(each) for each in value] if self.option.repeated else [",".join(map(str, value))]
+        return [part for text in texts for part in (self.flag, text)]
+
     def parameter(self) -> inspect.Parameter:
         """Return it as a keyword parameter of a signature."""
         return inspect.Parameter(
@@ -170,6 +181,12 @@ class Settings:
             if (not names or setting.name in names)
             and (value := getattr(self, setting.name)) != getattr(base, setting.name, setting.default)
         }
+
+    def arguments(self, *names: str) -> list[str]:
+        """Return what the program is given for those settings (of the named ones) that differ from their defaults."""
+        changed = self.changed(*names)
+        settings = [each for each in settings_of(type(self)) if each.name in changed]
+        return [argument for each in settings for argument in each.arguments(changed[each.name])]
 
 
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
@@ -276,3 +293,8 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
                 raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
             settings[name] = value
     return settings
+
+
+def _setting_text(value: Any) -> str:
+    """A value as `parsed_settings` reads it."""
+    return value if isinstance(value, str) and value.replace("-", "").isalpha() else json.dumps(value)

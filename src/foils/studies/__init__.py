@@ -1,10 +1,10 @@
 """All of it, for several sources: does a score predict the training?"""
 
-from foils.studies.analysis import StudyAnalysis, analyse
+from foils.studies.analysis import analyse
 from foils.studies.benefit import Recapture
 from foils.studies.cells import Cell, read_cells
-from foils.studies.page import write_study_report
 from foils.studies.predictors import PREDICTORS
+from foils.studies.results import StudyAnalysis
 from foils.studies.run import open_study, run_study
 from foils.studies.settings import StudySettings
 from foils.studies.unlabelled import estimate_unlabelled
@@ -20,5 +20,4 @@ __all__ = [
     "open_study",
     "read_cells",
     "run_study",
-    "write_study_report",
 ]

@@ -1,12 +1,16 @@
 """A study on disk: cells (a collection and a model), each with its sources' scores and its trainings.
 
-    study/cells/COLLECTION--MODEL--DIGEST/cell.json              what it is
-                                         /sources/SOURCE.parquet  the rows of each source
-                                         /scores.json            predictors of each source
-                                         /trained/SOURCE--N.json  what training N on a source gave
+::
 
-Every file appears whole, with a checksum of what it says. A training that is there is not repeated; one that was killed
-goes on from its checkpoint.
+    study/commands.txt                     what made it, a command a line
+    study/cells/COLLECTION--MODEL--DIGEST/
+        cell.json                          what it is
+        sources/SOURCE--DIGEST.parquet     the rows of each source
+        scores.json                        predictors of each source
+        trained/SOURCE--DIGEST--N.json     what training N on a source gave
+
+Every file appears whole, and JSON with a checksum of what it says. A training that is there is not repeated; one that
+was killed goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -24,13 +28,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.lines import whole_json
+from foils.data.lines import whole_json, whole_text
 from foils.data.sealed import CHANGED, SEAL, intact, write_sealed
+from foils.data.store import write_text
 from foils.runtime.errors import FormatError, InputError
 
 UNTRAINED, IN_BATCH = "untrained", "in-batch negatives"
 BASELINES = (UNTRAINED, IN_BATCH)
 
+COMMANDS = "commands.txt"
 ANY, DIGEST = "*", re.compile("[0-9a-f]{10}")
 CELL: dict[str, Any] = {
     "collection": {"name": str, "digest": str},
@@ -131,6 +137,23 @@ def read_cells(study: Path) -> list[Cell]:
     if not folders:
         raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
     return [_read(folder) for folder in folders]
+
+
+def known_commands(study: Path) -> list[str]:
+    """Return the commands that made a study, oldest first.
+
+    Raises:
+        FormatError: they are no text.
+    """
+    path = study / COMMANDS
+    return whole_text(path).splitlines() if path.is_file() else []
+
+
+def add_command(study: Path, command: str) -> None:
+    """Write down a command of a study, unless it is there."""
+    known = known_commands(study)
+    if command not in known:
+        write_text(study / COMMANDS, "\n".join([*known, command]) + "\n")
 
 
 def told_apart(cells: Sequence[Cell]) -> list[Cell]:

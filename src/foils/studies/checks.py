@@ -13,7 +13,7 @@ from foils.data import Collection, Negatives
 from foils.encode import EncoderSettings, load_encoder
 from foils.evaluation import parse_measures
 from foils.evaluation.measuring import DEPTH
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
 from foils.studies.cells import BASELINES
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries
@@ -33,18 +33,15 @@ def checked_settings(settings: StudySettings, collection: Collection, *, device:
         device: that models are loaded on.
 
     Raises:
-        UnknownNameError: an unknown split, loss or way of batching.
+        UnknownNameError: an unknown split or loss.
         InputError: a measure that does not exist or looks deeper than the search, a setting of the training that does
             not exist, is the study's own or is out of range, or a model for the probe or the estimate that cannot be
             loaded.
     """
     from foils.training.models import load_trainable
-    from foils.training.settings import ways_of_batching
 
     for split in (settings.split, settings.test_split):
         collection.judgements(split)
-    if settings.batches not in ways_of_batching():
-        raise UnknownNameError("way of batching", settings.batches, ways_of_batching())
     measures = parse_measures(settings.measures)
     deep = [str(each) for each in measures if each.params.get("cutoff", 0) > DEPTH]
     if deep:

@@ -3,26 +3,143 @@
 from __future__ import annotations
 
 import logging
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from foils.data import load_collection
+from foils.data import Collection, load_collection
+from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, identical_ids_caption
 from foils.data.store import provenance, write_json
 from foils.encode import DocumentTexts
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.opening import AT_128, EncodingSettings, StoreSettings
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.runtime.doors import door
 from foils.runtime.errors import require
-from foils.runtime.options import Option
-from foils.runtime.surroundings import ScaleSettings
+from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.surroundings import MemorySettings, ScaleSettings
 from foils.scoring import Scores
 from foils.scoring.doors import score
+from foils.studies.analysis import analyse
+from foils.studies.cells import Cell, add_command, known_commands, read_cells, source_file
+from foils.studies.results import StudyAnalysis
+from foils.studies.run import OpenCell, open_study
+from foils.studies.settings import StudySettings
+
+if TYPE_CHECKING:
+    StudiesLike = str | Path | StudyAnalysis | Sequence[str | Path | StudyAnalysis]
+else:
+    StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE = "report.html"
+RESULTS = "results.json"
 
 log = logging.getLogger(__name__)
+
+
+def _refuse_idle(settings: StudySettings) -> None:
+    """Refuse an encoder to estimate with where nothing is estimated."""
+    if settings.unlabelled is not None:
+        why = f"with {spelled('unlabelled')}, which says what it would estimate; leave one of them out"
+        refuse(settings.changed("estimate_with"), why)
+
+
+@door(check=_refuse_idle)
+def study(
+    collection: CollectionLike,
+    sources: SourcesLike,
+    *,
+    models: Annotated[list[str], Option(flag="--model", metavar="MODEL", repeated=True)],
+    output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
+    settings: StudySettings,
+    device: str | None = None,
+    reading: CollectionSettings,
+    storing: StoreSettings,
+    memory: MemorySettings,
+) -> StudyAnalysis:
+    """Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.
+
+    Every call adds a collection, sources, models or seeds to the study in the folder. What is there is not done again,
+    and a study that was stopped goes on where it was. The folder gets results.json and report.html.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        sources: [NAME=]PATH of a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run. In
+            Python also tables of negatives or DataFrames, by name.
+        models: What to train: a folder, a hub name, all-MiniLM-L6-v2, or static:NAME for the word table of one; may be
+            given several times.
+        output: Folder of the study; a call adds to it.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+
+    Raises:
+        InputError: fewer than two sources, a source that cannot be trained on, a model that cannot be loaded, or
+            settings out of range; before anything is trained.
+        UnknownNameError: an unknown split, loss or way of filling batches.
+    """
+    require("plotly.offline", "report")
+    names = [str(each) for each in ([models] if isinstance(models, (str, Path)) else models)]
+    folder, loaded = Path(output), reading.open(collection)
+    if remark := identical_ids_caption(loaded.identical_ids(settings.test_split)):
+        log.info(remark)
+    tables = {source.name: source.negatives for source in as_sources(sources, loaded)}
+    cells = open_study(folder, loaded, tables, names, settings, device=device)
+    parts = ["foils", "study", collection.name if isinstance(collection, Collection) else str(collection)]
+    parts += _paths(sources, list(tables), cells[0])
+    parts += [part for name in names for part in ("--model", name)]
+    parts += ["-o", str(folder), *(["--device", device] if device else [])]
+    parts += [*settings.arguments(), *reading.arguments(), *storing.arguments("storage")]
+    add_command(folder, shlex.join(parts))
+    store = storing.open_store()
+    for cell in cells:
+        cell.run(store)
+    analysis: StudyAnalysis = report(folder)
+    write_json(folder / RESULTS, analysis.to_json())
+    analysis.report(folder / PAGE)
+    log.info("report: %s", folder / PAGE)
+    return analysis
+
+
+def _paths(sources: SourcesLike, names: Sequence[str], cell: OpenCell) -> list[str]:
+    """Return [NAME=]PATH of each source; that of a table is the file that the cell keeps it in."""
+    if isinstance(sources, Mapping):
+        given = [f"{name}={each}" if isinstance(each, (str, Path)) else None for name, each in sources.items()]
+    else:
+        listed = sources if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+        given = [str(each) if isinstance(each, (str, Path)) else None for each in listed]
+    kept = [f"{name}={source_file(cell.folder, name, cell.facts['sources'][name])}" for name in names]
+    return [there if path is None else path for path, there in zip(given, kept, strict=True)]
+
+
+@door
+def report(
+    studies: StudiesLike,
+    *,
+    measure: str | None = None,
+    seed: Annotated[int, Option(least=0)] = 0,
+) -> StudyAnalysis:
+    """Compare predictors with what was measured, in one study or in several together.
+
+    A study that still runs can be looked at: what is finished is shown.
+
+    Args:
+        studies: Folder of a study; several may be given. In Python also the result of one.
+        measure: Compare predictors with this measure. Default: the first of the study.
+        seed: Seed of the bootstraps; the same seed gives the same bytes.
+
+    Raises:
+        InputError: no study in a folder, or nothing finished in any.
+    """
+    cells, commands = list[Cell](), list[str]()
+    for each in [studies] if isinstance(studies, (str, Path, StudyAnalysis)) else studies:
+        if isinstance(each, StudyAnalysis):
+            cells += each.cells
+            commands += each.commands
+        else:
+            cells += read_cells(Path(each))
+            commands += known_commands(Path(each))
+    return analyse(cells, measure=measure, seed=seed, commands=commands)
 
 
 @door

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
-from foils.data.store import write_text
 from foils.pages.page import PALETTE, Figure, Section, Table, label, render_page
-from foils.studies.analysis import Standing, StudyAnalysis
 from foils.studies.cells import BASELINES, Cell
 from foils.studies.outcomes import Outcome
+from foils.studies.results import StudyAnalysis
+from foils.studies.tables import outcome_table, predictor_table
 from foils.studies.verdict import lead_sentence
 
 SHOWN = ("eci_sem", "mnrl_proxy", "benefit_loss", "eci_per_query", "gradient_energy", "rho")
@@ -34,16 +34,7 @@ _READING = (
 )
 
 
-def write_study_report(path: str | Path, analysis: StudyAnalysis, commands: Sequence[str] = ()) -> None:
-    """Write the report of a study as one HTML page, whole.
-
-    Raises:
-        MissingExtraError: plotly is not installed.
-    """
-    write_text(path, study_report(analysis, commands))
-
-
-def study_report(analysis: StudyAnalysis, commands: Sequence[str] = ()) -> str:
+def study_page(analysis: StudyAnalysis) -> str:
     """Return the report of a study as HTML."""
     seeds = [min(len(cell.means(analysis.measure)[name]) for name in cell.sources) for cell in analysis.cells]
     return render_page(
@@ -55,7 +46,7 @@ def study_report(analysis: StudyAnalysis, commands: Sequence[str] = ()) -> str:
             *([Section("Warnings", (), analysis.warnings)] if analysis.warnings else []),
             *(
                 [
-                    Section("Predictors", [_leaderboard_figure(analysis), _leaderboard_table(analysis)]),
+                    Section("Predictors", [_leaderboard_figure(analysis), _leaderboard(analysis)]),
                     Section("Cell by cell", [_cells_table(analysis)]),
                 ]
                 if analysis.leaderboard
@@ -63,7 +54,7 @@ def study_report(analysis: StudyAnalysis, commands: Sequence[str] = ()) -> str:
             ),
             *(_cell_section(analysis, cell) for cell in analysis.cells),
             Section("How to read this", (), _READING, folded=True),
-            *([Section("Commands that repeat it", (), commands, folded=True)] if commands else []),
+            *([Section("Commands that repeat it", (), analysis.commands, folded=True)] if analysis.commands else []),
         ],
         footer=" · ".join(
             f"{cell.facts['collection']['name']}: collection {cell.facts['collection']['digest'][:12]}, weights "
@@ -99,24 +90,9 @@ def _leaderboard_figure(analysis: StudyAnalysis) -> Figure:
     return Figure(data, layout, "Mean over the cells, with its interval.", height=110 + 21 * len(ranked))
 
 
-def _leaderboard_table(analysis: StudyAnalysis) -> Table:
-    def cells(each: Standing) -> tuple[str, ...]:
-        return (
-            each.predictor,
-            each.title,
-            f"{each.kendall:+.2f} [{each.low:+.2f}, {each.high:+.2f}]",
-            f"{each.worst:+.2f}",
-            f"{each.regret:.4f}",
-            f"{100 * each.regret_share:.0f} %",
-            f"{each.missing or ''}",
-        )
-
-    columns = ["predictor", "what it is", "mean τ", "worst cell", "regret", "of best − worst", "cells without it"]
-    rows = [cells(each) for each in analysis.leaderboard]
-    marked = frozenset(index for index, each in enumerate(analysis.leaderboard) if each.predictor == "eci_sem")
-    return Table(
-        "", columns, rows, "Higher predictor is taken to mean better; ECI_sem is marked.", marked, frozenset({1})
-    )
+def _leaderboard(analysis: StudyAnalysis) -> Table:
+    caption = "Higher predictor is taken to mean better; ECI_sem is marked."
+    return replace(predictor_table(analysis, described=True, caption=caption), title="")
 
 
 def _cells_table(analysis: StudyAnalysis) -> Table:
@@ -135,7 +111,7 @@ def _cells_table(analysis: StudyAnalysis) -> Table:
 
 def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
     outcomes = analysis.outcomes[cell.name]
-    blocks: list[Figure | Table] = [_outcome_figure(outcomes, analysis.measure), _outcome_table(outcomes, analysis)]
+    blocks: list[Figure | Table] = [_outcome_figure(outcomes, analysis.measure), _outcomes(analysis, cell)]
     if any(cell.name in each.cells for each in analysis.leaderboard):
         blocks.append(_scatter(analysis, cell))
     prose = (
@@ -145,17 +121,8 @@ def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
     return Section(cell.name, blocks, prose, folded=bool(analysis.leaderboard))
 
 
-def _outcome_table(outcomes: Sequence[Outcome], analysis: StudyAnalysis) -> Table:
-    rows = [
-        (
-            each.source,
-            f"{each.mean:.4f} [{each.low:.4f}, {each.high:.4f}]",
-            "" if math.isnan(each.gain) else f"{each.gain:+.4f} [{each.gain_low:+.4f}, {each.gain_high:+.4f}]",
-            f"{len(each.seeds)}",
-        )
-        for each in outcomes
-    ]
-    return Table("", ["trained on", analysis.measure, "gain over untrained", "seeds"], rows, "With 95 % intervals.")
+def _outcomes(analysis: StudyAnalysis, cell: Cell) -> Table:
+    return replace(outcome_table(analysis, cell), title="", caption="Best first.")
 
 
 def _outcome_figure(outcomes: Sequence[Outcome], measure: str) -> Figure:

@@ -137,7 +137,7 @@ class OpenCell:
         from foils.training.models import load_trainable, with_defaults
         from foils.training.trainer import precision_of
 
-        model = load_trainable(name, device=device)
+        model = load_trainable(name, device=device, similarity=settings.similarity)
         training = with_defaults(train_settings(settings, 0), model)
         precision_of(training.precision, model.device)
         settings = replace(settings, training={**settings.training, "learning_rate": training.learning_rate})
@@ -232,9 +232,12 @@ class OpenCell:
         return {**found, **probe(self.collection, missing, settings, settings.probe, device=self.device)}
 
     def _load_encoder(self) -> SentenceEncoder:
+        return _encoder(self._untrained(), self.model, self.settings, self.device)
+
+    def _untrained(self) -> Any:
         from foils.training.models import load_trainable
 
-        return _encoder(load_trainable(self.model, device=self.device), self.model, self.settings, self.device)
+        return load_trainable(self.model, device=self.device, similarity=self.settings.similarity)
 
     def train_all(self) -> None:
         """Train on every source with every seed, seed by seed, and measure; skip what is there."""
@@ -266,10 +269,9 @@ class OpenCell:
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
         """Train and measure once; the checkpoints are gone afterwards."""
         from foils.training.bi_encoder import train_encoder
-        from foils.training.models import load_trainable
 
         start, settings = time.perf_counter(), self.settings
-        model, told = load_trainable(self.model, device=self.device), {}
+        model, facts = self._untrained(), dict[str, Any]()
         training = train_settings(settings, seed)
         if training.checkpoint_steps is None:
             training = replace(training, checkpoint_steps=CHECKPOINT_STEPS)
@@ -279,13 +281,13 @@ class OpenCell:
                 training = replace(training, epochs=training.epochs * settings.per_query)
             trained = train_encoder(model, data, checkpoints, settings=training, batches=settings.batches, resume=True)
             losses = [entry["loss"] for entry in trained.history if "loss" in entry]
-            told = {"rows": len(data), "steps": trained.steps, "loss_first": losses[0], "loss_last": losses[-1]}
+            facts = {"rows": len(data), "steps": trained.steps, "loss_first": losses[0], "loss_last": losses[-1]}
         elif training.max_length is not None and model.max_seq_length not in (None, float("inf")):
             model.max_seq_length = training.max_length
         measured = measure_encoder(model, self.collection, settings.test_split, settings.measures)
         shutil.rmtree(checkpoints, ignore_errors=True)
         return {
-            "source": name, "seed": seed, **told, "seconds": round(time.perf_counter() - start, 1),
+            "source": name, "seed": seed, **facts, "seconds": round(time.perf_counter() - start, 1),
             "measures": measured.means, "per_query": {m: v.tolist() for m, v in measured.per_query.items()},
         }  # fmt: skip
 

@@ -2,71 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Annotated, Any
 
+from foils.encode.similarity import SIMILARITIES
 from foils.runtime.errors import InputError
+from foils.runtime.options import Option, Settings, parsed_settings, spelled
+
+MEASURES = ("nDCG@10", "RR@10", "R@100")
 
 
-@dataclass(frozen=True)
-class StudySettings:
+def _ways_of_batching() -> Iterable[str]:
+    from foils.training.settings import ways_of_batching
+
+    return ways_of_batching()
+
+
+def parsed_measures(text: str) -> tuple[str, ...]:
+    """Return the names of measures that stand in a text, separated by commas."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudySettings(Settings):
     """What every training of a study has in common.
 
     Attributes:
-        split: whose queries are trained on.
-        test_split: whose queries are measured.
-        measures: ir_measures' names; the first is the one that predictors are compared with.
-        seeds: trainings of each source; a seed draws the queries, the order and the dropout.
-        queries: training queries drawn by each seed, the same for all sources; None: all.
-        per_query: negatives of a query, the first by rank, so that sources do not differ in size; None: all.
-        hybrids: also unite up to this many sources, taking turns; 1: none.
-        baselines: also measure the model untrained, and trained with in-batch negatives alone.
-        temperature: τ of scores and loss.
-        batches: how batches are filled.
-        training: other settings of the training, as `foils.training.settings.TrainSettings` names them.
-        probe: name of a cheap model to train on each source as one more predictor; None: no probe.
-        probe_rows: rows that a probe is trained on at most.
-        unlabelled: relevant documents without a label for each labelled one, where that is known; None: estimated.
-        estimate_with: name of a better encoder to estimate it with; None: the model itself, before training.
+        seeds: Trainings of each source; a seed draws the queries, the order and the dropout.
+        queries: Training queries drawn by each seed, the same for all sources. Default: all.
+        per_query: Negatives of a query, the first by rank, so that sources do not differ in size. In Python None takes
+            all of them.
+        hybrids: Also unite up to this many sources, taking turns; 1 unites none.
+        measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
+            Default: nDCG@10,RR@10,R@100. In Python also a list of names.
+        split: Split of the judgements to train on.
+        test_split: Split of the judgements to measure on.
+        temperature: Temperature τ of the scores and of the loss, which divides similarities.
+        similarity: How the model compares vectors, in scores, loss and measure: cosine or dot. Default: what it was
+            made for.
+        batches: How batches are filled.
+        training: Setting of the training, as in epochs=2, batch_size, learning_rate or loss; may be given several
+            times. In Python a dictionary; the names are those of `foils.training.settings.TrainSettings`.
+        probe: Train this cheap model on each source too, as one more predictor; static:NAME takes seconds.
+        probe_rows: Rows that the probe is trained on, at most.
+        unlabelled: Relevant documents without a label for each labelled one, where that is known. Default: estimated.
+        estimate_with: A better encoder to estimate that with. Default: the model itself, before training.
+        baselines: Also measure the model untrained, and trained on in-batch negatives alone.
     """
 
+    heading = "Study"
+
+    seeds: Annotated[int, Option(least=1)] = 3
+    queries: Annotated[int | None, Option(least=1)] = None
+    per_query: Annotated[int | None, Option(least=1)] = 10
+    hybrids: Annotated[int, Option(least=1)] = 1
+    measures: Annotated[tuple[str, ...], Option(parse=parsed_measures, metavar="MEASURES")] = MEASURES
     split: str = "train"
-    test_split: str = "test"
-    measures: tuple[str, ...] = ("nDCG@10",)
-    seeds: int = 3
-    queries: int | None = None
-    per_query: int | None = 10
-    hybrids: int = 1
+    test_split: Annotated[str, Option(flag="--test", metavar="SPLIT")] = "test"
+    temperature: Annotated[float, Option(above=0)] = 0.05
+    similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None
+    batches: Annotated[str, Option(names=_ways_of_batching)] = "random"
+    training: Annotated[
+        Mapping[str, Any],
+        Option(
+            flag="--set",
+            metavar="NAME=VALUE",
+            parse=partial(parsed_settings, option="training", words=True),
+            repeated=True,
+        ),
+    ] = field(default_factory=dict)
+    probe: Annotated[str | None, Option(metavar="MODEL")] = None
+    probe_rows: Annotated[int, Option(least=1)] = 20_000
+    unlabelled: Annotated[float | None, Option(least=0)] = None
+    estimate_with: Annotated[str | None, Option(metavar="MODEL")] = None
     baselines: bool = True
-    temperature: float = 0.05
-    batches: str = "random"
-    training: Mapping[str, Any] = field(default_factory=dict)
-    probe: str | None = None
-    probe_rows: int = 20_000
-    unlabelled: float | None = None
-    estimate_with: str | None = None
 
     def __post_init__(self) -> None:
-        least = {"seeds": 1, "queries": 1, "per_query": 1, "hybrids": 1, "probe_rows": 1}
-        wrong = [
-            f"{name} {getattr(self, name)} (at least {low})"
-            for name, low in least.items()
-            if getattr(self, name) is not None and getattr(self, name) < low
-        ]
-        if not self.temperature > 0:
-            wrong.append(f"temperature {self.temperature} (above 0)")
-        if self.unlabelled is not None and not self.unlabelled >= 0:
-            wrong.append(f"unlabelled {self.unlabelled} (at least 0)")
+        if isinstance(self.measures, str):
+            object.__setattr__(self, "measures", parsed_measures(self.measures))
+        super().__post_init__()
         if not self.measures:
-            wrong.append("no measure (as nDCG@10)")
+            raise InputError(f"{spelled('measures')}: no measure; expected names, as nDCG@10")
         if self.split == self.test_split:
-            wrong.append(f"test_split {self.test_split} (not the split that is trained on)")
-        if wrong:
-            raise InputError(f"settings out of range: {'; '.join(wrong)}")
+            raise InputError(
+                f"{spelled('test_split')} {self.test_split}: expected another split than the one to train on"
+            )
 
     def of_a_training(self) -> dict[str, Any]:
         """Return what, beside source and seed, decides what a training gives."""
         names = ("split", "test_split", "measures", "queries", "per_query", "temperature", "batches", "training")
-        chosen = {name: value for name, value in asdict(self).items() if name in names}
+        chosen = {**{name: getattr(self, name) for name in names}, **self.changed("similarity")}
         return {**chosen, "measures": list(self.measures), "training": dict(self.training)}

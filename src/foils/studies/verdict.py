@@ -12,7 +12,7 @@ import numpy.typing as npt
 from foils.studies.cells import BASELINES
 
 if TYPE_CHECKING:
-    from foils.studies.analysis import StudyAnalysis
+    from foils.studies.results import StudyAnalysis
 
 Floats = npt.NDArray[np.float64]
 LEAST_CEILING = 0.5
@@ -85,7 +85,7 @@ def warnings_of(analysis: StudyAnalysis) -> list[str]:
             found.append(
                 f"{cell.name}: training on {len(still)} of {len(sources)} sources moved {analysis.measure} by less "
                 f"than its interval ({shown}{', …' if len(still) > 3 else ''}); try another learning rate{rate}, or "
-                "more epochs (--set)"
+                "more epochs"
             )
     return found
 

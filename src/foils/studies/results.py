@@ -1,0 +1,143 @@
+"""What a study says, as tables, as JSON and as a page."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from foils.data.store import without_nan, write_text
+from foils.runtime.results import Result, Table
+from foils.statistics.agreement import Agreement
+from foils.studies.cells import Cell
+from foils.studies.outcomes import Lead, Outcome
+from foils.studies.verdict import headline, warnings_of
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A predictor over all cells that have it.
+
+    Attributes:
+        predictor: its name; `title`: what it is.
+        cells: cell → agreement.
+        kendall: mean τ over the cells, with the interval `low`, `high` of a bootstrap over sources and seeds.
+        worst: lowest τ of a cell.
+        regret: mean over cells of what is lost by training on the source it puts first: best less chosen mean measure.
+        regret_share: the same as a share of best less worst, in [0, 1].
+        missing: cells that lack it for some source.
+    """
+
+    predictor: str
+    title: str
+    cells: dict[str, Agreement]
+    kendall: float
+    low: float
+    high: float
+    worst: float
+    regret: float
+    regret_share: float
+    missing: int
+
+
+@dataclass(frozen=True)
+class StudyAnalysis(Result):
+    """Everything a study says of one measure.
+
+    Attributes:
+        measure: that predictors are compared with.
+        cells: in order, those with two sources or more. `outcomes`: cell → results, best first, baselines among them.
+        leads: cell → by how much its best source is ahead of the next.
+        leaderboard: predictors, those that hold in every cell first, by mean τ over the cells of three sources or more;
+            empty where there is none.
+        ceiling: cell of three sources or more → Kendall's τ of one half of the seeds with the other, the mean over
+            splits: how far even the result agrees with itself; NaN with one seed.
+        chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
+        commands: that made the study, oldest first.
+    """
+
+    measure: str
+    cells: tuple[Cell, ...]
+    outcomes: dict[str, tuple[Outcome, ...]]
+    leads: dict[str, Lead]
+    leaderboard: tuple[Standing, ...]
+    ceiling: dict[str, float]
+    chance: float
+    commands: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """What the study says in a few sentences, or that nothing can be told, and why."""
+        return headline(self)
+
+    @property
+    def warnings(self) -> list[str]:
+        """Cells where training moved the measure by less than its interval."""
+        return warnings_of(self)
+
+    def tables(self) -> list[Table]:
+        """Return the results of each cell, and the predictors; the last has the headline and the warnings below it."""
+        from foils.studies.tables import outcome_table, predictor_table
+
+        remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
+        cells = [outcome_table(self, cell) for cell in self.cells]
+        if self.leaderboard:
+            return [*cells, predictor_table(self, caption=remarks)]
+        return [*cells[:-1], replace(cells[-1], caption=remarks)]
+
+    def report(self, path: str | Path) -> None:
+        """Write the report as one HTML page.
+
+        Raises:
+            MissingExtraError: plotly is not installed.
+        """
+        from foils.studies.page import study_page
+
+        write_text(path, study_page(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, null for what is not a number."""
+        return {
+            "measure": self.measure,
+            "headline": self.headline,
+            "warnings": self.warnings,
+            "chance": _number(self.chance),
+            "cells": [
+                {
+                    "name": cell.name,
+                    "collection": cell.facts["collection"]["name"],
+                    "model": cell.facts["model"]["name"],
+                    "settings": cell.facts["settings"],
+                    "ceiling": _number(self.ceiling.get(cell.name, math.nan)),
+                    "lead": vars(self.leads[cell.name]),
+                    "outcomes": [without_nan(vars(outcome)) for outcome in self.outcomes[cell.name]],
+                    "predictors": {name: dict(cell.predictors[name]) for name in cell.sources},
+                }
+                for cell in self.cells
+            ],
+            "leaderboard": [
+                {
+                    "predictor": each.predictor,
+                    "title": each.title,
+                    **{
+                        name: _number(getattr(each, name))
+                        for name in ("kendall", "low", "high", "worst", "regret", "regret_share", "missing")
+                    },
+                    "cells": {
+                        name: {
+                            "kendall": _number(agreement.kendall),
+                            "interval": [_number(end) for end in agreement.intervals["kendall"]],
+                            "spearman": _number(agreement.spearman),
+                            "pearson": _number(agreement.pearson),
+                        }
+                        for name, agreement in each.cells.items()
+                    },
+                }
+                for each in self.leaderboard
+            ],
+        }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

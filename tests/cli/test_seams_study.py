@@ -1,0 +1,119 @@
+"""Studies are one in the program and the library: the same files, results, pages and commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foils.data import Negatives, load_collection
+from foils.data.store import write_json
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
+from foils.runtime.errors import InputError
+from foils.studies.doors import report, study
+from train_models import made_up_folder, static_model
+
+OPTIONS: dict[str, Any] = {
+    "seeds": 2, "queries": 15, "measures": ["nDCG@10", "RR@10"], "temperature": 2.0, "similarity": "dot",
+    "training": {"batch_size": 16, "learning_rate": 0.05, "loss": "mnrl"}, "unlabelled": 1.5, "baselines": False,
+}  # fmt: skip
+TYPED = [
+    "--seeds",
+    "2",
+    "--queries",
+    "15",
+    "--measures",
+    "nDCG@10,RR@10",
+    "--temperature",
+    "2.0",
+    "--similarity",
+    "dot",
+    "--set",
+    "batch_size=16",
+    "--set",
+    "learning_rate=0.05",
+    "--set",
+    "loss=mnrl",
+    "--unlabelled",
+    "1.5",
+    "--no-baselines",
+]
+
+
+@pytest.fixture
+def world(beir_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Change to a folder with a collection, three sources and a model; return the sources' names."""
+    collection = load_collection(made_up_folder(beir_folder))
+    retrievers = {
+        "random": RandomRetriever(collection, seed=0), "bm25": BM25Retriever(collection),
+        "other": RandomRetriever(collection, seed=1),
+    }  # fmt: skip
+    for name, retriever in retrievers.items():
+        mine_negatives(collection, retriever, split="train", top=4).write(tmp_path / f"{name}.parquet")
+    static_model().save_pretrained(str(tmp_path / "static"))
+    monkeypatch.chdir(tmp_path)
+    return list(retrievers)
+
+
+def contents(folder: str, *, page: bool = True) -> dict[str, bytes]:
+    """The files of a study, without those of single trainings, which say how long they took."""
+    names = ("results.json", "cell.json", "scores.json", *(("report.html", "commands.txt") if page else ()))
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes().replace(folder.encode(), b"FOLDER")
+        for path in sorted(Path(folder).rglob("*"))
+        if path.name in names or path.parent.name == "sources"
+    }
+
+
+def test_study_and_report(foils: Callable[..., Any], world: list[str], tmp_path: Path) -> None:
+    paths = [f"{name}.parquet" for name in world]
+    ended = foils("study", "made-up", *paths, "--model", "static", "-o", "program-made", *TYPED, "--vectors", "v")
+    assert ended.status == 0, ended.err
+    (command,) = Path("program-made/commands.txt").read_text().splitlines()
+    assert shlex.split(command) == [
+        "foils", "study", "made-up", *paths, "--model", "static", "-o", "program-made", *TYPED
+    ]  # fmt: skip
+    result = study("made-up", paths, models=["static"], output="door-made", **OPTIONS, vectors="v")
+    assert contents("door-made") == contents("program-made")
+    assert str(result).split() == ended.out.split()
+
+    again = foils("report", "program-made", "-o", "program.html", "--json", "program.json", "--measure", "RR@10")
+    assert again.status == 0, again.err
+    for studies in ("program-made", ["program-made"], Path("program-made")):
+        analysis = report(studies, measure="RR@10")
+        analysis.report("library.html")
+        write_json("library.json", analysis.to_json())
+        assert Path("library.html").read_bytes() == Path("program.html").read_bytes()
+        assert Path("library.json").read_bytes() == Path("program.json").read_bytes()
+        assert str(analysis).split() == again.out.split()
+    assert report(result, measure="RR@10").to_json() == report("door-made", measure="RR@10").to_json()
+    assert report([result, "program-made"]).commands == (*result.commands, command)
+
+
+def test_what_is_studied_with_objects_is_repeated_by_the_command_that_is_recorded(
+    foils: Callable[..., Any], world: list[str]
+) -> None:
+    tables = {name: Negatives.read(f"{name}.parquet") for name in world}
+    study("made-up", {name: f"{name}.parquet" for name in world}, models="static", output="paths", **OPTIONS)
+    study(load_collection("made-up"), tables, models=["static"], output="objects", **OPTIONS)
+    assert contents("objects", page=False) == contents("paths", page=False)
+    (command,) = Path("objects/commands.txt").read_text().splitlines()
+    times = {path: path.stat().st_mtime_ns for path in Path("objects").rglob("trained/*")}
+    assert len(times) == 6
+    assert foils(*shlex.split(command)[1:]).status == 0
+    assert {path: path.stat().st_mtime_ns for path in Path("objects").rglob("trained/*")} == times
+    assert Path("objects/commands.txt").read_text() == f"{command}\n"
+
+
+def test_a_similarity_makes_another_cell_and_an_estimate_that_is_not_made_is_refused(world: list[str]) -> None:
+    paths = [f"{name}.parquet" for name in world]
+    quick = {**OPTIONS, "seeds": 1}
+    for similarity in (None, "dot"):
+        result = study("made-up", paths, models="static", output="study", **{**quick, "similarity": similarity})
+    one, other = (cell.predictors["bm25"] for cell in result.cells)
+    assert one["eci_sem"] != other["eci_sem"]
+    with pytest.raises(InputError, match="estimate_with m: no effect with unlabelled, which says"):
+        study("nowhere", paths, models="static", output="study", **quick, estimate_with="m")
