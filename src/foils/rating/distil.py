@@ -208,11 +208,11 @@ def examples(candidates: Candidates, pairs: Pairs, w: Floats, triples: Triples) 
 def _watch(advance: progress.Advance) -> Any:
     from transformers import TrainerCallback
 
-    class Watch(TrainerCallback):  # type: ignore[misc]
+    class Steps(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             advance(1)
 
-    return Watch()
+    return Steps()
 
 
 def _measure(

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from foils.data.store import write_text
-from foils.pages.page import PALETTE, Example, Examples, Figure, Section, Table, label, render_page, shortened
+from foils.pages.page import Example, Examples, Section, Table, render_page, shortened
 from foils.scoring.ablations import Ablations
 from foils.scoring.analyses_page import ablation_section, audit_section
 from foils.scoring.audit import Suspect
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
-from foils.scoring.records import Target
-from foils.scoring.results import Scores, SourceScore
+from foils.scoring.figures import bucket_figure, distribution_figure, ranked_scores, ranking_figure, single_targets
+from foils.scoring.results import Scores
 
-CONTROL_COLOUR = "#8a8f94"
 READ = 4  # examples of a bucket and source
 
 
@@ -46,9 +44,9 @@ def score_report(scores: Scores, ablations: Ablations | None = None, suspects: S
         subtitle=subtitle,
         verdict=_verdict(scores),
         sections=[
-            Section("Ranking", [_ranking_figure(scores), _ranking_table(scores)]),
-            Section("Gates and margins", [_distributions(scores)], _GATES),
-            Section("Failure buckets", [_bucket_figure(scores), _bucket_table(scores), *_bucket_examples(scores)]),
+            Section("Ranking", [ranking_figure(scores), _ranking_table(scores)]),
+            Section("Gates and margins", [distribution_figure(scores)], _GATES),
+            Section("Failure buckets", [bucket_figure(scores), _bucket_table(scores), *_bucket_examples(scores)]),
             *([audit_section(suspects)] if suspects else []),
             *([ablation_section(ablations)] if ablations else []),
             Section("Everything measured", [_full_table(scores)], folded=True),
@@ -80,7 +78,7 @@ _READING = (
 
 
 def _verdict(scores: Scores) -> str:
-    ranked = _ranked(scores)
+    ranked = ranked_scores(scores)
     sound = [score for score in ranked if not score.easy]
     if not sound:
         return "Every source scores like random negatives: they are easy. Mine harder ones before you train."
@@ -96,64 +94,8 @@ def _verdict(scores: Scores) -> str:
     return text + "." + (f" Flagged as easy: {', '.join(easy)}." if easy else "")
 
 
-def _ranked(scores: Scores) -> list[SourceScore]:
-    by_name = {score.name: score for score in scores.sources}
-    return [by_name[name] for name in scores.ranking]
-
-
-def _ranking_figure(scores: Scores) -> Figure:
-    ranked = _ranked(scores)[::-1]
-    data: list[dict[str, object]] = []
-    for hybrid, colour, name in ((False, PALETTE[0], "source"), (True, PALETTE[1], "hybrid")):
-        chosen = [score for score in ranked if score.hybrid == hybrid]
-        if chosen:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "x": [score.eci_sem for score in chosen],
-                    "y": [label(score.name) for score in chosen],
-                    "marker": {"size": 11, "color": colour, "symbol": "circle" if not hybrid else "diamond"},
-                }
-            )
-            data.append(_intervals(chosen, colour))
-    layout: dict[str, object] = {
-        "xaxis": {"title": {"text": "ECI_sem"}, "rangemode": "tozero"},
-        "yaxis": {"categoryorder": "array", "categoryarray": [label(score.name) for score in ranked]},
-        "legend": {"orientation": "h", "y": 1.12},
-    }
-    caption = "Score and interval of each source and hybrid."
-    if scores.control:
-        layout["shapes"] = [_band(scores.control)]
-        layout["annotations"] = [
-            {"x": scores.control.eci_sem, "y": 1.0, "yref": "paper", "text": "random control", "showarrow": False,
-             "yshift": 10, "font": {"color": CONTROL_COLOUR}}
-        ]  # fmt: skip
-        caption += " The grey band is the random control: what reaches it is easy."
-    return Figure(data, layout, caption, height=130 + 34 * len(ranked))
-
-
-def _intervals(chosen: list[SourceScore], colour: str) -> dict[str, object]:
-    """The intervals as lines of their own: at a small λ they lie above the score."""
-    known = [score for score in chosen if score.eci_sem_low == score.eci_sem_low]
-    ends = [[score.eci_sem_low, score.eci_sem_high, None] for score in known]
-    return {
-        "type": "scatter", "mode": "lines", "showlegend": False, "hoverinfo": "skip",
-        "x": [end for pair in ends for end in pair], "y": [label(score.name) for score in known for _ in range(3)],
-        "line": {"color": colour, "width": 2},
-    }  # fmt: skip
-
-
-def _band(control: SourceScore) -> dict[str, object]:
-    known = control.eci_sem_low == control.eci_sem_low
-    low, high = (control.eci_sem_low, control.eci_sem_high) if known else (control.eci_sem, control.eci_sem)
-    return {"type": "rect", "x0": low, "x1": high, "y0": 0, "y1": 1, "yref": "paper", "fillcolor": CONTROL_COLOUR,
-            "opacity": 0.35, "line": {"width": 1, "color": CONTROL_COLOUR}, "layer": "below"}  # fmt: skip
-
-
 def _ranking_table(scores: Scores) -> Table:
-    ranked = [*_ranked(scores), *([scores.control] if scores.control else [])]
+    ranked = [*ranked_scores(scores), *([scores.control] if scores.control else [])]
     rows = [
         (
             score.name,
@@ -179,7 +121,7 @@ def _ranking_table(scores: Scores) -> Table:
 
 
 def _full_table(scores: Scores) -> Table:
-    ranked = [*_ranked(scores), *([scores.control] if scores.control else [])]
+    ranked = [*ranked_scores(scores), *([scores.control] if scores.control else [])]
     columns = ["source", "records", "ECI_sem/d", "diversity", "effective rank", "ECI", "ECI per query", "signal",
                "margin", "ECI, list", "margin, list", "C", "pair loss", "gradient energy", "ambiguity",
                "left out"]  # fmt: skip
@@ -207,76 +149,8 @@ def _full_table(scores: Scores) -> Table:
     return Table("", columns, rows, "Per source, hybrid and control.")
 
 
-def _singles(scores: Scores) -> list[tuple[Target, npt.NDArray[np.bool_], str]]:
-    """Sources and control, without hybrids: target, its triplets, its colour."""
-    targets = scores.measured.records.targets(1)
-    colours = [*(PALETTE[index % len(PALETTE)] for index in range(len(targets)))]
-    if scores.control:
-        colours[-1] = CONTROL_COLOUR
-    return [
-        (target, target.of(scores.measured.records.members), colour)
-        for target, colour in zip(targets, colours, strict=True)
-    ]
-
-
-def _distributions(scores: Scores) -> Figure:
-    gates, similarities = scores.measured.gates, scores.measured.similarities
-    panels = {
-        "ρ": (gates.rho, 0.0, 1.0),
-        "η": (gates.eta, 0.0, 1.0),
-        "ψ": (gates.psi, 0.0, 1.0),
-        "margin": (similarities.s_p - similarities.s_n, -1.0, 1.0),
-    }
-    data, layout = [], {"grid": {"rows": 1, "columns": 4, "pattern": "independent"}}
-    for index, (name, (values, low, high)) in enumerate(panels.items()):
-        axis = "" if index == 0 else str(index + 1)
-        edges = np.linspace(low, high, 41)
-        for target, member, colour in _singles(scores):
-            counts, _ = np.histogram(np.clip(values[member], low, high), edges)
-            share = 100 * counts / max(1, counts.sum())
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "lines",
-                    "line": {"color": colour, "shape": "hvh", "width": 1.8},
-                    "name": label(target.name),
-                    "legendgroup": label(target.name),
-                    "showlegend": index == 0,
-                    "x": ((edges[1:] + edges[:-1]) / 2).round(4).tolist(),
-                    "y": share.round(3).tolist(),
-                    "xaxis": f"x{axis}",
-                    "yaxis": f"y{axis}",
-                }
-            )
-        layout[f"xaxis{axis}"] = {"title": {"text": name}, "range": [low, high]}
-        layout[f"yaxis{axis}"] = {"title": {"text": "% of negatives"}} if index == 0 else {}
-    layout["legend"] = {"orientation": "h", "y": 1.15}
-    return Figure(data, layout, "Distribution over negatives, by source.", height=340)
-
-
-def _bucket_figure(scores: Scores) -> Figure:
-    ranked = [score for score in _ranked(scores) if not score.hybrid] + ([scores.control] if scores.control else [])
-    colours = {target.name: colour for target, _, colour in _singles(scores)}
-    data = [
-        {
-            "type": "bar",
-            "name": label(score.name),
-            "x": [name.replace("_", " ") for name in BUCKETS],
-            "y": [round(score.buckets[name], 3) for name in BUCKETS],
-            "marker": {"color": colours[score.name]},
-        }
-        for score in ranked
-    ]
-    layout = {
-        "barmode": "group",
-        "yaxis": {"title": {"text": "% of negatives"}},
-        "legend": {"orientation": "h", "y": 1.15},
-    }
-    return Figure(data, layout, "Share of negatives in each bucket.", height=340)
-
-
 def _bucket_table(scores: Scores) -> Table:
-    ranked = [*_ranked(scores), *([scores.control] if scores.control else [])]
+    ranked = [*ranked_scores(scores), *([scores.control] if scores.control else [])]
     rows = [(score.name, *(f"{score.buckets[name]:.1f} %" for name in BUCKETS)) for score in ranked]
     rules = "; ".join(f"{name.replace('_', ' ')}: {rule}" for name, rule in BUCKET_RULES.items())
     return Table("", ["source", *(name.replace("_", " ") for name in BUCKETS)], rows, rules)
@@ -287,7 +161,9 @@ def _bucket_examples(scores: Scores) -> list[Examples]:
     found = []
     rng = np.random.default_rng([scores.settings.seed, 4])
     singles = [
-        (target, member) for target, member, _ in _singles(scores) if target.name in scores.measured.records.sources
+        (target, member)
+        for target, member, _ in single_targets(scores)
+        if target.name in scores.measured.records.sources
     ]
     for name, rule in BUCKETS.items():
         marked = rule(scores.measured.gates)
