@@ -129,7 +129,7 @@ def test_feedback_comes_from_a_run_by_ids(embedded):
     found = search_collection(embedded, ECLIPSE, k=10, feedback=run)
     assert set(embedded.query_ids) - set(found.short) == {"q0", "q3"}
     masks, _ = query_masks(embedded.queries[:1], embedded.documents, lists[:1], ECLIPSE)
-    np.testing.assert_array_equal(found.found.masks[0], masks[0])
+    np.testing.assert_array_equal(found.ranked.masks[0], masks[0])
     with pytest.raises(InputError, match="nowhere"):
         search_collection(embedded, ECLIPSE, feedback=Run.from_dict({"q0": {"nowhere": 1.0}}))
 

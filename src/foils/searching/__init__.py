@@ -28,7 +28,7 @@ from foils.searching.findings import Findings
 from foils.searching.grids import Grid, dime_grid, published_grid
 from foils.searching.index import ExactIndex, Index
 from foils.searching.masks import query_masks
-from foils.searching.passes import Found, check_search_depths, rank_lists, search_vectors
+from foils.searching.passes import Ranked, check_search_depths, rank_lists, search_vectors
 from foils.searching.pyterrier import pyterrier_transformer
 from foils.searching.ranks import Relevant, measure_ranks
 from foils.searching.runs import (
@@ -62,11 +62,11 @@ __all__ = [
     "ExactIndex",
     "FaissIndex",
     "Findings",
-    "Found",
     "Grid",
     "GridValues",
     "Hit",
     "Index",
+    "Ranked",
     "Relevant",
     "Searched",
     "System",

@@ -42,7 +42,7 @@ class Bench:
     @property
     def retrieved(self) -> list[Rows]:
         """What is ranked again of each list."""
-        return [found[: self.rerank_depth] for found in self.lists]
+        return [rows[: self.rerank_depth] for rows in self.lists]
 
     @property
     def suns(self) -> dict[str, npt.NDArray[np.floating] | None]:
@@ -105,8 +105,8 @@ def mask_values(bench: Bench, masks: Mask, measures: Sequence[str] = MEASURES) -
     rankings = bench.retrieved
     again = np.flatnonzero(~masks.all(axis=1))
     sharpened = masked(bench.embedded.queries[again], masks[again])
-    found, _ = rank_lists(sharpened, bench.embedded.documents, [rankings[row] for row in again])
-    for row, ranking in zip(again.tolist(), found, strict=True):
+    reranked, _ = rank_lists(sharpened, bench.embedded.documents, [rankings[row] for row in again])
+    for row, ranking in zip(again.tolist(), reranked, strict=True):
         rankings[row] = ranking
     for row, ranking in enumerate(rankings):
         relevant = bench.relevant[row]

@@ -108,14 +108,14 @@ def _check_feedback(
     llm: LLMSettings,
 ) -> None:
     """Refuse what sun and moon would be made of where there are none, and a seed where nothing is drawn."""
-    asked, answers = llm.changed("llm_model"), f"answers ({spelled('answers')} or {spelled('llm_model')})"
+    writing, answers = llm.changed("llm_model"), f"answers ({spelled('answers')} or {spelled('llm_model')})"
     deep = searching.changed("feedback_depth")
     if dimensions == "none":
         refuse(
-            {**deep, **feedback.changed(), **index.changed("second_pass"), **asked},
+            {**deep, **feedback.changed(), **index.changed("second_pass"), **writing},
             f"with {spelled('dimensions')} none, which searches once with all dimensions; leave it out",
         )
-    if asked or feedback.answers is not None:
+    if writing or feedback.answers is not None:
         why = f"with {answers}, which are the sun in place of documents; leave it out"
         refuse(importance.changed("k_plus"), why)
         if dimensions != "eclipse":
@@ -124,7 +124,7 @@ def _check_feedback(
                 f"with {answers} and {spelled('dimensions')} {dimensions}, which has no moon; leave it out, or take "
                 f"{spelled('dimensions')} eclipse",
             )
-    if not asked and importance.moon_pool is None:
+    if not writing and importance.moon_pool is None:
         drawing = ", ".join(map(spelled, ("moon_pool", "llm_model")))
         refuse(
             searching.changed("seed"),

@@ -58,20 +58,20 @@ def compare_filters(
     for label, grid in grids.items():
         for sun, answers in bench.suns.items():
             name = f"{sun} {label}"
-            found = (tuned or {}).get(name) or grid_values(
+            values = (tuned or {}).get(name) or grid_values(
                 bench, grid, measures=measures, feedback_depth=feedback_depth, answers=answers, rng=rng
             )
-            systems += _both(name, found, measures, folds, deal)
+            systems += _both(name, values, measures, folds, deal)
     return systems
 
 
 def by_share(
-    found: GridValues, measure: str, *, rng: np.random.Generator | None = None, folds: int = 5
+    grid: GridValues, measure: str, *, rng: np.random.Generator | None = None, folds: int = 5
 ) -> dict[float, System]:
     """Return, for each retained share of a grid, the best of its other settings: the published curves.
 
     Args:
-        found: of `grid_values`.
+        grid: what its settings score, of `grid_values`.
         measure: to choose by.
         rng: deals queries to folds, the same deal for every share, to choose by cross-validation (honest); None:
             choose on these very queries (oracle), as published.
@@ -81,10 +81,10 @@ def by_share(
     """
     deal = None if rng is None else int(rng.integers(2**32))
     curve = {}
-    for share in sorted({setting.share for setting in found.settings}):
-        columns = np.flatnonzero([setting.share == share for setting in found.settings])
-        values = {name: of[:, columns] for name, of in found.values.items()}
-        part = GridValues([found.settings[c] for c in columns], values, found.short[:, columns], len(columns))
+    for share in sorted({setting.share for setting in grid.settings}):
+        columns = np.flatnonzero([setting.share == share for setting in grid.settings])
+        values = {name: of[:, columns] for name, of in grid.values.items()}
+        part = GridValues([grid.settings[c] for c in columns], values, grid.short[:, columns], len(columns))
         if deal is None:
             best = oracle(part, measure)
         else:
@@ -124,7 +124,7 @@ def depth_values(
 
 
 def honest_and_oracle(
-    found: Mapping[str, GridValues],
+    grids: Mapping[str, GridValues],
     *,
     rng: np.random.Generator,
     measures: Sequence[str] = MEASURES,
@@ -133,13 +133,13 @@ def honest_and_oracle(
     """Return two systems for each named grid: chosen by cross-validation, and chosen on these queries.
 
     Args:
-        found: name → values, of `grid_values` or `depth_values`.
+        grids: name → values, of `grid_values` or `depth_values`.
         rng: deals queries to folds, the same deal for all.
         measures: each with the settings that are best by it.
         folds: of the cross-validation.
     """
     deal = int(rng.integers(2**32))
-    return [system for name, values in found.items() for system in _both(name, values, measures, folds, deal)]
+    return [system for name, values in grids.items() for system in _both(name, values, measures, folds, deal)]
 
 
 def by_moon(
@@ -201,10 +201,10 @@ def choose_settings(
         rng: source of the draws, where the grid has random moons.
     """
     bench = prepare(embedded, k=k, feedback_depth=feedback_depth, rerank_depth=rerank_depth)
-    found = grid_values(
+    values = grid_values(
         bench, grid, measures=[measure], feedback_depth=feedback_depth, answers=bench.embedded.answers, rng=rng
     )
-    return oracle(found, measure).settings[0]
+    return oracle(values, measure).settings[0]
 
 
 def _fixed(
@@ -217,20 +217,20 @@ def _fixed(
     rng: np.random.Generator | None = None,
 ) -> System:
     """The system of one setting."""
-    lists = [found[:feedback_depth] for found in bench.lists]
+    lists = [rows[:feedback_depth] for rows in bench.lists]
     vectors = bench.embedded
     masks, short = query_masks(vectors.queries, vectors.documents, lists, settings, answers=answers, rng=rng)
     values = mask_values(bench, masks, measures)
     return System(name, "fixed", values, kept=float(masks.mean()), short=dict.fromkeys(measures, short))
 
 
-def _both(name: str, found: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
+def _both(name: str, values: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
     both: dict[Kind, dict[str, Tuned]] = {
         "honest": {
-            measure: cross_validate(found, measure, rng=np.random.default_rng(deal), folds=folds)
+            measure: cross_validate(values, measure, rng=np.random.default_rng(deal), folds=folds)
             for measure in measures
         },
-        "oracle": {measure: oracle(found, measure) for measure in measures},
+        "oracle": {measure: oracle(values, measure) for measure in measures},
     }
     return [
         System(

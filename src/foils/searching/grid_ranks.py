@@ -37,10 +37,10 @@ def grid_ranks(products: Floats, orders: Integers, cuts: Integers, columns: Inte
     compiled = _compiled()
     if compiled is None:
         return plain_grid_ranks(products, orders, cuts, columns)
-    found: Ranks = compiled(
+    ranks: Ranks = compiled(
         np.ascontiguousarray(products.T), orders.astype(np.int32), cuts.astype(np.int64), columns.astype(np.int64)
     )
-    return found
+    return ranks
 
 
 def plain_grid_ranks(

@@ -92,11 +92,11 @@ def search_lists(
     """
     own = np.full(len(queries), -1, np.int64) if without is None else without
     positions, scores = index.search(queries, k + int((own >= 0).any()))
-    found = (positions >= 0) & (positions != own[:, None])
-    found &= np.cumsum(found, axis=1) <= k
-    if found.all():
+    kept = (positions >= 0) & (positions != own[:, None])
+    kept &= np.cumsum(kept, axis=1) <= k
+    if kept.all():
         return list(positions), list(scores)
-    return [p[f] for p, f in zip(positions, found, strict=True)], [s[f] for s, f in zip(scores, found, strict=True)]
+    return [p[of] for p, of in zip(positions, kept, strict=True)], [s[of] for s, of in zip(scores, kept, strict=True)]
 
 
 def checked_queries(queries: npt.NDArray[np.floating], k: int, dimension: int) -> Scores:

@@ -48,7 +48,7 @@ class IndexOrigin:
 
     def differences(self, wanted: IndexOrigin) -> list[str]:
         """Return in words what differs from the wanted origin; nothing where it is the same."""
-        told = [
+        differences = [
             text
             for differs, text in (
                 (self.kind != wanted.kind, f"kind {self.kind}, not {wanted.kind}"),
@@ -58,7 +58,7 @@ class IndexOrigin:
             )
             if differs
         ]
-        return [*told, "other vectors"] if self.vectors != wanted.vectors else told
+        return [*differences, "other vectors"] if self.vectors != wanted.vectors else differences
 
 
 def vectors_digest(vectors: Vectors) -> str:

@@ -60,7 +60,7 @@ def query_masks(
     masks, short = np.ones((n, d), bool), np.zeros(n, bool)
     if settings.keeps_all:
         return masks, short
-    short[:] = [not serves(len(found), settings, answered=answers is not None) for found in feedback]
+    short[:] = [not serves(len(rows), settings, answered=answers is not None) for rows in feedback]
     if answers is not None:
         short |= np.isnan(answers).any(axis=1)
     ready = np.flatnonzero(~short)
@@ -70,7 +70,8 @@ def query_masks(
         moons = np.zeros((len(rows), d))
         if settings.method == "eclipse":
             chosen = [
-                found[moon_rows(len(found), settings.k_minus, pool=settings.moon_pool, rng=rng)] for found in lists
+                ranking[moon_rows(len(ranking), settings.k_minus, pool=settings.moon_pool, rng=rng)]
+                for ranking in lists
             ]
             moons = _means(documents, chosen)
         relevant = _means(documents, [f[: settings.k_plus] for f in lists]) if answers is None else answers[rows]
@@ -101,17 +102,17 @@ def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
     Raises:
         InputError: numbers that are not in 0..count − 1; NumPy would take −1 for the last document.
     """
-    arrays = [np.asarray(found) if len(found) else np.empty(0, np.int64) for found in lists]
-    for at, found in enumerate(arrays):
+    arrays = [np.asarray(ranking) if len(ranking) else np.empty(0, np.int64) for ranking in lists]
+    for at, ranking in enumerate(arrays):
         if (
-            found.ndim != 1
-            or found.dtype.kind not in "iu"
-            or (len(found) and not 0 <= found.min() <= found.max() < count)
+            ranking.ndim != 1
+            or ranking.dtype.kind not in "iu"
+            or (len(ranking) and not 0 <= ranking.min() <= ranking.max() < count)
         ):
-            wrong = [each for each in found.ravel().tolist() if each not in range(count)]
+            wrong = [each for each in ranking.ravel().tolist() if each not in range(count)]
             raise InputError(
                 f"expected lists of document positions, whole numbers from 0 to {count - 1:,}; list {at} holds "
-                f"{wrong[:5] or found.dtype}; leave out what was not found"
+                f"{wrong[:5] or ranking.dtype}; leave out what was not found"
             )
     return arrays
 

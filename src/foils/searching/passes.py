@@ -30,7 +30,7 @@ from foils.searching.settings import FEEDBACK_DEPTH, RERANK_DEPTH, SECOND_PASSES
 
 
 @dataclass(frozen=True)
-class Found:
+class Ranked:
     """What a search returns.
 
     Attributes:
@@ -60,7 +60,7 @@ def search_vectors(
     second_pass: SecondPass = "index",
     without: Rows | None = None,
     rng: np.random.Generator | None = None,
-) -> Found:
+) -> Ranked:
     """Search with each query's useful dimensions.
 
     Args:
@@ -100,10 +100,10 @@ def search_vectors(
     )
     lists = positions if feedback is None else checked_positions(feedback, len(documents))
     masks, short = query_masks(
-        queries, documents, [found[:feedback_depth] for found in lists], settings, answers=answers, rng=rng
+        queries, documents, [rows[:feedback_depth] for rows in lists], settings, answers=answers, rng=rng
     )
     if not first:
-        return Found(*search_lists(index, masked(queries, masks), k, without=without), masks, short)
+        return Ranked(*search_lists(index, masked(queries, masks), k, without=without), masks, short)
     again = np.flatnonzero(~masks.all(axis=1))
     sharpened = masked(queries[again], masks[again])
     if second_pass == "retrieved":
@@ -111,9 +111,9 @@ def search_vectors(
     else:
         own = None if without is None else without[again]
         ranked = search_lists(index, sharpened, k, without=own) if len(again) else ([], [])
-    for row, found, score in zip(again, *ranked, strict=True):
-        positions[row], scores[row] = found, score
-    return Found([found[:k] for found in positions], [score[:k] for score in scores], masks, short)
+    for row, rows, products in zip(again, *ranked, strict=True):
+        positions[row], scores[row] = rows, products
+    return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], masks, short)
 
 
 def check_search_depths(k: int, feedback_depth: int, rerank_depth: int | None, second_pass: str) -> int:
@@ -155,9 +155,9 @@ def rank_lists(
     with progress.task("ranking again", total=len(lists), unit="queries") as advance:
         for start in range(0, len(lists), QUERIES):
             part = slice(start, start + QUERIES)
-            found, products = rank_rows(queries[part], documents, lists[part])
-            positions, scores = positions + found, scores + products
-            advance(len(found))
+            rows, products = rank_rows(queries[part], documents, lists[part])
+            positions, scores = positions + rows, scores + products
+            advance(len(rows))
     return positions, scores
 
 

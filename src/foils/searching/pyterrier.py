@@ -61,22 +61,22 @@ def pyterrier_transformer(
             checked.columns(includes=["qid", "query", "docno", *own], mode="results")
         rng = np.random.default_rng(seed)
         queries = frame.drop_duplicates("qid")
-        given = _by_rank(frame, queries) if checked.mode == "results" else None
+        feedback = _by_rank(frame, queries) if checked.mode == "results" else None
         texts = None if answers is None else queries[answers].tolist()
         common: dict[str, Any] = {"feedback_depth": feedback_depth, "answers": texts, "rng": rng}
-        if given is not None and second_pass == "retrieved":
-            found = searcher.rank(queries["query"].tolist(), given, settings, **common)
-            return _joined(frame.drop(columns=["score", "rank"], errors="ignore"), found, ["qid", "docno"])
-        found = searcher.search(
+        if feedback is not None and second_pass == "retrieved":
+            hits = searcher.rank(queries["query"].tolist(), feedback, settings, **common)
+            return _joined(frame.drop(columns=["score", "rank"], errors="ignore"), hits, ["qid", "docno"])
+        hits = searcher.search(
             queries["query"].tolist(),
             settings,
             k=k,
-            feedback=given,
+            feedback=feedback,
             rerank_depth=rerank_depth,
             second_pass=second_pass,
             **common,
         )
-        return _joined(queries[pt.model.query_columns(frame)], found, ["qid"])
+        return _joined(queries[pt.model.query_columns(frame)], hits, ["qid"])
 
     return pt.apply.generic(transform, label=f"foils {settings.method}")
 
@@ -90,13 +90,13 @@ def _by_rank(frame: DataFrame, queries: DataFrame) -> list[list[str]]:
     return [lists[qid] for qid in queries["qid"]]
 
 
-def _joined(columns: DataFrame, found: list[list[Hit]], on: list[str]) -> DataFrame:
+def _joined(columns: DataFrame, hits: list[list[Hit]], on: list[str]) -> DataFrame:
     """Results, query after query, with the columns that belong to their query, or to their query and document."""
     pandas = require("pandas", "pyterrier")
     rows = [
         (qid, hit.doc_id, hit.score, rank)
-        for qid, hits in zip(columns["qid"].unique(), found, strict=True)
-        for rank, hit in enumerate(hits)
+        for qid, of_query in zip(columns["qid"].unique(), hits, strict=True)
+        for rank, hit in enumerate(of_query)
     ]
     results = pandas.DataFrame(rows, columns=["qid", "docno", "score", "rank"])
     results = results.astype({"qid": columns["qid"].dtype, "docno": object, "score": float, "rank": int})

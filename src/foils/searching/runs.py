@@ -21,7 +21,7 @@ from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.results import Result, Table
 from foils.searching.index import ExactIndex
-from foils.searching.passes import Found, search_vectors
+from foils.searching.passes import Ranked, search_vectors
 from foils.searching.ranks import Relevant
 from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
 
@@ -67,7 +67,7 @@ class Searched(Result):
 
     Attributes:
         run: the rankings.
-        found: positions, scores and masks.
+        ranked: positions, scores and masks.
         short: ids of the queries that kept every dimension, for want of feedback or of an answer.
         kept: mean share of dimensions kept, in (0, 1].
         embedded: what was searched.
@@ -76,7 +76,7 @@ class Searched(Result):
     """
 
     run: Run
-    found: Found = field(repr=False)
+    ranked: Ranked = field(repr=False)
     short: list[str]
     kept: float
     embedded: Embedded = field(repr=False)
@@ -90,7 +90,7 @@ class Searched(Result):
     def tables(self) -> list[Table]:
         """Return the counts of queries, documents and dimensions."""
         rows = [
-            ("queries", f"{len(self.found.short):,}"),
+            ("queries", f"{len(self.ranked.short):,}"),
             ("documents ranked", f"{self.run.table.num_rows:,}"),
             ("dimensions kept", f"{100 * self.kept:.1f} %"),
             ("queries that kept all, for want of feedback or answer", f"{len(self.short):,}"),
@@ -206,7 +206,7 @@ def search_collection(
         InputError: a feedback run with documents that the collection does not have, or what `search_vectors` refuses.
     """
     lists = None if feedback is None else feedback_lists(embedded, feedback)
-    found = search_vectors(
+    ranked = search_vectors(
         embedded.queries,
         embedded.documents,
         ExactIndex(embedded.documents) if index is None else index,
@@ -221,10 +221,10 @@ def search_collection(
         rng=rng,
     )
     ids = np.array(embedded.query_ids, object)
-    lengths = [len(positions) for positions in found.positions]
-    documents = embedded.collection.documents["doc_id"].take(pa.array(np.concatenate(found.positions)))
-    run = Run.ranked(np.repeat(ids, lengths).tolist(), documents, np.concatenate(found.scores), name=name)
-    return Searched(run, found, ids[found.short].tolist(), float(found.masks.mean()), embedded, settings)
+    lengths = [len(positions) for positions in ranked.positions]
+    documents = embedded.collection.documents["doc_id"].take(pa.array(np.concatenate(ranked.positions)))
+    run = Run.ranked(np.repeat(ids, lengths).tolist(), documents, np.concatenate(ranked.scores), name=name)
+    return Searched(run, ranked, ids[ranked.short].tolist(), float(ranked.masks.mean()), embedded, settings)
 
 
 def feedback_lists(embedded: Embedded, run: Run) -> list[Rows]:

@@ -115,7 +115,7 @@ class TextSearcher:
             InputError: ids that are not among the documents, lengths that differ, an answer that is no text or blank,
                 or what `search_vectors` refuses.
         """
-        found = search_vectors(
+        ranked = search_vectors(
             self._queries(queries),
             self.documents,
             self.index,
@@ -128,7 +128,7 @@ class TextSearcher:
             second_pass=second_pass,
             rng=rng,
         )
-        return self._hits(found.positions, found.scores)
+        return self._hits(ranked.positions, ranked.scores)
 
     def rank(
         self,
@@ -158,7 +158,7 @@ class TextSearcher:
         masks, _ = query_masks(
             vectors,
             self.documents,
-            [found[:feedback_depth] for found in lists],
+            [rows[:feedback_depth] for rows in lists],
             settings,
             answers=self._answers(answers, len(queries)),
             rng=rng,

@@ -106,16 +106,16 @@ def evaluate_grid(
             generator.
     """
     n = len(queries)
-    given = lists if feedback is None else feedback
-    if not (len(lists) == len(relevant) == len(given) == n):
+    fed = lists if feedback is None else feedback
+    if not (len(lists) == len(relevant) == len(fed) == n):
         raise InputError(
             f"expected lists, relevant documents and feedback for each of {n} queries; found {len(lists)}, "
-            f"{len(relevant)} and {len(given)}"
+            f"{len(relevant)} and {len(fed)}"
         )
     if grid.method == "eclipse" and grid.moon_pool is not None and rng is None:
         raise InputError("a moon drawn at random needs a generator; give rng")
     size, grid = grid.size, grid if answers is None else grid.answered
-    lists, given = checked_positions(lists, len(documents)), checked_positions(given, len(documents))
+    lists, fed = checked_positions(lists, len(documents)), checked_positions(fed, len(documents))
     settings = grid.settings
     values = {measure: np.empty((n, len(settings))) for measure in measures}
     short, leaves_out = np.zeros((n, len(settings)), bool), np.array([setting.share < 1 for setting in settings])
@@ -123,7 +123,7 @@ def evaluate_grid(
         for row, query in enumerate(queries):
             answer = None if answers is None else np.asarray(answers[row], np.float64)
             ranks, unserved = _query_ranks(
-                query, documents, lists[row], given[row][:feedback_depth], relevant[row], grid, answer=answer, rng=rng
+                query, documents, lists[row], fed[row][:feedback_depth], relevant[row], grid, answer=answer, rng=rng
             )
             short[row] = np.repeat(unserved, len(grid.ratios) * len(grid.shares)) & leaves_out
             if k is not None:
@@ -134,21 +134,23 @@ def evaluate_grid(
     return GridValues(settings, values, short, size)
 
 
-def oracle(found: GridValues, measure: str) -> Tuned:
+def oracle(grid_values: GridValues, measure: str) -> Tuned:
     """Return the setting that is best on average over the queries it is reported on: optimistic, as published."""
-    best = int(np.argmax(found.values[measure].mean(axis=0)))
-    n = len(found.values[measure])
-    per_query = {name: values[:, best] for name, values in found.values.items()}
-    return Tuned("oracle", measure, [found.settings[best]], np.zeros(n, np.int64), per_query, found.short[:, best])
+    best = int(np.argmax(grid_values.values[measure].mean(axis=0)))
+    n = len(grid_values.values[measure])
+    per_query = {name: values[:, best] for name, values in grid_values.values.items()}
+    return Tuned(
+        "oracle", measure, [grid_values.settings[best]], np.zeros(n, np.int64), per_query, grid_values.short[:, best]
+    )
 
 
-def cross_validate(found: GridValues, measure: str, *, rng: np.random.Generator, folds: int = 5) -> Tuned:
+def cross_validate(grid_values: GridValues, measure: str, *, rng: np.random.Generator, folds: int = 5) -> Tuned:
     """Choose on the other folds, report on each fold: no query has a say in its own setting.
 
     Queries are dealt to the folds at random, as evenly as they go; the best mean wins, the first setting where equal.
 
     Args:
-        found: of `evaluate_grid`.
+        grid_values: of `evaluate_grid`.
         measure: to choose by.
         rng: source of the deal.
         folds: how many, 2 ≤ folds ≤ n.
@@ -156,7 +158,7 @@ def cross_validate(found: GridValues, measure: str, *, rng: np.random.Generator,
     Raises:
         InputError: a number of folds out of range.
     """
-    values = found.values[measure]
+    values = grid_values.values[measure]
     n = len(values)
     if not 2 <= folds <= n:
         raise InputError(f"{folds} folds of {n} queries; expected at least 2, at most one a query")
@@ -169,14 +171,14 @@ def cross_validate(found: GridValues, measure: str, *, rng: np.random.Generator,
         others = (total - values[held_out].sum(axis=0)) / (n - held_out.sum())
         chosen.append(int(np.argmax(others)))
     taken = np.asarray(chosen)[fold]
-    per_query = {name: of[np.arange(n), taken] for name, of in found.values.items()}
+    per_query = {name: of[np.arange(n), taken] for name, of in grid_values.values.items()}
     return Tuned(
         "honest",
         measure,
-        [found.settings[index] for index in chosen],
+        [grid_values.settings[index] for index in chosen],
         fold,
         per_query,
-        found.short[np.arange(n), taken],
+        grid_values.short[np.arange(n), taken],
     )
 
 
@@ -205,12 +207,12 @@ def _query_ranks(
     reached = np.isin(relevant.rows, ordered)
     columns = np.searchsorted(ordered, relevant.rows[reached])
     products = documents.take(ordered).astype(np.float32) * query.astype(np.float32)
-    found = grid_ranks(products, orders.reshape(-1, d), cuts, columns)
-    found = found.reshape(len(grid.depths), len(grid.ratios), len(cuts), len(columns))
-    found[unserved] = found[unserved][:, :, -1:]
+    every_rank = grid_ranks(products, orders.reshape(-1, d), cuts, columns)
+    every_rank = every_rank.reshape(len(grid.depths), len(grid.ratios), len(cuts), len(columns))
+    every_rank[unserved] = every_rank[unserved][:, :, -1:]
     at = np.searchsorted(cuts, [kept_count(d, share) for share in shares])
     ranks = np.full((len(grid.depths) * len(grid.ratios) * len(shares), len(reached)), UNREACHED, np.int32)
-    ranks[:, reached] = found[:, :, at].reshape(len(ranks), len(columns))
+    ranks[:, reached] = every_rank[:, :, at].reshape(len(ranks), len(columns))
     return ranks, unserved
 
 
