@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from foils.batching.doors import batch
     from foils.data import Collection, Negatives, Run, load_collection
+    from foils.data.doors import describe, load
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.evaluation.doors import evaluate
     from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from foils.rating.doors import rate
     from foils.runtime.errors import FoilsError
     from foils.scoring import Scores, ScoreSettings, score_sources
+    from foils.scoring.doors import score
     from foils.searching.doors import search
     from foils.selection.doors import select
     from foils.studies.doors import demo, report, study
@@ -38,15 +40,18 @@ __all__ = [
     "batch",
     "cache",
     "demo",
+    "describe",
     "evaluate",
     "filter",
     "fuse",
     "generate",
+    "load",
     "load_collection",
     "load_encoder",
     "mine",
     "rate",
     "report",
+    "score",
     "score_sources",
     "search",
     "select",
@@ -55,6 +60,7 @@ __all__ = [
 
 _HOMES = {
     "data": ("Collection", "Negatives", "Run", "load_collection"),
+    "data.doors": ("describe", "load"),
     "encode": ("EncoderSettings", "VectorStore", "load_encoder"),
     "rating.doors": ("rate",),
     "runtime.errors": ("FoilsError",),
@@ -63,6 +69,8 @@ _HOMES = {
     "mining.doors": ("filter", "fuse", "generate", "mine"),
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "studies.doors": ("demo", "report", "study"),
+    "scoring.doors": ("score",),
+    "studies.doors": ("demo",),
     "selection.doors": ("select",),
     "evaluation.doors": ("evaluate",),
     "searching.doors": ("search",),

@@ -79,7 +79,7 @@ def test_missing_files(tmp_path: Path, beir_folder: BeirFolder) -> None:
         with pytest.raises(InputError, match=f"{said}; a BEIR folder holds corpus.jsonl"):
             load_collection(given_)
     folder = beir_folder()
-    with pytest.raises(InputError, match="no such folder"):
+    with pytest.raises(InputError, match="no column is known as query"):
         load_collection(folder / "corpus.jsonl")
     shutil.rmtree(folder / "qrels")
     with pytest.raises(InputError, match=r"small: no qrels/\*\.tsv; a BEIR folder"):

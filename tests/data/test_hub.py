@@ -338,7 +338,7 @@ def test_rows_that_are_wrong(hf_folder: WriteHf, change: dict[str, Any], message
 
 def test_another_layout(hf_folder: WriteHf) -> None:
     folder = hf_folder({"default": {"train": ASKED}})
-    with pytest.raises(InputError, match="has no configuration corpus nor queries, only default; expected config"):
+    with pytest.raises(InputError, match="no column is known as query; the columns are '_id', 'text'"):
         load_collection(f"hf:{folder}")
     parts = layout()
     del parts["default"]

@@ -3,9 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from foils.data.mteb import collection_from_mteb
 from foils.encode import EncoderSettings, SentenceEncoder
 from foils.evaluation import measure_encoder
-from foils.evaluation.mteb import MTEBEncoder, collection_from_mteb
+from foils.evaluation.mteb import MTEBEncoder
 from foils.runtime.errors import InputError, MissingExtraError
 from train_models import made_up, static_model
 

@@ -112,6 +112,10 @@ PAGE = Setting(
 
 
 DOORS: dict[str, Verb] = {
+    "describe": Verb(
+        "foils.data.doors:describe",
+        example="foils describe pairs.csv --columns query=question,positive=answer",
+    ),
     "score": Verb(
         "foils.scoring.doors:score",
         example="foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html "

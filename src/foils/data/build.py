@@ -46,6 +46,10 @@ class Source:
     records: Callable[[Complaints], Iterator[Record]]
 
 
+Judged = Mapping[str, Source] | Callable[[pa.Table, pa.Table], Mapping[str, Source]]
+"""Judgements by split, or what makes them of the tables of documents and queries."""
+
+
 def build_in_memory(
     name: str,
     documents: Sequence[tuple[str, str, str]],
@@ -61,15 +65,17 @@ def build_in_memory(
     def listed(kind: str, rows: Sequence[tuple[Any, ...]]) -> Source:
         return Source(f"{name} ({kind})", lambda _: ((0, tuple(row)) for row in rows))
 
+    judged = {split: listed(f"qrels {split}", rows) for split, rows in qrels.items()}
+    return build_held(name, listed("documents", documents), listed("queries", queries), judged)
+
+
+def build_held(name: str, documents: Source, queries: Source, qrels: Judged) -> Collection:
+    """Make a collection as `build_stored` does, held in memory."""
     hasher = hashlib.blake2b(digest_size=16)
-    document_table, query_table, judged = _read_all(
-        listed("documents", documents),
-        listed("queries", queries),
-        {split: listed(f"qrels {split}", rows) for split, rows in qrels.items()},
-        hasher,
-        lambda _, schema, batches: pa.Table.from_batches(batches, schema),
+    tables = _read_all(
+        documents, queries, qrels, hasher, lambda _, schema, batches: pa.Table.from_batches(batches, schema)
     )
-    return Collection(name, document_table, query_table, judged, hasher.hexdigest())
+    return Collection(name, *tables, hasher.hexdigest())
 
 
 def build_stored(
@@ -77,7 +83,7 @@ def build_stored(
     folder: Path,
     documents: Source,
     queries: Source,
-    qrels: Mapping[str, Source],
+    qrels: Judged,
     *,
     lenient: bool = False,
 ) -> Collection:
@@ -90,7 +96,7 @@ def build_stored(
         folder: where.
         documents: of `doc_id, title, text`.
         queries: of `query_id, text`.
-        qrels: split → judgements, `query_id, doc_id, relevance`.
+        qrels: split → judgements, `query_id, doc_id, relevance`, or what makes that of both tables.
         lenient: leave out documents and queries without a text, and judgements of what is not there; the name tells
             their numbers.
 
@@ -175,7 +181,7 @@ _Keep = Callable[[str, pa.Schema, Iterator[pa.RecordBatch]], pa.Table]
 def _read_all(
     documents: Source,
     queries: Source,
-    qrels: Mapping[str, Source],
+    qrels: Judged,
     hasher: Any,
     keep: _Keep,
     left_out: Counter[str] | None = None,
@@ -183,6 +189,7 @@ def _read_all(
     document_table = _read_texts("documents", documents, DOCUMENTS, hasher, keep, left_out)
     query_table = _read_texts("queries", queries, QUERIES, hasher, keep, left_out)
     ids = document_table["doc_id"], query_table["query_id"]
+    qrels = qrels(document_table, query_table) if callable(qrels) else qrels
     judged = {split: _read_qrels(split, source, *ids, hasher, keep, left_out) for split, source in qrels.items()}
     return document_table, query_table, judged
 

@@ -18,7 +18,8 @@ from typing import Any
 from foils.data.build import LENIENT, Record, Source, build_stored, cache_place, file_facts
 from foils.data.collection import Collection
 from foils.data.lines import Complaints
-from foils.runtime.errors import InputError, require
+from foils.data.tables import Records
+from foils.runtime.errors import InputError, UnknownNameError, require
 
 SPLITS = {
     "train": ("train", "training"),
@@ -101,6 +102,45 @@ def read_hf(name: str, *, lenient: bool = False) -> Collection:
         },
         lenient=lenient,
     )
+
+
+def hf_pairs(name: str) -> dict[str, Records] | None:
+    """Return the records of a data set that is no collection in BEIR's layout, by split; None: it is one.
+
+    Args:
+        name: NAME, NAME:CONFIGURATION or NAME:CONFIGURATION:SPLIT, or NAME::SPLIT; NAME is a repository or a folder.
+
+    Raises:
+        MissingExtraError: without the package `datasets`.
+        InputError: no such data set, configuration or split, or none that can be reached.
+    """
+    datasets = require("datasets", "hub")
+    name, _, rest = name.partition(":")
+    configuration, _, split = rest.partition(":")
+    with _fetching(f"hf:{name}"):
+        configurations = datasets.get_dataset_config_names(name)
+        if not rest and {"corpus", "queries"} <= set(configurations):
+            return None
+        if configuration and configuration not in configurations:
+            raise UnknownNameError(f"configuration of hf:{name}", configuration, configurations)
+        if not configuration and len(configurations) > 1:
+            raise InputError(f"hf:{name} has several configurations; say which: hf:{name}:{configurations[0]}, …")
+        part = _hf_configuration(datasets, name, configuration or configurations[0])
+        if split and split not in part.splits:
+            raise UnknownNameError(f"split of hf:{name}", split, part.splits)
+        chosen = {split: part.splits[split]} if split else dict(part.splits)
+        return {
+            split: Records(f"hf:{name} ({split})", _columns(rows), partial(_hf_records, rows), tuple(part.files))
+            for split, rows in chosen.items()
+        }
+
+
+def _columns(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(next(iter(rows), {}))
+
+
+def _hf_records(rows: Iterable[Mapping[str, Any]], _: Complaints) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    return enumerate(rows, start=1)
 
 
 def _source(where: str, fields: Callable[[], Iterable[tuple[Any, ...]]]) -> Source:
@@ -210,11 +250,6 @@ def _hf_configuration(datasets: ModuleType, name: str, configuration: str | None
 def _hf_parts(datasets: ModuleType, name: str) -> tuple[_Configuration, _Configuration, _Configuration]:
     """The corpus, the queries, and the judgements, whose splits have our names."""
     configurations = datasets.get_dataset_config_names(name)
-    if missing := [each for each in ("corpus", "queries") if each not in configurations]:
-        raise InputError(
-            f"hf:{name} has no configuration {' nor '.join(missing)}, only {', '.join(configurations)}; "
-            + LAYOUT.format(name=name)
-        )
     corpus, queries = (_hf_configuration(datasets, name, each) for each in ("corpus", "queries"))
     place = next(((name, each) for each in ("qrels", "default") if each in configurations), (f"{name}-qrels", None))
     try:

@@ -89,7 +89,7 @@ def whole_text(path: str | Path) -> str:
         FormatError: it is not UTF-8, with the line, or has a line that is too long.
     """
     complaints = Complaints(path)
-    text = "\n".join(line for _, line in _lines(path, complaints))
+    text = "\n".join(line for _, line in every_line(path, complaints))
     complaints.settle()
     return text
 
@@ -119,10 +119,11 @@ def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[i
         InputError: there is no such file, or it may not be read.
         FormatError: a gzip stream that is cut off or damaged, UTF-16, or a line above 64 MiB.
     """
-    return ((number, text) for number, text in _lines(path, complaints) if text.strip())
+    return ((number, text) for number, text in every_line(path, complaints) if text.strip())
 
 
-def _lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
+def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, text without its end) for each line; otherwise as `numbered_lines`."""
     with open_binary(path) as opened:
         number = 0
         while True:

@@ -3,36 +3,87 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foils.data.beir import read_beir
 from foils.data.build import Source, build_stored, open_stored
 from foils.data.collection import Collection
+from foils.data.pairs import read_pairs
+from foils.data.splitting import SHARES
 from foils.data.store import cache_folder
+from foils.data.tables import ENDINGS
+from foils.runtime.errors import InputError
+from foils.runtime.options import refuse
+
+if TYPE_CHECKING:
+    from foils.data.resolve import CollectionLike
 
 PREFIX = "lenient:"
 
 
-def load_collection(name: str | Path, *, keep_identical_ids: bool = False) -> Collection:
+def load_collection(
+    given: CollectionLike,
+    *,
+    keep_identical_ids: bool = False,
+    columns: Mapping[str, str] | None = None,
+    corpus: Any = None,
+    shares: Sequence[float] | None = None,
+) -> Collection:
     """Open a collection.
 
     Args:
-        name: a BEIR folder; `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); or `pydocs`. `lenient:`
-            before it leaves out documents and queries without a text, and judgements of what is not there, which are
-            complaints without; the collection's name then tells how many.
+        given: a BEIR folder; a table of pairs, as a file (CSV, TSV, JSON, JSONL, Parquet) or in memory (see
+            `foils.data.pairs.read_pairs`); `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); `mteb:TASK`; or
+            `pydocs`. `lenient:` before a name leaves out documents and queries without a text, and judgements of what
+            is not there, which are complaints without; the collection's name then tells how many.
         keep_identical_ids: let a document whose id is a query's own be a negative of the query and an answer to it
             (`Collection.identical`).
+        columns: of pairs: what a column is -> its name, as {"query": "a", "positive": "b"}.
+        corpus: of pairs: more documents, a file or a table.
+        shares: of pairs without splits: shares of the queries in train, dev and test. Default: 0.8, 0.1, 0.1.
 
     Raises:
-        InputError: there is no such collection, or it is not well-formed.
-        MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`.
+        InputError: there is no such collection, it is not well-formed, or it is not made of pairs.
+        MissingExtraError: `ir_datasets:` or `hf:` without the extra `hub`, `mteb:` without `mteb`.
     """
-    return replace(_load(name), keep_identical_ids=keep_identical_ids)
+    pairs = None if isinstance(given, Collection) else _pairs(given)
+    if pairs is not None:
+        name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
+        made = read_pairs(pairs, columns=columns, corpus=corpus, shares=shares or SHARES, name=name)
+        return replace(made, keep_identical_ids=keep_identical_ids)
+    collection = given if isinstance(given, Collection) else _load(given)
+    refuse(
+        {"columns": columns, "corpus": corpus, "split_shares": shares},
+        f"with {collection.name}, which is not made of pairs",
+    )
+    return replace(collection, keep_identical_ids=True) if keep_identical_ids else collection
+
+
+def _pairs(given: Any) -> Any:
+    """What `read_pairs` takes, where this names, or is, a table of pairs; otherwise None."""
+    if not isinstance(given, (str, Path)):
+        return given
+    if str(given).startswith("hf:"):
+        from foils.data.hub import hf_pairs
+
+        return hf_pairs(str(given).removeprefix("hf:"))
+    if _is_file(given):
+        return given
+    if str(given).lower().removesuffix(".gz").endswith(ENDINGS):
+        raise InputError(f"{given}: no such file")
+    return None
+
+
+def _is_file(name: str | Path) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a name that is too long, or no name
+        return False
 
 
 def _load(name: str | Path) -> Collection:
@@ -47,6 +98,10 @@ def _load(name: str | Path) -> Collection:
         from foils.data.hub import read_hf
 
         return read_hf(rest, lenient=lenient)
+    if colon and kind == "mteb":
+        from foils.data.mteb import read_mteb
+
+        return read_mteb(rest)
     if str(name) == "pydocs":
         return _pydocs()
     return read_beir(name, lenient=lenient)

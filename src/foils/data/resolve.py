@@ -7,24 +7,51 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
-
 from foils.data.collection import Collection
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
-from foils.data.sources import NamedSource, read_source, read_sources
+from foils.data.sources import NamedSource, is_of_negatives, negatives_of_pairs, read_source, read_sources
 from foils.data.store import file_digest
+from foils.data.tables import arrow_table
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
 
+OWN = "negatives"  # name of a source that has none
+
 if TYPE_CHECKING:
-    CollectionLike = str | Path | Collection
+    TableLike = str | Path | Any  # Any: a DataFrame of pandas or polars, an Arrow table, a data set of `datasets`
+    CollectionLike = str | Path | Collection | Any  # Any: a table of pairs, or a dictionary of splits
     SourceLike = str | Path | Negatives | NamedSource | Any  # Any: a DataFrame of pandas or polars, an Arrow table
     SourcesLike = Mapping[str, SourceLike] | Sequence[SourceLike]
 else:
+    TableLike = str
     CollectionLike = Annotated[str, Option(metavar="COLLECTION")]
     SourceLike = Annotated[str, Option(metavar="SOURCE")]
     SourcesLike = Annotated[list[str], Option(metavar="SOURCE")]
+
+
+def parsed_columns(text: str) -> dict[str, str]:
+    """Return the columns that a text like `query=a,positive=b` names.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(role and equals for role, equals, _ in parts):
+        raise InputError(f"{spelled('columns')} {text}; expected what each column is, as query=COLUMN,positive=COLUMN")
+    return {role.strip(): name.strip() for role, _, name in parts}
+
+
+def parsed_shares(text: str) -> tuple[float, ...]:
+    """Return the numbers of a text like `0.8,0.1,0.1`.
+
+    Raises:
+        InputError: these are no numbers.
+    """
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"{spelled('split_shares')} {text}; expected three numbers, as 0.8,0.1,0.1") from error
 
 
 @dataclass(frozen=True)
@@ -32,17 +59,30 @@ class CollectionSettings(Settings):
     """How a collection is read.
 
     Attributes:
+        columns: Of pairs: what each column is, as query=QUESTION,positive=ANSWER; beside these query_id, doc_id, title,
+            negative, score and split. Default: what their names say.
+        corpus: Of pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
+        split_shares: Of pairs without splits: shares of the queries in train, dev and test. Default: 0.8,0.1,0.1.
         keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
             negative of itself, or an answer to itself.
     """
 
+    heading = "Collection"
+
+    columns: Annotated[Mapping[str, str] | None, Option(parse=parsed_columns, metavar="ROLE=COLUMN,…")] = None
+    corpus: Annotated[TableLike | None, Option(metavar="FILE")] = None
+    split_shares: Annotated[Sequence[float] | None, Option(parse=parsed_shares, metavar="TRAIN,DEV,TEST")] = None
     keep_identical_ids: bool = False
 
     def open(self, given: CollectionLike) -> Collection:
-        """Return a collection as it is, or the one of this name or path (see `load_collection`)."""
-        if isinstance(given, Collection):
-            return replace(given, keep_identical_ids=True) if self.keep_identical_ids else given
-        return load_collection(given, keep_identical_ids=self.keep_identical_ids)
+        """Return a collection as it is, or the one of this name, path or table (see `load_collection`)."""
+        return load_collection(
+            given,
+            keep_identical_ids=self.keep_identical_ids,
+            columns=self.columns,
+            corpus=self.corpus,
+            shares=self.split_shares,
+        )
 
 
 def identical_ids_caption(queries: int) -> str:
@@ -83,6 +123,13 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
     """
     if isinstance(given, (str, Path)):
         return read_source(f"{name}={given}" if name else str(given), collection)
+    if not isinstance(given, (NamedSource, Negatives)):
+        table = arrow_table(given)
+        given = (
+            Negatives(table)
+            if is_of_negatives(table.column_names)
+            else negatives_of_pairs(table, name or OWN, collection)
+        )
     source = as_table(given)
     if source is not given:
         source.negatives.rows_in(collection)
@@ -99,24 +146,10 @@ def as_table(given: SourceLike) -> NamedSource:
         return given
     if isinstance(given, (str, Path)):
         return NamedSource(Path(given).name, Negatives.read(given), file_digest(given))
-    negatives = given if isinstance(given, Negatives) else Negatives(_arrow(given))
+    negatives = given if isinstance(given, Negatives) else Negatives(arrow_table(given))
     return NamedSource(_own_name(negatives), negatives, negatives.digest)
 
 
 def _own_name(negatives: Negatives) -> str:
     names = negatives.table["source"].unique().to_pylist()
-    return str(names[0]) if len(names) == 1 else "negatives"
-
-
-def _arrow(given: Any) -> pa.Table:
-    """An Arrow table of what offers one: pyarrow's own, or a DataFrame."""
-    if isinstance(given, pa.Table):
-        return given
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    if hasattr(given, "__dataframe__") or type(given).__module__.startswith("pandas"):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    raise InputError(
-        f"a source of type {type(given).__name__}; expected a table of negatives, a DataFrame with its columns, or the "
-        "path of a file"
-    )
+    return str(names[0]) if len(names) == 1 else OWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,18 @@ import pyarrow as pa
 from foils.data.collection import IDENTICAL, Collection
 from foils.data.lines import Complaints, json_objects, magic, numbered_lines, text_field
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
+from foils.data.pair_columns import NAMES, plain
+from foils.data.pairs import pair_negatives
 from foils.data.run import Run, ranks_within
 from foils.data.store import Provenance, file_digest, provenance
+from foils.data.tables import DELIMITERS, records_of_file
 from foils.runtime.errors import FormatError, InputError
 
 FORMS = (
     "a source is a Parquet table of negatives; JSONL with query_id, query, positive_passages, negative_passages; "
     "JSONL with query (or anchor), positive (or pos), and negative, negative_1, negative_2, … or neg; JSONL with "
-    "anchor, document and label, or documents and labels; or a TREC run"
+    "anchor, document and label, or documents and labels; CSV, TSV or Parquet with columns query, positive and "
+    "negative; or a TREC run"
 )
 
 
@@ -88,7 +92,9 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
 
 def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
     if magic(path, 4) == b"PAR1":
-        return None
+        return None if is_of_negatives(records_of_file(path).columns) else _read_pair_table
+    if path.name.lower().removesuffix(".gz").endswith(tuple(DELIMITERS)):
+        return _read_pair_table
     complaints = Complaints(path)
     line, first = next(numbered_lines(path, complaints), (0, ""))
     complaints.settle()
@@ -237,6 +243,48 @@ def _passage_text(passage: Any) -> str | None:
         return None
     parts = ["" if passage.get(key) is None else text_field(passage[key]) for key in ("title", "text")]
     return None if None in parts else " ".join(map(str, parts)).strip()
+
+
+def is_of_negatives(columns: Iterable[str]) -> bool:
+    """Tell whether a table with these columns is one of negatives, or means to be, and not of pairs."""
+    names = {plain(name) for name in columns}
+    return {"query_id", "doc_id"} <= names or bool({"source", "rank"} & names) or not names & {*NAMES["query"]}
+
+
+def _read_pair_table(path: Path, name: str, collection: Collection) -> Negatives:
+    return negatives_of_pairs(path, name, collection, where=path)
+
+
+def negatives_of_pairs(given: Any, name: str, collection: Collection, *, where: str | Path = "table") -> Negatives:
+    """Return the negatives that a table of pairs names beside its positives (see `foils.data.pairs.read_pairs`).
+
+    Args:
+        given: a file, or a table in memory.
+        name: of the source.
+        collection: whose queries and documents they are, by their ids, or else by their texts; another document
+            brings its own text.
+        where: for complaints.
+
+    Raises:
+        FormatError: what is wrong in it, queries that the collection does not know among it.
+    """
+    rows, complaints = _Rows(name), Complaints(where)
+    queries, documents = (
+        set(collection.queries["query_id"].to_pylist()),
+        set(collection.documents["doc_id"].to_pylist()),
+    )
+    query_ids, doc_ids = _by_text(collection)
+    for line, query_id, query, negatives in pair_negatives(given):
+        known = query_id if query_id in queries else query_ids.get(_squeezed(query))
+        if known is None:
+            complaints.add(f"unknown query {query[:60]!r}: not a text of the collection {collection.name}", line)
+            continue
+        for each in negatives:
+            text = f"{each.title} {each.text}".strip()
+            own = each.doc_id if each.doc_id in documents else doc_ids.get(_squeezed(text))
+            rows.add(known, own or str(each.doc_id), None if own else text, None)
+    complaints.settle()
+    return rows.negatives("pairs", Path(str(where)), collection)
 
 
 _NEGATIVE = re.compile(r"(negative(_\d+)?|neg)$")

@@ -1,0 +1,214 @@
+"""What a collection is, for who wants to see whether it was understood: counts, lengths, splits, leakage, warnings."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.data.collection import Collection
+from foils.data.splitting import twin_pairs
+from foils.runtime.results import Result, Table, number
+
+SAMPLE = 2_000  # texts whose scripts are told
+EXAMPLES = 3
+SHOWN = 160  # characters of an example
+LONG = 300  # words beyond which encoders with 512 tokens cut a text
+COMMON = 100  # positives of a query from which on it is pointed out
+
+
+@dataclass(frozen=True)
+class SplitFacts:
+    """A split's judgements.
+
+    Attributes:
+        queries: with a judgement.
+        pairs: (query, document), judged relevant.
+        not_relevant: judged not relevant.
+        most: positives of the query that has most.
+        shared: share of its positive documents that are positives of train too; None: train itself, or no train.
+        twins: queries that have a near-twin in train: of one document, and alike in their words.
+    """
+
+    queries: int
+    pairs: int
+    not_relevant: int
+    most: int
+    shared: float | None
+    twins: int | None
+
+
+@dataclass(frozen=True)
+class Description(Result):
+    """A collection, described.
+
+    Attributes:
+        name: of the collection.
+        digest: of its contents.
+        documents: how many.
+        queries: how many.
+        lengths: `queries` and `documents` -> words of a text: median, 95 of 100 have at most, most.
+        equal_documents: documents whose title and text another document has too.
+        equal_queries: queries whose text another query has too.
+        scripts: share of the letters by script, in a sample of texts.
+        splits: by name.
+        examples: of a query and a positive.
+        warnings: what one should know before training, in sentences.
+    """
+
+    name: str
+    digest: str
+    documents: int
+    queries: int
+    lengths: Mapping[str, tuple[int, int, int]]
+    equal_documents: int
+    equal_queries: int
+    scripts: Mapping[str, float]
+    splits: Mapping[str, SplitFacts]
+    examples: Sequence[tuple[str, str]]
+    warnings: Sequence[str]
+
+    def tables(self) -> list[Table]:
+        """Return counts, splits and examples; the warnings stand under the last."""
+        scripts = ", ".join(f"{name} {100 * share:.0f} %" for name, share in self.scripts.items())
+        rows = [
+            ("documents", f"{self.documents:,}", *map(str, self.lengths["documents"]), f"{self.equal_documents:,}"),
+            ("queries", f"{self.queries:,}", *map(str, self.lengths["queries"]), f"{self.equal_queries:,}"),
+        ]
+        counts = Table(
+            self.name, ("", "count", "words: median", "95 %", "most", "equal to another"), rows, f"scripts: {scripts}"
+        )
+        splits = [
+            (
+                name,
+                f"{of.queries:,}",
+                f"{of.pairs:,}",
+                number(of.pairs / max(of.queries, 1), 2),
+                "–" if of.shared is None else f"{100 * of.shared:.0f} %",
+                "–" if of.twins is None else f"{of.twins:,}",
+            )
+            for name, of in self.splits.items()
+        ]
+        heads = ("split", "queries", "positives", "per query", "positives that train has", "near-twins in train")
+        shown = Table(
+            "Examples", ("query", "positive"), self.examples, "\n".join(f"warning: {w}" for w in self.warnings)
+        )
+        return [counts, Table("Splits", heads, splits), shown]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes."""
+        return asdict(self)
+
+
+def describe_collection(collection: Collection) -> Description:
+    """Count, measure and look over a collection.
+
+    Args:
+        collection: any; its texts are read once.
+    """
+    documents, queries = collection.documents, collection.queries
+    positives = collection.known_positives
+    texts = queries["text"].to_pylist()
+    pairs = positives.pairs()
+    twins = twin_pairs(texts, *pairs)
+    splits = {name: _split(collection, name, twins) for name in collection.splits}
+    shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
+    sample = np.unique(np.linspace(0, len(documents) - 1, SAMPLE).astype(int))
+    described = Description(
+        name=collection.name,
+        digest=collection.digest,
+        documents=len(documents),
+        queries=len(queries),
+        lengths={"queries": _words(queries["text"]), "documents": _words(_whole(documents))},
+        equal_documents=_repeated(_whole(documents)),
+        equal_queries=_repeated(queries["text"]),
+        scripts=_scripts([*collection.document_texts(sample), *texts[:SAMPLE]]),
+        splits=splits,
+        examples=[
+            (
+                _short(texts[positives.query_rows[at]]),
+                _short(collection.document_texts([positives.doc_rows[positives.offsets[at]]])[0]),
+            )
+            for at in shown
+        ],
+        warnings=(),
+    )
+    return Description(**{**vars(described), "warnings": list(_warnings(described))})
+
+
+def _split(collection: Collection, name: str, twins: np.ndarray[Any, Any]) -> SplitFacts:
+    judged = collection.judgements(name)
+    relevant = judged.filter(pc.greater(judged["relevance"], 0))
+    most = max(pc.value_counts(relevant["query_id"]).field("counts").to_pylist(), default=0)
+    shared, near = None, None
+    if name != "train" and "train" in collection.qrels:
+        train = collection.judgements("train")
+        known = train.filter(pc.greater(train["relevance"], 0))["doc_id"].unique()
+        own = relevant["doc_id"].unique()
+        shared = float(pc.mean(pc.is_in(own, value_set=known)).as_py() or 0.0)
+        here, there = (set(collection.query_rows(each["query_id"].unique()).tolist()) for each in (judged, train))
+        near = len({a for a, b in [*twins.tolist(), *twins[:, ::-1].tolist()] if a in here and b in there})
+    queries = len(judged["query_id"].unique())
+    return SplitFacts(queries, len(relevant), len(judged) - len(relevant), most, shared, near)
+
+
+def _whole(documents: pa.Table) -> pa.ChunkedArray:
+    titles, blank = documents["title"], pa.scalar(" ", pa.large_string())
+    joined = pc.binary_join_element_wise(titles, documents["text"], blank)
+    return pc.if_else(pc.equal(titles, ""), documents["text"], joined)
+
+
+def _words(texts: pa.ChunkedArray) -> tuple[int, int, int]:
+    counts = np.asarray(pc.count_substring_regex(texts, r"\S+").to_numpy())
+    return int(np.median(counts)), int(np.percentile(counts, 95)), int(counts.max())
+
+
+def _repeated(texts: pa.ChunkedArray) -> int:
+    return int(len(texts) - len(texts.unique()))
+
+
+def _scripts(texts: Sequence[str]) -> dict[str, float]:
+    """The share of each script among the letters, by the first word of the letters' names in Unicode."""
+    letters = Counter(letter for text in texts for letter in text[:1_000] if letter.isalpha())
+    scripts: Counter[str] = Counter()
+    for letter, count in letters.items():
+        scripts[unicodedata.name(letter, "unknown").split()[0].capitalize()] += count
+    total = sum(scripts.values()) or 1
+    return {name: count / total for name, count in scripts.most_common(5) if count / total >= 0.005}
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
+
+
+def _warnings(of: Description) -> list[str]:
+    found = []
+    if "test" not in of.splits:
+        found.append("There is no split test: nothing can be measured but on what is trained.")
+    for name, split in of.splits.items():
+        if split.shared is not None and split.shared >= 0.2:
+            found.append(
+                f"{100 * split.shared:.0f} % of the positives of {name} are positives of train too: measures on {name} "
+                "tell how well known documents are found, not new ones."
+            )
+        if split.twins:
+            found.append(f"{split.twins:,} queries of {name} have a near-twin in train; their measures are too high.")
+        if split.most >= COMMON:
+            found.append(f"One query of {name} has {split.most:,} positives; is it a label, and not a question?")
+    if of.equal_documents:
+        found.append(
+            f"{of.equal_documents:,} documents are equal to another: a copy of a positive looks like a hard negative."
+        )
+    if of.lengths["documents"][1] > LONG:
+        found.append(
+            f"One document in twenty has more than {of.lengths['documents'][1]:,} words; encoders cut texts at their "
+            "maximum length."
+        )
+    return found

@@ -1,0 +1,241 @@
+"""Collections made of pairs: a file or a table in memory of queries and what answers them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data.build import Record, Source, build_held, build_stored, cache_place, file_facts
+from foils.data.collection import Collection
+from foils.data.lines import Complaints
+from foils.data.pair_columns import Document, PairColumns, PairRecord
+from foils.data.splitting import NAMES, SHARES, split_queries
+from foils.data.tables import Records, arrow_table, records_in_memory, records_of_file
+from foils.runtime.errors import FormatError
+
+SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
+
+
+@dataclass(frozen=True)
+class PairTable:
+    """A table of pairs: its records, and what its columns are.
+
+    Attributes:
+        records: of the table.
+        columns: what each is.
+        split: of all its queries; empty: what the records say.
+    """
+
+    records: Records
+    columns: PairColumns
+    split: str = ""
+
+    def read(self, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
+        """Yield (line, what the record says); records that say something wrong are added to the complaints."""
+        for line, fields in self.records.read(complaints):
+            record = self.columns.read(fields)
+            if isinstance(record, str):
+                complaints.add(record, line)
+            else:
+                yield line, record
+
+
+def read_pairs(
+    given: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    corpus: Any = None,
+    shares: Sequence[float] = SHARES,
+    name: str = "",
+) -> Collection:
+    """Make a collection of pairs. Equal texts are one document; ids that are not given are hashes of the texts.
+
+    Negatives among the columns are documents of the collection; the same table is a source of them.
+
+    Args:
+        given: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of `datasets`; or a
+            dictionary, split -> one of these. A column `split` names the split of each query, or else a dictionary
+            does; without, queries are split (`foils.data.splitting.split_queries`).
+        columns: what a column is -> its name (see `foils.data.pair_columns.NAMES`).
+        corpus: more documents: a file or a table with a column of texts, and ids and titles where it has them.
+        shares: of the queries in train, dev and test, where nothing says their splits.
+        name: of the collection. Default: the file's.
+
+    Raises:
+        InputError: no such file, or no table.
+        FormatError: what is wrong in it, by line; columns that are not known, or could be several things.
+    """
+    parts = list(given.items()) if isinstance(given, Mapping) else [("", given)]
+    alone = len(parts) == 1  # a data set of one split says nothing about what to test on
+    tables = [_table(part, columns, "" if alone else SPLIT_OF.get(split, split)) for split, part in parts]
+    more = None if corpus is None else _records(corpus)
+    made = _Pairs(tables, more, columns, tuple(shares))
+    documents = Source(tables[0].records.where, made.documents)
+    queries = Source(tables[0].records.where, made.queries)
+    read = [*(table.records for table in tables), *([more] if more else [])]
+    files = list(dict.fromkeys(file for each in read for file in each.files))
+    if not all(each.files for each in read):
+        return build_held(name or "pairs", documents, queries, made.qrels)
+    facts = (sorted((columns or {}).items()), tuple(shares), [split for split, _ in parts], *map(file_facts, files))
+    return build_stored(
+        name or files[0].name.partition(".")[0], cache_place("pairs", *facts), documents, queries, made.qrels
+    )
+
+
+def pair_negatives(
+    given: Any, columns: Mapping[str, str] | None = None
+) -> Iterator[tuple[int, str, str, list[Document]]]:
+    """Yield (line, query id, query, negatives) of a table of pairs; ids are those that `read_pairs` gives.
+
+    Raises:
+        InputError: no such file, or no table.
+        FormatError: what is wrong in it; no column of negatives.
+    """
+    table = _table(given, columns, "", needed=("query", "positive", "negative"))
+    complaints = Complaints(table.records.where)
+    for line, record in table.read(complaints):
+        negatives = [Document(document_id(each), each.title, each.text) for each in record.negatives]
+        yield line, _query_id(record), record.query, negatives
+    complaints.settle()
+
+
+def _records(given: Any) -> Records:
+    if isinstance(given, Records):
+        return given
+    if isinstance(given, (str, Path)):
+        return records_of_file(given)
+    return records_in_memory(arrow_table(given), type(given).__name__)
+
+
+def _table(
+    given: Any, columns: Mapping[str, str] | None, split: str, needed: Sequence[str] = ("query", "positive")
+) -> PairTable:
+    records = _records(given)
+    return PairTable(records, PairColumns.of(records.columns, columns, records.where, needed=needed), split)
+
+
+def document_id(document: Document) -> str:
+    """Return the document's id, or a hash of what it says, the same wherever it stands."""
+    return document.doc_id or _hash(f"{document.title}\x1f{document.text}" if document.title else document.text)
+
+
+def _query_id(record: PairRecord) -> str:
+    return record.query_id or _hash(record.query)
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+@dataclass
+class _Texts:
+    """What is known of ids: the hash of each one's text, so that an id has one text."""
+
+    what: str
+    hashes: dict[str, bytes] = field(default_factory=dict)
+
+    def new(self, identifier: str, text: str, complaints: Complaints, line: int) -> bool:
+        """Tell whether an id is seen for the first time; one with another text is a complaint."""
+        own = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        known = self.hashes.setdefault(identifier, own)
+        if known is own:
+            return True
+        if known != own:
+            complaints.add(f"the {self.what} {identifier!r} has another text before; an id has one text", line)
+        return False
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Documents, queries and judgements of tables of pairs, as streams of their records."""
+
+    tables: Sequence[PairTable]
+    corpus: Records | None
+    chosen: Mapping[str, str] | None
+    shares: tuple[float, ...]
+
+    def _each(self, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
+        for table in self.tables:
+            own = complaints if table is self.tables[0] else Complaints(table.records.where)
+            yield from table.read(own)
+            own.settle()
+
+    def documents(self, complaints: Complaints) -> Iterator[Record]:
+        texts = _Texts("document")
+        for line, record in self._each(complaints):
+            for each in (*record.positives, *record.negatives):
+                identifier = document_id(each)
+                if texts.new(identifier, f"{each.title}\x1f{each.text}", complaints, line):
+                    yield line, (identifier, each.title, each.text)
+        if self.corpus is None:
+            return
+        where = self.corpus.where
+        chosen = {role: name for role, name in (self.chosen or {}).items() if name in self.corpus.columns}
+        chosen = {role: name for role, name in chosen.items() if role in ("positive", "doc_id", "title")}
+        columns = PairColumns.of(self.corpus.columns, chosen, where, needed=("positive",))
+        own = Complaints(where)
+        for line, fields in self.corpus.read(own):
+            document = columns.document(fields)
+            if document is None:
+                own.add(f"the document ({columns.names['positive'][0]}) is empty or no text", line)
+            elif texts.new(document_id(document), f"{document.title}\x1f{document.text}", own, line):
+                yield line, (document_id(document), document.title, document.text)
+        own.settle()
+
+    def queries(self, complaints: Complaints) -> Iterator[Record]:
+        texts = _Texts("query")
+        for line, record in self._each(complaints):
+            if texts.new(_query_id(record), record.query, complaints, line):
+                yield line, (_query_id(record), record.query)
+
+    def qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, Source]:
+        """Return the judgements by split."""
+        where = self.tables[0].records.where
+        complaints = Complaints(where)
+        of_query = {identifier: row for row, identifier in enumerate(queries["query_id"].to_pylist())}
+        of_document = {identifier: row for row, identifier in enumerate(documents["doc_id"].to_pylist())}
+        grades: dict[tuple[int, int], tuple[int, int]] = {}
+        splits: dict[int, str] = {}
+        for table in self.tables:
+            for line, record in table.read(complaints):
+                query = of_query[_query_id(record)]
+                split = table.split or SPLIT_OF.get(record.split.lower(), record.split)
+                if splits.setdefault(query, split) != split:
+                    complaints.add(f"the query {record.query[:60]!r} is in {splits[query]} and in {split}", line)
+                for each in record.positives:
+                    pair = query, of_document[document_id(each)]
+                    if grades.setdefault(pair, (record.grade, line))[0] != record.grade:
+                        complaints.add(f"the pair has another relevance on line {grades[pair][1]}", line)
+        complaints.settle()
+        named = self._splits(splits, grades, queries, where)
+        pairs: dict[str, list[Record]] = {split: [] for split in sorted(set(named), key=_order)}
+        ids = [queries["query_id"].to_pylist(), documents["doc_id"].to_pylist()]
+        for (query, document), (grade, line) in grades.items():
+            pairs[named[query]].append((line, (ids[0][query], ids[1][document], grade)))
+        return {split: Source(f"{where} ({split})", _stream(rows)) for split, rows in pairs.items()}
+
+    def _splits(
+        self, given: Mapping[int, str], grades: Mapping[tuple[int, int], Any], queries: pa.Table, where: str
+    ) -> list[str]:
+        """The split of each query: what is given, for all or for none, or else our own."""
+        if all(given.values()):
+            return [given[row] for row in range(len(queries))]
+        if any(given.values()):
+            missing = sum(not split for split in given.values())
+            raise FormatError(f"{missing} queries have no split, others have; give each one, or none", where)
+        rows = np.array(list(grades), np.int64).reshape(-1, 2)
+        return split_queries(queries["text"].to_pylist(), rows[:, 0], rows[:, 1], self.shares)
+
+
+def _order(split: str) -> tuple[int, str]:
+    return (NAMES.index(split) if split in NAMES else len(NAMES)), split
+
+
+def _stream(rows: list[Record]) -> Callable[[Complaints], Iterator[Record]]:
+    return lambda _: iter(rows)

@@ -1,0 +1,185 @@
+"""Tables that people have, read record by record: CSV, TSV, JSON, JSONL, Parquet, DataFrames and data sets."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foils.data.lines import LONGEST_LINE, Complaints, every_line, json_objects, magic, numbered_lines, whole_json
+from foils.runtime.errors import FormatError, InputError
+
+Fields = Mapping[str, Any]
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
+FIRST = 1_000  # records of JSON whose keys are the columns
+BATCH = 10_000  # records of an Arrow table that become Python's at once
+csv.field_size_limit(LONGEST_LINE)
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of a table, each a dictionary of its fields.
+
+    Attributes:
+        where: the file's path, or what the table is, for complaints.
+        columns: their names; of JSON those of the first records.
+        read: opens the stream of (line or row from 1, fields); malformed records are added to the complaints.
+        files: where it lies; none: in memory.
+    """
+
+    where: str
+    columns: tuple[str, ...]
+    read: Callable[[Complaints], Iterator[tuple[int, Fields]]]
+    files: tuple[Path, ...] = ()
+
+
+def arrow_table(given: Any) -> pa.Table:
+    """Return an Arrow table of what offers one: pyarrow's own, a DataFrame, or a data set of `datasets`.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    if isinstance(given, pa.Table):
+        return given
+    if hasattr(given, "with_format") and hasattr(given, "__len__"):
+        return given.with_format("arrow")[:]
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.table(given)
+    if hasattr(given, "__dataframe__") or type(given).__module__.startswith("pandas"):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    raise InputError(
+        f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, or a data set that is no stream"
+    )
+
+
+def records_in_memory(table: pa.Table, where: str) -> Records:
+    """Return the records of an Arrow table."""
+
+    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+        yield from enumerate((row for batch in table.to_batches(BATCH) for row in batch.to_pylist()), start=1)
+
+    return Records(where, tuple(table.column_names), read)
+
+
+def records_of_file(path: str | Path) -> Records:
+    """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, of which all but JSON is read piece by piece.
+
+    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names.
+
+    Raises:
+        InputError: no such file, or another kind.
+        FormatError: it is empty, or damaged.
+    """
+    path = Path(path)
+    if magic(path, 4) == b"PAR1":
+        return _parquet(path)
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending in DELIMITERS:
+        return _delimited(path, DELIMITERS[ending])
+    if ending in ENDINGS:
+        return _json(path)
+    raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
+
+
+def _parquet(path: Path) -> Records:
+    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+        try:
+            with pq.ParquetFile(path) as opened:
+                rows = (row for batch in opened.iter_batches(BATCH) for row in batch.to_pylist())
+                yield from enumerate(rows, start=1)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
+
+    try:
+        with pq.ParquetFile(path) as opened:
+            names = tuple(opened.schema_arrow.names)
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
+    return Records(str(path), names, read, (path,))
+
+
+def _delimited(path: Path, delimiter: str) -> Records:
+    def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
+        line = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal line
+            for number, text in every_line(path, complaints):
+                line = number
+                yield f"{text}\n"
+
+        reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+        while True:
+            begin = line + 1
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                complaints.add(
+                    f"malformed record ({error}); a text with quotes in it is quoted, each quote twice", begin
+                )
+                complaints.settle()
+            if fields is None:
+                return
+            if fields:
+                yield begin, fields
+
+    def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
+        stream = rows(complaints)
+        next(stream, None)
+        for line, fields in stream:
+            if len(fields) == len(header):
+                yield line, dict(zip(header, fields, strict=True))
+            else:
+                complaints.add(
+                    f"{len(fields)} fields, expected {len(header)} as in the header; a text that holds "
+                    f"{delimiter!r} is quoted",
+                    line,
+                )
+
+    complaints = Complaints(path)
+    header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
+    complaints.settle()
+    if not header:
+        raise FormatError("the file is empty; expected a first line with the columns' names", path)
+    if repeated := sorted({name for name in header if header.count(name) > 1}):
+        raise FormatError(
+            f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1
+        )
+    other = next((mark for mark in (",", ";", "\t", "|") if mark in header[0]), None)
+    if len(header) == 1 and other:
+        raise FormatError(
+            f"one column {header[0]!r}, which holds {other!r}; expected columns divided by {delimiter!r}: name "
+            "the file by what divides them (.csv or .tsv), or write it anew",
+            path,
+            1,
+        )
+    return Records(str(path), tuple(header), read, (path,))
+
+
+def _json(path: Path) -> Records:
+    complaints = Complaints(path)
+    _, first = next(numbered_lines(path, complaints), (0, ""))
+    complaints.settle()
+    if not first:
+        raise FormatError("the file is empty; expected a JSON object on each line, or one list of objects", path)
+    if not first.lstrip().startswith("["):
+        names = _keys(record for _, record in json_objects(path, complaints))
+        if not names:
+            complaints.settle()
+        return Records(str(path), names, lambda found: json_objects(path, found), (path,))
+    listed = whole_json(path)
+    if not all(isinstance(record, dict) for record in listed) or not listed:
+        raise FormatError("expected a list of JSON objects, one at least", path)
+    return Records(str(path), _keys(listed), lambda _: enumerate(listed, start=1), (path,))
+
+
+def _keys(records: Iterable[Fields]) -> tuple[str, ...]:
+    """The keys of the first records: what a record does not have, another may."""
+    return tuple(dict.fromkeys(key for record in islice(records, FIRST) for key in record))

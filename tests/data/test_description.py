@@ -1,0 +1,44 @@
+"""What a collection is said to be, against cases counted by hand; program and library say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import foils
+from foils.cli.app import run
+from foils.data import Collection
+
+
+def leaky() -> Collection:
+    documents = {"d1": "one two three", "d2": ("Title", "four"), "d3": "one two three", "d4": "пять six"}
+    queries = {"q1": "where is the red boat", "q2": "where is the red boat?", "q3": "another one", "q4": "a b c"}
+    train = {"q1": {"d1": 1}, "q3": {"d2": 1, "d4": 0}}
+    test = {"q2": {"d1": 1}, "q4": {"d4": 1, "d2": 1, "d3": 2}}
+    return Collection.from_dicts("leaky", documents, queries, {"train": train, "test": test})
+
+
+def test_counts_by_hand() -> None:
+    found = foils.describe(leaky())
+    assert (found.documents, found.queries, found.equal_documents, found.equal_queries) == (4, 4, 1, 0)
+    assert found.lengths["queries"] == (4, 5, 5)
+    train, test = found.splits["train"], found.splits["test"]
+    assert (train.queries, train.pairs, train.not_relevant, train.most, train.shared) == (2, 2, 1, 1, None)
+    assert (test.queries, test.pairs, test.most, test.twins) == (2, 4, 3, 1)
+    assert test.shared == 0.5  # d1 and d2 of d1, d2, d3, d4
+    assert found.scripts["Latin"] > 0.9 > found.scripts["Cyrillic"] > 0
+    assert [example[0] for example in found.examples] == ["where is the red boat", "another one", "a b c"]
+    assert "50 % of the positives of test" in " ".join(found.warnings)
+    assert "1 queries of test have a near-twin" in " ".join(found.warnings)
+
+
+def test_the_program_says_what_the_library_says(beir_folder: Callable[..., Path], tmp_path: Path, capsys: Any) -> None:
+    folder = beir_folder()
+    assert run(["describe", str(folder), "--json", str(tmp_path / "d.json")]) == 0
+    shown = capsys.readouterr().out
+    described = foils.describe(folder)
+    assert json.loads((tmp_path / "d.json").read_text()) == json.loads(json.dumps(described.to_json()))
+    assert shown.split() == str(described).split()
+    assert "<table>" in described._repr_html_()
