@@ -70,7 +70,6 @@ _HOMES = {
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "studies.doors": ("demo", "report", "study"),
     "scoring.doors": ("score",),
-    "studies.doors": ("demo",),
     "selection.doors": ("select",),
     "evaluation.doors": ("evaluate",),
     "searching.doors": ("search",),
