@@ -16,8 +16,8 @@ import numpy as np
 TESTS = Path(__file__).parents[1]
 IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
-    "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation",
-    "foils.mining.doors", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching",
+    "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
+    "foils.mining.doors", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
     "foils.selection.doors", "foils.studies", "foils.studies.probe", "foils.training.models", "foils.training.reranker",
 )  # fmt: skip
 """What verbs import: imported once, before processes are forked."""

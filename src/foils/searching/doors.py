@@ -64,7 +64,7 @@ def search(
     """Search with all dimensions, or with those that matter to each query.
 
     What matters is estimated from what a first pass returns, without training and without a change to the index. rdime
-    has nothing to tune; dime and eclipse have, so choose their settings on another split (--tune), or look at the
+    has nothing to tune; dime and eclipse have, so choose their settings on another split (tune), or look at the
     experiments, which tell honest numbers from oracle ones.
 
     Args:
@@ -97,15 +97,11 @@ def search(
     if trial.tune is not None:
         settings = _tuned(embedded(split=trial.tune), settings, searching, trial, rng)
     searched = _searched(embedded(split=searching.split), encoder, settings, searching, feedback, index, rng)
-    tuned = None
-    if trial.tune is not None:
-        tuned = {"split": trial.tune, "measure": trial.measure, "reading": trial.reading}
-    reranks = index.second_pass == "retrieved" or tuned is not None
-    written = {"run": None if run is None else str(run)}
-    facts = {**head, **written, **searched.facts, "tune": tuned, **searching.depths(reranks=reranks)}
+    reranks = index.second_pass == "retrieved" or trial.tune is not None
+    how = {**searched.facts, "tune": trial.tuning(), **searching.depths(reranks=reranks)}
     if run is not None:
         searched.write(run)
-    return replace(searched, facts=facts)
+    return replace(searched, facts={**head, "run": None if run is None else str(run), **how})
 
 
 def _answers(

@@ -208,3 +208,7 @@ class TrialSettings(Settings):
     reading: Annotated[Reading, Option(names=READINGS)] = "both"
     experiment: Annotated[str | None, Option(names=_experiments)] = None
     folds: Annotated[int, Option(least=2)] = 5
+
+    def tuning(self) -> dict[str, Any] | None:
+        """Return for JSON how settings were chosen; None where they were given."""
+        return {"split": self.tune, "measure": self.measure, "reading": self.reading} if self.tune else None
