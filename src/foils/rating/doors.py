@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -76,7 +77,7 @@ def rate(
         digest=named.digest,
         **vars(rating),
     )
-    rated = rated.altered(models={name: use.priced(llm.price) for name, use in rated.models.items()})
+    rated = rated.altered(models={name: replace(use, price=llm.price) for name, use in rated.models.items()})
     return _distilled(rated, distilling, seed, encoding.device)
 
 

@@ -87,10 +87,6 @@ class ModelUse:
     failures: Mapping[str, int]
     price: tuple[float, float] | None = None
 
-    def priced(self, price: tuple[float, float] | None) -> ModelUse:
-        """Return it with prices."""
-        return replace(self, price=price)
-
     def rows(self, name: str) -> list[tuple[str, str]]:
         """Return it as rows of a table, each with the model's name."""
         failed = sorted(self.failures.items(), key=lambda each: -each[1])

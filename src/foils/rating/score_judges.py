@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 from scipy.special import expit
 
 from foils.encode import Encoder, Vectors, VectorStore
 from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
+from foils.encode.encoder import Kind
+from foils.encode.vectors import Texts
 from foils.llm import digest
 from foils.rating.candidates import Candidates
 from foils.rating.judges import Judge
@@ -43,15 +45,14 @@ class BiEncoderJudge:
 
     def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
         """Embed every text of the pairs."""
-        if self._store is None:
-            return self
-        rows, queries = _asked_about(candidates, pairs)
-        texts = _CandidateTexts(candidates, rows)
+        candidates.check(pairs)
+        inside = np.zeros(pairs.candidates, bool)
+        inside[pairs.first] = inside[pairs.second] = True
+        rows = np.flatnonzero(inside)
+        queries = np.unique(candidates.query_of(rows))
         return _Compared(
-            queries,
-            self._store.embed(self._encoder, [candidates.queries[row] for row in queries], "query"),
-            rows,
-            self._store.embed(self._encoder, texts, "document"),
+            self._embed([candidates.queries[row] for row in queries], "query").spread(queries, pairs.queries),
+            self._embed(_CandidateTexts(candidates, rows), "document").spread(rows, pairs.candidates),
             self._temperature,
             self.name,
             self.fingerprint,
@@ -59,23 +60,19 @@ class BiEncoderJudge:
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of cosines, (m,)."""
-        if self._store is not None:
-            return self.prepared(candidates, pairs).judge(candidates, pairs)
-        return _by_scores(candidates, pairs, self._temperature, _by_texts(candidates, self._score))
+        return self.prepared(candidates, pairs).judge(candidates, pairs)
 
-    def _score(self, queries: Sequence[str], query: Rows, documents: Sequence[str]) -> Floats:
-        of_query = self._encoder.encode(queries, "query")
-        of_document = self._encoder.encode(documents, "document")
-        return np.asarray(np.einsum("nd,nd->n", of_query[query], of_document, dtype=np.float64))
+    def _embed(self, texts: Texts, kind: Kind) -> Vectors:
+        if self._store is None:
+            return Vectors.of(self._encoder.encode(texts[0 : len(texts)], kind))
+        return self._store.embed(self._encoder, texts, kind)
 
 
 @dataclass
 class _Compared:
-    """A bi-encoder's judge that has its vectors: of the queries and candidates at these rows, ascending."""
+    """A bi-encoder's judge that has its vectors, of all queries and candidates of some pairs."""
 
-    queries: Rows
     of_query: Vectors
-    rows: Rows
     of_document: Vectors
     temperature: float
     name: str
@@ -86,9 +83,8 @@ class _Compared:
         """Return σ of the scaled difference of cosines, (m,)."""
 
         def score(rows: Rows) -> Floats:
-            query = np.searchsorted(self.queries, candidates.query_of(rows))
-            of_document = self.of_document.take(np.searchsorted(self.rows, rows))
-            return np.asarray(np.einsum("nd,nd->n", self.of_query.take(query), of_document, dtype=np.float64))
+            queries, documents = self.of_query.take(candidates.query_of(rows)), self.of_document.take(rows)
+            return np.asarray(np.einsum("nd,nd->n", queries, documents, dtype=np.float64))
 
         return _by_scores(candidates, pairs, self.temperature, score)
 
@@ -147,12 +143,14 @@ class CrossEncoderJudge:
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of logits, (m,)."""
-        return _by_scores(candidates, pairs, self._temperature, _by_texts(candidates, self._score))
 
-    def _score(self, queries: Sequence[str], query: Rows, documents: Sequence[str]) -> Floats:
-        texts = [(queries[row], document) for row, document in zip(query, documents, strict=True)]
-        scores = logits(self._model, texts, batch_size=self._batch_size).astype(np.float64)
-        return np.where(np.isfinite(scores), scores, np.nan)
+        def score(rows: Rows) -> Floats:
+            queries = [candidates.queries[row] for row in candidates.query_of(rows)]
+            texts = list(zip(queries, candidates.texts(rows), strict=True))
+            scores = logits(self._model, texts, batch_size=self._batch_size).astype(np.float64)
+            return np.where(np.isfinite(scores), scores, np.nan)
+
+        return _by_scores(candidates, pairs, self._temperature, score)
 
 
 def load_cross_encoder_judge(
@@ -202,29 +200,6 @@ def _loaded_again(source: _Source, temperature: float, fingerprint: str) -> Cros
     if judge.fingerprint != fingerprint:
         raise FailureError(f"the cross-encoder {source.path} has other weights here than where it was sent from")
     return judge
-
-
-class _Score(Protocol):
-    def __call__(self, queries: Sequence[str], query: Rows, documents: Sequence[str], /) -> Floats: ...
-
-
-def _asked_about(candidates: Candidates, pairs: Pairs) -> tuple[Rows, Rows]:
-    """Rows of the candidates that are in a pair, and of their queries, each once."""
-    candidates.check(pairs)
-    inside = np.zeros(pairs.candidates, bool)
-    inside[pairs.first] = inside[pairs.second] = True
-    rows = np.flatnonzero(inside)
-    return rows, np.unique(candidates.query_of(rows))
-
-
-def _by_texts(candidates: Candidates, score: _Score) -> Callable[[Rows], Floats]:
-    """From a function of texts to one of candidates' rows."""
-
-    def of_rows(rows: Rows) -> Floats:
-        queries, query = np.unique(candidates.query_of(rows), return_inverse=True)
-        return score([candidates.queries[row] for row in queries], query, candidates.texts(rows))
-
-    return of_rows
 
 
 def _by_scores(candidates: Candidates, pairs: Pairs, temperature: float, score: Callable[[Rows], Floats]) -> Floats:

@@ -22,7 +22,7 @@ from foils.selection.figures import (
     laffer_figure,
     single_gaps_figure,
 )
-from foils.selection.rows import Selection
+from foils.selection.rows import Selection, rated_columns
 from foils.selection.rules import BOUNDS, TIERS, WEIGHTS
 
 READ = 5  # examples of a zone
@@ -104,19 +104,11 @@ def _laffer_prose(benefit: Benefit) -> tuple[str, ...]:
 
 
 def _gaps(negatives: Negatives) -> Gaps:
-    names = negatives.table.column_names
-    if missing := [name for name in ("elo", "elo_se", "gap") if name not in names]:
-        raise InputError(f"the table has no {', '.join(missing)}; rate it first: foils rate")
-    values = {
-        name: np.asarray(negatives.table[name].to_numpy(), np.float64)
-        if name in names
-        else np.full(len(negatives), np.nan)
-        for name in ("gap", "gap_se", "elo_se", "preference")
-    }
+    values = rated_columns(negatives.table, "gap", "gap_se", "elo_se", "preference")
     row = np.flatnonzero(np.isfinite(values["gap"]))
     if len(row) < 2:
         raise InputError(f"{len(row)} rated rows; a report needs at least two")
-    own = "gap_se" in names
+    own = "gap_se" in negatives.table.column_names
     source = np.asarray(negatives.table["source"].to_pylist(), object)[row]
     error = values["gap_se" if own else "elo_se"]
     return Gaps(row, values["gap"][row], error[row], own, values["elo_se"][row], values["preference"][row], source)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from foils.runtime.errors import InputError
 
@@ -128,3 +129,18 @@ def select(
         keep &= ~marks
     weights = np.where(keep, np.broadcast_to(np.asarray(weight, np.float64), len(rows)), 0.0)
     return Selection(keep, reason, weights, np.where(rows.rated, tier, UNRATED).astype(object), dict(thresholds or {}))
+
+
+def rated_columns(table: pa.Table, *names: str) -> dict[str, Floats]:
+    """Return columns of a rated table, (n,) each; NaN where it has none of this name.
+
+    Raises:
+        InputError: the table is not rated.
+    """
+    if missing := [name for name in ("elo", "elo_se", "gap") if name not in table.column_names]:
+        raise InputError(f"the table has no {', '.join(missing)}; rate it first: foils rate")
+    unknown = np.full(len(table), np.nan)
+    return {
+        name: np.asarray(table[name].to_numpy(), np.float64) if name in table.column_names else unknown
+        for name in names
+    }

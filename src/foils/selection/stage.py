@@ -12,12 +12,12 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.store import provenance
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import UnknownNameError
 from foils.selection.curriculum import curriculum, progress
 from foils.selection.mixture import mixture
 from foils.selection.optimal import optimal
 from foils.selection.results import Selected
-from foils.selection.rows import RatedRows, Rows, Selection
+from foils.selection.rows import RatedRows, Rows, Selection, rated_columns
 from foils.selection.rules import denoise, percentile, relative, table
 from foils.selection.sampling import simans
 
@@ -100,13 +100,6 @@ def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negative
 
 
 def _rated_rows(negatives: Negatives, shown: Rows) -> RatedRows:
-    missing = [name for name in ("elo", "elo_se", "gap") if name not in negatives.table.column_names]
-    if missing:
-        raise InputError(f"the table has no {', '.join(missing)}; rate it first: foils rate")
     part = negatives.table.take(pa.array(shown))
     query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
-    values = {
-        name: np.asarray(part[name].to_numpy(), np.float64) if name in part.column_names else np.full(len(part), np.nan)
-        for name in ("gap", "elo", "elo_se", "preference")
-    }
-    return RatedRows(query, **values)
+    return RatedRows(query, **rated_columns(part, "gap", "elo", "elo_se", "preference"))
