@@ -11,6 +11,7 @@ import pytest
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
 from foils.encode import VectorStore
+from foils.mining.doors import mine
 from foils.runtime import memory
 from foils.scoring.doors import score
 from foils.studies.doors import demo
@@ -34,7 +35,8 @@ def test_demo(foils: Callable[..., Any], loaded: object, pydocs: Collection, tmp
     tables = {name: Negatives.read(tmp_path / "library" / f"{name}.parquet") for name in ("random", "bm25", "dense")}
     again = score(pydocs, tables, encoder=HashingEncoder(), vectors=VectorStore(tmp_path / "v"), seed=2)
     assert again.to_json() == scores.to_json()
-    assert tables["dense"].provenance["stage"] == "mine"
+    plain = mine(pydocs, "dense", top=3, encoder=HashingEncoder(), vectors=tmp_path / "v")
+    assert (tables["dense"].table, tables["dense"].provenance) == (plain.table, plain.provenance)
 
 
 def test_a_budget_of_memory_holds_for_doors_that_a_door_calls(

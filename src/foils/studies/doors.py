@@ -6,16 +6,13 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import numpy as np
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data import Collection, load_collection
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, identical_ids_caption
-from foils.data.store import provenance, write_json
-from foils.encode import DocumentTexts
+from foils.data.store import write_json
 from foils.encode.opening import AT_128, EncodingSettings, StoreSettings
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
+from foils.mining.doors import mine
 from foils.runtime.doors import door
 from foils.runtime.errors import require
 from foils.runtime.options import Option, refuse, spelled
@@ -168,18 +165,14 @@ def demo(
     log.info("pydocs: %s documents, %s queries, from the documentation of installed packages",
              f"{documents:,}", f"{queries:,}")  # fmt: skip
     encoder, store = encoding.open(collection)
-    query_vectors = store.embed(encoder, collection.query_texts(np.arange(queries)), "query")
-    document_vectors = store.embed(encoder, DocumentTexts(collection), "document")
-    retrievers = (
-        RandomRetriever(collection, seed=seed),
-        BM25Retriever(collection),
-        DenseRetriever(query_vectors, document_vectors),
-    )
-    sources = {}
-    for retriever in retrievers:
-        made = provenance("mine", {"with": retriever.name, "top": top}, inputs={"collection": collection.digest})
-        sources[retriever.name] = mine_negatives(collection, retriever, split="train", top=top, made=made)
-        sources[retriever.name].write(folder / f"{retriever.name}.parquet")
+    options: dict[str, dict[str, Any]] = {
+        "random": {"seed": seed},
+        "bm25": {},
+        "dense": {"encoder": encoder, "vectors": store},
+    }
+    sources = {method: mine(collection, method, top=top, **more) for method, more in options.items()}
+    for method, negatives in sources.items():
+        negatives.write(folder / f"{method}.parquet")
     scores: Scores = score(collection, sources, encoder=encoder, vectors=store, sample=sample, seed=seed)
     write_json(folder / "scores.json", scores.to_json())
     scores.report(folder / PAGE)
