@@ -217,7 +217,7 @@ def test_an_interval_that_does_not_cover_says_so_beside_the_number(
 ) -> None:
     """At λ = 1e-4 a few records score far below many: the table, the page and the JSON say so; at λ = 1 none does."""
     from foils.runtime.terminal import print_tables
-    from foils.scoring.page import score_report
+    from foils.scoring.page import score_page
 
     small, one = (scored(two_splits, tmp_path, regularization=value) for value in (1e-4, 1.0))
     assert not all(found.interval_covers for found in small.sources)
@@ -225,11 +225,11 @@ def test_an_interval_that_does_not_cover_says_so_beside_the_number(
     assert small.sources[0].eci_sem_bias < 0
     print_tables(small.tables())
     shown = capsys.readouterr().out
-    for text in (shown, score_report(small), json.dumps(small.to_json(), ensure_ascii=False)):
+    for text in (shown, score_page(small), json.dumps(small.to_json(), ensure_ascii=False)):
         assert "does not cover" in text
         assert "records" in text
     print_tables(one.tables())
-    assert "does not cover" not in capsys.readouterr().out + score_report(one)
+    assert "does not cover" not in capsys.readouterr().out + score_page(one)
 
 
 def test_the_same_seed_gives_the_same_result(tmp_path: Path, two_splits: World) -> None:

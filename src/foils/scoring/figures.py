@@ -1,11 +1,14 @@
-"""Figures of a scoring's page: the ranking, the distributions of gates and margins, failure buckets."""
+"""Figures of a scoring's page: the ranking, distributions of gates and margins, buckets, ablations."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.pages.page import PALETTE, Figure, label
+from foils.scoring.ablations import Ablation, Spectrum
 from foils.scoring.diagnostics import BUCKETS
 from foils.scoring.records import Target
 from foils.scoring.results import Scores, SourceScore
@@ -13,15 +16,9 @@ from foils.scoring.results import Scores, SourceScore
 CONTROL_COLOUR = "#8a8f94"
 
 
-def ranked_scores(scores: Scores) -> list[SourceScore]:
-    """Return the scores of sources and hybrids, best first."""
-    by_name = {score.name: score for score in scores.sources}
-    return [by_name[name] for name in scores.ranking]
-
-
 def ranking_figure(scores: Scores) -> Figure:
-    """Return the scores with their intervals, and the control's."""
-    ranked = ranked_scores(scores)[::-1]
+    """Return the score and the interval of each source and hybrid, and the random control as a band."""
+    ranked = scores.ranked[::-1]
     data: list[dict[str, object]] = []
     for hybrid, colour, name in ((False, PALETTE[0], "source"), (True, PALETTE[1], "hybrid")):
         chosen = [score for score in ranked if score.hybrid == hybrid]
@@ -71,20 +68,8 @@ def _band(control: SourceScore) -> dict[str, object]:
             "opacity": 0.35, "line": {"width": 1, "color": CONTROL_COLOUR}, "layer": "below"}  # fmt: skip
 
 
-def single_targets(scores: Scores) -> list[tuple[Target, npt.NDArray[np.bool_], str]]:
-    """Return sources and control, without hybrids: target, its triplets, its colour."""
-    targets = scores.measured.records.targets(1)
-    colours = [*(PALETTE[index % len(PALETTE)] for index in range(len(targets)))]
-    if scores.control:
-        colours[-1] = CONTROL_COLOUR
-    return [
-        (target, target.of(scores.measured.records.members), colour)
-        for target, colour in zip(targets, colours, strict=True)
-    ]
-
-
 def distribution_figure(scores: Scores) -> Figure:
-    """Return the distributions of gates and margins over negatives, by source."""
+    """Return how the gates and the margin are distributed over negatives, by source."""
     gates, similarities = scores.measured.gates, scores.measured.similarities
     panels = {
         "ρ": (gates.rho, 0.0, 1.0),
@@ -120,10 +105,8 @@ def distribution_figure(scores: Scores) -> Figure:
 
 
 def bucket_figure(scores: Scores) -> Figure:
-    """Return the share of negatives in each failure bucket, by source."""
-    ranked = [score for score in ranked_scores(scores) if not score.hybrid] + (
-        [scores.control] if scores.control else []
-    )
+    """Return the share of negatives in each bucket, by source."""
+    ranked = [score for score in scores.ranked if not score.hybrid] + ([scores.control] if scores.control else [])
     colours = {target.name: colour for target, _, colour in single_targets(scores)}
     data = [
         {
@@ -141,3 +124,56 @@ def bucket_figure(scores: Scores) -> Figure:
         "legend": {"orientation": "h", "y": 1.15},
     }
     return Figure(data, layout, "Share of negatives in each bucket.", height=340)
+
+
+def ablation_figure(table: Ablation) -> Figure:
+    """Return the scores under each setting of an ablation."""
+    settings = list(table.scores)
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": label(name),
+            "x": [label(setting) for setting in settings],
+            "y": [table.scores[setting][name] for setting in settings],
+            "line": {"color": PALETTE[index % len(PALETTE)]},
+        }
+        for index, name in enumerate(table.scores[table.base])
+    ]
+    layout = {
+        "xaxis": {"title": {"text": table.name}, "type": "category"},
+        "yaxis": {"title": {"text": "ECI_sem"}, "type": "log" if table.name == "simplification" else "linear"},
+    }
+    return Figure(data, layout, f"ECI_sem by {table.name}; the base is {table.base}.", height=320)
+
+
+def lambda_figure(spectra: Sequence[Spectrum]) -> Figure:
+    """Return what repeated directions take away from the score, by λ."""
+    data = [
+        {
+            "type": "scatter",
+            "mode": "lines+markers",
+            "name": label(spectrum.name),
+            "x": [float(key) for key in spectrum.diversity],
+            "y": [100 * value if value == value else None for value in spectrum.diversity.values()],
+            "line": {"color": PALETTE[index % len(PALETTE)]},
+        }
+        for index, spectrum in enumerate(spectra)
+    ]
+    layout = {
+        "xaxis": {"title": {"text": "λ"}, "type": "log", "autorange": "reversed"},
+        "yaxis": {"title": {"text": "% of the trace"}, "rangemode": "tozero"},
+    }
+    return Figure(data, layout, "What repeated directions take away from the score, by λ.", height=320)
+
+
+def single_targets(scores: Scores) -> list[tuple[Target, npt.NDArray[np.bool_], str]]:
+    """Return sources and control, without hybrids: target, its triplets, its colour."""
+    targets = scores.measured.records.targets(1)
+    colours = [*(PALETTE[index % len(PALETTE)] for index in range(len(targets)))]
+    if scores.control:
+        colours[-1] = CONTROL_COLOUR
+    return [
+        (target, target.of(scores.measured.records.members), colour)
+        for target, colour in zip(targets, colours, strict=True)
+    ]

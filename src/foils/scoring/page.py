@@ -1,38 +1,33 @@
-"""The report of a scoring: the ranking against the control, what lies behind it, and negatives to read."""
+"""The page of a scoring: the ranking against the control, what lies behind it, and negatives to read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import zip_longest
 
 import numpy as np
 
-from foils.data.store import write_text
-from foils.pages.page import Example, Examples, Section, Table, render_page, shortened
+from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.scoring.ablations import Ablations
-from foils.scoring.analyses_page import ablation_section, audit_section
 from foils.scoring.audit import Suspect
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
-from foils.scoring.figures import bucket_figure, distribution_figure, ranked_scores, ranking_figure, single_targets
+from foils.scoring.figures import (
+    ablation_figure,
+    bucket_figure,
+    distribution_figure,
+    lambda_figure,
+    ranking_figure,
+    single_targets,
+)
 from foils.scoring.results import Scores
+from foils.scoring.tables import ablation_tables, bucket_table, full_table, ranking_table
 
 READ = 4  # examples of a bucket and source
 
 
-def write_score_report(
-    path: str | Path, scores: Scores, ablations: Ablations | None = None, suspects: Sequence[Suspect] = ()
-) -> None:
-    """Write the report of a scoring as one HTML page, whole; with ablations and an audit where they are given.
-
-    Raises:
-        MissingExtraError: plotly is not installed.
-    """
-    write_text(path, score_report(scores, ablations, suspects))
-
-
-def score_report(scores: Scores, ablations: Ablations | None = None, suspects: Sequence[Suspect] = ()) -> str:
-    """Return the report of a scoring as HTML."""
+def score_page(scores: Scores) -> str:
+    """Return the report of a scoring as HTML, with its ablations and suspected negatives where there are some."""
     settings = scores.settings
     subtitle = (
         f"{scores.collection['name']}, split {settings.split}: {len(scores.measured.records):,} records · "
@@ -44,12 +39,12 @@ def score_report(scores: Scores, ablations: Ablations | None = None, suspects: S
         subtitle=subtitle,
         verdict=_verdict(scores),
         sections=[
-            Section("Ranking", [ranking_figure(scores), _ranking_table(scores)]),
+            Section("Ranking", [ranking_figure(scores), ranking_table(scores)]),
             Section("Gates and margins", [distribution_figure(scores)], _GATES),
-            Section("Failure buckets", [bucket_figure(scores), _bucket_table(scores), *_bucket_examples(scores)]),
-            *([audit_section(suspects)] if suspects else []),
-            *([ablation_section(ablations)] if ablations else []),
-            Section("Everything measured", [_full_table(scores)], folded=True),
+            Section("Failure buckets", [bucket_figure(scores), bucket_table(scores), *_bucket_examples(scores)]),
+            *([_audit_section(scores.suspects)] if scores.suspects else []),
+            *([_ablation_section(scores.ablations)] if scores.ablations else []),
+            Section("Everything measured", [full_table(scores)], folded=True),
             Section("How to read this", (), _READING, folded=True),
         ],
         footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest {scores.collection['digest']} "
@@ -78,7 +73,7 @@ _READING = (
 
 
 def _verdict(scores: Scores) -> str:
-    ranked = ranked_scores(scores)
+    ranked = scores.ranked
     sound = [score for score in ranked if not score.easy]
     if not sound:
         return "Every source scores like random negatives: they are easy. Mine harder ones before you train."
@@ -94,73 +89,38 @@ def _verdict(scores: Scores) -> str:
     return text + "." + (f" Flagged as easy: {', '.join(easy)}." if easy else "")
 
 
-def _ranking_table(scores: Scores) -> Table:
-    ranked = [*ranked_scores(scores), *([scores.control] if scores.control else [])]
-    rows = [
-        (
-            score.name,
-            f"{score.eci_sem:.4f}",
-            score.interval_text(),
-            f"{score.trace:.4f}",
-            _or_dash(score.control_ratio, 2),
-            f"{score.rho:.3f}",
-            f"{score.eta:.3f}",
-            f"{score.psi:.3f}",
-            f"{100 * score.inversion_rate:.1f} %",
-            f"{score.mnrl_proxy:.3f}",
-            f"{score.records:,}",
-            f"{score.negatives:,}",
-            "easy" if score.easy else "",
+def _ablation_section(analyses: Ablations) -> Section:
+    """Every ablation as a figure and a table, folded."""
+    figures = [*map(ablation_figure, analyses.tables), lambda_figure(analyses.spectra)]
+    blocks = [block for pair in zip_longest(figures, ablation_tables(analyses)) for block in pair if block is not None]
+    prose = (
+        "Stability is the share of pairs, within sources and within hybrids, that keep the order of the base setting.",
+        "λ: the smaller it is, the more a direction that many negatives share counts only once. At λ = 1 the score is "
+        "nearly the mean weight; what repetition takes away is the diversity part.",
+    )
+    return Section("Ablations", blocks, prose, folded=True)
+
+
+def _audit_section(suspects: Sequence[Suspect]) -> Section:
+    """The suspected false negatives, to be read."""
+    examples = [
+        Example(
+            f"{suspect.query_id} · {suspect.doc_id or 'own text'} · suspicion {suspect.suspicion:.3f}",
+            {"query": suspect.query, "positive": shortened(suspect.positive), "negative": shortened(suspect.text)},
+            f"{'; '.join(suspect.reasons)} · in {', '.join(suspect.sources)} · cosine to the query "
+            f"{suspect.to_query:.3f}, to its positives {suspect.to_positives:.3f}",
         )
-        for score in ranked
+        for suspect in suspects
     ]
-    columns = ["source", "ECI_sem", f"{100 * scores.settings.confidence:g} % interval", "trace", "÷ control", "ρ", "η",
-               "ψ", "inverted", "MNRL proxy", "records", "negatives", ""]  # fmt: skip
-    easy = frozenset(index for index, score in enumerate(ranked) if score.easy)
-    return Table("", columns, rows, " ".join(["Best first; the random control last.", *scores.warnings]), easy)
-
-
-def _full_table(scores: Scores) -> Table:
-    ranked = [*ranked_scores(scores), *([scores.control] if scores.control else [])]
-    columns = ["source", "records", "ECI_sem/d", "diversity", "effective rank", "ECI", "ECI per query", "signal",
-               "margin", "ECI, list", "margin, list", "C", "pair loss", "gradient energy", "ambiguity",
-               "left out"]  # fmt: skip
-    rows = [
-        (
-            score.name,
-            f"{score.records:,}",
-            f"{score.eci_sem_per_dim:.6f}",
-            f"{score.diversity:.5f}",
-            f"{score.effective_rank:.1f}",
-            f"{score.eci:.3f}",
-            f"{score.eci_per_query:.3f}",
-            f"{score.signal:.3f}",
-            f"{score.margin:.3f}",
-            f"{score.eci_list:.3f}",
-            f"{score.margin_list:.3f}",
-            f"{score.coverage:.3f}",
-            f"{score.pair_loss:.3f}",
-            f"{score.gradient_energy:.2f}",
-            f"{score.ambiguity:.3f}",
-            ", ".join(f"{count:,} {why}" for why, count in score.dropped.items()) or "–",
-        )
-        for score in ranked
-    ]
-    return Table("", columns, rows, "Per source, hybrid and control.")
-
-
-def _bucket_table(scores: Scores) -> Table:
-    ranked = [*ranked_scores(scores), *([scores.control] if scores.control else [])]
-    rows = [(score.name, *(f"{score.buckets[name]:.1f} %" for name in BUCKETS)) for score in ranked]
-    rules = "; ".join(f"{name.replace('_', ' ')}: {rule}" for name, rule in BUCKET_RULES.items())
-    return Table("", ["source", *(name.replace("_", " ") for name in BUCKETS)], rows, rules)
+    prose = ("Negatives that look most like positives nobody labelled. Read them before you train on them.",)
+    return Section("Suspected false negatives", [Examples(f"{len(examples)} to read", examples)], prose)
 
 
 def _bucket_examples(scores: Scores) -> list[Examples]:
     """A few negatives of each bucket and source to read, drawn at random, seeded."""
-    found = []
+    blocks = []
     rng = np.random.default_rng([scores.settings.seed, 4])
-    singles = [
+    sources = [
         (target, member)
         for target, member, _ in single_targets(scores)
         if target.name in scores.measured.records.sources
@@ -168,13 +128,13 @@ def _bucket_examples(scores: Scores) -> list[Examples]:
     for name, rule in BUCKETS.items():
         marked = rule(scores.measured.gates)
         examples = []
-        for target, member in singles:
+        for target, member in sources:
             rows = np.flatnonzero(marked & member)
             chosen = np.sort(rng.choice(rows, min(READ, len(rows)), replace=False))
             examples += [_example(scores, int(row), target.name) for row in chosen]
         heading = f"{name.replace('_', ' ')}: {len(examples)} examples to read"
-        found.append(Examples(heading, examples, BUCKET_RULES[name]))
-    return found
+        blocks.append(Examples(heading, examples, BUCKET_RULES[name]))
+    return blocks
 
 
 def _example(scores: Scores, triplet: int, source: str) -> Example:
@@ -191,7 +151,3 @@ def _example(scores: Scores, triplet: int, source: str) -> Example:
         f"cosine to the query: positive {similarities.s_p[triplet]:.3f}, negative {similarities.s_n[triplet]:.3f}"
     )
     return Example(source, {name: shortened(text) for name, text in texts.items()}, note)
-
-
-def _or_dash(value: float, digits: int) -> str:
-    return "–" if value != value else f"{value:.{digits}f}"

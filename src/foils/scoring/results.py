@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foils.data.store import without_nan
+from foils.data.store import without_nan, write_text
 from foils.runtime.results import Result, Table
 from foils.scoring.eci import MARGINS
 from foils.scoring.information import TargetMoments
@@ -148,7 +148,12 @@ class Scores(Result):
     @property
     def ranking(self) -> list[str]:
         """Names of sources and hybrids by ECI_sem, highest first, ties in the order given."""
-        return [score.name for score in sorted(self.sources, key=lambda score: -score.eci_sem)]
+        return [score.name for score in self.ranked]
+
+    @property
+    def ranked(self) -> list[SourceScore]:
+        """Sources and hybrids in that order."""
+        return sorted(self.sources, key=lambda score: -score.eci_sem)
 
     def tables(self) -> list[Table]:
         """Return how certain the ranking is, the ranking, ablations and suspects, those that there are."""
@@ -167,9 +172,9 @@ class Scores(Result):
         Raises:
             MissingExtraError: plotly is not installed.
         """
-        from foils.scoring.page import write_score_report
+        from foils.scoring.page import score_page
 
-        write_score_report(path, self, self.ablations, self.suspects)
+        write_text(path, score_page(self))
 
     def to_json(self) -> dict[str, Any]:
         """Return scores.json."""

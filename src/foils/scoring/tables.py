@@ -8,31 +8,32 @@ from foils.runtime.results import Table, number
 from foils.scoring.ablations import Ablations
 from foils.scoring.audit import Suspect
 from foils.scoring.certainty import Certainty
+from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
-from foils.scoring.results import Scores
+from foils.scoring.results import Scores, SourceScore
 
 
 def ranking_table(scores: Scores) -> Table:
     """Return the ranking, best first, with what lies behind it."""
-    by_name = {found.name: found for found in scores.sources}
+    ranked = _with_control(scores)
     rows = [
         (
-            found.name,
-            number(found.eci_sem, 4),
-            found.interval_text(),
-            number(found.control_ratio, 2),
-            number(found.rho),
-            number(found.eta),
-            number(found.psi),
-            f"{100 * found.inversion_rate:.1f} %",
-            number(found.mnrl_proxy),
-            number(found.eci),
-            number(found.eci_list),
-            f"{found.records:,}",
-            f"{found.negatives:,}",
-            "easy" if found.easy else "",
+            score.name,
+            number(score.eci_sem, 4),
+            score.interval_text(),
+            number(score.control_ratio, 2),
+            number(score.rho),
+            number(score.eta),
+            number(score.psi),
+            f"{100 * score.inversion_rate:.1f} %",
+            number(score.mnrl_proxy),
+            number(score.eci),
+            number(score.eci_list),
+            f"{score.records:,}",
+            f"{score.negatives:,}",
+            "easy" if score.easy else "",
         )
-        for found in [*(by_name[name] for name in scores.ranking), *([scores.control] if scores.control else [])]
+        for score in ranked
     ]
     confidence = f"{100 * scores.settings.confidence:g} % interval"
     columns = ["source", "ECI_sem", confidence, "÷ control", "ρ", "η", "ψ", "inverted", "MNRL", "ECI", "ECI, list",
@@ -42,13 +43,55 @@ def ranking_table(scores: Scores) -> Table:
         f"{scores.encoder['name']}, τ {scores.settings.temperature:g}, λ {scores.settings.regularization:g}",
         f"the margin of ECI: {MARGINS['triplet']}; of ECI, list: {MARGINS['list']}",
     ]
-    if any(found.easy for found in scores.sources):
+    if any(score.easy for score in scores.sources):
         notes.append("easy: not clearly below random negatives, so its score speaks of easiness, not of quality")
     notes += scores.warnings
-    for found in scores.sources:
-        if found.dropped:
-            notes.append(f"{found.name}: left out " + ", ".join(f"{n:,} {why}" for why, n in found.dropped.items()))
-    return Table("Sources of negatives by ECI_sem", columns, rows, caption="\n".join(notes))
+    for score in scores.sources:
+        if score.dropped:
+            notes.append(f"{score.name}: left out " + ", ".join(f"{n:,} {why}" for why, n in score.dropped.items()))
+    easy = frozenset(index for index, score in enumerate(ranked) if score.easy)
+    return Table("Sources of negatives by ECI_sem", columns, rows, "\n".join(notes), easy)
+
+
+def _with_control(scores: Scores) -> list[SourceScore]:
+    """Sources and hybrids, best first, then the control."""
+    return [*scores.ranked, *([scores.control] if scores.control else [])]
+
+
+def full_table(scores: Scores) -> Table:
+    """Return what is measured of each source, hybrid and control beside what the ranking shows."""
+    columns = ["source", "ECI_sem/d", "trace", "diversity", "effective rank", "ECI", "ECI per query", "signal",
+               "margin", "ECI, list", "margin, list", "C", "pair loss", "gradient energy", "ambiguity",
+               "left out"]  # fmt: skip
+    rows = [
+        (
+            score.name,
+            f"{score.eci_sem_per_dim:.6f}",
+            f"{score.trace:.4f}",
+            f"{score.diversity:.5f}",
+            f"{score.effective_rank:.1f}",
+            f"{score.eci:.3f}",
+            f"{score.eci_per_query:.3f}",
+            f"{score.signal:.3f}",
+            f"{score.margin:.3f}",
+            f"{score.eci_list:.3f}",
+            f"{score.margin_list:.3f}",
+            f"{score.coverage:.3f}",
+            f"{score.pair_loss:.3f}",
+            f"{score.gradient_energy:.2f}",
+            f"{score.ambiguity:.3f}",
+            ", ".join(f"{count:,} {why}" for why, count in score.dropped.items()) or "–",
+        )
+        for score in _with_control(scores)
+    ]
+    return Table("", columns, rows, "Per source, hybrid and control.")
+
+
+def bucket_table(scores: Scores) -> Table:
+    """Return the share of negatives in each bucket."""
+    rows = [(score.name, *(f"{score.buckets[name]:.1f} %" for name in BUCKETS)) for score in _with_control(scores)]
+    rules = "; ".join(f"{name.replace('_', ' ')}: {rule}" for name, rule in BUCKET_RULES.items())
+    return Table("", ["source", *(name.replace("_", " ") for name in BUCKETS)], rows, rules)
 
 
 def certainty_table(certainty: Certainty) -> Table:
@@ -100,7 +143,7 @@ def ablation_tables(analyses: Ablations) -> list[Table]:
 def suspects_table(suspects: Sequence[Suspect]) -> Table:
     """Return the suspected false negatives."""
     rows = [
-        (number(found.suspicion), found.query_id, found.doc_id or "–", "; ".join(found.reasons), found.text[:60])
-        for found in suspects
+        (number(each.suspicion), each.query_id, each.doc_id or "–", "; ".join(each.reasons), each.text[:60])
+        for each in suspects
     ]
     return Table("Suspected false negatives", ["suspicion", "query", "document", "why", "text"], rows)

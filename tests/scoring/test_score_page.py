@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -13,9 +14,8 @@ from fakes import HashingEncoder
 from foils.data import Collection
 from foils.encode import VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.pages.page import Examples, Figure, Section, Table, render_page
 from foils.scoring import Scores, ScoreSettings, ablate, audit, score_sources
-from foils.scoring.page import score_report, write_score_report
+from foils.scoring.page import score_page
 from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium
 
 
@@ -36,14 +36,18 @@ def hostile(tmp_path: Path, queries: int = 12) -> Scores:
     return score_sources(collection, sources, HashingEncoder(), VectorStore(tmp_path / "vectors"), settings)
 
 
+def analysed(scores: Scores, *, top: int) -> Scores:
+    return replace(scores, ablations=ablate(scores), suspects=audit(scores, {}, top=top))
+
+
 def test_what_users_bring_is_escaped_and_nothing_is_fetched(tmp_path):
     scores = hostile(tmp_path)
-    assert_harmless(score_report(scores, ablate(scores), audit(scores, {}, top=5)))
+    assert_harmless(score_page(analysed(scores, top=5)))
 
 
 def test_the_page_says_what_was_found(tmp_path):
     scores = hostile(tmp_path)
-    page = score_report(scores)
+    page = score_page(scores)
     for score in scores.sources:
         assert f"{score.eci_sem:.4f}" in page
     easy = [score.name for score in scores.sources if score.easy]
@@ -52,7 +56,7 @@ def test_the_page_says_what_was_found(tmp_path):
     assert verdict.startswith("Every source") == (len(easy) == len(scores.sources))
     assert all(escape(name) in verdict for name in easy) or verdict.startswith("Every source")
     assert "Suspected false negatives" not in page
-    longer = score_report(scores, ablate(scores), audit(scores, {}, top=2))
+    longer = score_page(analysed(scores, top=2))
     assert "Suspected false negatives" in longer
     assert "ECI_sem by tokenizer" in longer
 
@@ -61,37 +65,21 @@ def test_figures_are_valid_plotly(tmp_path):
     import plotly.graph_objects as go
 
     scores = hostile(tmp_path)
-    page = score_report(scores, ablate(scores))
+    page = score_page(analysed(scores, top=1))
     figures = json.loads(re.search(r"^const figures = (.*);$", page, re.M).group(1))
     assert len(figures) >= 9
     for figure in figures:
         go.Figure(data=figure["data"], layout=figure["layout"])  # raises on a property that Plotly does not have
 
 
-def test_blocks_and_folding():
-    page = render_page(
-        "T",
-        subtitle="s",
-        verdict="v",
-        sections=[
-            Section("open", [Table("", ["a", "b"], [("x", "1"), ("y", "2")], "cap", frozenset({1}))]),
-            Section("shut", [Examples("none", [])], folded=True),
-        ],
-    )
-    assert page.count('class="marked"') == 1
-    assert "<summary>shut</summary>" in page
-    assert "Plotly" not in page, "no figure, no library"
-    assert "<h2>open</h2>" in page
-
-
 def test_a_report_appears_whole(tmp_path, monkeypatch):
     scores = hostile(tmp_path)
     page = tmp_path / "page.html"
-    write_score_report(page, scores)
+    scores.report(page)
     before = page.read_bytes()
     monkeypatch.setattr("foils.scoring.page.render_page", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        write_score_report(page, scores)
+        scores.report(page)
     assert page.read_bytes() == before
 
 
@@ -100,14 +88,7 @@ def test_a_report_appears_whole(tmp_path, monkeypatch):
 def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
     scores = hostile(tmp_path)
     page = tmp_path / "page.html"
-    write_score_report(page, scores, ablate(scores), audit(scores, {}, top=5))
+    analysed(scores, top=5).report(page)
     shown = in_chromium(page)
     assert "<title>Which hard negatives to train on</title>" in shown
     assert shown.count('class="main-svg"') >= 4, "the figures were drawn"
-
-
-def test_a_figure_keeps_its_height():
-    figure = Figure([{"type": "bar", "x": ["a"], "y": [1]}], {}, "words", height=123)
-    page = render_page("T", subtitle="", verdict="", sections=[Section("s", [figure])])
-    assert "height:123px" in page
-    assert 'aria-label="words"' in page

@@ -1,0 +1,28 @@
+"""The renderer of pages: what a section shows, and when the library of figures is in a page."""
+
+from __future__ import annotations
+
+from foils.pages.page import Examples, Figure, Section, Table, render_page
+
+
+def test_blocks_and_folding():
+    page = render_page(
+        "T",
+        subtitle="s",
+        verdict="v",
+        sections=[
+            Section("open", [Table("", ["a", "b"], [("x", "1"), ("y", "2")], "cap", frozenset({1}))]),
+            Section("shut", [Examples("none", [])], folded=True),
+        ],
+    )
+    assert page.count('class="marked"') == 1
+    assert "<summary>shut</summary>" in page
+    assert "Plotly" not in page, "no figure, no library"
+    assert "<h2>open</h2>" in page
+
+
+def test_a_figure_keeps_its_height():
+    figure = Figure([{"type": "bar", "x": ["a"], "y": [1]}], {}, "words", height=123)
+    page = render_page("T", subtitle="", verdict="", sections=[Section("s", [figure])])
+    assert "height:123px" in page
+    assert 'aria-label="words"' in page
