@@ -18,7 +18,7 @@ ARROWS = {  # among stages, only these
     "evaluation": {"searching"},
     "rating": {"selection"},
     "selection": {"mining", "scoring"},
-    "training": {"batching", "mining", "selection"},
+    "training": {"batching", "evaluation", "mining", "selection"},
 }
 LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("runtime",),

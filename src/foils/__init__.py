@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foils.searching.doors import search
     from foils.selection.doors import select
     from foils.studies.doors import demo, report, study
+    from foils.training.doors import train
     from foils.upkeep import cache
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "search",
     "select",
     "study",
+    "train",
 ]
 
 _HOMES = {
@@ -70,6 +72,7 @@ _HOMES = {
     "scoring": ("ScoreSettings", "Scores", "score_sources"),
     "studies.doors": ("demo", "report", "study"),
     "scoring.doors": ("score",),
+    "training.doors": ("train",),
     "selection.doors": ("select",),
     "evaluation.doors": ("evaluate",),
     "searching.doors": ("search",),

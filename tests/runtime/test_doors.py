@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -224,6 +224,25 @@ def test_what_differs_from_a_doors_own_defaults() -> None:
     assert base.changed() == {"top": 20}
     assert base.changed(base=base) == {}
     assert WindowSettings(draw="uniform").changed(base=base) == {"top": 10, "draw": "uniform"}
+
+
+NOTHING: dict[str, Any] = {"top": None}
+OPEN = replace(WindowSettings(), **NOTHING)
+
+
+def test_a_door_may_leave_the_fields_of_a_group_open() -> None:
+    @door
+    def left_open(*, window: WindowSettings = OPEN) -> Any:
+        """Return what is given.
+
+        Args:
+            window: not shown.
+        """
+        return window.top
+
+    assert left_open() is None
+    assert left_open(top=3) == 3
+    assert left_open.settings["top"].annotation == int | None  # type: ignore[attr-defined]
 
 
 def test_of_several_options_the_outermost_holds() -> None:

@@ -342,7 +342,7 @@ def test_names_and_ranges_are_checked_at_once(data):
 
 
 def test_the_recipes_are_the_papers():
-    ours = RECIPES["eci-sem"]
+    ours = RECIPES["eci-sem"].training
     assert (ours.loss, ours.batch_size, ours.mini_batch_size, ours.epochs) == ("mnrl", 4096, 2048, 1)
     assert (ours.learning_rate, ours.warmup, ours.max_length, ours.loss_settings["temperature"]) == (
         2e-5,
@@ -350,6 +350,6 @@ def test_the_recipes_are_the_papers():
         128,
         0.05,
     )
-    hobit = RECIPES["hobit"]
+    hobit = RECIPES["hobit"].training
     assert (hobit.batch_size, hobit.epochs, hobit.patience, hobit.weight_decay, hobit.clip) == (128, 40, 5, 0.01, 1.0)
     assert hobit.learning_rate == 1e-5

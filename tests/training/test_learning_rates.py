@@ -51,7 +51,7 @@ def test_each_kind_has_a_rate_and_a_given_one_stays():
     assert with_defaults(SETTINGS, static_model()).learning_rate == RATE
     given = replace(SETTINGS, learning_rate=0.5)
     assert with_defaults(given, static_model()) is given
-    assert all(recipe.learning_rate is not None for recipe in RECIPES.values())  # as published, for every kind
+    assert all(recipe.training.learning_rate is not None for recipe in RECIPES.values())  # as published, for every kind
     assert 10 * LEARNING_RATES["encoder"][0] < RATE
 
 

@@ -155,7 +155,7 @@ def test_a_reranker(world):
     ("more", "said"),
     [
         (["--loss", "mrnl"], "Did you mean 'mnrl'"),
-        (["--batches", "hobbit"], "Did you mean 'hobit'"),
+        (["--batches", "hobbit"], 'Did you mean "hobit"'),
         (["--recipe", "eci"], "eci-sem"),
         (["--set", "tempratur=1"], "temperature"),
         (["--form", "quads"], "triplets"),
@@ -166,7 +166,7 @@ def test_a_reranker(world):
         (["--reranker", "--set-batches", "seeds=2"], "in-batch"),
         (["--reranker", "--dev", "dev"], "--dev-run"),
         (["--curriculum", "fixed"], "weighted"),
-        (["--curriculum", "progres"], "Did you mean 'progress'"),
+        (["--curriculum", "progres"], 'Did you mean "progress"'),
         (["--curriculum", "progress", "--batches", "hobit"], "own batches"),
         (["--curriculum", "progress", "--form", "pairs"], "one negative"),
         (["--form", "lists", "--warmup", "2"], "warmup"),

@@ -5,9 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 
-VERBS: dict[str, str] = {
-    "train": "Train a model on a source of negatives, and write it with a card that says how.",
-}
+VERBS: dict[str, str] = {}
 
 
 def by_typer(arguments: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,7 +109,7 @@ def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
     from foils.data.store import write_json
     from foils.runtime.terminal import print_tables
 
-    if result is None:
+    if result is None or int(os.environ.get("RANK", "0")):  # under torchrun the first process writes and shows
         return
     tables = result.tables()
     if verb.writes and hasattr(result, "write"):

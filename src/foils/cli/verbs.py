@@ -206,6 +206,11 @@ DOORS: dict[str, Verb] = {
         reports=True,
         before=_check_search,
     ),
+    "train": Verb(
+        "foils.training.doors:train",
+        example="foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 "
+        "-o model/",
+    ),
     "cache": Verb(
         "foils.upkeep.doors:cache",
         example="foils cache prune --keep 20GiB",

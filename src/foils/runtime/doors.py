@@ -40,7 +40,8 @@ def door(function: Callable[..., Any] | None = None, *, check: Callable[..., Non
     """Let a function that takes groups of settings take their fields one by one, as keyword arguments.
 
     A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
-    defaults of the fields. The signature and the docstring show the fields. Groups that are `Surrounding` are applied.
+    defaults of the fields (None, for a field that the door leaves open). The signature and the docstring show the
+    fields. Groups that are `Surrounding` are applied.
 
     Args:
         function: the door, written with groups.
@@ -106,7 +107,8 @@ def settings_taken(function: Callable[..., Any]) -> dict[str, Setting]:
             default = each.default if base is None else getattr(base, each.name)
             if each.name in taken:
                 raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
-            taken[each.name] = Setting(each.name, each.annotation, each.option, default, each.help, each.heading)
+            kind = each.annotation | None if default is None else each.annotation
+            taken[each.name] = Setting(each.name, kind, each.option, default, each.help, each.heading)
     return taken
 
 

@@ -157,16 +157,23 @@ class Settings:
         heading: of these options in the program's help.
 
     Raises:
-        InputError: a value outside its range.
+        InputError: values outside their ranges; all are named.
         UnknownNameError: a name that is not one of those allowed.
     """
 
     heading: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
+        outside: list[str] = []
         for setting in settings_of(type(self)):
-            value = setting.checked(getattr(self, setting.name))
-            object.__setattr__(self, setting.name, value)
+            try:
+                object.__setattr__(self, setting.name, setting.checked(getattr(self, setting.name)))
+            except UnknownNameError:
+                raise
+            except InputError as error:
+                outside.append(str(error))
+        if outside:
+            raise InputError("; ".join(outside))
 
     def changed(self, *names: str, base: Settings | None = None) -> dict[str, Any]:
         """Return those of the named settings (of all, where none is named) that differ from their defaults.

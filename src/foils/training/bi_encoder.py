@@ -25,8 +25,8 @@ from foils.training.data import TrainingSet
 from foils.training.gaps import by_progress
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
-from foils.training.settings import CURRICULA, NO_DUPLICATES, TrainSettings, ways_of_batching
-from foils.training.trainer import Trained, arguments, fit
+from foils.training.settings import CURRICULA, NO_DUPLICATES, TrainSettings, check_batches
+from foils.training.trainer import TrainingRun, arguments, fit
 
 BATCHES: dict[str, Any] = {
     "random": BatchSamplers.BATCH_SAMPLER,
@@ -48,7 +48,7 @@ def train_bi_encoder(
     prompts: Mapping[str, str] | None = None,
     refresh: Refresh | None = None,
     resume: bool = False,
-) -> Trained:
+) -> TrainingRun:
     """Train a model on a data set; checkpoints go to `output`.
 
     Resuming goes on from the last checkpoint there and ends with the weights of a training that was not interrupted.
@@ -127,7 +127,7 @@ def train_encoder(
     score: Callable[[Any], float] | None = None,
     refresh: Refresh | None = None,
     resume: bool = False,
-) -> Trained:
+) -> TrainingRun:
     """Train a bi-encoder with any way of filling batches.
 
     Args:
@@ -148,10 +148,7 @@ def train_encoder(
         InputError: settings that do not go together.
         UnknownNameError: no such way of batching.
     """
-    if batches not in ways_of_batching():
-        raise UnknownNameError("way of batching", batches, ways_of_batching())
-    if batches == NO_DUPLICATES and batch_settings:
-        raise InputError(f"{NO_DUPLICATES} has no settings; settings of batches go with the others")
+    check_batches(batches, batch_settings)
     if curriculum is not None and curriculum not in CURRICULA:
         raise UnknownNameError("curriculum", curriculum, CURRICULA)
     if curriculum == "fixed":

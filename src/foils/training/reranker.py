@@ -29,7 +29,7 @@ from foils.training.data import TrainingSet
 from foils.training.models import with_defaults
 from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
 from foils.training.settings import TrainSettings
-from foils.training.trainer import Trained, arguments, fit
+from foils.training.trainer import TrainingRun, arguments, fit
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -163,7 +163,7 @@ def train_reranker(
     score: Callable[[Any], float] | None = None,
     callbacks: Sequence[TrainerCallback] = (),
     resume: bool = False,
-) -> Trained:
+) -> TrainingRun:
     """Train a cross-encoder; checkpoints go to `output`. As `train_bi_encoder`, with the losses of `RERANKER_LOSSES`.
 
     Args:

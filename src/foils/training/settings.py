@@ -1,84 +1,167 @@
-"""How to train: one frozen set of settings, and the papers' recipes."""
+"""How to train: what a training is set by, and the papers' recipes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import Annotated, Any
 
-from foils.batching.methods import METHODS
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.batching.methods import METHODS, method_named
+from foils.data.training_rows import MAX_POSITIVES
+from foils.runtime.errors import InputError
+from foils.runtime.options import Option, Settings, parsed_settings, spelled
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 NO_DUPLICATES = "no-duplicates"
 CURRICULA = ("fixed", "progress")
 
 
-@dataclass(frozen=True)
-class TrainSettings:
-    """How to train a model.
+@dataclass(frozen=True, kw_only=True)
+class StepSettings(Settings):
+    """How the weights move.
 
     Attributes:
-        loss: a name of the trainer's dictionary of losses.
-        loss_settings: the loss' own settings.
-        batch_size: rows in a batch; in-batch negatives come from all of it.
-        mini_batch_size: texts embedded at once by a cached loss, which makes memory independent of the batch size;
-            None: all at once.
-        epochs: passes over the data.
-        learning_rate: the peak; linear decay to 0 after the warm-up. None: that of the model's kind
-            (`foils.training.models.learning_rate_of`).
-        warmup: share of the steps over which the learning rate rises, in [0, 1).
-        weight_decay: of AdamW.
-        clip: longest gradient; 0: no limit.
-        max_length: tokens after which a text is cut; None: the model's own.
-        precision: `auto` takes bfloat16 or float16 where the device is a GPU that has it, else float32.
-        seed: of data order and dropout.
-        patience: evaluations on dev without a better score before training stops; None: never. Needs an evaluation.
-        checkpoint_steps: steps between checkpoints (and evaluations); None: every epoch.
-        keep_checkpoints: how many to keep, the best among them.
-        log_steps: steps between entries of the history; None: about a hundred in all.
-        trackers: of those that transformers supports, as `tensorboard`; none by default.
-
-    Raises:
-        InputError: a setting out of range; all are listed.
-        UnknownNameError: an unknown precision.
+        loss: Loss: mnrl, weighted, debiased, hard-weighted or hybrid; of rerankers regression, binary, listnet, lambda
+            or hybrid. Default: the recipe's, or mnrl; of rerankers listnet.
+        loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
+        batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or 128.
+        mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
+            or all at once.
+        epochs: Passes over the data. Default: the recipe's, or 1.
+        learning_rate: Peak learning rate; it falls linearly to 0 after the warm-up. Default: the recipe's, or that of
+            the model's kind (docs/training.md).
+        warmup: Share of the steps over which the learning rate rises. Default: the recipe's, or 0.1.
+        weight_decay: Weight decay of AdamW. Default: the recipe's, or 0.
+        max_length: Tokens after which a text is cut. Default: the recipe's, or 128.
+        precision: Precision of the computation; auto takes bfloat16 or float16 on a GPU that has it, else float32.
+        patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
+        checkpoint_steps: Steps between checkpoints, and evaluations on dev. Default: a checkpoint per epoch.
+        seed: Seed of weights that are drawn, of the order of the data and of dropout.
+        trackers: A tracker that transformers supports, as tensorboard; may be given several times.
     """
 
+    heading = "Training"
+
     loss: str = "mnrl"
-    loss_settings: Mapping[str, Any] = field(default_factory=dict)
-    batch_size: int = 128
-    mini_batch_size: int | None = None
-    epochs: int = 1
-    learning_rate: float | None = None
-    warmup: float = 0.1
-    weight_decay: float = 0.0
-    clip: float = 1.0
-    max_length: int | None = 128
-    precision: str = "auto"
-    seed: int = 0
-    patience: int | None = None
-    checkpoint_steps: int | None = None
-    keep_checkpoints: int = 2
-    log_steps: int | None = None
-    trackers: tuple[str, ...] = ()
+    loss_settings: Annotated[
+        Mapping[str, Any],
+        Option(
+            flag="--set",
+            metavar="NAME=VALUE",
+            parse=partial(parsed_settings, option="loss_settings", words=True),
+            repeated=True,
+        ),
+    ] = field(default_factory=dict)
+    batch_size: Annotated[int, Option(least=1)] = 128
+    mini_batch_size: Annotated[int | None, Option(flag="--mini-batch", least=1)] = None
+    epochs: Annotated[int, Option(least=1)] = 1
+    learning_rate: Annotated[float | None, Option(above=0)] = None
+    warmup: Annotated[float, Option(least=0, most=1)] = 0.1
+    weight_decay: Annotated[float, Option(least=0)] = 0.0
+    max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
+    precision: Annotated[str, Option(names=PRECISIONS)] = "auto"
+    patience: Annotated[int | None, Option(least=1)] = None
+    checkpoint_steps: Annotated[int | None, Option(least=1)] = None
+    seed: Annotated[int, Option(least=0)] = 0
+    trackers: Annotated[tuple[str, ...], Option(flag="--tracker", metavar="NAME", repeated=True)] = ()
 
     def __post_init__(self) -> None:
-        if self.precision not in PRECISIONS:
-            raise UnknownNameError("precision", self.precision, PRECISIONS)
-        least = {"batch_size": 1, "epochs": 1, "keep_checkpoints": 1, "seed": 0, "weight_decay": 0, "clip": 0}
-        wrong = [
-            f"{name} {getattr(self, name)} (at least {low})" for name, low in least.items() if getattr(self, name) < low
-        ]
-        for name in ("mini_batch_size", "max_length", "patience", "checkpoint_steps", "log_steps"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                wrong.append(f"{name} {value} (at least 1)")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            wrong.append(f"learning_rate {self.learning_rate} (above 0)")
-        if not 0 <= self.warmup < 1:
-            wrong.append(f"warmup {self.warmup} (in [0, 1))")
-        if wrong:
-            raise InputError(f"settings out of range: {'; '.join(wrong)}")
+        super().__post_init__()
+        if self.warmup == 1:
+            raise InputError(f"{spelled('warmup')} 1; expected a share below 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings(StepSettings):
+    """How to train a model, with what is seldom changed.
+
+    Attributes:
+        clip: Longest gradient; 0: no limit.
+        keep_checkpoints: Checkpoints to keep, the best among them.
+        log_steps: Steps between entries of the history. Default: about a hundred entries in all.
+    """
+
+    clip: Annotated[float, Option(least=0)] = 1.0
+    keep_checkpoints: Annotated[int, Option(least=1)] = 2
+    log_steps: Annotated[int | None, Option(least=1)] = None
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of the settings, its seed apart."""
+        return {name: value for name, value in asdict(self).items() if name not in ("seed", "trackers")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A paper's training: its steps, how batches are filled, and which rows are trained on."""
+
+    training: TrainSettings = TrainSettings()
+    batches: str = "random"
+    form: str | None = None
+    max_positives: int = MAX_POSITIVES
+
+
+RECIPES: dict[str, Recipe] = {
+    "eci-sem": Recipe(
+        training=TrainSettings(
+            loss="mnrl",
+            loss_settings={"temperature": 0.05},
+            batch_size=4096,
+            mini_batch_size=2048,
+            epochs=1,
+            learning_rate=2e-5,
+            warmup=0.1,
+            max_length=128,
+        ),
+        batches=NO_DUPLICATES,
+        form="triplets",
+        max_positives=1,
+    ),
+    "hobit": Recipe(
+        training=TrainSettings(
+            loss="weighted",
+            loss_settings={"temperature": 0.05},
+            batch_size=128,
+            epochs=40,
+            learning_rate=1e-5,
+            warmup=0.1,
+            weight_decay=0.01,
+            clip=1.0,
+            max_length=None,
+            patience=5,
+        ),
+        batches="hobit",
+        form="pairs",
+        max_positives=64,
+    ),
+}
+"""The papers' settings. ECI_sem section 4: cached MNRL over triplets, no duplicates in a batch. HOBIT: known positives
+are masked where they could not be kept apart; the share of warm-up is ours."""
+
+RECIPES_OWN = (
+    "loss", "batch_size", "mini_batch_size", "epochs", "learning_rate", "warmup", "weight_decay", "max_length",
+    "patience",
+)  # fmt: skip
+"""Settings that a recipe may have; `None` leaves them to it."""
+_NOTHING: dict[str, Any] = dict.fromkeys(RECIPES_OWN)
+OPEN = replace(StepSettings(), **_NOTHING)
+
+
+def completed(steps: StepSettings, recipe: Recipe, *, evaluated: bool) -> TrainSettings:
+    """Return the settings of a training: what is open is the recipe's.
+
+    Args:
+        steps: `None` in the place of what is left open (`RECIPES_OWN`).
+        recipe: the settings of a loss in it hold for this loss alone.
+        evaluated: whether there is an evaluation on dev; without one a recipe's patience does not count.
+    """
+    base = recipe.training
+    if steps.loss not in (None, base.loss):
+        base = replace(base, loss_settings={})
+    if not evaluated:
+        base = replace(base, patience=None)
+    chosen = {name: value for name, value in vars(steps).items() if value is not None}
+    return replace(base, **{**chosen, "loss_settings": {**base.loss_settings, **steps.loss_settings}})
 
 
 def ways_of_batching() -> list[str]:
@@ -86,33 +169,53 @@ def ways_of_batching() -> list[str]:
     return [*METHODS, NO_DUPLICATES]
 
 
-RECIPES: dict[str, TrainSettings] = {
-    "eci-sem": TrainSettings(
-        loss="mnrl",
-        loss_settings={"temperature": 0.05},
-        batch_size=4096,
-        mini_batch_size=2048,
-        epochs=1,
-        learning_rate=2e-5,
-        warmup=0.1,
-        max_length=128,
-    ),
-    "hobit": TrainSettings(
-        loss="weighted",
-        loss_settings={"temperature": 0.05},
-        batch_size=128,
-        epochs=40,
-        learning_rate=1e-5,
-        warmup=0.1,
-        weight_decay=0.01,
-        clip=1.0,
-        max_length=None,
-        patience=5,
-    ),
-}
-"""The papers' settings. ECI_sem section 4: cached MNRL over triplets, no duplicates in a batch. HOBIT: known positives
-are masked where they could not be kept apart; the share of warm-up is ours."""
+def parsed_batch_settings(texts: list[str]) -> dict[str, Any]:
+    """Read the settings of a way of batching, NAME=VALUE."""
+    return parsed_settings(texts, option="batch_settings", words=True)
 
-RECIPE_BATCHES = {"eci-sem": "no-duplicates", "hobit": "hobit"}
-RECIPE_FORM = {"eci-sem": "triplets", "hobit": "pairs"}
-RECIPE_POSITIVES = {"eci-sem": 1, "hobit": 64}
+
+@dataclass(frozen=True, kw_only=True)
+class MethodSettings(Settings):
+    """What is learned from: a recipe, the batches, a curriculum, negatives that are mined anew.
+
+    Attributes:
+        recipe: A paper's settings to begin with; options that are given take the place of the recipe's.
+        batches: How batches are filled. Default: the recipe's, or random.
+        batch_settings: A setting of the way of filling batches, as seeds=4; may be given several times. In Python a
+            dictionary.
+        curriculum: Curriculum by rating gaps. fixed lets harder negatives in by epoch (ANMI 2.0, Table 3); progress
+            draws batches of one tier each by what the model learns from them.
+        refresh: Mine negatives anew with the model as it is, every so many epochs (ANCE). Without a source, training
+            begins with negatives of the untrained model.
+    """
+
+    heading = "Method"
+
+    recipe: Annotated[str | None, Option(names=RECIPES)] = None
+    batches: Annotated[str | None, Option(names=ways_of_batching)] = None
+    batch_settings: Annotated[
+        Mapping[str, Any] | None,
+        Option(flag="--set-batches", metavar="NAME=VALUE", parse=parsed_batch_settings, repeated=True),
+    ] = None
+    curriculum: Annotated[str | None, Option(names=CURRICULA)] = None
+    refresh: Annotated[int | None, Option(metavar="EPOCHS", least=1)] = None
+
+    def base(self, *, reranker: bool = False) -> Recipe:
+        """Return the recipe, or the settings that hold without one."""
+        if self.recipe is not None:
+            return RECIPES[self.recipe]
+        return Recipe(training=TrainSettings(loss="listnet")) if reranker else Recipe()
+
+
+def check_batches(batches: str, settings: Mapping[str, Any] | None) -> None:
+    """Refuse settings that a way of filling batches does not have.
+
+    Raises:
+        InputError: settings of `no-duplicates`, or of another method.
+        UnknownNameError: no such way.
+    """
+    Option(names=ways_of_batching).check("way of batching", batches)
+    if batches != NO_DUPLICATES:
+        method_named(batches, settings or {})
+    elif settings:
+        raise InputError(f"{NO_DUPLICATES} has no settings; settings of batches go with the others")

@@ -23,8 +23,8 @@ TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A trained model and how it got there.
+class TrainingRun:
+    """A training: its model, and how it got there.
 
     Attributes:
         model: with an evaluation on dev, the best of the evaluated ones; else the last.
@@ -129,7 +129,7 @@ def fit(
     score: Callable[[Any], float] | None,
     callbacks: Sequence[TrainerCallback],
     resume: bool,
-) -> Trained:
+) -> TrainingRun:
     """Train with a trainer of sentence-transformers; all its arguments are made.
 
     `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
@@ -164,7 +164,7 @@ def fit(
     best = trainer.state.best_metric
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
     seconds = time.perf_counter() - start
-    return Trained(model, history, best, int(trainer.state.global_step), seconds, precision)
+    return TrainingRun(model, history, best, int(trainer.state.global_step), seconds, precision)
 
 
 @contextmanager

@@ -1,0 +1,290 @@
+"""The door of training."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from foils.data import Collection, Negatives, Run
+from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
+from foils.data.store import provenance
+from foils.data.training_rows import RowSettings
+from foils.encode.models import DEFAULT_MODEL, STATIC
+from foils.encode.similarity import SIMILARITIES, similarity_of
+from foils.runtime.doors import door
+from foils.runtime.errors import InputError
+from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.surroundings import MemorySettings
+from foils.training.results import Trained
+from foils.training.settings import OPEN, MethodSettings, Recipe, StepSettings, TrainSettings, check_batches, completed
+
+if TYPE_CHECKING:
+    from foils.training.data import TrainingSet
+    from foils.training.refresh import Refresh
+    from foils.training.trainer import TrainingRun
+
+    ModelLike = str | Path | Any  # Any: a SentenceTransformer or a CrossEncoder
+    RunLike = str | Path | Run
+else:
+    ModelLike = RunLike = str
+
+MEASURE = "nDCG@10"
+MINED_ANEW = 10  # negatives per query, where no number is given
+POINTWISE = ("regression", "binary")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevSettings(Settings):
+    """How the best model is chosen, and training stops.
+
+    Attributes:
+        dev: Split of the judgements by whose nDCG@10 the best of the checkpoints is chosen.
+        dev_run: TREC run on that split that a reranker ranks anew. In Python also a `Run`.
+    """
+
+    heading = "Dev"
+
+    dev: Annotated[str | None, Option(metavar="SPLIT")] = None
+    dev_run: Annotated[RunLike | None, Option(metavar="FILE")] = None
+
+    def score(self, collection: Collection) -> Callable[[Any], float] | None:
+        """Return the function from a model to its measure on dev; None without dev."""
+        from foils.evaluation.measuring import encoder_score, reranker_score
+
+        if self.dev is None:
+            return None
+        if self.dev_run is None:
+            return encoder_score(collection, self.dev, MEASURE)
+        run = self.dev_run if isinstance(self.dev_run, Run) else Run.read(self.dev_run)
+        return reranker_score(collection, self.dev, run, MEASURE)
+
+
+def _refuse_idle(
+    source: SourceLike | None,
+    model: ModelLike,
+    reranker: bool,
+    similarity: str | None,
+    method: MethodSettings,
+    steps: StepSettings,
+    rows: RowSettings,
+    evaluation: DevSettings,
+) -> None:
+    """Refuse options that do not go together, before anything is read."""
+    if not isinstance(model, (str, Path)) and reranker != _is_cross_encoder(model):
+        raise InputError(
+            f"a model of type {type(model).__name__}, and {spelled('reranker')} {reranker}; expected a "
+            "CrossEncoder with reranker=True, or a SentenceTransformer"
+        )
+    dev, run, loss = spelled("dev"), spelled("dev_run"), steps.loss or method.base(reranker=reranker).training.loss
+    if evaluation.dev is None:
+        refuse(
+            {"patience": steps.patience, **({"dev_run": evaluation.dev_run} if reranker else {})},
+            f"without {dev}, for nothing is measured while the model trains; give {dev}, or leave it out",
+        )
+    elif reranker and evaluation.dev_run is None:
+        raise InputError(f"{dev} needs a run for the reranker to rerank: give {run}")
+    if reranker:
+        refuse({"recipe": method.recipe}, f"with {spelled('reranker')}: recipes are of bi-encoders; leave it out")
+        refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
+        idle = {"curriculum": method.curriculum, "batches": method.batches if method.batches != "random" else None}
+        refuse(
+            {**idle, "batch_settings": method.batch_settings or None},
+            f"with {spelled('reranker')}, which has no in-batch negatives; leave it out",
+        )
+        if loss in POINTWISE:
+            why = f"with {spelled('loss')} {loss}, whose batch is of pairs; give a smaller {spelled('batch_size')}"
+            refuse({"mini_batch_size": steps.mini_batch_size}, why)
+    else:
+        check_batches(method.batches or method.base().batches, method.batch_settings)
+        refuse({"dev_run": evaluation.dev_run}, f"without {spelled('reranker')}: a bi-encoder searches by itself")
+        if isinstance(model, str) and model.startswith(STATIC):
+            refuse(
+                steps.changed("mini_batch_size", "max_length", base=OPEN),
+                f"with {spelled('model')} {model}, a bag of words, which reads whole texts and needs little memory; "
+                "leave it out",
+            )
+    form = _completed_rows(rows, method, reranker=reranker, negatives=source is not None).form
+    if method.refresh is not None and (reranker or form == "pairs"):
+        why = "with a reranker or with pairs: it mines the negatives of a bi-encoder's triplets or lists; leave it out"
+        refuse({"refresh": method.refresh}, why)
+
+
+@door(check=_refuse_idle)
+def train(
+    collection: CollectionLike,
+    source: Annotated[SourceLike | None, Option(metavar="SOURCE")] = None,
+    *,
+    model: Annotated[ModelLike, Option(metavar="MODEL")] = DEFAULT_MODEL,
+    output: Annotated[str | Path, Option(short="-o", metavar="FOLDER")],
+    reranker: bool = False,
+    method: MethodSettings,
+    steps: StepSettings = OPEN,
+    rows: RowSettings,
+    evaluation: DevSettings,
+    resume: bool = False,
+    similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None,
+    device: str | None = None,
+    reading: CollectionSettings,
+    machine: MemorySettings,
+) -> Trained:
+    """Train a model on a source of negatives, and write it with a card that says how.
+
+    The folder holds the model, a card with data, settings and scores, and foils_training.json with the loss over time.
+    Checkpoints lie in it until the model is written.
+
+    Args:
+        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        source: Negatives to train on, [NAME=]PATH. Without them, pairs alone are trained on. In Python also a table of
+            negatives or a DataFrame.
+        model: Model to train: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for the word table of
+            one. In Python also a SentenceTransformer or a CrossEncoder, which is changed.
+        output: Folder to write the model to.
+        reranker: Train a cross-encoder instead of an encoder.
+        resume: Continue from the last checkpoint in the folder.
+        similarity: How the model compares vectors from now on: cosine, or dot (inner product, vectors as they are).
+            Default: what it was made for.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+
+    Raises:
+        InputError: something that cannot be read, options that have no effect together, nothing to train on, or
+            checkpoints in the folder that are not to be resumed.
+        UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
+        FailureError: the loss is not a finite number, or a file cannot be written.
+    """
+    path = Path(output)
+    rows = _completed_rows(rows, method, reranker=reranker, negatives=source is not None)
+    settings = completed(steps, method.base(reranker=reranker), evaluated=evaluation.dev is not None)
+    batches = method.batches or method.base().batches
+    loaded = reading.open(collection)
+    negatives = None if source is None else as_source(source, loaded)
+    untrained = partial(_trainable, model, settings, reranker=reranker, similarity=similarity, device=device)
+    data, refresh = _training_data(loaded, negatives.negatives if negatives else None, rows, method, untrained)
+    trainable = untrained()
+    settings = _with_learning_rate(settings, trainable)
+    made = provenance(
+        "train",
+        {
+            "model": _name(model),
+            "reranker": reranker,
+            "recipe": method.recipe,
+            "batches": batches,
+            "batch_settings": dict(method.batch_settings or {}),
+            "form": rows.form,
+            "per_query": rows.per_query,
+            "max_positives": rows.max_positives,
+            "split": rows.split,
+            "curriculum": method.curriculum,
+            "refresh": method.refresh,
+            **settings.describe(),
+            "similarity": similarity,
+        },
+        inputs={"collection": loaded.digest, **({negatives.name: negatives.digest} if negatives else {})},
+        seed=settings.seed,
+    )
+    score = evaluation.score(loaded)
+    scores = {} if score is None else {f"{MEASURE} on {evaluation.dev} before": score(trainable)}
+    fit: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
+    if not reranker:
+        fit |= {"batches": batches, "batch_settings": method.batch_settings}
+        fit |= {"curriculum": method.curriculum, "refresh": refresh}
+    run = _fitted(trainable, data, path / "checkpoints", reranker=reranker, **fit)
+    if run.best is not None:
+        scores[f"{MEASURE} on {evaluation.dev} after"] = run.best
+    trained = Trained(run.model, path, run, made, data.counts, scores)
+    if not int(os.environ.get("RANK", "0")):  # under torchrun the first process writes
+        from foils.training.card import save_model
+
+        save_model(trained)
+        shutil.rmtree(path / "checkpoints", ignore_errors=True)
+    return trained
+
+
+def _completed_rows(rows: RowSettings, method: MethodSettings, *, reranker: bool, negatives: bool) -> RowSettings:
+    """Return which rows are trained on: what is open is the recipe's, or what suits the model and the source."""
+    recipe: Recipe = method.base()
+    usual = "triplets" if negatives or method.refresh else "pairs"
+    rows = rows.completed("lists" if reranker else recipe.form or usual, max_positives=recipe.max_positives)
+    return replace(rows, per_query=rows.per_query or MINED_ANEW) if method.refresh else rows
+
+
+def _training_data(
+    collection: Collection,
+    negatives: Negatives | None,
+    rows: RowSettings,
+    method: MethodSettings,
+    untrained: Callable[[], Any],
+) -> tuple[TrainingSet, Refresh | None]:
+    """Return what is trained on, and how it is mined anew.
+
+    Args:
+        collection: the texts.
+        negatives: None: pairs alone or, where negatives are mined anew, those of the untrained model.
+        rows: which are trained on.
+        method: says how often negatives are mined anew, and which curriculum there is.
+        untrained: loads the model.
+    """
+    from foils.training.data import training_set
+    from foils.training.gaps import outside_danger
+    from foils.training.refresh import ance_refresh
+
+    refresh = None
+    if method.refresh is not None:
+        shape: dict[str, Any] = {"split": rows.split, "form": rows.form, "max_positives": rows.max_positives}
+        refresh = ance_refresh(collection, every=method.refresh, top=rows.per_query or MINED_ANEW, **shape)
+        if negatives is None:
+            negatives = refresh.mine(untrained())
+    data = training_set(collection, negatives, **vars(rows))
+    return (outside_danger(data) if method.curriculum == "progress" else data), refresh
+
+
+def _trainable(
+    model: ModelLike, settings: TrainSettings, *, reranker: bool, similarity: str | None, device: str | None
+) -> Any:
+    """Return the model to train; a reranker once its loss is known to exist."""
+    if not reranker:
+        from foils.training.models import load_trainable
+
+        if isinstance(model, (str, Path)):
+            return load_trainable(model, device=device, similarity=similarity)
+        if similarity is not None:
+            model.similarity_fn_name = similarity_of(model, similarity)
+        return model
+    from foils.encode.cross_encoders import load_cross_encoder
+    from foils.training.reranker import reranker_loss
+
+    reranker_loss(settings.loss, settings.loss_settings)
+    if isinstance(model, (str, Path)):
+        return load_cross_encoder(model, device=device, new_head=True, seed=settings.seed)
+    return model
+
+
+def _with_learning_rate(settings: TrainSettings, model: Any) -> TrainSettings:
+    from foils.training.models import with_defaults
+
+    return with_defaults(settings, model)
+
+
+def _fitted(model: Any, data: TrainingSet, checkpoints: Path, *, reranker: bool, **more: Any) -> TrainingRun:
+    if reranker:
+        from foils.training.reranker import train_reranker
+
+        return train_reranker(model, data, checkpoints, **more)
+    from foils.training.bi_encoder import train_encoder
+
+    return train_encoder(model, data, checkpoints, **more)
+
+
+def _is_cross_encoder(model: Any) -> bool:
+    return any(kind.__name__ == "CrossEncoder" for kind in type(model).__mro__)
+
+
+def _name(model: ModelLike) -> str:
+    if isinstance(model, (str, Path)):
+        return str(model)
+    card = getattr(model, "model_card_data", None)
+    return str(getattr(card, "base_model", None) or type(model).__name__)
