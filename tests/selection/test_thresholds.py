@@ -17,7 +17,6 @@ from foils.selection import (
     simans,
     two_group_risk,
 )
-from foils.selection.optimal import ELO_PER_PROBIT as SAME
 
 
 def three_groups(seed=0, n=6000):
@@ -78,7 +77,6 @@ class TestMixture:
 
 class TestOptimalGap:
     def test_information_is_that_of_the_rating_model(self):
-        assert SAME == ELO_PER_PROBIT
         gaps = np.linspace(-900, 900, 19)
         np.testing.assert_allclose(information(gaps), comparison_bits(gaps / ELO_PER_PROBIT, THURSTONE))
         assert information(np.zeros(1))[0] == 1

@@ -5,7 +5,7 @@ from foils.rating.asking import ask
 from foils.rating.bradley_terry import bradley_terry
 from foils.rating.candidates import Candidates
 from foils.rating.distil import Distilled, distil
-from foils.rating.elo import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score, online_elo
+from foils.rating.elo import online_elo
 from foils.rating.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
 from foils.rating.judgements import Judgements, combined
 from foils.rating.judges import EnsembleJudge, Judge
@@ -21,6 +21,7 @@ from foils.rating.score_judges import BiEncoderJudge, CrossEncoderJudge, load_cr
 from foils.rating.settings import DistilSettings, JudgeSettings, RatingSettings
 from foils.rating.stage import rate_negatives
 from foils.rating.thurstone import thurstone, thurstone_ascent
+from foils.statistics.elo_scale import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score
 
 __all__ = [
     "BASE",

@@ -1,35 +1,13 @@
-"""The Elo scale, and ratings that are updated one judgement at a time.
-
-One unit everywhere in tables: the Elo point, on which a lead of 400 means odds of ten to one, around a mean of 1500.
-"""
+"""Elo ratings, which are updated one judgement at a time."""
 
 from __future__ import annotations
 
-from math import log
-
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from foils.rating.pairs import Floats, Pairs
 from foils.runtime.errors import InputError
-
-ELO_PER_LOGIT = 400 / log(10)
-"""173.7 Elo points to the unit of Bradley–Terry: σ(x) = 1/(1 + 10^(−173.7x/400)) (eq. 28)."""
-
-LOGITS_PER_PROBIT = 1.702
-"""The factor that brings σ(1.702x) closest to Φ(x), within 0.0095 for every x (Haley 1952)."""
-
-ELO_PER_PROBIT = ELO_PER_LOGIT * LOGITS_PER_PROBIT
-"""295.7 Elo points to the unit of Thurstone's model."""
-
-BASE = 1500.0
-"""The mean of every query's ratings on the Elo scale, by custom."""
-
-
-def expected_score(gap: npt.ArrayLike) -> Floats:
-    """Return E = 1/(1 + 10^(−gap/400)), the chance to be preferred with a lead of `gap` Elo points (eq. 26)."""
-    return np.asarray(expit(np.asarray(gap, np.float64) / ELO_PER_LOGIT))
+from foils.statistics.elo_scale import BASE, expected_score
 
 
 def online_elo(

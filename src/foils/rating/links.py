@@ -13,8 +13,8 @@ from math import pi, sqrt
 import numpy as np
 from scipy.special import entr, erfcx, expit, ndtr
 
-from foils.rating.elo import ELO_PER_LOGIT, ELO_PER_PROBIT
 from foils.rating.pairs import Floats
+from foils.statistics.elo_scale import ELO_PER_LOGIT, ELO_PER_PROBIT
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from foils.rating.elo import BASE, checked_preference
+from foils.rating.elo import checked_preference
 from foils.rating.links import LINKS, Link
 from foils.rating.newton import Fit, covariance, fit_block, variances
 from foils.rating.pairs import Block, Floats, Pairs, Rows
 from foils.runtime import memory, progress
 from foils.runtime.errors import ConvergenceError, InputError
 from foils.runtime.parallel import map_shards
+from foils.statistics.elo_scale import BASE
 
 _CANDIDATES = 20_000
 _CELLS = 1_000_000

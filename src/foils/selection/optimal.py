@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import log
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
@@ -12,9 +11,7 @@ from scipy.special import entr, ndtr
 from foils.runtime.errors import InputError
 from foils.selection.rows import Floats, RatedRows, Selection, select
 from foils.selection.rules import tier_names
-
-ELO_PER_PROBIT = 1.702 * 400 / log(10)
-"""295.7 Elo points to the unit of eq. 46's Φ."""
+from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 RISK = "more risk than information"
 LITTLE = "tells too little"
