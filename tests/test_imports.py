@@ -32,7 +32,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 
 LIGHT = {  # what any module may import when it is loaded, beside the standard library
-    "bm25s", "cyclopts", "jinja2", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer", "threadpoolctl", "typer",
+    "bm25s", "cyclopts", "jinja2", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer", "threadpoolctl",
     "xxhash",
 }  # fmt: skip
 HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
@@ -43,7 +43,7 @@ HEAVY_MODULES = {  # modules that cannot do without: others may import them insi
     "batching/sampler.py": {"sentence_transformers", "transformers"},
 }
 HEAVY_PARTS = {"training": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through
-PARTS_OF_TERMINAL = {"typer": {"cli"}, "rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"pages"}}
+PARTS_OF_TERMINAL = {"rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"pages"}}
 
 
 @dataclass(frozen=True)

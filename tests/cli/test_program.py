@@ -13,8 +13,10 @@ import pytest
 
 from foils.cli import app, show
 from foils.runtime.errors import ConvergenceError, FailureError, FoilsError, InputError
+from foils.runtime.results import Table, number, p_value
+from foils.runtime.terminal import print_tables
 
-VERBS = (*app.VERBS, *app.DOORS)
+VERBS = tuple(app.DOORS)
 
 
 def test_help_lists_the_verbs(foils: Callable[..., Any]) -> None:
@@ -169,7 +171,7 @@ def test_completion_for_a_shell_that_is_none_is_refused(foils: Callable[..., Any
 
 
 def test_tables_escape_markup_and_keep_every_cell(capsys: pytest.CaptureFixture[str]) -> None:
-    show.show_table("a [b]", ["source", "count"], [("[red]x[/red]", 1), ("y" * 100, 2)], caption="see [c]")
+    print_tables([Table("a [b]", ["source", "count"], [("[red]x[/red]", 1), ("y" * 100, 2)], caption="see [c]")])
     said = capsys.readouterr().out
     for text in ("a [b]", "[red]x[/red]", "y" * 100, "see [c]"):
         assert text in said
@@ -177,7 +179,7 @@ def test_tables_escape_markup_and_keep_every_cell(capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(("value", "said"), [(None, "–"), (float("nan"), "–"), (0.12345, "0.123"), (2, "2.000")])
 def test_numbers_that_are_not_there_are_a_dash(value: float | None, said: str) -> None:
-    assert show.number(value) == said
+    assert number(value) == said
 
 
 def test_long_tasks_say_their_rate_on_stderr(
@@ -200,8 +202,6 @@ def test_long_tasks_say_their_rate_on_stderr(
 
 
 def test_a_p_value_that_four_digits_cannot_show_is_no_zero() -> None:
-    from foils.cli.show import p_value
-
     assert [p_value(p) for p in (3e-9, 0.0001, 0.04321, 1.0, float("nan"))] == [
         "< 0.0001", "0.0001", "0.0432", "1.0000", "–",
     ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import tracemalloc
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +12,6 @@ import pytest
 
 from foils.batching.cells import Cells
 from foils.batching.nearest import nearest as nearest_rows
-from foils.cli.memory_options import takes_memory
 from foils.data import Collection
 from foils.encode import Vectors
 from foils.encode.nearest import top_inner_products
@@ -24,6 +22,7 @@ from foils.mining.trisampler import TriSampler
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_blocks
+from foils.runtime.surroundings import MemorySettings
 from foils.searching import ExactIndex
 
 SMALL = 2**20
@@ -144,22 +143,13 @@ def test_sizes(text: str, size: int | None) -> None:
         assert memory.parsed_size(text) == size
 
 
-def test_the_option_is_on_the_verbs_with_blocks_and_sets_the_budget() -> None:
-    seen = []
-
-    def rate(*, top: int = 1) -> None:
-        seen.append((top, memory.budget()))
-
-    def select() -> None: ...
-
-    wrapped = takes_memory(rate)
-    assert list(inspect.signature(wrapped).parameters) == ["top", "memory"]
-    wrapped(top=3, memory="2MiB")
-    wrapped()
-    assert seen == [(3, 2**21), (1, memory.DEFAULT)]
-    with pytest.raises(InputError, match="'lots' is not a size"):
-        wrapped(memory="lots")
-    assert takes_memory(select) is select
+def test_verbs_with_blocks_set_the_budget() -> None:
+    with MemorySettings(memory="2MiB").applied():
+        assert memory.budget() == 2**21
+    with MemorySettings().applied():
+        assert memory.budget() == memory.DEFAULT
+    with pytest.raises(InputError, match="'lots' is not a size"), MemorySettings(memory="lots").applied():
+        pass
 
 
 def test_threads_have_the_budget_of_their_caller():

@@ -316,11 +316,11 @@ def _prompt(path: Path) -> int:
 
 
 def _settings(path: Path) -> int:
-    from foils.cli.options import parsed_setting
+    from foils.runtime.options import parsed_settings
 
     text = path.read_bytes().decode("utf-8", "surrogateescape")
     try:
-        parsed_setting(text)
+        parsed_settings([text])
     except InputError as error:
         raise FormatError(str(error)[:2000].encode(errors="replace").decode(), path) from error
     return 1

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from foils.cli.legacy import VERBS, by_typer
 from foils.cli.verbs import DOORS
 from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
 
@@ -29,7 +28,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return _run(arguments)
     except UsageError as error:
-        verb = f" {arguments[0]}" if arguments[0] in (*DOORS, *VERBS) else ""
+        verb = f" {arguments[0]}" if arguments[0] in DOORS else ""
         _say(f"error: {error} (see: foils{verb} --help)")
         return EXIT_INPUT
     except InputError as error:
@@ -49,7 +48,7 @@ def run(arguments: Sequence[str]) -> int:
 def _run(arguments: Sequence[str]) -> int:
     """Run what the first argument names; only what it needs is imported."""
     first = arguments[0] if arguments else ""
-    if first in DOORS or first in VERBS:
+    if first in DOORS:
         from cyclopts import CycloptsError
 
         from foils.cli.program import by_door
@@ -58,7 +57,7 @@ def _run(arguments: Sequence[str]) -> int:
 
         with Progress() as progress, reporting(progress), messages():
             try:
-                return (by_door if first in DOORS else by_typer)(arguments)
+                return by_door(arguments)
             except CycloptsError as error:
                 raise UsageError(" ".join(str(error).split())) from error
     if first in ("", "-h", "--help"):
@@ -77,7 +76,7 @@ def _run(arguments: Sequence[str]) -> int:
         return completion(first, *arguments[1:])
     if first.startswith("-"):
         raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
-    raise UsageError(str(UnknownNameError("verb", first, [*DOORS, *VERBS])))
+    raise UsageError(str(UnknownNameError("verb", first, DOORS)))
 
 
 def _say(message: str) -> None:

@@ -20,11 +20,10 @@ OPTIONS = {
 
 def overview() -> str:
     """Return the help of the program, as wide as the terminal."""
-    from foils.cli.legacy import VERBS
     from foils.cli.verbs import DOORS
 
     width = min(shutil.get_terminal_size().columns, 120)
-    verbs = {**VERBS, **{name: verb.summary() for name, verb in DOORS.items()}}
+    verbs = {name: verb.summary() for name, verb in DOORS.items()}
     return "\n".join(
         [
             "Usage: foils VERB [ARGUMENTS] [OPTIONS]",

@@ -1,11 +1,11 @@
-"""What people see: messages and progress on stderr, tables on stdout."""
+"""What people see while a verb works: messages and progress, on stderr."""
 
 from __future__ import annotations
 
 import logging
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -14,10 +14,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColu
 from rich.progress import Progress as Bars
 
 from foils.runtime.progress import Advance
-from foils.runtime.results import Table, number, p_value
-from foils.runtime.terminal import print_tables
-
-__all__ = ["Progress", "messages", "number", "p_value", "say", "show_table"]
 
 _EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
 _LEAST = 2.0  # seconds of a task that leaves a line
@@ -47,11 +43,6 @@ def messages() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-def show_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, caption: str = "") -> None:
-    """Print a title, a table and remarks to stdout."""
-    print_tables([Table(title, columns, rows, caption)])
 
 
 class Progress:
