@@ -2,10 +2,10 @@
 
 from foils.selection.composition import compose_sources
 from foils.selection.curriculum import LearningProgress, curriculum, progress, stage_of
-from foils.selection.mixture import GapMixture, fit_gaps, mixture
+from foils.selection.mixture import fit_gaps, mixture
 from foils.selection.optimal import adapted_gap, information, optimal, optimal_gap, two_group_risk
 from foils.selection.results import Composed, Selected
-from foils.selection.rows import RatedRows, Selection
+from foils.selection.rows import GapMixture, RatedRows, Selection
 from foils.selection.rules import BOUNDS, TIERS, WEIGHTS, denoise, percentile, relative, table
 from foils.selection.sampling import simans, simans_log_weights
 from foils.selection.settings import CompositionSettings, RuleSettings

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.pages.page import PALETTE, Figure, label
-from foils.selection.mixture import GapMixture
 from foils.selection.optimal import information, optimal_gap, two_group_risk
+from foils.selection.rows import GapMixture
 from foils.selection.rules import BOUNDS, TIERS, tier_of
 
 Floats = npt.NDArray[np.float64]

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from foils.runtime.errors import InputError
-from foils.selection.rows import Floats, RatedRows, Selection, select
+from foils.selection.rows import Floats, GapMixture, RatedRows, Selection, select
 
 FIRST = "in the mixture's lowest component"
 _NAMES = {2: ("danger", "goldilocks"), 3: ("danger", "goldilocks", "easy")}
 _WEIGHTS = {2: (0.0, 1.0), 3: (0.0, 1.0, 0.3)}
-
-
-@dataclass(frozen=True)
-class GapMixture:
-    """Normal components of gaps, by rising mean: `share`, `mean`, `sd`, (k,) each, and the `thresholds` between them.
-
-    A threshold is where the component above becomes the likelier one, between the two means.
-    """
-
-    share: Floats
-    mean: Floats
-    sd: Floats
-    thresholds: Floats
-
-    def density(self, gap: Floats) -> Floats:
-        """Return (n, k) share · N(gap; mean, sd)."""
-        z = (np.asarray(gap, np.float64)[:, None] - self.mean) / self.sd
-        return np.asarray(self.share * np.exp(-0.5 * z * z) / (np.sqrt(2 * np.pi) * self.sd))
 
 
 def fit_gaps(gap: Floats, *, components: int = 3, rng: np.random.Generator) -> GapMixture:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from foils.runtime.errors import InputError
-
-if TYPE_CHECKING:
-    from foils.selection.mixture import GapMixture
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
@@ -84,6 +80,24 @@ class RatedRows:
     def positive_elo(self) -> Floats:
         """(n,) the rating of each row's positive."""
         return self.elo + self.gap
+
+
+@dataclass(frozen=True)
+class GapMixture:
+    """Normal components of gaps, by rising mean: `share`, `mean`, `sd`, (k,) each, and the `thresholds` between them.
+
+    A threshold is where the component above becomes the likelier one, between the two means.
+    """
+
+    share: Floats
+    mean: Floats
+    sd: Floats
+    thresholds: Floats
+
+    def density(self, gap: Floats) -> Floats:
+        """Return (n, k) share · N(gap; mean, sd)."""
+        z = (np.asarray(gap, np.float64)[:, None] - self.mean) / self.sd
+        return np.asarray(self.share * np.exp(-0.5 * z * z) / (np.sqrt(2 * np.pi) * self.sd))
 
 
 @dataclass(frozen=True)
