@@ -48,14 +48,15 @@ class Recapture:
         Raises:
             InputError: what the table says are no counts.
         """
-        found = provenance.get("recapture")
-        if found is None:
+        recapture = provenance.get("recapture")
+        if recapture is None:
             return None
-        said = [found.get(each.name) for each in fields(cls)] if isinstance(found, Mapping) else []
-        counts = [float(n) for n in said if isinstance(n, (int, float)) and 0 <= n <= sys.float_info.max]
+        numbers = [recapture.get(each.name) for each in fields(cls)] if isinstance(recapture, Mapping) else []
+        counts = [float(n) for n in numbers if isinstance(n, (int, float)) and 0 <= n <= sys.float_info.max]
         if len(counts) < len(fields(cls)):
             raise InputError(
-                f"a table's recapture is {str(found)[:200]}; expected counts returned, labelled, kept; mine it again"
+                f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept; mine it "
+                "again"
             )
         return cls(*counts)
 

@@ -164,7 +164,7 @@ def told_apart(cells: Sequence[Cell]) -> list[Cell]:
     alike: dict[str, list[Cell]] = {}
     for cell in cells:
         alike.setdefault(replace(cell, apart="").name, []).append(cell)
-    found, numbers = [], Counter[str]()
+    named_cells, numbers = [], Counter[str]()
     for cell in cells:
         others = [{**each.facts["settings"], **each.training} for each in alike[replace(cell, apart="").name]]
         own = {**cell.facts["settings"], **cell.training}
@@ -175,8 +175,8 @@ def told_apart(cells: Sequence[Cell]) -> list[Cell]:
         if numbers[named.name] > 1:
             number = f"({numbers[named.name]})"
             named = replace(cell, apart=f"{apart} {number}".strip())
-        found.append(named)
-    return found
+        named_cells.append(named)
+    return named_cells
 
 
 def _read(folder: Path) -> Cell:
@@ -186,26 +186,26 @@ def _read(folder: Path) -> Cell:
     outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
     seconds: dict[str, float] = {}
     for name, digest in [*facts["sources"].items(), *((each, "") for each in BASELINES)]:
-        found = list(_results(folder, name, digest))
-        if found:
-            measures = found[0]["per_query"]
+        results = list(_results(folder, name, digest))
+        if results:
+            measures = results[0]["per_query"]
             outcomes[name] = {
-                measure: np.array([result["per_query"][measure] for result in found], np.float64)
+                measure: np.array([result["per_query"][measure] for result in results], np.float64)
                 for measure in measures
             }
-            seconds[name] = float(np.mean([float(result["seconds"]) for result in found]))
+            seconds[name] = float(np.mean([float(result["seconds"]) for result in results]))
     return Cell(folder, facts, predictors, outcomes, seconds)
 
 
 def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]:
     seed, first = 0, None
     while (path := trained_file(folder, source, digest, seed)).is_file():
-        found = read_json(path, TRAINED)
-        sizes = {measure: len(values) for measure, values in found["per_query"].items()}
+        result = read_json(path, TRAINED)
+        sizes = {measure: len(values) for measure, values in result["per_query"].items()}
         first = sizes if first is None else first
         if sizes != first:
             raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
-        yield found
+        yield result
         seed += 1
 
 
@@ -252,11 +252,11 @@ def _misfit(value: Any, form: Any, where: str) -> str | None:
     if not isinstance(value, dict):
         return f"{where} is no object"
     forms = dict.fromkeys(value, form[ANY]) if ANY in form else form
-    found = (
+    misfits = (
         _misfit(value[key], each, f"{key[:40]!r} of {where}") if key in value else f"{key!r} of {where} is missing"
         for key, each in forms.items()
     )
-    return next((each for each in found if each), None)
+    return next((each for each in misfits if each), None)
 
 
 def slug(text: str) -> str:

@@ -93,8 +93,8 @@ def check_sources(sources: Mapping[str, Negatives], collection: Collection, sett
     ]
     lacking = []
     for name, negatives in sources.items():
-        asked, _ = negatives.rows_in(collection)
-        covered = [bool(np.isin(queries, asked[negatives.keep]).any()) for queries in drawn]
+        query_rows, _ = negatives.rows_in(collection)
+        covered = [bool(np.isin(queries, query_rows[negatives.keep]).any()) for queries in drawn]
         if not all(covered):
             lacking.append(f"{name} (seed {covered.index(False)})")
     if lacking:

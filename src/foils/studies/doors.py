@@ -101,12 +101,12 @@ def study(
 def _paths(sources: SourcesLike, names: Sequence[str], cell: OpenCell) -> list[str]:
     """Return [NAME=]PATH of each source; that of a table is the file that the cell keeps it in."""
     if isinstance(sources, Mapping):
-        given = [f"{name}={each}" if isinstance(each, (str, Path)) else None for name, each in sources.items()]
+        paths = [f"{name}={each}" if isinstance(each, (str, Path)) else "" for name, each in sources.items()]
     else:
         listed = sources if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
-        given = [str(each) if isinstance(each, (str, Path)) else None for each in listed]
+        paths = [str(each) if isinstance(each, (str, Path)) else "" for each in listed]
     kept = [f"{name}={source_file(cell.folder, name, cell.facts['sources'][name])}" for name in names]
-    return [there if path is None else path for path, there in zip(given, kept, strict=True)]
+    return [path or there for path, there in zip(paths, kept, strict=True)]
 
 
 @door

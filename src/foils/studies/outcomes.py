@@ -69,7 +69,7 @@ class Lead:
 def outcomes_of(cell: Cell, measure: str, rng: np.random.Generator) -> tuple[Outcome, ...]:
     """Return the results of a cell, best first, baselines among them."""
     untrained = cell.outcomes.get(UNTRAINED, {}).get(measure)
-    found = []
+    outcomes = []
     for name in [*(each for each in BASELINES if each in cell.outcomes), *cell.sources]:
         values = cell.outcomes[name][measure]
         gain = (math.nan, math.nan, math.nan)
@@ -77,8 +77,8 @@ def outcomes_of(cell: Cell, measure: str, rng: np.random.Generator) -> tuple[Out
             gain = mean_and_interval(values - untrained.mean(axis=0), rng)
         means = tuple(float(value) for value in values.mean(axis=1))
         mean, low, high = mean_and_interval(values, rng)
-        found.append(Outcome(name, mean, low, high, means, *gain))
-    return tuple(sorted(found, key=lambda each: -each.mean))
+        outcomes.append(Outcome(name, mean, low, high, means, *gain))
+    return tuple(sorted(outcomes, key=lambda each: -each.mean))
 
 
 def lead_of(cell: Cell, outcomes: Sequence[Outcome], measure: str, rng: np.random.Generator) -> Lead:

@@ -78,7 +78,7 @@ def predict(
         for name, weigh in WEIGHTINGS.items()
         if name != "gated"
     }
-    found: dict[str, dict[str, float]] = {}
+    by_source: dict[str, dict[str, float]] = {}
     for score in scores.sources:
         target = targets[score.name]
         values = {name: float(getattr(score, name)) for name in _PLAIN}
@@ -95,8 +95,8 @@ def predict(
         values["variance"] = score_variance(highest, old.signal)
         values |= ratings(measured.s_p[record] - s_n, tau)
         values |= benefits(measured, member, score, recaptures.get(score.name), unlabelled, tau)
-        found[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
-    return found
+        by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
+    return by_source
 
 
 def ratings(margins: Float64s, temperature: float) -> dict[str, float]:

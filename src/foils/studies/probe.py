@@ -54,7 +54,7 @@ def probe(
     training = TrainSettings(
         batch_size=256, learning_rate=2e-3, loss_settings={"temperature": settings.temperature}, max_length=128
     )
-    found = {}
+    measured = {}
     with progress.task("probing", total=len(sources), unit="sources") as advance, progress.quiet():
         for name, negatives in sources.items():
             trainable = load_trainable(model, device=device)
@@ -64,9 +64,9 @@ def probe(
             with tempfile.TemporaryDirectory() as folder:
                 train_encoder(trainable, data, Path(folder), settings=training)
             measure = settings.measures[0]
-            found[name] = measure_encoder(trainable, measured_on, PROBED, [measure]).means[measure]
+            measured[name] = measure_encoder(trainable, measured_on, PROBED, [measure]).means[measure]
             advance(1)
-    return found
+    return measured
 
 
 def split_queries(collection: Collection, split: str) -> tuple[list[str], list[str]]:

@@ -95,9 +95,9 @@ def open_study(
     Arguments and exceptions are those of `run_study`.
     """
     settings = checked_settings(settings or StudySettings(), collection, device=device)
-    given = study_sources(sources, settings)
-    check_sources(given, collection, settings)
-    return [OpenCell.checked(study, collection, name, given, settings, device) for name in dict.fromkeys(models)]
+    prepared = study_sources(sources, settings)
+    check_sources(prepared, collection, settings)
+    return [OpenCell.checked(study, collection, name, prepared, settings, device) for name in dict.fromkeys(models)]
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ class OpenCell:
         digests = known_sources(self.folder)
         there = {name: digest for name, digest in digests.items() if source_file(self.folder, name, digest).is_file()}
         names = ("unlabelled", "estimate_with", "probe")
-        asked = {"sources": there, **{name: getattr(settings, name) for name in names}}
-        if known["of"] == asked:
+        basis = {"sources": there, **{name: getattr(settings, name) for name in names}}
+        if known["of"] == basis:
             return
         sources = {name: self._table(name, digest) for name, digest in there.items()}
         encoder = self._load_encoder()
@@ -194,13 +194,13 @@ class OpenCell:
                 estimator = load_encoder(settings.estimate_with, encoder.settings)
                 better = score_sources(self.collection, sources, estimator, store, scoring)
             unlabelled = estimate_unlabelled(better.measured, recaptures)
-        found = predict(scores, recaptures, unlabelled)
+        predicted = predict(scores, recaptures, unlabelled)
         for name, value in self._probed(sources, settings, known).items():
-            found[name]["probe"] = value
-        told = {name: vars(each) for name, each in recaptures.items() if each}
+            predicted[name]["probe"] = value
+        recaptured = {name: vars(each) for name, each in recaptures.items() if each}
         finite = None if np.isnan(unlabelled) else unlabelled
-        predictors = {**known["sources"], **found}  # of sources whose rows are gone, as they were
-        write_sealed(path, {"of": asked, "unlabelled": finite, "recapture": told, "sources": predictors})
+        predictors = {**known["sources"], **predicted}  # of sources whose rows are gone, as they were
+        write_sealed(path, {"of": basis, "unlabelled": finite, "recapture": recaptured, "sources": predictors})
 
     def _options(self, before: Mapping[str, Any]) -> StudySettings:
         """Return the settings, with the options of the call before where this one leaves them open."""
@@ -227,9 +227,9 @@ class OpenCell:
         if settings.probe is None:
             return {}
         same = known["sources"] if known["of"].get("probe") == settings.probe else {}
-        found = {name: same[name]["probe"] for name in sources if "probe" in same.get(name, {})}
-        missing = {name: negatives for name, negatives in sources.items() if name not in found}
-        return {**found, **probe(self.collection, missing, settings, settings.probe, device=self.device)}
+        probed = {name: same[name]["probe"] for name in sources if "probe" in same.get(name, {})}
+        missing = {name: negatives for name, negatives in sources.items() if name not in probed}
+        return {**probed, **probe(self.collection, missing, settings, settings.probe, device=self.device)}
 
     def _load_encoder(self) -> SentenceEncoder:
         return _encoder(self._untrained(), self.model, self.settings, self.device)

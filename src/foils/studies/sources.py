@@ -22,15 +22,15 @@ def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> 
 
     A hybrid takes turns between its parts, so that it is no larger than they are.
     """
-    found = {name: _whole(_cut(negatives, settings.per_query)) for name, negatives in sources.items()}
+    prepared = {name: _whole(_cut(negatives, settings.per_query)) for name, negatives in sources.items()}
     for parts in range(2, settings.hybrids + 1):
         for names in combinations(sources, parts):
-            lists = {name: Negatives(found[name].kept()) for name in names}  # what one rejects, another may take
+            lists = {name: Negatives(prepared[name].kept()) for name in names}  # what one rejects, another may take
             joined = fuse_sources(lists, method="interleave", top=settings.per_query)
-            recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in names])
-            made = {**joined.provenance, **({"recapture": vars(recapture)} if recapture else {})}
-            found[" & ".join(names)] = Negatives(joined.table, made)
-    return found
+            recapture = Recapture.joined([Recapture.of(prepared[name].provenance) for name in names])
+            provenance = {**joined.provenance, **({"recapture": vars(recapture)} if recapture else {})}
+            prepared[" & ".join(names)] = Negatives(joined.table, provenance)
+    return prepared
 
 
 def _cut(negatives: Negatives, per_query: int | None) -> Negatives:
@@ -50,8 +50,8 @@ def _whole(negatives: Negatives) -> Negatives:
     recapture = Recapture.of(negatives.provenance)
     if recapture is None or recapture.kept == negatives.keep.sum():
         return negatives
-    told = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
-    return Negatives(negatives.table, told)
+    provenance = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
+    return Negatives(negatives.table, provenance)
 
 
 def table_digest(negatives: Negatives) -> str:

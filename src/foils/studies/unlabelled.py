@@ -64,11 +64,11 @@ def _resemblance(measured: Measured, triplets: Rows) -> tuple[Float64s, Float64s
     lowest = np.full(len(measured.s_p), np.inf)
     np.minimum.at(lowest, records.record[triplets], s_n[triplets])
     geometry = measured.geometry
-    asked = pair_similarities(geometry.queries, records.positive_record, geometry.documents, records.all_positives)
-    inside = asked >= lowest[records.positive_record]
+    to_query = pair_similarities(geometry.queries, records.positive_record, geometry.documents, records.all_positives)
+    inside = to_query >= lowest[records.positive_record]
     counts = np.bincount(records.positive_record, minlength=len(measured.s_p))
     if (counts > 1).mean() <= 0.5:
-        return asked[inside], s_n[triplets]
+        return to_query[inside], s_n[triplets]
     return _nearness(measured, triplets, inside)
 
 
@@ -91,6 +91,6 @@ def _nearness(
         np.fill_diagonal(among, -np.inf)
         positives.append(np.sort(among, axis=1)[inside[own], -nearest:].mean(axis=1))
         others = vectors[rng.permutation(len(own))[1:]]
-        found = documents.take(records.document[triplets[begin[record] : begin[record + 1]]]) @ others.T
-        negatives.append(np.sort(found, axis=1)[:, -nearest:].mean(axis=1))
+        to_others = documents.take(records.document[triplets[begin[record] : begin[record + 1]]]) @ others.T
+        negatives.append(np.sort(to_others, axis=1)[:, -nearest:].mean(axis=1))
     return np.concatenate(positives).astype(np.float64), np.concatenate(negatives).astype(np.float64)

@@ -49,30 +49,30 @@ def doubts(analysis: StudyAnalysis) -> list[str]:
     whole = [each for each in analysis.leaderboard if not each.missing]
     if not whole:
         return ["no predictor is there for every source of every cell"]
-    best, ceiling, found = whole[0], mean_ceiling(analysis), []
+    best, ceiling, reasons = whole[0], mean_ceiling(analysis), []
     if math.isnan(ceiling):
-        found.append("with one seed, or equal results, nobody knows how far the order would repeat")
+        reasons.append("with one seed, or equal results, nobody knows how far the order would repeat")
     elif ceiling < LEAST_CEILING:
-        found.append(f"half of the seeds order the sources like the other half with τ {ceiling:+.2f} only")
+        reasons.append(f"half of the seeds order the sources like the other half with τ {ceiling:+.2f} only")
     if not best.low > 0:
         interval = "none" if math.isnan(best.low) else f"[{best.low:+.2f}, {best.high:+.2f}]"
-        found.append(
+        reasons.append(
             f"the leading predictor has no interval above zero ({best.predictor}, mean τ {best.kendall:+.2f}, interval "
             f"{interval})"
         )
     if not analysis.chance <= MOST_CHANCE:
-        found.append(
+        reasons.append(
             f"one of {len(whole)} predictors does as well in {100 * analysis.chance:.0f} % of random orders of the "
             "sources"
         )
-    if found:
-        found[-1] += "; more sources, seeds or test queries would tell more"
-    return found
+    if reasons:
+        reasons[-1] += "; more sources, seeds or test queries would tell more"
+    return reasons
 
 
 def warnings_of(analysis: StudyAnalysis) -> list[str]:
     """Return a sentence for each cell where training on a source did not move the measure (`Outcome.moved`)."""
-    found = []
+    warnings = []
     for cell in analysis.cells:
         sources = [each for each in analysis.outcomes[cell.name] if each.source not in BASELINES]
         still = [each for each in sources if not each.moved]
@@ -82,12 +82,12 @@ def warnings_of(analysis: StudyAnalysis) -> list[str]:
             )
             used = cell.training.get("learning_rate")
             rate = f", now {used:g}" if isinstance(used, float) else ""
-            found.append(
+            warnings.append(
                 f"{cell.name}: training on {len(still)} of {len(sources)} sources moved {analysis.measure} by less "
                 f"than its interval ({shown}{', …' if len(still) > 3 else ''}); try another learning rate{rate}, or "
                 "more epochs"
             )
-    return found
+    return warnings
 
 
 def mean_ceiling(analysis: StudyAnalysis) -> float:
