@@ -78,13 +78,10 @@ def batch(
         seed=seed,
         conflicts=known_conflicts(loaded, trained.query_rows, trained.doc_rows),
     )
-    made = provenance(
-        "batch",
-        {"with": method, **plan.settings, "batch_size": batch_size, "epochs": epochs, **vars(rows)},
-        inputs={"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})},
-        seed=seed,
-        encoder={"name": encoder.name, "fingerprint": encoder.fingerprint},
-    )
+    chosen = {"with": method, **plan.settings, "batch_size": batch_size, "epochs": epochs, **vars(rows)}
+    inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
+    named = {"name": encoder.name, "fingerprint": encoder.fingerprint}
+    made = provenance("batch", chosen, inputs=inputs, seed=seed, encoder=named)
     negative_ids = None
     if negatives is not None and rows.form == "triplets":
         negative_ids = negatives.negatives.table["doc_id"].take(pa.array(trained.negatives[:, 0]))

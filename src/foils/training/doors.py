@@ -166,32 +166,22 @@ def train(
     data, refresh = _training_data(loaded, negatives.negatives if negatives else None, rows, method, untrained)
     trainable = untrained()
     settings = _with_learning_rate(settings, trainable)
-    made = provenance(
-        "train",
-        {
-            "model": _name(model),
-            "reranker": reranker,
-            "recipe": method.recipe,
-            "batches": batches,
-            "batch_settings": dict(method.batch_settings or {}),
-            "form": rows.form,
-            "per_query": rows.per_query,
-            "max_positives": rows.max_positives,
-            "split": rows.split,
-            "curriculum": method.curriculum,
-            "refresh": method.refresh,
-            **settings.describe(),
-            "similarity": similarity,
-        },
-        inputs={"collection": loaded.digest, **({negatives.name: negatives.digest} if negatives else {})},
-        seed=settings.seed,
-    )
+    learned = _described(method, batches, rows)
+    described = {
+        "model": _name(model),
+        "reranker": reranker,
+        **learned,
+        **settings.describe(),
+        "similarity": similarity,
+    }
+    inputs = {"collection": loaded.digest, **({negatives.name: negatives.digest} if negatives else {})}
+    made = provenance("train", described, inputs=inputs, seed=settings.seed)
     score = evaluation.score(loaded)
     scores = {} if score is None else {f"{MEASURE} on {evaluation.dev} before": score(trainable)}
     fit: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     if not reranker:
-        fit |= {"batches": batches, "batch_settings": method.batch_settings}
-        fit |= {"curriculum": method.curriculum, "refresh": refresh}
+        own = {"batch_settings": method.batch_settings, "curriculum": method.curriculum, "refresh": refresh}
+        fit |= {"batches": batches, **own}
     run = _fitted(trainable, data, path / "checkpoints", reranker=reranker, **fit)
     if run.best is not None:
         scores[f"{MEASURE} on {evaluation.dev} after"] = run.best
@@ -202,6 +192,21 @@ def train(
         save_model(trained)
         shutil.rmtree(path / "checkpoints", ignore_errors=True)
     return trained
+
+
+def _described(method: MethodSettings, batches: str, rows: RowSettings) -> dict[str, Any]:
+    """Return what provenance says of what is learned from."""
+    return {
+        "recipe": method.recipe,
+        "batches": batches,
+        "batch_settings": dict(method.batch_settings or {}),
+        "form": rows.form,
+        "per_query": rows.per_query,
+        "max_positives": rows.max_positives,
+        "split": rows.split,
+        "curriculum": method.curriculum,
+        "refresh": method.refresh,
+    }
 
 
 def _completed_rows(rows: RowSettings, method: MethodSettings, *, reranker: bool, negatives: bool) -> RowSettings:
