@@ -297,7 +297,7 @@ def _logged(data: bytes) -> int:
 
 
 def _answer(path: Path) -> int:
-    from foils.mining.generation_prompt import parse, validated
+    from foils.mining.generation_answers import parse, validated
 
     said = path.read_bytes().decode("utf-8", "surrogateescape")
     texts = parse(said)
@@ -309,9 +309,9 @@ def _answer(path: Path) -> int:
 
 
 def _prompt(path: Path) -> int:
-    from foils.mining.generation_prompt import Prompt
+    from foils.mining.generation_prompt import WritingSettings
 
-    Prompt.read(path).text("query {positive}", "positive \\1", 3, ["taken"]).encode()
+    WritingSettings(template=path).prompt("query {positive}", "positive \\1", 3, ["taken"]).encode()
     return 1
 
 

@@ -7,13 +7,13 @@ import json
 import pytest
 
 from foils.data.negatives import Negatives
-from foils.llm import Client, Usage
+from foils.llm import Client, Sampling, Usage
 from foils.mining.generation import first_prompt, generate_negatives
-from foils.mining.generation_prompt import Asking, Prompt
+from foils.mining.generation_prompt import WritingSettings
 from foils.runtime.errors import FailureError, InputError
 from llm_server import Reply, serving
 
-THREE = Asking(number=3, asks=3)
+ONCE = WritingSettings(asks=1)
 
 
 def texts(number: int, start: int = 0) -> list[str]:
@@ -35,10 +35,10 @@ def asked(small):
     """Mining by one server, whose answers change from call to call."""
     with serving(good) as server:
 
-        def mined(answer, place, *, asking=THREE, split="train", limit=None, **settings):
+        def mined(answer, place, *, top=3, limit=None, writing=None, sampling=None, **settings):
             server.answer, server.seen, server.keys = answer, [], []
-            made = client(server, **settings)
-            return generate_negatives(small, made, place, split=split, asking=asking, limit=limit), server
+            more = {"top": top, "limit": limit, "writing": writing, "sampling": sampling}
+            return generate_negatives(small, client(server, **settings), place, split="train", **more), server
 
         yield mined
 
@@ -113,7 +113,7 @@ def test_a_short_record_is_told_and_kept(asked, tmp_path):
 def test_every_positive_of_the_query_counts(small, asked, tmp_path):
     second = small.document_texts([2])[0]  # q1's other positive
     answer = lambda *_: Reply(json.dumps({"negatives": [second, "x y", second + " indeed"]}))  # noqa: E731
-    found, _ = asked(answer, tmp_path, limit=1, asking=Asking(number=3, asks=1))
+    found, _ = asked(answer, tmp_path, limit=1, writing=ONCE)
     assert found.turned_away == {"equals a positive": 1}
     assert found.rejected() == {"near-duplicate of a positive": 1}
 
@@ -135,7 +135,7 @@ def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(ask
     def answer(number, request):
         return Reply(hang_up=True) if number == killed else good(number, request)
 
-    settings = {"concurrency": 1, "retries": 0, "patience": 1, "asking": Asking(number=3, asks=1)}
+    settings = {"concurrency": 1, "retries": 0, "patience": 1, "writing": ONCE}
     whole, _ = asked(good, tmp_path / "w", **settings)
     whole.write(tmp_path / "a.parquet")
     if killed < 3:
@@ -152,18 +152,18 @@ def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(ask
 
 def test_other_settings_are_other_records(asked, tmp_path):
     asked(good, tmp_path)
-    for asking in (Asking(number=3, temperature=0.1), Asking(Prompt(domain="sailing"), 3), Asking(number=2)):
-        _, server = asked(good, tmp_path, asking=asking)
+    for other in ({"sampling": Sampling(0.1)}, {"writing": WritingSettings(domain="sailing")}, {"top": 2}):
+        _, server = asked(good, tmp_path, **other)
         assert len(server.seen) >= 3
     assert len(list(tmp_path.glob("*.jsonl"))) == 4
 
 
 def test_each_server_and_schema_mode_answers_for_itself(small, tmp_path):
     says = [lambda *_, at=at: Reply(json.dumps({"negatives": [f"a passage by server {at}"]})) for at in range(2)]
-    one_each = Asking(number=1, asks=1)
+    one_each = {"top": 1, "writing": ONCE, "limit": 1}
     with serving(says[0]) as one, serving(says[1]) as two:
         for server, more in ((one, {}), (two, {}), (one, {"structured": False})):
-            mined = generate_negatives(small, client(server, **more), tmp_path, split="train", asking=one_each, limit=1)
+            mined = generate_negatives(small, client(server, **more), tmp_path, split="train", **one_each)
             assert mined.table["text"].to_pylist() == [f"a passage by server {int(server is two)}"]
         assert ["response_format" in request for request in one.seen] == [True, False]
         assert len(two.seen) == 1
@@ -187,7 +187,7 @@ def test_the_key_goes_into_no_file(asked, tmp_path, monkeypatch, caplog):
 def test_limit_and_dry_run(small, asked, tmp_path):
     found, server = asked(good, tmp_path, limit=2)
     assert (found.queries, len(server.seen)) == (2, 2)
-    said = first_prompt(small, THREE, split="train")
+    said = first_prompt(small, WritingSettings(), split="train", top=3)
     assert said in [request["messages"][0]["content"] for request in server.seen]
     assert "how does a boat tack" in said
     with pytest.raises(InputError, match="limit 0"):
@@ -195,13 +195,14 @@ def test_limit_and_dry_run(small, asked, tmp_path):
 
 
 def test_settings_reach_the_server(asked, tmp_path):
-    asking = Asking(number=3, temperature=0.25, seed=11, most_tokens=99)
-    _, server = asked(good, tmp_path, asking=asking, limit=1)
+    sampling = Sampling(temperature=0.25, seed=11, most_tokens=99)
+    _, server = asked(good, tmp_path, sampling=sampling, limit=1)
     assert (server.seen[0]["temperature"], server.seen[0]["seed"], server.seen[0]["max_tokens"]) == (0.25, 11, 99)
     assert server.seen[0]["model"] == "m"
 
 
-def test_refused_settings():
-    for bad in ({"number": 0}, {"asks": 0}):
-        with pytest.raises(InputError, match="at least 1"):
-            Asking(**bad)
+def test_refused_settings(asked, tmp_path):
+    with pytest.raises(InputError, match="at least 1"):
+        asked(good, tmp_path, top=0)
+    with pytest.raises(InputError, match="at least 1"):
+        WritingSettings(asks=0)

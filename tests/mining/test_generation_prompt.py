@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.mining.generation_prompt import Asking, Prompt, parse, schema, validated
+from foils.mining.generation_answers import parse, validated
+from foils.mining.generation_prompt import WritingSettings, schema
 from foils.runtime.errors import FormatError, InputError
 
 A = ["one passage", 'two "quoted", with [brackets]']
@@ -101,10 +102,10 @@ def test_what_is_turned_away():
 
 def test_pieces_of_the_positive_and_of_the_prompt_are_turned_away():
     given = {"query": "of a query", "positives": ["A long positive, with seven words indeed", "Another"], "taken": []}
-    said = Prompt(example="Say: a worked example").text("", "", 3)
+    prompt = WritingSettings(example="Say: a worked example").prompt("", "", 3)
     texts = ["LONG positive: with", "ong positive", "A worked example", "read like a passage", "passage", "with seven"]
     texts += ["A query", "query"]
-    kept, away = validated(texts, **given, number=9, said=said)
+    kept, away = validated(texts, **given, number=9, prompt=prompt)
     assert kept == ["ong positive", "passage", "query"], "neither part of a word nor a single word of prompt or query"
     assert away == {"is a part of a positive": 2, "repeats the prompt": 2, "is a part of the query": 1}
     unsaid = validated(texts, **given, number=9)[0]
@@ -120,7 +121,7 @@ def test_texts_much_shorter_than_every_positive_are_turned_away():
         assert away.get("much shorter than a positive", 0) == 3 - len(kept)
     for bad in (-0.1, 1.1):
         with pytest.raises(InputError, match="shortest"):
-            Asking(shortest=bad)
+            WritingSettings(shortest=bad)
 
 
 def test_the_schema_asks_for_the_number():
@@ -136,28 +137,31 @@ def test_kept_and_turned_away_add_up(texts, number):
 
 
 def test_slots_fill_and_braces_in_texts_stay():
-    prompt = Prompt(domain="law", difficulty="very hard", length="20 words", example="E.g. {query}")
-    said = prompt.text("what is {x}?", "It is {positive} {y}.", 4)
+    writing = WritingSettings(domain="law", difficulty="very hard", length="20 words", example="E.g. {query}")
+    prompt = writing.prompt("what is {x}?", "It is {positive} {y}.", 4)
     for part in ("law", "very hard", "20 words", "E.g. {query}", "what is {x}?", "It is {positive} {y}.", "Write 4 "):
-        assert part in said
-    assert "Example" not in Prompt().text("q", "p", 1)
-    assert Prompt().text("q", "p", 2, ["had"]).endswith("- had\n")
+        assert part in prompt
+    assert "Example" not in WritingSettings().prompt("q", "p", 1)
+    assert WritingSettings().prompt("q", "p", 2, ["had"]).endswith("- had\n")
 
 
 def test_every_slot_changes_the_digest():
-    prompts = [Prompt(), Prompt(domain="a"), Prompt(difficulty="a"), Prompt(length="a"), Prompt(example="a")]
-    assert len({prompt.digest for prompt in prompts}) == 5
+    slots = ({}, {"domain": "a"}, {"difficulty": "a"}, {"length": "a"}, {"example": "a"})
+    assert len({WritingSettings(**each).describe()["prompt_digest"] for each in slots}) == 5
 
 
 def test_templates_of_ones_own(tmp_path):
     path = tmp_path / "mine-2.txt"
     path.write_text("{number} for {query} unlike {positive}")
-    prompt = Prompt.read(path, domain="x")
-    assert (prompt.version, prompt.domain, prompt.text("Q", "P", 3)) == ("mine-2", "x", "3 for Q unlike P")
-    with pytest.raises(InputError, match=r"lacks \{query\}, \{positive\}"):
-        Prompt("only {number}")
-    with pytest.raises(InputError, match="unknown slots topic"):
-        Prompt("{number} {query} {positive} {topic}")
+    writing = WritingSettings(template=path, domain="x")
+    assert (writing.describe()["prompt"], writing.prompt("Q", "P", 3)) == ("mine-2", "3 for Q unlike P")
+    for text, reason in (
+        ("only {number}", r"lacks \{query\}, \{positive\}"),
+        ("{number} {query} {positive} {topic}", "unknown slots topic"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=reason):
+            WritingSettings(template=path).prompt("Q", "P", 3)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +191,6 @@ def test_a_template_that_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "mine.txt"
     path.write_bytes(b"{query}\n\xff")
     with pytest.raises(FormatError, match=r"mine\.txt:2: not UTF-8"):
-        Prompt.read(path)
+        WritingSettings(template=path).describe()
     path.write_bytes(b"\xef\xbb\xbf{query} {positive} {number}")
-    assert Prompt.read(path).template == "{query} {positive} {number}"
-    path.write_text("{query}")
-    with pytest.raises(FormatError, match=r"mine\.txt: the template lacks \{positive\}"):
-        Prompt.read(path)
+    assert WritingSettings(template=path).prompt("q", "p", 3) == "q p 3"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from foils.data.lines import whole_text
 from foils.runtime.errors import FormatError, InputError
@@ -61,6 +62,21 @@ class Template:
         """Read prompts/VERSION.txt of a package."""
         return cls((files(package) / "prompts" / f"{version}.txt").read_text("utf-8"), version, needed, optional)
 
+    @classmethod
+    def of(
+        cls,
+        given: TemplateLike | None,
+        package: str,
+        version: str,
+        *,
+        needed: Sequence[str] = (),
+        optional: Sequence[str] = (),
+    ) -> Template:
+        """Return a template as it is, that of a file (see `read`), or for None that of a package (see `packaged`)."""
+        if given is None:
+            return cls.packaged(package, version, needed=needed, optional=optional)
+        return given if isinstance(given, Template) else cls.read(given, needed=needed, optional=optional)
+
     @property
     def slots(self) -> set[str]:
         """The names of its slots."""
@@ -69,3 +85,9 @@ class Template:
     def filled(self, **values: str) -> str:
         """Return the prompt; what stands in the values is never taken for a slot."""
         return _SLOT.sub(lambda slot: values[slot.group(1)], self.text)
+
+
+if TYPE_CHECKING:
+    TemplateLike = str | Path | Template
+else:
+    TemplateLike = str

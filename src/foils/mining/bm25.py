@@ -68,8 +68,8 @@ class BM25Retriever:
             ranked = self._product(query_rows[start : start + queries])
             for at in range(ranked.shape[0]):
                 part = slice(ranked.indptr[at], ranked.indptr[at + 1])
-                found, values = _best(ranked.indices[part], ranked.data[part], depth)
-                rows[start + at, : len(found)], scores[start + at, : len(found)] = found, values
+                best, values = _best(ranked.indices[part], ranked.data[part], depth)
+                rows[start + at, : len(best)], scores[start + at, : len(best)] = best, values
         return rows, scores
 
     def score(self, pairs: Pairs) -> Scores:
@@ -81,13 +81,13 @@ class BM25Retriever:
         if (pairs.doc_rows < 0).any():
             raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
         rows, index = np.unique(pairs.query_rows, return_inverse=True)
-        found = np.zeros(len(pairs))
+        scores = np.zeros(len(pairs))
         queries = self._at_once()
         for start in range(0, len(rows), queries):
             ranked = self._product(rows[start : start + queries])
             here = np.flatnonzero((index >= start) & (index < start + queries))
-            found[here] = ranked[index[here] - start, pairs.doc_rows[here]]
-        return found
+            scores[here] = ranked[index[here] - start, pairs.doc_rows[here]]
+        return scores
 
     def _at_once(self) -> int:
         """How many queries to score at once: a common term may rank every document for each of them."""
@@ -101,10 +101,10 @@ class BM25Retriever:
 
     def _ids(self, texts: list[str], *, grow: bool) -> list[list[int]]:
         """Term numbers of each text, none where it has none: two texts of stop words share no term."""
-        found: list[list[int]] = self._tokenizer.tokenize(
+        numbers: list[list[int]] = self._tokenizer.tokenize(
             texts, update_vocab=grow, show_progress=False, return_as="ids", allow_empty=False
         )
-        return found
+        return numbers
 
     def _product(self, query_rows: Rows) -> sparse.csr_array:
         """Scores of all documents that share a term with the queries, sparse (n, documents)."""

@@ -75,8 +75,8 @@ class CrossEncoderScorer:
         Raises:
             FailureError: a score is NaN or infinite.
         """
-        found = self._store.embed(self._encoder, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
-        return np.asarray(found.take(slice(None)), np.float64).reshape(len(pairs))
+        logit = self._store.embed(self._encoder, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
+        return np.asarray(logit.take(slice(None)), np.float64).reshape(len(pairs))
 
 
 class CrossEncoderRetriever:
@@ -114,10 +114,10 @@ class CrossEncoderRetriever:
         scores = np.full(rows.shape, np.nan)
         scores[inside] = self.score(Pairs(self._collection, queries[inside], rows[inside], scores[inside]))
         order = np.lexsort((rows, np.where(inside, -scores, np.inf)), axis=1)[:, :depth]
-        found, values = np.full((len(rows), depth), -1, np.int64), np.full((len(rows), depth), np.nan)
-        found[:, : order.shape[1]] = np.take_along_axis(np.where(inside, rows, -1), order, axis=1)
+        ranked, values = np.full((len(rows), depth), -1, np.int64), np.full((len(rows), depth), np.nan)
+        ranked[:, : order.shape[1]] = np.take_along_axis(np.where(inside, rows, -1), order, axis=1)
         values[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
-        return found, values
+        return ranked, values
 
     def score(self, pairs: Pairs) -> Scores:
         """Return the logit of each pair, (n,)."""
@@ -138,8 +138,8 @@ class _PairEncoder:
         return "pair"
 
     def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
-        found = logits(self._model, [_split(text) for text in texts], batch_size=self._batch_size)
-        return check_finite(found.reshape(-1, 1), texts, self.name)
+        vectors = logits(self._model, [_split(text) for text in texts], batch_size=self._batch_size)
+        return check_finite(vectors.reshape(-1, 1), texts, self.name)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from foils.llm import LLMSettings
 from foils.mining.candidates import mine_negatives
 from foils.mining.filters import filter_negatives
 from foils.mining.fusion import fuse_sources
-from foils.mining.generation import first_prompt, generate_negatives
+from foils.mining.generation import SAMPLING, first_prompt, generate_negatives
+from foils.mining.generation_prompt import WritingSettings
 from foils.mining.methods import METHODS, Models
 from foils.mining.results import FirstPrompt, Fused, Generated, Mined
 from foils.mining.settings import (
@@ -24,14 +25,13 @@ from foils.mining.settings import (
     RankingSettings,
     TakeSettings,
     WindowSettings,
-    WritingSettings,
 )
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import MemorySettings, ScaleSettings
 
-WRITER = LLMSettings(llm_temperature=0.8)
+WRITER = LLMSettings(llm_temperature=SAMPLING.temperature)
 _OWN_VERBS = {"llm": "generate", "fuse": "fuse", "filter": "filter"}
 _EMBEDS = {"dense", "ance", "trisampler"}
 _DRAWS = {"random", "trisampler"}
@@ -157,6 +157,8 @@ def generate(
     collection: CollectionLike,
     *,
     taking: TakeSettings,
+    limit: Annotated[int | None, Option(least=1)] = None,
+    dry_run: bool = False,
     writing: WritingSettings,
     llm: LLMSettings = WRITER,
 ) -> Generated | FirstPrompt:
@@ -168,26 +170,28 @@ def generate(
 
     Args:
         collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
+        limit: Ask for this many queries alone, the first ones. Default: all.
+        dry_run: Show the first prompt, and ask nothing.
 
     Raises:
         InputError: a collection that cannot be read, no model, or a server that refuses the key or the model.
         FailureError: the server fails query after query; what was finished is kept.
         MissingExtraError: the openai package is not installed.
     """
-    asking = writing.asking(taking, llm)
-    if writing.dry_run:
-        return FirstPrompt(first_prompt(CollectionSettings().open(collection), asking, split=taking.split))
+    if dry_run:
+        loaded = CollectionSettings().open(collection)
+        return FirstPrompt(first_prompt(loaded, writing, split=taking.split, top=taking.top))
     client, loaded = llm.client(), CollectionSettings().open(collection)
-    facts = {"split": taking.split, "limit": writing.limit, **client.describe(), **asking.describe()}
     generated = generate_negatives(
         loaded,
         client,
         llm.folder(loaded),
         split=taking.split,
-        asking=asking,
-        limit=writing.limit,
+        top=taking.top,
+        writing=writing,
+        sampling=replace(llm.sampling(), seed=taking.seed),
+        limit=limit,
         near_duplicate=taking.near_duplicate,
-        made=provenance("generate", facts, inputs={"collection": loaded.digest}),
     )
     return replace(generated, price=llm.price)
 

@@ -41,8 +41,8 @@ class PositiveScores:
     def of(cls, collection: Collection, scorer: PairScorer, query_rows: Rows) -> PositiveScores:
         """Score every positive, of any split, of these queries."""
         queries, documents = collection.known_positives.pairs()
-        asked = np.isin(queries, query_rows)
-        pairs = Pairs(collection, queries[asked], documents[asked], np.full(int(asked.sum()), np.nan))
+        wanted = np.isin(queries, query_rows)
+        pairs = Pairs(collection, queries[wanted], documents[wanted], np.full(int(wanted.sum()), np.nan))
         return cls(pairs.query_rows, pairs.doc_rows, scorer.score(pairs))
 
     def reference(self, query_rows: Rows, against: str) -> Scores:
@@ -62,11 +62,11 @@ class PositiveScores:
                 f"{len(np.unique(query_rows[unknown]))} queries have no labelled positive; a margin needs one"
             )
         if against == "mean":
-            found = np.bincount(group, self.scores) / np.bincount(group)
+            references = np.bincount(group, self.scores) / np.bincount(group)
         else:
-            found = np.full(len(queries), np.inf if against == "minimum" else -np.inf)
-            (np.minimum if against == "minimum" else np.maximum).at(found, group, self.scores)
-        return np.asarray(found[at])
+            references = np.full(len(queries), np.inf if against == "minimum" else -np.inf)
+            (np.minimum if against == "minimum" else np.maximum).at(references, group, self.scores)
+        return np.asarray(references[at])
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,13 @@ class HoldsAnswer:
         """Return which documents hold an answer, (n,)."""
         rows, index = np.unique(pairs.query_rows, return_inverse=True)
         ids = pairs.collection.queries["query_id"].take(pa.array(rows)).to_pylist()
-        asked = [self._answers.get(key, []) for key in ids]
-        found = np.zeros(len(pairs), bool)
+        answers_of = [self._answers.get(key, []) for key in ids]
+        marks = np.zeros(len(pairs), bool)
         for row, text in enumerate(pairs.texts()):
-            if answers := asked[index[row]]:
+            if answers := answers_of[index[row]]:
                 words = f" {' '.join(alphanumeric(text))} "
-                found[row] = any(answer in words for answer in answers)
-        return found
+                marks[row] = any(answer in words for answer in answers)
+        return marks
 
 
 class LabelledElsewhere:

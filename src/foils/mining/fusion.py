@@ -44,32 +44,32 @@ class Contributions:
         return np.asarray(self.ranks != MISSING)
 
 
-def best_rank(given: Contributions) -> Scores:
+def best_rank(parts: Contributions) -> Scores:
     """Return NaN for every pair, (n,): a union has no score of its own, since scores of several sources do not compare.
 
     Pairs are then ordered by their best rank in any source.
     """
-    return np.full(len(given.query), np.nan)
+    return np.full(len(parts.query), np.nan)
 
 
-def interleave(given: Contributions) -> Scores:
+def interleave(parts: Contributions) -> Scores:
     """Return −t, (n,), where t is the turn (from 0) in which a pair is taken.
 
     The sources take turns, in their order; each takes its best-ranked pair that none has taken yet, and passes when it
     has no more.
     """
-    turns = np.empty(len(given.query))
-    starts = np.flatnonzero(np.r_[True, given.query[1:] != given.query[:-1]][: len(given.query)])
-    for start, end in zip(starts, np.r_[starts[1:], len(given.query)], strict=True):
-        turns[start:end] = _turns(given.ranks[start:end])
+    turns = np.empty(len(parts.query))
+    starts = np.flatnonzero(np.r_[True, parts.query[1:] != parts.query[:-1]][: len(parts.query)])
+    for start, end in zip(starts, np.r_[starts[1:], len(parts.query)], strict=True):
+        turns[start:end] = _turns(parts.ranks[start:end])
     return -turns
 
 
-def reciprocal_rank(given: Contributions, *, k: float = 60.0) -> Scores:
+def reciprocal_rank(parts: Contributions, *, k: float = 60.0) -> Scores:
     """Return RRF(d) = Σ_r 1/(k + rank_r(d)), (n,), ranks counted from 1, over the sources r that have the pair.
 
     Args:
-        given: the contributions.
+        parts: the contributions.
         k: at least 0; more makes the tops of the lists count less.
 
     Raises:
@@ -79,18 +79,18 @@ def reciprocal_rank(given: Contributions, *, k: float = 60.0) -> Scores:
     """
     if not k >= 0:
         raise InputError(f"k {k}; expected at least 0")
-    terms = 1.0 / (k + 1.0 + np.where(given.known, given.ranks, 0))
-    return np.asarray(np.where(given.known, terms, 0.0).sum(axis=1))
+    terms = 1.0 / (k + 1.0 + np.where(parts.known, parts.ranks, 0))
+    return np.asarray(np.where(parts.known, terms, 0.0).sum(axis=1))
 
 
-def weighted(given: Contributions, *, weights: Mapping[str, float] | None = None) -> Scores:
+def weighted(parts: Contributions, *, weights: Mapping[str, float] | None = None) -> Scores:
     """Return Σ_r w_r (s_r − min s_r)/(max s_r − min s_r), (n,), minimum and maximum over the query's list in r.
 
     A source that does not have the pair adds nothing, as if the pair had the list's lowest score; a list whose scores
     are all equal counts 1 for each of its pairs.
 
     Args:
-        given: the contributions.
+        parts: the contributions.
         weights: of the sources by name, each at least 0, at least one above; None: 1 each; a source not named: 1.
 
     Raises:
@@ -99,24 +99,24 @@ def weighted(given: Contributions, *, weights: Mapping[str, float] | None = None
     """
     chosen = dict(weights or {})
     for name in chosen:
-        if name not in given.sources:
-            raise UnknownNameError("source", name, given.sources)
-    values = np.array([chosen.get(name, 1.0) for name in given.sources])
+        if name not in parts.sources:
+            raise UnknownNameError("source", name, parts.sources)
+    values = np.array([chosen.get(name, 1.0) for name in parts.sources])
     if not (np.isfinite(values) & (values >= 0)).all() or not values.any():
         raise InputError(
-            f"weights {dict(zip(given.sources, values.tolist(), strict=True))}; expected at least 0, one above"
+            f"weights {dict(zip(parts.sources, values.tolist(), strict=True))}; expected at least 0, one above"
         )
     if without := [
         f"{name} ({count:,})"
-        for name, count in zip(given.sources, (given.known & np.isnan(given.scores)).sum(axis=0), strict=True)
+        for name, count in zip(parts.sources, (parts.known & np.isnan(parts.scores)).sum(axis=0), strict=True)
         if count
     ]:
         raise InputError(f"rows without a score in {', '.join(without)}; fuse by ranks instead: rrf or interleave")
-    total = np.zeros(len(given.query))
+    total = np.zeros(len(parts.query))
     for column, weight in enumerate(values):
-        here = np.flatnonzero(given.known[:, column])
+        here = np.flatnonzero(parts.known[:, column])
         if len(here):
-            total[here] += weight * _min_max(given.query[here], given.scores[here, column])
+            total[here] += weight * _min_max(parts.query[here], parts.scores[here, column])
     return total
 
 
@@ -158,26 +158,26 @@ def fuse_sources(
         UnknownNameError: no such method.
     """
     if len(sources) < 2:
-        raise InputError(f"a union needs at least two sources, found {len(sources)}")
+        raise InputError(f"a union needs at least two sources, not {len(sources)}")
     if method not in FUSIONS:
         raise UnknownNameError("way of fusing", method, FUSIONS)
     if top is not None and top < 1:
         raise InputError(f"top {top}; expected at least 1 negative per query")
     of_method: dict[str, dict[str, Any]] = {"rrf": {"k": k}, "weighted": {"weights": weights}}
     settings = of_method.get(method, {})
-    table, given = _stacked(sources)
-    scores = FUSIONS[method](given, **settings)
-    lead = np.argmin(given.ranks, axis=1)
-    least = given.ranks[np.arange(len(lead)), lead]
-    order = np.lexsort((lead, least, -np.nan_to_num(scores), given.query))
-    table, query, scores = table.take(pa.array(order)), given.query[order], scores[order]
+    table, parts = _stacked(sources)
+    scores = FUSIONS[method](parts, **settings)
+    lead = np.argmin(parts.ranks, axis=1)
+    least = parts.ranks[np.arange(len(lead)), lead]
+    order = np.lexsort((lead, least, -np.nan_to_num(scores), parts.query))
+    table, query, scores = table.take(pa.array(order)), parts.query[order], scores[order]
     rank = pa.array(ranks_within(query))
     table = table.set_column(REQUIRED.get_field_index("rank"), "rank", rank)
     table = table.set_column(REQUIRED.get_field_index("score"), "score", pa.array(scores))
     facts = {"method": method, "sources": list(sources), "top": top, **settings}
-    made = provenance("fuse", facts, inputs=digests)
-    fused = Negatives(table, made)
-    return fused if top is None else Negatives(table.filter(pa.array(_within_top(query, fused.keep, top))), made)
+    record = provenance("fuse", facts, inputs=digests)
+    fused = Negatives(table, record)
+    return fused if top is None else Negatives(table.filter(pa.array(_within_top(query, fused.keep, top))), record)
 
 
 def _stacked(sources: Mapping[str, Negatives]) -> tuple[pa.Table, Contributions]:
@@ -239,11 +239,11 @@ def _labelled(negatives: Negatives, order: int) -> pa.Table:
 
 def _with_verdicts(table: pa.Table, rows: pa.Table, pair: Rows, count: int) -> pa.Table:
     """Add keep and reason: the reason of the first source, in order, that rejected the pair."""
-    said = np.flatnonzero(np.asarray(rows["reason"].is_valid()))
-    if not len(said):
+    rejected = np.flatnonzero(np.asarray(rows["reason"].is_valid()))
+    if not len(rejected):
         return table
     source = np.full(count, -1, np.int64)
-    source[pair[said[::-1]]] = said[::-1]  # rows lie in the order of the sources; the first source writes last
+    source[pair[rejected[::-1]]] = rejected[::-1]  # rows lie in the order of the sources; the first source writes last
     reasons = rows["reason"].take(pa.array(source, mask=source < 0)).combine_chunks().cast(pa.string())
     return table.append_column("keep", pc.is_null(reasons)).append_column("reason", reasons)
 

@@ -18,15 +18,17 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
-from foils.data.store import Provenance
-from foils.llm import Client, NoAnswerError, Session, Usage, ask_missing, digest
+from foils.data.store import Provenance, provenance
+from foils.llm import Client, NoAnswerError, Sampling, Session, Usage, ask_missing, digest
 from foils.mining.filters import table_pairs
-from foils.mining.generation_prompt import Asking, parse, schema, validated
+from foils.mining.generation_answers import parse, validated
+from foils.mining.generation_prompt import WritingSettings, schema
 from foils.mining.look_alikes import NearPositive
 from foils.mining.results import Generated
 from foils.runtime.errors import InputError
 
 SOURCE = "llm"
+SAMPLING = Sampling(0.8)
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,26 @@ class Written:
         }  # fmt: skip
 
 
-def first_prompt(collection: Collection, asking: Asking, *, split: str) -> str:
+@dataclass(frozen=True)
+class _Task:
+    """What is asked for each query."""
+
+    writing: WritingSettings
+    sampling: Sampling
+    number: int
+
+    def describe(self) -> dict[str, Any]:
+        """What provenance says of it; the keys of records have it in this order."""
+        return {
+            **self.writing.describe(), "number": self.number, "asks": self.writing.asks, **self.sampling.describe(),
+            "shortest": self.writing.shortest,
+        }  # fmt: skip
+
+
+def first_prompt(collection: Collection, writing: WritingSettings, *, split: str, top: int) -> str:
     """Return the prompt of the split's first query, as it would be sent (a dry run)."""
-    record = _records(collection, asking, None, split, 1)[0]
-    return asking.prompt.text(record.query, record.positive, asking.number)
+    record = _records(collection, _Task(writing, Sampling(), top), None, split, 1)[0]
+    return writing.prompt(record.query, record.positive, top)
 
 
 def generate_negatives(
@@ -70,10 +88,11 @@ def generate_negatives(
     log: str | Path,
     *,
     split: str,
-    asking: Asking | None = None,
+    top: int = 10,
+    writing: WritingSettings | None = None,
+    sampling: Sampling | None = None,
     limit: int | None = None,
     near_duplicate: float = 0.9,
-    made: Provenance | None = None,
 ) -> Generated:
     """Let a model write negatives for every query of a split that has a positive.
 
@@ -85,42 +104,47 @@ def generate_negatives(
         client: of the server.
         log: folder for finished records, one file for each combination of model, server and settings.
         split: whose queries.
-        asking: what is asked.
+        top: negatives per query, at least 1.
+        writing: what is asked.
+        sampling: how answers are drawn; None: at temperature 0.8.
         limit: ask for the first so many queries alone.
         near_duplicate: reject texts whose token sets have this Jaccard similarity to a positive's, in (0, 1].
-        made: provenance of the table.
 
     Raises:
         InputError: settings out of range, an unknown split, or a server that refuses key or model.
         FailureError: the server fails record after record; what was finished is kept.
     """
-    asking = asking or Asking()
-    records = _records(collection, asking, client.identity, split, limit)
-    file = Path(log) / f"{digest(client.identity, sorted(asking.describe().items()))}.jsonl"
+    if top < 1:
+        raise InputError(f"top {top}; expected at least 1 negative per query")
+    task = _Task(writing or WritingSettings(), sampling or SAMPLING, top)
+    records = _records(collection, task, client.identity, split, limit)
+    file = Path(log) / f"{digest(client.identity, sorted(task.describe().items()))}.jsonl"
 
     async def serve(session: Session, record: Record) -> Written:
-        return await _write(session, record, asking)
+        return await _write(session, record, task)
 
     answers = ask_missing(client, file, records, serve, task="asking for negatives", unit="queries")
     counts, turned_away = [len(answer["negatives"]) for answer in answers], Counter[str]()
     for answer in answers:
         turned_away.update(answer["turned_away"])
+    facts = {"split": split, "limit": limit, **client.describe(), **task.describe()}
+    made = provenance("generate", facts, inputs={"collection": collection.digest})
     return Generated.of(
-        _table(collection, records, answers, near_duplicate, made or {}),
+        _table(collection, records, answers, near_duplicate, made),
         title=f"negatives of {collection.name} ({split}) by {client.model}",
         collection=collection,
         split=split,
-        top=asking.number,
+        top=top,
         queries=len(records),
         answered=sum(count > 0 for count in counts),
-        short=sum(0 < count < asking.number for count in counts),
+        short=sum(0 < count < top for count in counts),
         failed=dict(Counter(str(answer["failure"]) for answer in answers if not answer["negatives"])),
         turned_away=dict(turned_away),
         usage=Usage.total(answers),
     )
 
 
-def _records(collection: Collection, asking: Asking, identity: object, split: str, limit: int | None) -> list[Record]:
+def _records(collection: Collection, task: _Task, identity: object, split: str, limit: int | None) -> list[Record]:
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}; expected at least 1 query")
     positives, known = collection.positives(split), collection.known_positives
@@ -131,41 +155,41 @@ def _records(collection: Collection, asking: Asking, identity: object, split: st
     for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
         first = collection.document_texts(positives.of(index)[:1])[0]
         every = collection.document_texts(known.of(place[int(rows[index])]))
-        key = digest(identity, asking.describe(), query, first, every)
+        key = digest(identity, task.describe(), query, first, every)
         records.append(Record(key, identifier, query, first, tuple(every)))
     return records
 
 
-async def _write(session: Session, record: Record, asking: Asking) -> Written:
+async def _write(session: Session, record: Record, task: _Task) -> Written:
     """Ask until the record has its number of negatives, or has been asked often enough."""
-    written = Written(record.query_id, session.usage)
-    for turn in range(asking.asks):
-        wanted = asking.number - len(written.negatives)
+    written, writing, sampling = Written(record.query_id, session.usage), task.writing, task.sampling
+    for turn in range(writing.asks):
+        wanted = task.number - len(written.negatives)
         try:
-            said = await session.answer(
-                asking.prompt.text(record.query, record.positive, wanted, written.negatives),
-                seed=asking.seed + turn,
-                temperature=asking.temperature,
+            answer = await session.answer(
+                writing.prompt(record.query, record.positive, wanted, written.negatives),
+                seed=sampling.seed + turn,
+                temperature=sampling.temperature,
                 schema=schema(wanted),
                 name="negatives",
-                most_tokens=asking.most_tokens,
+                most_tokens=sampling.most_tokens,
             )
         except NoAnswerError as error:
             written.failure = str(error)
             continue
-        texts = parse(said)
+        texts = parse(answer)
         kept, away = validated(
             texts,
             query=record.query,
             positives=record.positives,
             taken=written.negatives,
             number=wanted,
-            said=asking.prompt.text("", "", wanted),
-            shortest=asking.shortest,
+            prompt=writing.prompt("", "", wanted),
+            shortest=writing.shortest,
         )
         written.negatives += kept
         written.turned_away.update(away)
-        if len(written.negatives) == asking.number:
+        if len(written.negatives) == task.number:
             break
         written.failure = "no usable negative in any answer" if texts else "an answer that holds no list of texts"
     if written.negatives:

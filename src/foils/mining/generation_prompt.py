@@ -1,93 +1,73 @@
-"""What a language model is asked, and how its answer is read: prompt, schema, parser, validation."""
+"""What a language model is asked to write: the options, the prompt, and the schema of its answer."""
 
 from __future__ import annotations
 
-import hashlib
-import re
-import unicodedata
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Annotated, Any
 
 from foils.data.lines import whole_text
-from foils.data.tokens import alphanumeric
-from foils.llm.answers import outer_values, without_thoughts
-from foils.runtime.errors import FormatError, InputError
+from foils.llm.kept import digest
+from foils.llm.template import Template, TemplateLike
+from foils.runtime.options import Option, Settings
 
 VERSION = "negatives-2"
-SLOTS = ("domain", "query", "positive", "number", "difficulty", "length", "example")
-NEEDED = ("query", "positive", "number")
-_SLOT = re.compile(r"\{([a-z_]+)\}")
-_THOUGHTS = re.compile("reason|thought|think|expla|rational|analy", re.IGNORECASE)
+SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "example")}
 
 
-@dataclass(frozen=True)
-class Prompt:
-    """A template and what goes into its slots beside the record.
+def _example_of(path: str) -> str:
+    return whole_text(path).strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingSettings(Settings):
+    """What the language model is asked to write.
 
     Attributes:
-        template: text with the slots {query}, {positive}, {number}, and optionally {domain}, {difficulty}, {length},
-            {example}.
-        version: what to call it in provenance.
-        domain: the field of the collection.
-        difficulty: how hard it should be to tell a negative from an answer: "hard", "very hard", "moderately hard".
-        length: of each negative, in words: "about as many words as the passage above".
-        example: a worked example, put in as it is; "": none.
-
-    Raises:
-        InputError: a template without a needed slot, or with an unknown one.
+        domain: Field of the collection, which the prompt names.
+        difficulty: How easily a negative could be mistaken for a correct answer, as the prompt says it.
+        length: How long a negative is to be, as the prompt says it.
+        example: File with a worked example for the prompt. In Python its text.
+        template: Prompt of your own: a text file with {query}, {positive} and {number}, and optionally {domain},
+            {difficulty}, {length} and {example}. In Python also a `Template`.
+        asks: Number of times the model is asked for a query's negatives, until it has written enough of them.
+        shortest: Turn away texts with fewer words than this share of the shortest positive's.
     """
 
-    template: str = field(
-        default_factory=lambda: (files("foils.mining") / "prompts" / f"{VERSION}.txt").read_text("utf-8")
-    )
-    version: str = VERSION
+    heading = "Prompt"
+
     domain: str = "general"
     difficulty: str = "hard"
     length: str = "about as many words as the passage above"
-    example: str = ""
+    example: Annotated[str, Option(parse=_example_of, metavar="FILE")] = ""
+    template: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
+    asks: Annotated[int, Option(least=1)] = 3
+    shortest: Annotated[float, Option(least=0, most=1)] = 0.1
 
-    def __post_init__(self) -> None:
-        found = set(_SLOT.findall(self.template))
-        if unknown := sorted(found - set(SLOTS)):
-            raise InputError(f"the template has unknown slots {', '.join(unknown)[:200]}; known are {', '.join(SLOTS)}")
-        if missing := [slot for slot in NEEDED if slot not in found]:
-            raise InputError(f"the template lacks {', '.join(f'{{{slot}}}' for slot in missing)}")
+    @cached_property
+    def _template(self) -> Template:
+        return Template.of(self.template, "foils.mining", VERSION, **SLOTS)
 
-    @classmethod
-    def read(cls, path: str | Path, **slots: str) -> Prompt:
-        """Read a template from a file; its name, less the ending, is the version.
-
-        Raises:
-            InputError: no such file.
-            FormatError: it is not UTF-8, or what `Prompt` refuses.
-        """
-        text = whole_text(path)
-        try:
-            return cls(text, Path(path).stem, **slots)
-        except InputError as error:
-            raise FormatError(str(error), path) from error
-
-    @property
-    def digest(self) -> str:
-        """A digest of template and slots."""
-        parts = (self.template, self.domain, self.difficulty, self.length, self.example)
-        return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
-
-    def text(self, query: str, positive: str, number: int, taken: Sequence[str] = ()) -> str:
-        """Return the prompt for one record; `taken` are negatives that it has already."""
-        values = {
-            "query": query, "positive": positive, "number": str(number), "domain": self.domain,
-            "difficulty": self.difficulty, "length": self.length,
-            "example": f"\nExample:\n{self.example}\n" if self.example else "",
-        }  # fmt: skip
-        said = _SLOT.sub(lambda slot: values[slot.group(1)], self.template)
+    def prompt(self, query: str, positive: str, number: int, taken: Sequence[str] = ()) -> str:
+        """Return the prompt for one query; `taken` are negatives that it has already."""
+        prompt = self._template.filled(
+            query=query,
+            positive=positive,
+            number=str(number),
+            domain=self.domain,
+            difficulty=self.difficulty,
+            length=self.length,
+            example=f"\nExample:\n{self.example}\n" if self.example else "",
+        )
         if taken:
-            said += "\nThese are there already; write others:\n" + "\n".join(f"- {text}" for text in taken) + "\n"
-        return said
+            prompt += "\nThese are there already; write others:\n" + "\n".join(f"- {text}" for text in taken) + "\n"
+        return prompt
+
+    def describe(self) -> dict[str, str]:
+        """Return what provenance says of the prompt: its version, and a digest of template and slots."""
+        slots = (self.domain, self.difficulty, self.length, self.example)
+        return {"prompt": self._template.version, "prompt_digest": digest(self._template.text, *slots)}
 
 
 def schema(number: int) -> dict[str, Any]:
@@ -99,184 +79,3 @@ def schema(number: int) -> dict[str, Any]:
         "required": ["negatives"],
         "additionalProperties": False,
     }
-
-
-@dataclass(frozen=True)
-class Asking:
-    """What is asked of the model.
-
-    Attributes:
-        prompt: the prompt.
-        number: negatives per query, at least 1.
-        asks: how often a record is asked at most, until it has them; at least 1.
-        temperature: of the sampling.
-        seed: sent to the server, plus the number of the ask; servers may heed it.
-        most_tokens: of an answer; None: the server's default.
-        shortest: texts with fewer words than this share of the shortest positive's are turned away, in [0, 1].
-    """
-
-    prompt: Prompt = field(default_factory=Prompt)
-    number: int = 10
-    asks: int = 3
-    temperature: float = 0.8
-    seed: int = 0
-    most_tokens: int | None = None
-    shortest: float = 0.1
-
-    def __post_init__(self) -> None:
-        if self.number < 1 or self.asks < 1:
-            raise InputError(f"{self.number} negatives in {self.asks} asks; expected at least 1 of each")
-        if not 0 <= self.shortest <= 1:
-            raise InputError(f"shortest {self.shortest:g}; expected a share of the positive's words, in [0, 1]")
-
-    def describe(self) -> dict[str, Any]:
-        """Return what provenance says of it."""
-        return {
-            "prompt": self.prompt.version, "prompt_digest": self.prompt.digest, "number": self.number,
-            "asks": self.asks, "temperature": self.temperature, "seed": self.seed, "most_tokens": self.most_tokens,
-            "shortest": self.shortest,
-        }  # fmt: skip
-
-
-def parse(content: str) -> list[str]:
-    """Read the negatives out of an answer, however it is wrapped; [] where there is none.
-
-    Accepted: the JSON asked for; a list, or one text each, under keys that name negatives ("hard_negatives";
-    "hard_negative_document_1", "hard_negative_document_2" and so on, as in ECI's prompt); where no key does, the first
-    list that is not under a key that names thoughts ("reasoning"); objects with one text each in the place of texts;
-    JSON inside a fence or among words, or after a model's thoughts; JSON that is cut off, up to its last whole string;
-    numbered or dashed lines.
-    """
-    said = without_thoughts(content).strip()
-    values = list(outer_values(said))
-    called = [texts for value in values if (texts := _called_negatives(value)) is not None]
-    for texts in called or map(_first_list, values):
-        if texts:
-            return texts
-    lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in said.splitlines())
-    return [line.group(1) for line in lines if line]
-
-
-def _called_negatives(value: Any) -> list[str] | None:
-    """Texts under keys that name negatives, at any depth; None without such a key."""
-    found: list[str | None] = []
-    called = False
-    for part in _parts(value):
-        for key, inner in part.items() if isinstance(part, dict) else ():
-            if _names_negatives(key):
-                called = True
-                single = [] if key.lower().endswith("s") else [inner]  # "negatives": "none" is no text
-                found += map(_text, inner if isinstance(inner, list) else single)
-    return [text for text in found if text is not None] if called else None
-
-
-def _first_list(value: Any) -> list[str]:
-    """Texts of the first list that holds any, outer lists before inner ones."""
-    for part in _parts(value):
-        texts = [text for item in part if (text := _text(item)) is not None] if isinstance(part, list) else []
-        if texts:
-            return texts
-    return []
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    """Yield a JSON value and all that is inside it, in its order, less what is under keys for thoughts or negatives."""
-    waiting = [value]
-    while waiting:
-        part = waiting.pop()
-        yield part
-        if isinstance(part, dict):
-            waiting += reversed([part[key] for key in part if not (_THOUGHTS.search(key) or _names_negatives(key))])
-        elif isinstance(part, list):
-            waiting += reversed(part)
-
-
-def _text(item: Any) -> str | None:
-    """A text, or an object's first one, that of a negative before others; None without one."""
-    if isinstance(item, dict):
-        texts = {key: text for key, text in item.items() if isinstance(text, str) and not _THOUGHTS.search(key)}
-        item = next((texts[key] for key in (*filter(_names_negatives, texts), *texts)), None)
-    return item.strip() if isinstance(item, str) else None
-
-
-def _names_negatives(key: str) -> bool:
-    return "negative" in key.lower() and not _THOUGHTS.search(key)
-
-
-def validated(
-    texts: Sequence[str],
-    *,
-    query: str,
-    positives: Sequence[str],
-    taken: Sequence[str],
-    number: int,
-    said: str = "",
-    shortest: float = 0.0,
-) -> tuple[list[str], Counter[str]]:
-    """Return the first `number` usable texts, and how many were turned away, by reason.
-
-    All comparisons are of folded letters and digits (`alphanumeric`). The reasons, of which the first that holds
-    counts: a text is empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; is a
-    part of the query, or of the prompt, of two words or more; is in another script than the positives; has fewer words
-    than a share of the shortest positive; is one more than was asked for.
-
-    Args:
-        texts: of an answer.
-        query: of the record.
-        positives: all of the query's.
-        taken: negatives that the record has already.
-        number: wanted.
-        said: what the prompt says beside the record.
-        shortest: the share of the shortest positive's words that a text has at least.
-    """
-    seen = {_key(text): "repeats another" for text in taken}
-    of_positives = [_key(text) for text in positives]
-    seen.update(dict.fromkeys(of_positives, "equals a positive") | {_key(query): "equals the query"})
-    script, least = _script(" ".join(positives)), shortest * min(map(len, of_positives), default=0)
-    whole, asked, prompt = [_spaced(words) for words in of_positives], _spaced(_key(query)), _spaced(_key(said))
-    kept: list[str] = []
-    away: Counter[str] = Counter()
-    for text in texts:
-        words = _key(text)
-        if not words or not _encodes(text):
-            away["empty, or not valid text"] += 1
-        elif words in seen:
-            away[seen[words]] += 1
-        elif any(_spaced(words) in positive for positive in whole):
-            away["is a part of a positive"] += 1
-        elif len(words) > 1 and _spaced(words) in asked:
-            away["is a part of the query"] += 1
-        elif len(words) > 1 and _spaced(words) in prompt:
-            away["repeats the prompt"] += 1
-        elif script and _script(text) not in (script, None):
-            away["in another script"] += 1
-        elif len(words) < least:
-            away["much shorter than a positive"] += 1
-        elif len(kept) == number:
-            away["more than asked for"] += 1
-        else:
-            kept.append(text)
-            seen[words] = "repeats another"
-    return kept, away
-
-
-def _key(text: str) -> tuple[str, ...]:
-    return tuple(alphanumeric(text))
-
-
-def _spaced(words: tuple[str, ...]) -> str:
-    return f" {' '.join(words)} "
-
-
-def _encodes(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _script(text: str) -> str | None:
-    """The script of most letters, by the first word of their Unicode names; None without letters."""
-    names = Counter(unicodedata.name(letter, "?").partition(" ")[0] for letter in text if letter.isalpha())
-    return names.most_common(1)[0][0] if names else None

@@ -57,8 +57,8 @@ class LookAlikes:
             self._forget()
         fresh = np.array([row for row in rows.tolist() if row not in self._numbers], np.int64)
         for row, text in zip(fresh.tolist(), self.collection.document_texts(fresh), strict=True):
-            found = self._numbers[row] = self._vocabulary.numbers(_tokens(text))
-            self._held += found.nbytes + ENTRY
+            numbers = self._numbers[row] = self._vocabulary.numbers(_tokens(text))
+            self._held += numbers.nbytes + ENTRY
         return self._vocabulary.sets_of_numbers([self._numbers[row] for row in rows.tolist()])
 
     def _forget(self) -> None:
@@ -88,8 +88,8 @@ class NearPositive:
         """Return which documents are near-duplicates of a positive of their query, (n,)."""
         known = self._collection.known_positives
         place = {int(row): index for index, row in enumerate(known.query_rows)}
-        asked = [place.get(row) for row in pairs.query_rows.tolist()]
-        rows = [np.zeros(0, np.int64) if index is None else known.of(index) for index in asked]
+        places = [place.get(row) for row in pairs.query_rows.tolist()]
+        rows = [np.zeros(0, np.int64) if index is None else known.of(index) for index in places]
         sets = Vocabulary()
         documents = sets.sets(pairs.texts())
         distinct, inverse = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]), return_inverse=True)

@@ -67,8 +67,8 @@ class UnionRetriever:
         """Return (n, depth) document rows, and NaN for scores."""
         lists = [retriever.search(query_rows, depth)[0] for retriever in self._retrievers]
         merged = np.stack(lists, axis=2).reshape(len(query_rows), -1)  # rank by rank, the retrievers in turn
-        found = np.full((len(merged), depth), -1, np.int64)
+        ranked = np.full((len(merged), depth), -1, np.int64)
         for row, listed in enumerate(merged):
             distinct = list(dict.fromkeys(listed[listed >= 0].tolist()))[:depth]
-            found[row, : len(distinct)] = distinct
-        return found, np.full(found.shape, np.nan)
+            ranked[row, : len(distinct)] = distinct
+        return ranked, np.full(ranked.shape, np.nan)

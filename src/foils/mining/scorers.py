@@ -37,11 +37,11 @@ class EncoderScorer:
 
 def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_rows: Rows) -> Scores:
     """Return the inner product of each (query row, document row), (n,)."""
-    found, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=BLOCK)
-    for start in range(0, len(found), size):
+    products, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=BLOCK)
+    for start in range(0, len(products), size):
         part = slice(start, start + size)
-        found[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
-    return found
+        products[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
+    return products
 
 
 def distinct_texts(pairs: Pairs) -> tuple[list[str], Rows]:

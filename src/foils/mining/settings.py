@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
-from foils.data.lines import Complaints, json_objects, text_field, whole_text
+from foils.data.lines import Complaints, json_objects, text_field
 from foils.data.resolve import SourceLike
 from foils.encode.opening import CrossEncoderLike
-from foils.llm import LLMSettings
 from foils.mining.filters import (
     REFERENCES,
     HoldsAnswer,
@@ -23,7 +22,6 @@ from foils.mining.filters import (
     ScoreBelow,
 )
 from foils.mining.fusion import FUSIONS
-from foils.mining.generation_prompt import Asking, Prompt
 from foils.mining.pairs import Draw, Rule
 from foils.mining.sampling import SimANS, Uniform
 from foils.runtime.errors import InputError, UnknownNameError
@@ -288,39 +286,3 @@ class FusionSettings(Settings):
         for name, method in (("rrf_k", "rrf"), ("weights", "weighted")):
             if self.method != method:
                 refuse(self.changed(name), f"without {spelled('method')} {method}; give it, or leave it out")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WritingSettings(Settings):
-    """What the language model is asked to write.
-
-    Attributes:
-        domain: The field of the collection, as the prompt says it.
-        difficulty: How easily a negative could be mistaken for a correct answer, as the prompt says it.
-        length: How long a negative is to be, as the prompt says it.
-        example: File with a worked example for the prompt.
-        template: File with a prompt to use in place of the built-in one, with slots such as {query}.
-        asks: Number of times the model is asked for a query's negatives, until it has written enough of them.
-        shortest: Turn away texts with fewer words than this share of a positive's.
-        limit: Ask for this many queries alone, the first ones. Default: all.
-        dry_run: Return the first prompt, and ask nothing.
-    """
-
-    heading = "Prompt"
-
-    domain: str = Prompt.domain
-    difficulty: str = Prompt.difficulty
-    length: str = Prompt.length
-    example: Annotated[Path | None, Option(metavar="FILE")] = None
-    template: Annotated[Path | None, Option(metavar="FILE")] = None
-    asks: Annotated[int, Option(least=1)] = Asking.asks
-    shortest: Annotated[float, Option(least=0, most=1)] = Asking.shortest
-    limit: Annotated[int | None, Option(least=1)] = None
-    dry_run: bool = False
-
-    def asking(self, taking: TakeSettings, llm: LLMSettings) -> Asking:
-        """Return what is asked."""
-        example = whole_text(self.example).strip() if self.example else ""
-        slots = {"domain": self.domain, "difficulty": self.difficulty, "length": self.length, "example": example}
-        prompt = Prompt.read(self.template, **slots) if self.template else Prompt(**slots)
-        return Asking(prompt, taking.top, self.asks, llm.llm_temperature, taking.seed, llm.most_tokens, self.shortest)

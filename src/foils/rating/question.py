@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from foils.llm import Template, digest
 from foils.llm.answers import json_values, without_thoughts
+from foils.llm.template import TemplateLike
 from foils.runtime.options import Option, Settings
-
-if TYPE_CHECKING:
-    TemplateLike = str | Path | Template
-else:
-    TemplateLike = str
 
 VERSION = "pairwise-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
@@ -92,9 +87,7 @@ class QuestionSettings(Settings):
             InputError: no such file.
             FormatError: it is not UTF-8, or its slots are not those expected.
         """
-        if self.question is None:
-            return Template.packaged("foils.rating", VERSION, **SLOTS)
-        return self.question if isinstance(self.question, Template) else Template.read(self.question, **SLOTS)
+        return Template.of(self.question, "foils.rating", VERSION, **SLOTS)
 
     def describe(self) -> dict[str, Any]:
         """Return what decides an answer beside the model, its sampling and the texts."""
