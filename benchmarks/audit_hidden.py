@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from foils.data import Collection, load_collection
 from foils.data.store import cache_folder, write_json
-from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
+from foils.data.texts import DocumentTexts
+from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
 from foils.scoring.audit import nearness_to_positives, suspicion

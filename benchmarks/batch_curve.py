@@ -21,8 +21,9 @@ from foils.batching.conflicts import known_conflicts
 from foils.batching.measures import RowMeasures, by_batch, measure_rows, overlap
 from foils.data import load_collection
 from foils.data.store import cache_folder
+from foils.data.texts import DocumentTexts
 from foils.data.training_rows import training_rows
-from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
+from foils.encode import EncoderSettings, VectorStore, load_encoder
 
 RESULTS = Path(__file__).parent / "results" / "batch_curve.json"
 PARTS, SIZE = 20, 128

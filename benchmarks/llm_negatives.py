@@ -99,7 +99,7 @@ def of_queries(table: Negatives, queries: Sequence[str]) -> Negatives:
 def shape(table: Negatives, collection: Collection) -> dict[str, float]:
     """How long the negatives are beside the positive, and how many of its words they share."""
     pairs = table_pairs(table, collection)
-    texts = [alphanumeric(text) for text in pairs.texts()]
+    texts = [alphanumeric(text) for text in pairs.documents[:]]
     known = collection.known_positives
     place = {int(row): at for at, row in enumerate(known.query_rows)}
     positives = [alphanumeric(collection.document_texts(known.of(place[int(row)])[:1])[0]) for row in pairs.query_rows]

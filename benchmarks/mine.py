@@ -74,7 +74,8 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
     import datasets  # noqa: F401 (both sides hold it before they begin)
 
     from foils.data.export import as_dataset
-    from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
+    from foils.data.texts import DocumentTexts
+    from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.mining import DenseRetriever, mine_negatives
     from foils.mining.filters import Margin, PositiveScores
 

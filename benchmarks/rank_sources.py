@@ -18,7 +18,8 @@ import numpy as np
 from foils.cli.show import Progress
 from foils.data import load_collection
 from foils.data.store import cache_folder, write_json
-from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
+from foils.data.texts import DocumentTexts
+from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.runtime.progress import reporting
 from foils.runtime.terminal import print_tables

@@ -37,7 +37,8 @@ from sentence_transformers import CrossEncoder
 
 from foils.data import Collection, Negatives, load_collection
 from foils.data.negatives import negatives_table
-from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
+from foils.data.texts import DocumentTexts
+from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.sampling import Uniform
 from foils.rating import (

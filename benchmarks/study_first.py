@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, provenance, write_json
-from foils.encode import DocumentTexts, EncoderSettings, VectorStore, load_encoder
+from foils.data.texts import DocumentTexts
+from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
 from foils.studies.benefit import Recapture

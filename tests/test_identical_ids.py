@@ -20,7 +20,7 @@ from foils.evaluation import evaluate_runs, rankings_of, rerank_run
 from foils.evaluation.measuring import measure_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.dense import embed_queries
-from foils.mining.pairs import Pairs
+from foils.mining.pairs import TextPairs
 from foils.searching import DimensionSettings, embed_collection, prepare, search_collection
 
 DOCUMENTS = {
@@ -77,7 +77,7 @@ def test_a_query_is_no_negative_of_itself(arguments, tmp_path, name, rules):
     class Nothing:
         reason = "nothing"
 
-        def marks(self, pairs: Pairs):
+        def marks(self, pairs: TextPairs):
             return np.zeros(len(pairs), bool)
 
     def rows_of(collection):

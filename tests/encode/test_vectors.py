@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from fakes import HashingEncoder
 from foils.data import Collection
-from foils.encode import DocumentTexts, Kind, Vectors, VectorStore, vectors
+from foils.data.texts import DocumentTexts
+from foils.encode import Kind, Vectors, VectorStore, vectors
 from foils.encode import shards as shards_module
 from foils.encode.vectors import cosine_loss, text_keys
 from foils.runtime import progress

@@ -16,7 +16,7 @@ from foils.data import Collection
 from foils.encode import Vectors
 from foils.encode.nearest import top_inner_products
 from foils.mining import BM25Retriever
-from foils.mining.pairs import Pairs
+from foils.mining.pairs import TextPairs
 from foils.mining.scorers import paired_products
 from foils.mining.trisampler import TriSampler
 from foils.runtime import memory
@@ -65,14 +65,14 @@ def bm25() -> Any:
 
 def bm25_pairs() -> Any:
     rows = np.arange(200)
-    return _index().score(Pairs(many_documents(), rows, rows, np.full(200, np.nan)))
+    return _index().score(TextPairs(many_documents(), rows, rows, np.full(200, np.nan)))
 
 
 def trisampler() -> Any:
     vectors = Vectors.of(unit(2_000, 256, 3))
     region = TriSampler(many_documents(), vectors, vectors)
     rows = np.zeros(4_000, np.int64)
-    return region.log_weights(Pairs(many_documents(), rows, np.arange(4_000) % 2_000, np.full(4_000, np.nan)))
+    return region.log_weights(TextPairs(many_documents(), rows, np.arange(4_000) % 2_000, np.full(4_000, np.nan)))
 
 
 def paired() -> Any:

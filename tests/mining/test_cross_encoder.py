@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from foils.data import Collection
@@ -14,7 +15,7 @@ from foils.encode import vectors as vectors_module
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mining.filters import Margin, PositiveScores
-from foils.mining.pairs import Pairs
+from foils.mining.pairs import TextPairs
 from foils.mining.pool import TableRetriever, UnionRetriever
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
@@ -109,7 +110,7 @@ def test_rejected_rows_are_no_pool(small):
 
 def test_each_pair_is_scored_once(small, scorer, monkeypatch):
     calls = counting(scorer, monkeypatch)
-    pairs = Pairs(small, np.array([0, 0, 1, 0]), np.array([1, 2, 1, 1]), np.zeros(4))
+    pairs = TextPairs(small, np.array([0, 0, 1, 0]), np.array([1, 2, 1, 1]), np.zeros(4))
     first = scorer.score(pairs)
     assert sum(calls) == 3
     assert first[0] == first[3]
@@ -126,13 +127,13 @@ def test_progress_says_that_pairs_are_scored(small, scorer):
             return nullcontext(lambda count: None)
 
     with progress.reporting(Reporter()):
-        scorer.score(Pairs(small, np.array([0, 0]), np.array([1, 2]), np.zeros(2)))
+        scorer.score(TextPairs(small, np.array([0, 0]), np.array([1, 2]), np.zeros(2)))
     assert ("scoring pairs", 2, "pairs") in told
 
 
 def test_own_texts_are_scored_too(small, scorer):
     text = small.document_texts([4])[0]
-    pairs = Pairs(small, np.array([0, 0]), np.array([4, -1]), np.zeros(2), [None, text])
+    pairs = TextPairs(small, np.array([0, 0]), np.array([4, -1]), np.zeros(2), pa.array([text]))
     scores = scorer.score(pairs)
     assert scores[0] == scores[1]
 
@@ -148,7 +149,7 @@ def test_other_weights_have_other_scores(small, folder, tmp_path):
     changed = CrossEncoderScorer(two._encoder._model, store)
     assert changed.fingerprint != one.fingerprint
     assert CrossEncoderScorer.load(folder, store, max_length=8).fingerprint != one.fingerprint
-    pairs = Pairs(small, np.array([0]), np.array([3]), np.zeros(1))
+    pairs = TextPairs(small, np.array([0]), np.array([3]), np.zeros(1))
     assert one.score(pairs) != changed.score(pairs)
 
 
@@ -191,4 +192,4 @@ def test_refusals(small, folder, tmp_path, monkeypatch):
         UnionRetriever([])
     monkeypatch.setattr(scorer._encoder._model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
     with pytest.raises(FailureError, match="NaN"):
-        scorer.score(Pairs(small, np.array([0]), np.array([0]), np.zeros(1)))
+        scorer.score(TextPairs(small, np.array([0]), np.array([0]), np.zeros(1)))

@@ -10,7 +10,7 @@ from foils.data import Collection
 from foils.encode import Vectors
 from foils.mining import BM25Retriever, DenseRetriever, mine_negatives
 from foils.mining.filters import PositiveScores, ScoreAbove
-from foils.mining.pairs import Pairs
+from foils.mining.pairs import TextPairs
 from foils.mining.sampling import SimANS, Uniform
 from foils.mining.trisampler import TriSampler
 from foils.runtime.errors import InputError
@@ -84,7 +84,9 @@ def test_simans_refusals(many, small):
     with pytest.raises(InputError, match="at least 0"):
         SimANS(positives, a=-1.0)
     with pytest.raises(InputError, match="needs a scorer"):
-        SimANS(positives).log_weights(Pairs(small, np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, np.nan)))
+        SimANS(positives).log_weights(
+            TextPairs(small, np.zeros(1, np.int64), np.zeros(1, np.int64), np.full(1, np.nan))
+        )
     with pytest.raises(InputError, match="window of ranks with an end"):
         mine_negatives(small, BM25Retriever(small), split="train", top=1, draw=Uniform())
 
@@ -98,8 +100,8 @@ def triangle() -> tuple[Collection, Vectors, Vectors]:
     return world, Vectors.of(np.array([[2.0, 0.0]])), Vectors.of(np.stack([np.cos(angles), np.sin(angles)], 1))
 
 
-def candidates(world: Collection) -> Pairs:
-    return Pairs(world, np.zeros(6, np.int64), np.arange(1, 7), np.full(6, np.nan))
+def candidates(world: Collection) -> TextPairs:
+    return TextPairs(world, np.zeros(6, np.int64), np.arange(1, 7), np.full(6, np.nan))
 
 
 def test_the_quasi_triangular_region_by_hand(triangle):

@@ -24,7 +24,7 @@ from foils.mining.filters import (
     filter_negatives,
     table_pairs,
 )
-from foils.mining.pairs import Pairs, Scores
+from foils.mining.pairs import Scores, TextPairs
 from foils.mining.scorers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
 
@@ -41,7 +41,7 @@ class Listed:
         order = np.argsort(-self.scores[query_rows], axis=1, kind="stable")[:, :depth]
         return order, np.take_along_axis(self.scores[query_rows], order, axis=1)
 
-    def score(self, pairs: Pairs) -> Scores:
+    def score(self, pairs: TextPairs) -> Scores:
         return self.scores[pairs.query_rows, pairs.doc_rows]
 
 
@@ -103,7 +103,7 @@ def test_a_stricter_reference_or_margin_never_rejects_less(values, relative, abs
     positives = PositiveScores(np.zeros(len(values), np.int64), np.arange(len(values)), np.array(values))
     world = Collection.from_dicts("w", {"d": "x"}, {"q": "y"}, {"train": {"q": {"d": 1}}})
     scores = np.linspace(-8, 8, 65)
-    pairs = Pairs(world, np.zeros(65, np.int64), np.zeros(65, np.int64), scores)
+    pairs = TextPairs(world, np.zeros(65, np.int64), np.zeros(65, np.int64), scores)
     marks = [Margin(positives, absolute, relative, a).marks(pairs) for a in ("minimum", "mean", "maximum", "each")]
     assert (marks[0] >= marks[1]).all()
     assert (marks[1] >= marks[2]).all()
@@ -173,7 +173,7 @@ def test_labelled_for_a_near_identical_query():
         "train": {"q1": {"a": 1}, "q3": {"c": 1}}, "test": {"q2": {"b": 1}}
     })  # fmt: skip
     rule = LabelledElsewhere(world)
-    pairs = Pairs(world, np.array([0, 0, 0, 1, 2]), np.array([1, 2, 3, 0, 0]), np.zeros(5))
+    pairs = TextPairs(world, np.array([0, 0, 0, 1, 2]), np.array([1, 2, 3, 0, 0]), np.zeros(5))
     assert rule.marks(pairs).tolist() == [True, False, False, True, False]
     assert LabelledElsewhere(world, threshold=0.2).marks(pairs).tolist() == [True, True, False, True, True]
 
@@ -228,10 +228,10 @@ def test_retrievers_score_pairs_as_they_rank_them(small, encoder):
     for retriever in (DenseRetriever(queries, documents), BM25Retriever(small)):
         rows, scores = retriever.search(np.arange(5), 10)
         query, column = np.nonzero(rows >= 0)
-        pairs = Pairs(small, query, rows[query, column], np.full(len(query), np.nan))
+        pairs = TextPairs(small, query, rows[query, column], np.full(len(query), np.nan))
         assert retriever.score(pairs) == pytest.approx(scores[query, column], abs=1e-6)
         with pytest.raises(InputError, match="text of their own"):
-            retriever.score(Pairs(small, np.array([0]), np.array([-1]), np.zeros(1), ["x"]))
+            retriever.score(TextPairs(small, np.array([0]), np.array([-1]), np.zeros(1), pa.array(["x"])))
 
 
 def test_refusals(world):
@@ -247,6 +247,6 @@ def test_refusals(world):
         with pytest.raises(InputError, match="ranks"):
             mined(world, ranks=ranks)
     with pytest.raises(InputError, match="differ in length"):
-        Pairs(world, np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2))
+        TextPairs(world, np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2))
     with pytest.raises(InputError, match="needs its text"):
-        Pairs(world, np.zeros(1, np.int64), np.full(1, -1), np.zeros(1))
+        TextPairs(world, np.zeros(1, np.int64), np.full(1, -1), np.zeros(1))

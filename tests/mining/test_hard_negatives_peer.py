@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from foils.data import Collection, load_collection
-from foils.encode import DocumentTexts, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
+from foils.data.texts import DocumentTexts
+from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.mining import DenseRetriever, mine_negatives
 from foils.mining.filters import Margin, PositiveScores, ScoreAbove, ScoreBelow
 

@@ -133,7 +133,7 @@ def test_one_id_with_two_texts_is_an_error() -> None:
 def test_fewer_than_two_sources() -> None:
     one = source([("q", "x", 0, 1.0, None, None)])
     for sources in ({}, {"a": one}):
-        with pytest.raises(InputError, match=f"at least two sources, found {len(sources)}"):
+        with pytest.raises(InputError, match=f"at least two sources, not {len(sources)}"):
             fuse_sources(sources)
 
 

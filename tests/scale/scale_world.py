@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
-from foils.encode import DocumentTexts, Kind, VectorStore
+from foils.data.texts import DocumentTexts
+from foils.encode import Kind, VectorStore
 from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.rating import BiEncoderJudge, JudgementRecord, rate_negatives
 from foils.runtime import memory

@@ -10,7 +10,8 @@ from scale_world import WORK, Elsewhere, cut_small, dense, world
 
 from fakes import HashingEncoder
 from foils.data import Collection, load_collection
-from foils.encode import DocumentTexts, Vectors, VectorStore, vectors
+from foils.data.texts import DocumentTexts
+from foils.encode import Vectors, VectorStore, vectors
 from foils.encode.nearest import top_inner_products
 from foils.runtime.errors import FormatError
 from foils.runtime.parallel import executing, map_blocks, map_shards, spread_blocks

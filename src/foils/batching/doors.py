@@ -14,9 +14,9 @@ from foils.batching.plan import plan_epochs
 from foils.batching.results import BatchPlan
 from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
 from foils.data.store import provenance
+from foils.data.texts import DocumentTexts
 from foils.data.training_rows import RowSettings, training_rows
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.encode.vectors import DocumentTexts
 from foils.runtime.doors import door
 from foils.runtime.options import Option, parsed_settings
 from foils.runtime.surroundings import ScaleSettings

@@ -17,6 +17,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import Run, ranks_within
 from foils.data.store import write_whole
+from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.options import spelled
 
@@ -30,7 +31,7 @@ Example = dict[str, Any]  # column -> a reference to a text, a list of them, or 
 class TrainingData:
     """A split's positives and the kept rows of a table, by query: what the forms are made of.
 
-    A text is referred to by a number: a document's row; below 0 a text of the table's own.
+    A text is referred to by a number, as the rows of `DocumentTexts`: a document's row; below 0 a text of the table.
 
     Attributes:
         collection: documents, queries, judgements.
@@ -50,12 +51,10 @@ class TrainingData:
         if not len(self._rows[0]):
             raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
 
-    @cached_property
-    def own(self) -> list[str]:
-        """Texts of the table's own, in its order."""
-        if "text" not in self.negatives.table.column_names:
-            return []
-        return [str(text) for text in self.negatives.table["text"].to_pylist() if text is not None]
+    @property
+    def texts(self) -> TextTransform:
+        """What puts texts in the place of references."""
+        return TextTransform(self.collection, self._documents.own)
 
     @cached_property
     def left_out(self) -> int:
@@ -82,12 +81,14 @@ class TrainingData:
                 stands = rows if self._beside is None else [row for row in rows if positive in self._beside[row]]
                 yield query, positive, [int(self.references[row]) for row in stands]
 
-    @cached_property
+    def text_of(self, reference: int) -> str:
+        """Return the text that a reference names."""
+        return DocumentTexts(self.collection, np.array([reference]), self._documents.own)[0]
+
+    @property
     def references(self) -> Rows:
         """(n,) of every row of the table, what it refers to."""
-        documents = self._known[1].copy()
-        documents[documents < 0] = -1 - np.arange(int((documents < 0).sum()))
-        return documents
+        return np.asarray(self._documents.rows)
 
     @cached_property
     def _beside(self) -> list[set[int]] | None:
@@ -97,17 +98,21 @@ class TrainingData:
         return [set(self.collection.document_rows(listed or []).tolist()) for listed in lists]
 
     @cached_property
-    def _known(self) -> tuple[Rows, Rows]:
-        return self.negatives.rows_in(self.collection)
+    def _known(self) -> tuple[Rows, DocumentTexts]:
+        return texts_of(self.negatives, self.collection)
+
+    @property
+    def _documents(self) -> DocumentTexts:
+        return self._known[1]
 
     @cached_property
     def _rows(self) -> tuple[Rows, Rows]:
         """Rows of the split's queries, by query and rank; and their queries."""
         queries, _ = self._known
-        asked = np.isin(queries, self.collection.positives(self.split).query_rows)
+        wanted = np.isin(queries, self.collection.positives(self.split).query_rows)
         ranks = np.asarray(self.negatives.table["rank"].to_numpy())
         order = np.lexsort((ranks, queries))
-        order = order[asked[order]]
+        order = order[wanted[order]]
         return order, queries[order]
 
 
@@ -158,15 +163,15 @@ FORMS: dict[str, Callable[..., Iterator[Example]]] = {
 }
 
 
-class Texts:
+class TextTransform:
     """Puts texts in the place of references: a batched transform, and a picklable one.
 
     Args:
         collection: whose rows the references are.
-        own: texts that references below 0 count, from −1.
+        own: texts that references below 0 count, from −1; None: there are none.
     """
 
-    def __init__(self, collection: Collection, own: list[str]) -> None:
+    def __init__(self, collection: Collection, own: pa.Array | pa.ChunkedArray | None) -> None:
         self._collection, self._own = collection, own
 
     def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -184,8 +189,7 @@ class Texts:
         return [[next(flat) for _ in listed] for listed in values]
 
     def _documents(self, references: list[int]) -> list[str]:
-        stored = iter(self._collection.document_texts([row for row in references if row >= 0]))
-        return [next(stored) if row >= 0 else self._own[-1 - row] for row in references]
+        return DocumentTexts(self._collection, np.asarray(references, np.int64), self._own)[:]
 
 
 def as_dataset(
@@ -213,7 +217,7 @@ def as_dataset(
     for example in _examples(data, form, number):
         for name, value in example.items():
             columns.setdefault(name, []).append(value)
-    return datasets.Dataset.from_dict(columns).with_transform(Texts(collection, data.own))
+    return datasets.Dataset.from_dict(columns).with_transform(data.texts)
 
 
 def export(
@@ -278,7 +282,7 @@ def _records(data: TrainingData, form: str, number: int | None) -> Iterator[dict
     elif form == "flagembedding":
         yield from _flagembedding(data)
     else:
-        texts = Texts(data.collection, data.own)
+        texts = data.texts
         for example in _examples(data, form, number):
             yield {name: values[0] for name, values in texts({key: [value] for key, value in example.items()}).items()}
 
@@ -308,18 +312,18 @@ def _tevatron(data: TrainingData) -> Iterator[dict[str, Any]]:
 def _passages(data: TrainingData, references: list[int]) -> list[dict[str, Any]]:
     inside = [row for row in references if row >= 0]
     stored = iter(data.collection.documents.take(pa.array(inside, pa.int64())).to_pylist())
-    found: list[dict[str, Any]] = []
+    passages: list[dict[str, Any]] = []
     for row in references:
         if row >= 0:
             document = next(stored)
-            found.append({"docid": document["doc_id"], "title": document["title"], "text": document["text"]})
+            passages.append({"docid": document["doc_id"], "title": document["title"], "text": document["text"]})
         else:
-            found.append({"docid": "", "title": "", "text": data.own[-1 - row]})
-    return found
+            passages.append({"docid": "", "title": "", "text": data.text_of(row)})
+    return passages
 
 
 def _flagembedding(data: TrainingData) -> Iterator[dict[str, Any]]:
-    texts = Texts(data.collection, data.own)
+    texts = data.texts
     for query, positives, rows in data.queries():
         negatives = [int(data.references[row]) for row in rows]
         batch = texts({"anchor": [query], "documents": [positives, negatives]})

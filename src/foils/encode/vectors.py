@@ -19,7 +19,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.collection import Collection, Rows
+from foils.data.collection import Rows
 from foils.encode.encoder import Encoder, Floats, Kind
 from foils.encode.shards import STORAGE, Keys, Shards, ShardWriter, mapped
 from foils.runtime import progress
@@ -40,27 +40,6 @@ class Texts(Protocol):
     def __getitem__(self, index: int) -> str: ...
     @overload
     def __getitem__(self, index: slice) -> Sequence[str]: ...
-
-
-@dataclass(frozen=True)
-class DocumentTexts:
-    """Texts of documents of a collection, read in slices; None: all documents."""
-
-    collection: Collection
-    rows: Rows | None = None
-
-    def __len__(self) -> int:
-        return len(self.collection.documents) if self.rows is None else len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        rows = np.arange(len(self)) if self.rows is None else self.rows
-        if isinstance(index, slice):
-            return self.collection.document_texts(rows[index])
-        return self.collection.document_texts([rows[index]])[0]
 
 
 @dataclass(frozen=True)

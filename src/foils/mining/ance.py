@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from foils.data.collection import Collection, Rows
+from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
-from foils.encode.vectors import DocumentTexts, VectorStore
+from foils.encode.vectors import VectorStore
 from foils.mining.candidates import mine_negatives
 from foils.mining.dense import DenseRetriever, embed_queries
 from foils.mining.results import Mined

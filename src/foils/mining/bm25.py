@@ -12,7 +12,7 @@ from scipy import sparse
 
 from foils.data.collection import Collection, Rows
 from foils.data.tokens import alphanumeric_2
-from foils.mining.pairs import Pairs, Scores
+from foils.mining.pairs import Scores, TextPairs
 from foils.runtime import memory, progress
 from foils.runtime.errors import InputError
 
@@ -72,7 +72,7 @@ class BM25Retriever:
                 rows[start + at, : len(best)], scores[start + at, : len(best)] = best, values
         return rows, scores
 
-    def score(self, pairs: Pairs) -> Scores:
+    def score(self, pairs: TextPairs) -> Scores:
         """Return the BM25 score of each pair, (n,), 0 where no term is shared.
 
         Raises:

@@ -15,7 +15,7 @@ from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, 
 from foils.encode.encoder import Kind, check_finite
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Retriever
-from foils.mining.pairs import Pairs, Scores
+from foils.mining.pairs import Scores, TextPairs
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class CrossEncoderScorer:
         """Return what provenance says of the model."""
         return {"name": self._encoder.name, "fingerprint": self.fingerprint}
 
-    def score(self, pairs: Pairs) -> Scores:
+    def score(self, pairs: TextPairs) -> Scores:
         """Return the logit of each pair, (n,).
 
         Raises:
@@ -112,14 +112,14 @@ class CrossEncoderRetriever:
         labelled = self._collection.known_positives.contain(queries.ravel(), rows.ravel()).reshape(rows.shape)
         inside = (rows >= 0) & ~labelled
         scores = np.full(rows.shape, np.nan)
-        scores[inside] = self.score(Pairs(self._collection, queries[inside], rows[inside], scores[inside]))
+        scores[inside] = self.score(TextPairs(self._collection, queries[inside], rows[inside], scores[inside]))
         order = np.lexsort((rows, np.where(inside, -scores, np.inf)), axis=1)[:, :depth]
         ranked, values = np.full((len(rows), depth), -1, np.int64), np.full((len(rows), depth), np.nan)
         ranked[:, : order.shape[1]] = np.take_along_axis(np.where(inside, rows, -1), order, axis=1)
         values[:, : order.shape[1]] = np.take_along_axis(scores, order, axis=1)
         return ranked, values
 
-    def score(self, pairs: Pairs) -> Scores:
+    def score(self, pairs: TextPairs) -> Scores:
         """Return the logit of each pair, (n,)."""
         return self._scorer.score(pairs)
 
@@ -146,7 +146,7 @@ class _PairEncoder:
 class _PairTexts:
     """Each pair as one text, made when it is asked for."""
 
-    pairs: Pairs
+    pairs: TextPairs
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -157,13 +157,10 @@ class _PairTexts:
     def __getitem__(self, index: slice) -> Sequence[str]: ...
     def __getitem__(self, index: int | slice) -> str | Sequence[str]:
         part = index if isinstance(index, slice) else slice(index, index + 1)
-        given = self.pairs
-        own = None if given.own is None else given.own[part]
-        chosen = Pairs(given.collection, given.query_rows[part], given.doc_rows[part], given.scores[part], own)
-        queries = given.collection.query_texts(chosen.query_rows)
+        queries = self.pairs.collection.query_texts(self.pairs.query_rows[part])
         joined = [
             f"{len(query)}{_BREAK}{query}{_BREAK}{document}"
-            for query, document in zip(queries, chosen.texts(), strict=True)
+            for query, document in zip(queries, self.pairs.documents[part], strict=True)
         ]
         return joined if isinstance(index, slice) else joined[0]
 

@@ -8,7 +8,7 @@ from foils.data.collection import Collection, Rows
 from foils.encode.encoder import Encoder
 from foils.encode.nearest import BLOCK, top_inner_products
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.pairs import Pairs, Scores
+from foils.mining.pairs import Scores, TextPairs
 from foils.mining.scorers import paired_products
 from foils.runtime.errors import InputError
 
@@ -52,7 +52,7 @@ class DenseRetriever:
         ]
         return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
 
-    def score(self, pairs: Pairs) -> Scores:
+    def score(self, pairs: TextPairs) -> Scores:
         """Return the inner product of each pair, (n,).
 
         Raises:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from foils.data.collection import Collection, Rows
 from foils.data.duplicates import near_pairs
 from foils.data.negatives import Negatives
+from foils.data.texts import texts_of
 from foils.data.tokens import alphanumeric
-from foils.mining.pairs import Marks, Pairs, PairScorer, Rule, Scores
+from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs
 from foils.runtime.errors import InputError, UnknownNameError
 
 REFERENCES = ("minimum", "mean", "maximum", "each")
@@ -42,7 +43,7 @@ class PositiveScores:
         """Score every positive, of any split, of these queries."""
         queries, documents = collection.known_positives.pairs()
         wanted = np.isin(queries, query_rows)
-        pairs = Pairs(collection, queries[wanted], documents[wanted], np.full(int(wanted.sum()), np.nan))
+        pairs = TextPairs(collection, queries[wanted], documents[wanted], np.full(int(wanted.sum()), np.nan))
         return cls(pairs.query_rows, pairs.doc_rows, scorer.score(pairs))
 
     def reference(self, query_rows: Rows, against: str) -> Scores:
@@ -114,12 +115,12 @@ class Margin:
         )
         return f"less than {' and '.join(parts)} below {which} score"
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates score over the limit, (n,)."""
         reference = self.positives.reference(pairs.query_rows, self.against)
         return np.asarray(_scored(pairs) > self._limit(reference))
 
-    def cleared(self, pairs: Pairs) -> list[Rows]:
+    def cleared(self, pairs: TextPairs) -> list[Rows]:
         """Return for each pair the rows of the positives that it clears, each held against its own score."""
         queries, starts, counts = np.unique(self.positives.query_rows, return_index=True, return_counts=True)
         limit, scores = self._limit(self.positives.scores), _scored(pairs)
@@ -142,7 +143,7 @@ class ScoreAbove:
         """Why, in a few words."""
         return f"score above {self.limit:g}"
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates score above the limit, (n,)."""
         return np.asarray(_scored(pairs) > self.limit)
 
@@ -158,7 +159,7 @@ class ScoreBelow:
         """Why, in a few words."""
         return f"score below {self.limit:g}"
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates score below the limit, (n,)."""
         return np.asarray(_scored(pairs) < self.limit)
 
@@ -179,13 +180,13 @@ class HoldsAnswer:
         tokens = {key: [alphanumeric(answer) for answer in listed] for key, listed in answers.items()}
         self._answers = {key: [f" {' '.join(each)} " for each in listed if each] for key, listed in tokens.items()}
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which documents hold an answer, (n,)."""
         rows, index = np.unique(pairs.query_rows, return_inverse=True)
         ids = pairs.collection.queries["query_id"].take(pa.array(rows)).to_pylist()
         answers_of = [self._answers.get(key, []) for key in ids]
         marks = np.zeros(len(pairs), bool)
-        for row, text in enumerate(pairs.texts()):
+        for row, text in enumerate(pairs.documents[:]):
             if answers := answers_of[index[row]]:
                 words = f" {' '.join(alphanumeric(text))} "
                 marks[row] = any(answer in words for answer in answers)
@@ -212,7 +213,7 @@ class LabelledElsewhere:
             if other in place:
                 self._documents.setdefault(one, set()).update(known.of(place[other]).tolist())
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which documents are labelled for a near-identical query, (n,)."""
         none: set[int] = set()
         rows = zip(pairs.query_rows.tolist(), pairs.doc_rows.tolist(), strict=True)
@@ -238,20 +239,20 @@ def filter_negatives(
     if scorer is not None:
         scores = scorer.score(pairs)
         negatives = negatives.with_columns({scorer.column: scores})
-        pairs = Pairs(collection, pairs.query_rows, pairs.doc_rows, scores, pairs.own)
+        pairs = TextPairs(collection, pairs.query_rows, pairs.doc_rows, scores, pairs.own)
     for rule in rules:
         negatives = negatives.reject(rule.marks(pairs), rule.reason)
     return with_positives(negatives, pairs, rules)
 
 
-def table_pairs(negatives: Negatives, collection: Collection) -> Pairs:
+def table_pairs(negatives: Negatives, collection: Collection) -> TextPairs:
     """Return a table's rows as pairs, with its own scores."""
-    queries, documents = negatives.rows_in(collection)
-    own = negatives.table["text"].to_pylist() if "text" in negatives.table.column_names else None
-    return Pairs(collection, queries, documents, np.asarray(negatives.table["score"].to_numpy()), own)
+    queries, texts = texts_of(negatives, collection)
+    scores = np.asarray(negatives.table["score"].to_numpy())
+    return TextPairs(collection, queries, np.asarray(texts.rows), scores, texts.own)
 
 
-def with_positives(negatives: Negatives, pairs: Pairs, rules: Sequence[Rule]) -> Negatives:
+def with_positives(negatives: Negatives, pairs: TextPairs, rules: Sequence[Rule]) -> Negatives:
     """Add `positives`, the ids of the positives that a row may stand beside, where a margin is held against each."""
     margins = [rule for rule in rules if isinstance(rule, Margin) and rule.against == "each"]
     if not margins:
@@ -265,7 +266,7 @@ def with_positives(negatives: Negatives, pairs: Pairs, rules: Sequence[Rule]) ->
     return negatives.with_columns({"positives": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), ids)})
 
 
-def _scored(pairs: Pairs) -> Scores:
+def _scored(pairs: TextPairs) -> Scores:
     if missing := int(np.isnan(pairs.scores).sum()):
         raise InputError(f"{missing:,} candidates have no score; a rule on scores needs a scorer for this source")
     return pairs.scores

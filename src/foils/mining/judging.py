@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
 from foils.mining.look_alikes import EQUAL, NEAR, LookAlikes
-from foils.mining.pairs import Marks, Pairs, PairScorer, Rule, Scores
+from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs
 from foils.runtime.errors import InputError
 
 BEFORE = "ranked before the window"
@@ -37,10 +37,10 @@ class Judge:
         """Return the reasons in words, null for 0."""
         return pa.array([None, *self.reasons], pa.string()).take(pa.array(codes))
 
-    def pairs(self, rows: npt.NDArray[np.void]) -> Pairs:
+    def pairs(self, rows: npt.NDArray[np.void]) -> TextPairs:
         """Return candidates as rules and draws see them."""
         scores = rows["score"] if self._scorer is None else rows["scale"]
-        return Pairs(self.collection, rows["query"], rows["document"], scores)
+        return TextPairs(self.collection, rows["query"], rows["document"], scores)
 
     def judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
         """Return (n, depth) candidates, which of them are unlabelled documents, and which labelled positives."""
@@ -51,7 +51,9 @@ class Judge:
         unlabelled = np.flatnonzero((flat["document"] >= 0) & ~positive)
         part = flat[unlabelled]
         if self._scorer is not None:
-            part["scale"] = self._scorer.score(Pairs(self.collection, part["query"], part["document"], part["score"]))
+            part["scale"] = self._scorer.score(
+                TextPairs(self.collection, part["query"], part["document"], part["score"])
+            )
         part["reason"][self.collection.identical[part["query"]] == part["document"]] = 3
         for code, rule in enumerate(self._rules, 4):
             fresh = rule.marks(self.pairs(part)) & (part["reason"] == 0)

@@ -7,7 +7,7 @@ import numpy as np
 from foils.data.collection import Collection, Rows
 from foils.data.run import ranks_within
 from foils.data.tokens import Float64s, Int32s, TokenSets, Vocabulary, alphanumeric
-from foils.mining.pairs import Marks, Pairs
+from foils.mining.pairs import Marks, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
@@ -84,14 +84,14 @@ class NearPositive:
             raise InputError(f"near-duplicate threshold {threshold}; expected above 0, and above 1 for none")
         self._collection, self._threshold = collection, threshold
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which documents are near-duplicates of a positive of their query, (n,)."""
         known = self._collection.known_positives
         place = {int(row): index for index, row in enumerate(known.query_rows)}
         places = [place.get(row) for row in pairs.query_rows.tolist()]
         rows = [np.zeros(0, np.int64) if index is None else known.of(index) for index in places]
         sets = Vocabulary()
-        documents = sets.sets(pairs.texts())
+        documents = sets.sets(pairs.documents[:])
         distinct, inverse = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]), return_inverse=True)
         positives = sets.sets(self._collection.document_texts(distinct))
         pair = np.repeat(np.arange(len(pairs)), [len(each) for each in rows])

@@ -10,9 +10,10 @@ from typing import Any
 
 from foils.data.collection import Collection
 from foils.data.resolve import as_source
+from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.opening import EncodingSettings
-from foils.encode.vectors import DocumentTexts, Vectors, VectorStore
+from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.ance import ANCERetriever
 from foils.mining.bm25 import BM25Retriever
 from foils.mining.candidates import Retriever

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
+from foils.data.texts import DocumentTexts
 from foils.runtime.errors import InputError
 
 Scores = npt.NDArray[np.float64]
@@ -17,41 +18,36 @@ Marks = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Pairs:
+class TextPairs:
     """n pairs of a query and a document.
 
     Attributes:
         collection: whose rows these are.
         query_rows: (n,).
-        doc_rows: (n,), −1 where the document has a text of its own.
+        doc_rows: (n,); −1 − i where the document has text i of `own`.
         scores: (n,) higher is better, NaN where there is none.
-        own: (n,) texts of documents that are not in the collection, None elsewhere; None: all are in it.
+        own: texts of documents that are not in the collection; None: all are in it.
     """
 
     collection: Collection
     query_rows: Rows
     doc_rows: Rows
     scores: Scores
-    own: Sequence[str | None] | None = None
+    own: pa.Array | pa.ChunkedArray | None = None
 
     def __post_init__(self) -> None:
-        lengths = {len(self.query_rows), len(self.doc_rows), len(self.scores)}
-        if len(lengths | ({len(self.own)} if self.own is not None else set())) > 1:
-            raise InputError("query rows, document rows, scores and texts of pairs differ in length")
+        if len({len(self.query_rows), len(self.doc_rows), len(self.scores)}) > 1:
+            raise InputError("query rows, document rows and scores of pairs differ in length")
         if self.own is None and (self.doc_rows < 0).any():
             raise InputError("document rows below 0; a document outside the collection needs its text")
 
     def __len__(self) -> int:
         return len(self.query_rows)
 
-    def texts(self) -> list[str]:
-        """Return the text of each pair's document, (n,)."""
-        inside = self.doc_rows >= 0
-        if inside.all():
-            return self.collection.document_texts(self.doc_rows)
-        stored = iter(self.collection.document_texts(self.doc_rows[inside]))
-        own = self.own or []
-        return [next(stored) if here else str(own[row]) for row, here in enumerate(inside)]
+    @property
+    def documents(self) -> DocumentTexts:
+        """The text of each pair's document, (n,)."""
+        return DocumentTexts(self.collection, self.doc_rows, self.own)
 
 
 class PairScorer(Protocol):
@@ -63,7 +59,7 @@ class PairScorer(Protocol):
 
     column: str
 
-    def score(self, pairs: Pairs) -> Scores:
+    def score(self, pairs: TextPairs) -> Scores:
         """Return a finite score for each pair, (n,); higher is better."""
         ...
 
@@ -80,7 +76,7 @@ class Rule(Protocol):
         """Why, in a few words."""
         ...
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which pairs are rejected, (n,)."""
         ...
 
@@ -88,6 +84,6 @@ class Rule(Protocol):
 class Draw(Protocol):
     """A distribution over the candidates of a query."""
 
-    def log_weights(self, pairs: Pairs) -> Scores:
+    def log_weights(self, pairs: TextPairs) -> Scores:
         """Return the logarithm of each pair's weight among its query's, up to a constant, (n,); −inf: never drawn."""
         ...

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from foils.mining.filters import PositiveScores
-from foils.mining.pairs import Pairs, Scores
+from foils.mining.pairs import Scores, TextPairs
 from foils.runtime.errors import InputError
 
 
 class Uniform:
     """Every candidate is as likely."""
 
-    def log_weights(self, pairs: Pairs) -> Scores:
+    def log_weights(self, pairs: TextPairs) -> Scores:
         """Return 0 for each pair, (n,)."""
         return np.zeros(len(pairs))
 
@@ -49,7 +49,7 @@ class SimANS:
         if not (self.a >= 0 and np.isfinite([self.a, self.b]).all()):
             raise InputError(f"a {self.a}, b {self.b}; expected a at least 0 and finite numbers")
 
-    def log_weights(self, pairs: Pairs) -> Scores:
+    def log_weights(self, pairs: TextPairs) -> Scores:
         """Return −a (s − s⁺ − b)², (n,)."""
         if np.isnan(pairs.scores).any():
             raise InputError("candidates without a score; SimANS needs a scorer for this source")

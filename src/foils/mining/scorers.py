@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from foils.data.collection import Rows
+from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.pairs import Pairs, Scores
+from foils.mining.pairs import Scores, TextPairs
 from foils.runtime import memory
 
 BLOCK = 4_096  # pairs at once, at most
@@ -27,7 +28,7 @@ class EncoderScorer:
         self._encoder, self._store = encoder, store
         self.column: str = getattr(encoder, "similarity", "cosine")
 
-    def score(self, pairs: Pairs) -> Scores:
+    def score(self, pairs: TextPairs) -> Scores:
         """Return the inner product of each pair, (n,), of documents in the collection or with a text of their own."""
         rows, query = np.unique(pairs.query_rows, return_inverse=True)
         texts, document = distinct_texts(pairs)
@@ -44,11 +45,10 @@ def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_
     return products
 
 
-def distinct_texts(pairs: Pairs) -> tuple[list[str], Rows]:
-    """Return the texts of the pairs' documents, the collection's each once, and which each pair has, (n,)."""
-    inside = pairs.doc_rows >= 0
-    rows, place = np.unique(pairs.doc_rows[inside], return_inverse=True)
-    own = [] if pairs.own is None else [str(text) for text, known in zip(pairs.own, inside, strict=True) if not known]
-    document = np.empty(len(pairs), np.int64)
-    document[inside], document[~inside] = place, len(rows) + np.arange(len(own))
-    return [*pairs.collection.document_texts(rows), *own], document
+def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
+    """Return the texts of the pairs' documents, each document's once, and which each pair has, (n,)."""
+    count = len(pairs.collection.documents)
+    keys, document = np.unique(
+        np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows), return_inverse=True
+    )
+    return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), document

@@ -20,7 +20,7 @@ import numpy as np
 
 from foils.data.collection import Collection, Rows
 from foils.encode.vectors import Vectors
-from foils.mining.pairs import Marks, Pairs, Scores
+from foils.mining.pairs import Marks, Scores, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
@@ -59,20 +59,20 @@ class TriSampler:
         self._first[known.query_rows] = known.first
         self.reason = f"outside the quasi-triangular region ({angle:g}°, cosine to the positive {closest:g})"
 
-    def marks(self, pairs: Pairs) -> Marks:
+    def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates lie outside the region, (n,)."""
         positive, candidate, between = self._sides(pairs)
         angles = np.degrees(np.abs(np.arccos(np.clip(positive, -1, 1)) - np.arccos(np.clip(candidate, -1, 1))))
         return np.asarray((angles > self._angle) | (between > self._closest))
 
-    def log_weights(self, pairs: Pairs) -> Scores:
+    def log_weights(self, pairs: TextPairs) -> Scores:
         """Return log p(d⁻) up to a constant, (n,); −inf where d⁻ is no nearer to the positive than to the query."""
         positive, candidate, between = self._sides(pairs)
         nearer = np.maximum(between - candidate, 0.0)
         with np.errstate(divide="ignore"):
             return np.asarray(-((candidate - positive) ** 2) / 4 + np.log(nearer))
 
-    def _sides(self, pairs: Pairs) -> tuple[Scores, Scores, Scores]:
+    def _sides(self, pairs: TextPairs) -> tuple[Scores, Scores, Scores]:
         """Cosines s(q, d⁺), s(q, d⁻), s(d⁺, d⁻), each (n,)."""
         first = self._first[pairs.query_rows]
         if (first < 0).any() or (pairs.doc_rows < 0).any():

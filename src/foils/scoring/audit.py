@@ -172,9 +172,6 @@ def _jaccard_to_first(measured: Measured, triplets: Rows) -> Float64s:
 
 
 def _document_ids(measured: Measured, triplets: Rows) -> list[str]:
-    texts = measured.records.texts
+    texts = measured.records.texts.select(measured.records.document[triplets])
     ids = texts.collection.documents["doc_id"]
-    return [
-        ids[int(texts.rows[row])].as_py() if row < len(texts.rows) else ""
-        for row in measured.records.document[triplets]
-    ]
+    return [ids[row].as_py() if row >= 0 else "" for row in np.asarray(texts.rows).tolist()]

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from foils.data.collection import Rows
+from foils.data.texts import DocumentTexts
 from foils.data.tokens import TOKENIZERS, TokenSets, Vocabulary, inverse_document_frequency
-from foils.encode.vectors import DocumentTexts, Texts, text_keys
+from foils.encode.vectors import Texts, text_keys
 from foils.runtime import progress
 from foils.runtime.errors import UnknownNameError
 from foils.scoring.gates import Float64s

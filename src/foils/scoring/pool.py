@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
+import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
+from foils.data.texts import DocumentTexts
 from foils.encode.vectors import text_keys
-
-
-@dataclass(frozen=True)
-class PooledTexts:
-    """The distinct texts of a scoring: documents of the collection by row, then texts that the sources bring along."""
-
-    collection: Collection
-    rows: Rows
-    own: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.rows) + len(self.own)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            start, stop, _ = index.indices(len(self))
-            stored = self.collection.document_texts(self.rows[start:stop])
-            return stored + list(self.own[max(0, start - len(self.rows)) : max(0, stop - len(self.rows))])
-        return self[index : index + 1][0] if index >= 0 else self[len(self) + index]
-
-    def select(self, indices: Rows) -> PooledTexts:
-        """Return these texts, (n,) ascending indices, renumbered from 0."""
-        stored = indices[indices < len(self.rows)]
-        own = tuple(self.own[index - len(self.rows)] for index in indices[len(stored) :])
-        return PooledTexts(self.collection, self.rows[stored], own)
 
 
 class Pool:
@@ -46,13 +17,16 @@ class Pool:
 
     Args:
         collection: of the rows.
-        row_lists: document rows, each (n,); rows below 0 are passed over.
-        own_lists: texts that are not documents of the collection.
+        parts: texts of documents, of the collection or brought along.
+
+    Attributes:
+        texts: the distinct ones: documents of the collection by row, then those that are brought along.
     """
 
-    def __init__(self, collection: Collection, row_lists: Sequence[Rows], own_lists: Sequence[Sequence[str]]) -> None:
-        self._rows = np.unique(np.concatenate([rows[rows >= 0] for rows in row_lists]))
-        own = sorted({text for listed in own_lists for text in listed})
+    def __init__(self, collection: Collection, parts: Sequence[DocumentTexts]) -> None:
+        rows = [np.asarray(part.rows) for part in parts]
+        self._rows = np.unique(np.concatenate([each[each >= 0] for each in rows]))
+        own = sorted({text for part in parts for text in _brought(part)})
         keys = [
             text_keys(collection.document_texts(self._rows[at : at + 50_000]), "")
             for at in range(0, len(self._rows), 50_000)
@@ -62,10 +36,11 @@ class Pool:
         order = np.argsort(np.argsort(first))  # by row, then by text
         number = order[inverse.ravel()]
         kept = np.sort(first)
-        self.texts = PooledTexts(
+        stored, brought = kept[kept < len(self._rows)], kept[kept >= len(self._rows)] - len(self._rows)
+        self.texts = DocumentTexts(
             collection,
-            self._rows[kept[kept < len(self._rows)]],
-            tuple(own[index - len(self._rows)] for index in kept[kept >= len(self._rows)]),
+            np.concatenate([self._rows[stored], -1 - np.arange(len(brought))]),
+            pa.array([own[index] for index in brought], pa.large_string()),
         )
         self._of_row = number[: len(self._rows)]
         self._of_own = dict(zip(own, number[len(self._rows) :].tolist(), strict=True))
@@ -74,10 +49,16 @@ class Pool:
         """Return the number of each of these rows' texts, (n,)."""
         return self._of_row[np.searchsorted(self._rows, rows)]
 
-    def index_of(self, rows: Rows, own: Sequence[str]) -> Rows:
-        """Return the number of each text, (n,): of the row's, or where it is below 0 of the next of `own`."""
-        out = np.empty(len(rows), np.int64)
+    def index_of(self, part: DocumentTexts) -> Rows:
+        """Return the number of each of these texts, (n,)."""
+        rows = np.asarray(part.rows)
+        numbers = np.empty(len(rows), np.int64)
         stored = rows >= 0
-        out[stored] = self.index_of_rows(rows[stored])
-        out[~stored] = [self._of_own[text] for text in own]
-        return out
+        numbers[stored] = self.index_of_rows(rows[stored])
+        numbers[~stored] = [self._of_own[text] for text in _brought(part)]
+        return numbers
+
+
+def _brought(part: DocumentTexts) -> list[str]:
+    """The texts that are not documents of the collection."""
+    return part.select(np.flatnonzero(np.asarray(part.rows) < 0))[:]

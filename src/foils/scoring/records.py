@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Collection, Rows
-from foils.scoring.pool import PooledTexts
+from foils.data.texts import DocumentTexts
 
 CONTROL = "random control"
 
@@ -67,7 +67,7 @@ class Records:
     record: Rows
     document: Rows
     members: npt.NDArray[np.int64]
-    texts: PooledTexts
+    texts: DocumentTexts
     names: tuple[str, ...]
     corpus: Rows
     dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import pyarrow as pa
 
 from foils.data.collection import Collection, Positives, Rows
 from foils.data.negatives import Negatives
+from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError
 from foils.scoring.control import draw_control, pair_codes
-from foils.scoring.pool import Pool, PooledTexts
+from foils.scoring.pool import Pool
 from foils.scoring.records import CONTROL, Records
 
 EQUAL = "equal to a positive"
@@ -69,12 +69,10 @@ def make_records(
     loaded = {name: part.among(chosen) for name, part in loaded.items()}
     queries = positives.query_rows[chosen]
     known_record, known_rows = _pairs_of(collection.known_positives, queries)
-    pool = Pool(
-        collection, [known_rows, *(part.documents for part in loaded.values())], [p.own for p in loaded.values()]
-    )
+    pool = Pool(collection, [DocumentTexts(collection, known_rows), *(part.texts for part in loaded.values())])
     labelled = pair_codes(known_record, pool.index_of_rows(known_rows))
     triplets = {
-        name: _distinct_negatives(part, pool.index_of(part.documents, part.own), labelled, considered)
+        name: _distinct_negatives(part, pool.index_of(part.texts), labelled, considered)
         for name, part in loaded.items()
     }
     dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
@@ -93,7 +91,7 @@ def _united_records(
     positives: tuple[Rows, Rows],
     triplets: dict[str, tuple[Rows, Rows]],
     labelled: Rows,
-    texts: PooledTexts,
+    texts: DocumentTexts,
     dropped: Mapping[str, Mapping[str, int]],
     rng: np.random.Generator | None,
 ) -> Records:
@@ -148,30 +146,26 @@ def _check_triplets(
 
 @dataclass
 class _Loaded:
-    """The kept rows of one source: record, and document row or −1 with its own text."""
+    """The kept rows of one source: record, and the document's text."""
 
     record: Rows
-    documents: Rows
-    own: list[str]
+    texts: DocumentTexts
     dropped: Counter[str]
 
     def among(self, chosen: Rows) -> _Loaded:
         """Return the rows of these records (ascending), which are numbered anew."""
         keep = np.isin(self.record, chosen)
-        own = [text for text, kept in zip(self.own, keep[self.documents < 0], strict=True) if kept]
-        return _Loaded(np.searchsorted(chosen, self.record[keep]), self.documents[keep], own, self.dropped)
+        texts = self.texts.select(np.flatnonzero(keep))
+        return _Loaded(np.searchsorted(chosen, self.record[keep]), texts, self.dropped)
 
 
 def _load(negatives: Negatives, collection: Collection, of_split: Rows) -> _Loaded:
     dropped = Counter(negatives.rejected())
-    query_rows, doc_rows = negatives.rows_in(collection)
+    query_rows, texts = texts_of(negatives, collection)
     record = _places(query_rows, of_split)
     keep = negatives.keep & (record >= 0)
     dropped[NOT_IN_SPLIT] = int((negatives.keep & (record < 0)).sum())
-    own: list[str] = []
-    if "text" in negatives.table.column_names:
-        own = negatives.table["text"].filter(pa.array(keep & (doc_rows < 0))).to_pylist()
-    return _Loaded(record[keep], doc_rows[keep], own, dropped)
+    return _Loaded(record[keep], texts.select(np.flatnonzero(keep)), dropped)
 
 
 def _distinct_negatives(part: _Loaded, document: Rows, labelled: Rows, considered: int) -> tuple[Rows, Rows]:

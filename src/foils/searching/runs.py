@@ -15,7 +15,8 @@ from foils.data import Collection, Run
 from foils.data.collection import Rows
 from foils.data.resolve import identical_ids_caption
 from foils.data.run import without_identical
-from foils.encode import DocumentTexts, Encoder, Kind, Vectors, VectorStore
+from foils.data.texts import DocumentTexts
+from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.vectors import Texts
 from foils.runtime import progress
 from foils.runtime.errors import InputError

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data import Collection
-from foils.encode import DocumentTexts, Encoder, EncoderSettings, Vectors, VectorStore, as_encoder
+from foils.data.texts import DocumentTexts
+from foils.encode import Encoder, EncoderSettings, Vectors, VectorStore, as_encoder
 from foils.encode.vectors import Texts
 from foils.runtime.errors import InputError
 from foils.searching.dimensions import Rows, masked
