@@ -47,7 +47,6 @@ def batch(
     batch size and seed, and what other methods would do.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
         method: How batches are filled.
         source: Negatives to train on, [NAME=]PATH. Triplets and lists leave out queries without one. In Python also a
             table of negatives or a DataFrame.

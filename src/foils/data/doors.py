@@ -12,10 +12,6 @@ from foils.runtime.doors import door
 def load(collection: CollectionLike, *, reading: CollectionSettings) -> Collection:
     """Open a collection: pairs in a file or a table, a BEIR folder, or a data set of others.
 
-    Args:
-        collection: A file of pairs (CSV, TSV, JSON, JSONL, Parquet), a BEIR folder, ir_datasets:ID, hf:NAME, or pydocs.
-            In Python also a DataFrame, an Arrow table, a data set of `datasets`, or a dictionary of splits.
-
     Raises:
         InputError: there is no such collection, or it is not well-formed.
         MissingExtraError: what reads it is not installed.
@@ -26,10 +22,6 @@ def load(collection: CollectionLike, *, reading: CollectionSettings) -> Collecti
 @door
 def describe(collection: CollectionLike, *, reading: CollectionSettings) -> Description:
     """Show what a collection is: counts, lengths, splits, examples, leakage between splits, and warnings.
-
-    Args:
-        collection: A file of pairs (CSV, TSV, JSON, JSONL, Parquet), a BEIR folder, ir_datasets:ID, hf:NAME, or pydocs.
-            In Python also a table of pairs, or a `Collection`.
 
     Raises:
         InputError: there is no such collection, or it is not well-formed.

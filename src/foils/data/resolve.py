@@ -16,6 +16,14 @@ from foils.data.tables import arrow_table
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
 
+A_COLLECTION = (
+    "A file of pairs (CSV, TSV, JSON, JSONL, Parquet), a BEIR folder, ir_datasets:ID, hf:NAME, mteb:TASK, or pydocs. "
+    "In Python also a `Collection`, a DataFrame, an Arrow table, a data set of `datasets`, or a dictionary of splits."
+)
+A_SOURCE = (
+    "Negatives, [NAME=]PATH: a Parquet table, JSONL in Tevatron's form, triplets or n-tuples in any form that pairs "
+    "have, or a TREC run. In Python also a table of negatives or a DataFrame; several by name, or in a list."
+)
 OWN = "negatives"  # name of a source that has none
 
 if TYPE_CHECKING:
@@ -25,9 +33,9 @@ if TYPE_CHECKING:
     SourcesLike = Mapping[str, SourceLike] | Sequence[SourceLike]
 else:
     TableLike = str
-    CollectionLike = Annotated[str, Option(metavar="COLLECTION")]
-    SourceLike = Annotated[str, Option(metavar="SOURCE")]
-    SourcesLike = Annotated[list[str], Option(metavar="SOURCE")]
+    CollectionLike = Annotated[str, Option(metavar="COLLECTION", help=A_COLLECTION)]
+    SourceLike = Annotated[str, Option(metavar="SOURCE", help=A_SOURCE)]
+    SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=A_SOURCE)]
 
 
 def parsed_columns(text: str) -> dict[str, str]:

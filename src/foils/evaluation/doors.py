@@ -103,7 +103,6 @@ def evaluate(
     t-test or Wilcoxon's, with Holm's correction.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
         systems: Encoder to search with, exactly; may be given several times. In Python a dictionary by name, or a list,
             of encoders (names or objects), runs (files or `Run` objects) and cross-encoders.
         run: TREC run to measure; may be given several times. In Python also a dictionary, or `Run` objects.

@@ -110,7 +110,6 @@ def mine(
     Documents that equal or nearly equal a positive stay in the table, rejected with a reason.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
         method: What ranks the documents: random, bm25, dense, cross-encoder, ance, or trisampler.
 
     Raises:
@@ -211,9 +210,6 @@ def fuse(
     The table shows each source's rank and score. A row that any source rejected is rejected.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
-        sources: [NAME=]PATH of a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run. In
-            Python also tables of negatives or DataFrames, by name.
         split: Split of the judgements whose positives exports take.
 
     Raises:
@@ -256,9 +252,6 @@ def filter(
     A row that was rejected before keeps its reason; of several rules the first that holds gives the reason.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
-        source: [NAME=]PATH of a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run. In
-            Python also a table of negatives or a DataFrame.
         split: Split of the judgements whose positives margins are held against, and exports take.
 
     Raises:

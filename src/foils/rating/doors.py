@@ -48,9 +48,6 @@ def rate(
     are fitted to its answers. A stopped run continues where it was.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
-        source: Negatives, [NAME=]PATH: a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC
-            run. In Python also a table of negatives or a DataFrame.
         split: Split of the judgements whose positives are rated.
         seed: Seed of the graphs of comparisons; the same seed gives the same bytes.
 

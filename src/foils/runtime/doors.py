@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
@@ -86,7 +86,7 @@ def _opened(function: Callable[..., Result], *, check: Callable[..., None] | Non
             return function(**given, **made)
 
     opened.__signature__ = signature  # type: ignore[attr-defined]
-    opened.__doc__ = _with_fields(function.__doc__ or "", [each for each in settings.values() if each.name not in own])
+    opened.__doc__ = _with_arguments(function.__doc__ or "", settings.values())
     opened.settings = settings  # type: ignore[attr-defined]
     return opened
 
@@ -100,7 +100,7 @@ def settings_taken(function: Callable[..., Any]) -> dict[str, Setting]:
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:
             kind, option = taken_apart(_annotation(function, parameter))
-            taken[name] = Setting(name, kind, option, parameter.default, texts.get(name, ""))
+            taken[name] = Setting(name, kind, option, parameter.default, texts.get(name) or option.help)
             continue
         group, base = groups[name]
         for each in settings_of(group):
@@ -133,18 +133,17 @@ def _parameter(setting: Setting, own: inspect.Parameter | None) -> inspect.Param
     return setting.parameter() if own is None else own.replace(annotation=setting.annotation)
 
 
-def _with_fields(docstring: str, settings: list[Setting]) -> str:
-    """The docstring, with the fields of the groups among its arguments."""
+def _with_arguments(docstring: str, settings: Iterable[Setting]) -> str:
+    """The docstring, its section of arguments made of the settings, in their order."""
     lines = inspect.cleandoc(docstring).splitlines()
-    fields = [f"    {each.name}: {_help(each)}" for each in settings]
-    if not fields:
-        return "\n".join(lines)
-    start = lines.index("Args:") if "Args:" in lines else len(lines)
-    if start == len(lines):
-        lines += ["", "Args:"]
-        start += 1
-    end = next((at for at in range(start + 1, len(lines)) if not lines[at].strip()), len(lines))
-    return "\n".join([*lines[:end], *fields, *lines[end:]])
+    arguments = ["Args:", *(f"    {each.name}: {_help(each)}" for each in settings)]
+    if "Args:" in lines:
+        start = lines.index("Args:")
+        end = next((at for at in range(start, len(lines)) if not lines[at].strip()), len(lines))
+    else:
+        start = end = lines.index("Raises:") if "Raises:" in lines else len(lines)
+        arguments = [*arguments, ""] if end < len(lines) else ["", *arguments]
+    return "\n".join([*lines[:start], *arguments, *lines[end:]])
 
 
 def _help(setting: Setting) -> str:

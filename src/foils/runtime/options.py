@@ -48,6 +48,7 @@ class Option:
         parse: Makes the value of the text that the program is given (of the list of texts where `repeated`), and
             raises an InputError for a text that is not of its form. None: the program reads it by its type.
         repeated: Whether the program takes the option several times.
+        help: What it is, where the docstring does not say it: of a type that many doors take.
     """
 
     flag: str = ""
@@ -59,6 +60,7 @@ class Option:
     names: Collection[str] | Callable[[], Iterable[str]] = ()
     parse: Callable[[Any], Any] | None = None
     repeated: bool = False
+    help: str = ""
 
     def allowed(self) -> list[str]:
         """Return the names that are allowed, in their order; empty: any value."""
@@ -210,7 +212,8 @@ def _read(cls: Any) -> tuple[Setting, ...]:
         if field.default_factory is not MISSING:
             default = field.default_factory()
         annotation, option = taken_apart(hints[field.name])
-        found.append(Setting(field.name, annotation, option, default, texts.get(field.name, ""), cls.heading))
+        text = texts.get(field.name) or option.help
+        found.append(Setting(field.name, annotation, option, default, text, cls.heading))
     return tuple(found)
 
 

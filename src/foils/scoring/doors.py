@@ -50,11 +50,6 @@ def score(
 
     Use the prompts and the maximum length of the training. Each source also shows what lies behind its score.
 
-    Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
-        sources: [NAME=]PATH of a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run. In
-            Python also tables of negatives or DataFrames, by name.
-
     Raises:
         InputError: a collection or source that cannot be read, sources without a negative, or a confidence of
             intervals where there are none.

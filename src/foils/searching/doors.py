@@ -68,7 +68,6 @@ def search(
     experiments, which tell honest numbers from oracle ones.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
             static:NAME for the word table of one. In Python also a SentenceTransformer or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise

@@ -62,9 +62,6 @@ def study(
     and a study that was stopped goes on where it was. The folder gets results.json and report.html.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
-        sources: [NAME=]PATH of a Parquet table, JSONL in Tevatron's form or as triplets or n-tuples, or a TREC run. In
-            Python also tables of negatives or DataFrames, by name.
         models: What to train: a folder, a hub name, all-MiniLM-L6-v2, or static:NAME for the word table of one; may be
             given several times.
         output: Folder of the study; a call adds to it.
