@@ -16,10 +16,11 @@ from importlib import import_module
 from kill_trials import Trials, np
 from kill_world import VERBS, World, write_collection
 
-from foils.cli.app import VERBS as PROGRAM
+from foils.cli.verbs import DOORS
 
-for module in ("bm25s", "foils.mining.doors", *(f"foils.cli.{verb}" for verb in PROGRAM)):
-    import_module(module)
+import_module("bm25s")
+for verb in DOORS.values():
+    verb.function()
 world = World(folder / "world", "", folder / "prompts.txt")
 write_collection(world.folder / "made", 60, 12, words=["boat", "harbour", "tide", "rope", "sail"])
 trials = Trials(VERBS["mine bm25"], world, folder)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from foils.cli.verbs import DOORS
 
 from foils.batching.cells import Cells
 from foils.batching.nearest import nearest as nearest_rows

@@ -1,1 +1,8 @@
-"""Training: losses, data sets, trainers for bi-encoders and rerankers. Import its modules by name; they need torch."""
+"""Training: losses, data sets, trainers for bi-encoders and rerankers; all but settings need torch.
+
+The names stand in `__init__.pyi`, and are loaded when they are first used.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
