@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from foils.cli.verbs import DOORS
 
 from foils.batching.cells import Cells
 from foils.batching.nearest import nearest as nearest_rows
