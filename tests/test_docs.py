@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import zlib
 from html import unescape
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import foils
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -64,15 +67,39 @@ def test_files_in_the_documentation_exist():
     assert not missing
 
 
-def test_every_page_of_the_menu_holds_its_own_text(tmp_path):
-    """Sphinx makes pages of its own (search, genindex), which would replace ours of the same name."""
+def test_every_public_name_stands_in_the_reference(built):
+    described = described_in(built / "objects.inv")
+    rooms = [path.parent.name for path in sorted((ROOT / "src" / "foils").glob("*/__init__.py"))]
+    public = [f"foils.{name}" for name in foils.__all__]
+    for room in rooms:
+        public += [f"foils.{room}.{name}" for name in getattr(import_module(f"foils.{room}"), "__all__", [])]
+    assert len(public) > 200
+    assert not [name for name in public if name not in described]
+
+
+def described_in(inventory: Path) -> set[str]:
+    """The Python objects that a built documentation describes, as Sphinx lists them for others."""
+    content = inventory.read_bytes().split(b"\n", 4)[4]
+    lines = zlib.decompress(content).decode().splitlines()
+    return {line.split(" ", 1)[0] for line in lines if line.split(" ")[1].startswith("py:")}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """The documentation as pages."""
     pytest.importorskip("sphinx")
     pytest.importorskip("myst_parser")
     pytest.importorskip("furo")
-    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", str(tmp_path / "read"), str(ROOT / "docs")]
-    done = subprocess.run([*command, str(tmp_path / "html")], capture_output=True, text=True)
+    folder = tmp_path_factory.mktemp("docs")
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", "-d", str(folder / "read"), str(ROOT / "docs")]
+    done = subprocess.run([*command, str(folder / "html")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    html = {page.stem: page.read_text("utf-8") for page in (tmp_path / "html").glob("*.html")}
+    return folder / "html"
+
+
+def test_every_page_of_the_menu_holds_its_own_text(built):
+    """Sphinx makes pages of its own (search, genindex), which would replace ours of the same name."""
+    html = {page.stem: page.read_text("utf-8") for page in built.glob("*.html")}
     menu = re.findall(r'<li class="toctree-l1"><a [^>]*href="([^"]+)">(.*?)</a>', html["index"])
     written = {page.stem: page.read_text("utf-8") for page in (ROOT / "docs").glob("*.md") if page.stem != "index"}
     assert {link for link, _ in menu} == {f"{name}.html" for name in written}

@@ -32,8 +32,8 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}
 
 LIGHT = {  # what any module may import when it is loaded, beside the standard library
-    "bm25s", "cyclopts", "jinja2", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer", "threadpoolctl",
-    "xxhash",
+    "bm25s", "cyclopts", "jinja2", "lazy_loader", "numpy", "pyarrow", "rich", "scipy", "sklearn", "Stemmer",
+    "threadpoolctl", "xxhash",
 }  # fmt: skip
 HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
     "batching/caching.py": {"torch"},

@@ -14,5 +14,5 @@ def test_every_public_name_is_there_and_is_what_its_home_has():
 
 
 def test_another_name_is_not():
-    with pytest.raises(AttributeError, match="no attribute 'mines'"):
+    with pytest.raises(AttributeError, match="mines"):
         foils.mines  # noqa: B018

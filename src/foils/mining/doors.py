@@ -168,7 +168,6 @@ def generate(
     rejected with a reason.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
         limit: Ask for this many queries alone, the first ones. Default: all.
         dry_run: Show the first prompt, and ask nothing.
 
