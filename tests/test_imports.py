@@ -223,3 +223,9 @@ def test_no_test_needs_a_benchmark() -> None:
         assert not re.search(r"""["']benchmarks["']|benchmarks/["']""", source), f"{path} reaches into benchmarks"
         needed = {each.module.partition(".")[0] for each in imports_of(source, path.name)}
         assert not needed & benchmarks, f"{path} imports a benchmark"
+
+
+def test_every_test_module_has_a_name_of_its_own() -> None:
+    """Two of one name cannot be collected in one process."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert [name for name in set(names) if names.count(name) > 1] == []
