@@ -89,6 +89,9 @@ def test_study_and_report(foils: Callable[..., Any], world: list[str], tmp_path:
         assert Path("library.html").read_bytes() == Path("program.html").read_bytes()
         assert Path("library.json").read_bytes() == Path("program.json").read_bytes()
         assert str(analysis).split() == again.out.split()
+    pages = set(Path().glob("*.html"))
+    assert foils("report", "program-made", "--measure", "RR@10").out.split() == again.out.split()
+    assert set(Path().glob("*.html")) == pages  # without -o no page is written
     assert report(result, measure="RR@10").to_json() == report("door-made", measure="RR@10").to_json()
     assert report([result, "program-made"]).commands == (*result.commands, command)
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
 from foils.cli.verb import Verb, option
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.options import Option, Setting, refuse
+from foils.runtime.options import refuse
 
 
 def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
@@ -51,11 +50,12 @@ def _check_split(given: Mapping[str, Any]) -> None:
 
 
 def _write_page(result: Any, given: Mapping[str, Any]) -> None:
-    """Write the page of `foils report`."""
+    """Write the page of `foils report`, where one is wanted."""
     from foils.cli.show import say
 
-    result.report(given["page"])
-    say(f"report: {given['page']}")
+    if page := given.get("page"):
+        result.report(page)
+        say(f"report: {page}")
 
 
 def _open_report(result: Any, given: Mapping[str, Any]) -> None:
@@ -105,10 +105,7 @@ def _check_search(given: Mapping[str, Any]) -> None:
             raise InputError("nothing to write; give --run FILE, or an --experiment")
 
 
-PAGE = Setting(
-    "page", Path, Option(flag="--output", short="-o", metavar="FILE"), Parameter.empty, "Write the page to this file.",
-    "Output",
-)  # fmt: skip
+PAGE = option("page", Path, "Write the page to this file.", flag="--output", short="-o", metavar="FILE")
 
 
 DOORS: dict[str, Verb] = {
