@@ -263,6 +263,7 @@ def test_the_programs_help_is_the_doors(capsys: pytest.CaptureFixture[str]) -> N
     program("see", "--help")
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
     for text in (
+        "Usage: foils see [OPTIONS] COLLECTION See",
         "See what a door is given.", "A second paragraph.", "COLLECTION A folder. [required]",
         "--with CHOICE Retriever.",
         "--lambda FLOAT A number with another name in the program. Range: above 0. [default: 1.0]",

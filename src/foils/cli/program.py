@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_origin
 
 from cyclopts import App, Group, Parameter
 
@@ -34,12 +34,7 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
     """Give the program a verb."""
     door = verb.function()
     taken: dict[str, Setting] = door.settings  # type: ignore[attr-defined]
-    output = Setting(
-        "output", Path, Option(short="-o", metavar="FILE"), inspect.Parameter.empty,
-        f"Write the {verb.writes} to this file.", "Output",
-    )  # fmt: skip
-    own = [*([output] if verb.writes else []), *verb.more, JSON, *([REPORT] if verb.reports else [])]
-    every = [*taken.values(), *own]
+    every = settings_of_verb(verb)
     kinds = {each.name: each.kind for each in inspect.signature(door).parameters.values()}
 
     def run(*args: Any, **kwargs: Any) -> None:
@@ -53,11 +48,23 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
             result = door(**given)
             _finish(verb, result, values)
 
-    parameters = [_parameter(each, kinds.get(each.name)) for each in every]
+    headings = list(dict.fromkeys(each.heading for each in every))
+    parameters = [_parameter(each, kinds.get(each.name), 1 + headings.index(each.heading)) for each in every]
     signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
-    app.command(run, name=name, help=described(door), help_epilogue=f"Example: {verb.example}")
+    usage = f"Usage: {' '.join(['foils', name, *_usage(every, kinds)])}\n"
+    app.command(run, name=name, usage=usage, help=described(door), help_epilogue=f"Example: {verb.example}")
+
+
+def settings_of_verb(verb: Verb) -> list[Setting]:
+    """Return what a verb takes: the settings of its door, and those of the program alone."""
+    output = Setting(
+        "output", Path, Option(short="-o", metavar="FILE"), inspect.Parameter.empty,
+        f"Write the {verb.writes} to this file.", "Output",
+    )  # fmt: skip
+    own = [*([output] if verb.writes else []), *verb.more, JSON, *([REPORT] if verb.reports else [])]
+    return [*verb.function().settings.values(), *own]  # type: ignore[attr-defined]
 
 
 def program(*verbs: str) -> App:
@@ -139,8 +146,20 @@ def _parsed(setting: Setting, value: Any) -> Any:
     return value if parse is None or value == setting.default else parse(value)
 
 
-def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
-    """One parameter of a verb, as cyclopts reads it."""
+def _usage(settings: Sequence[Setting], kinds: Mapping[str, Any]) -> Iterator[str]:
+    """What a command needs, and may have: `-o FILE [OPTIONS] COLLECTION [SOURCE]`."""
+    arguments = [each for each in settings if _positional(each, kinds.get(each.name))]
+    for each in settings:
+        if each not in arguments and each.default is inspect.Parameter.empty:
+            yield f"{each.option.short or each.flag} {each.option.metavar}"
+    yield "[OPTIONS]"
+    for each in arguments:
+        name = _shown(each, kinds.get(each.name)) + ("..." if get_origin(each.annotation) is list else "")
+        yield name if each.default is inspect.Parameter.empty else f"[{name}]"
+
+
+def _parameter(setting: Setting, kind: Any, place: int) -> inspect.Parameter:
+    """One parameter of a verb, as cyclopts reads it; `place` is that of its heading."""
     option, positional = setting.option, _positional(setting, kind)
     optional = setting.default is not inspect.Parameter.empty
     annotation: Any = setting.annotation
@@ -154,13 +173,14 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
     if option.parse is not None and optional and (option.repeated or not isinstance(default, str)):
         default = None  # what the program reads is text; the door knows the default
     more: dict[str, Any] = {"help": text, "negative_iterable": (), "negative_none": ()}
-    if option.metavar:
-        more["metavar"] = option.metavar
-    if names := option.allowed():
+    names = option.allowed()
+    if names:
         more["choices"] = names
+    if option.metavar or (not names and annotation in (str, str | None)):
+        more["metavar"] = option.metavar or setting.name.split("_")[-1].upper()
     if setting.heading:
-        more["group"] = Group(setting.heading, sort_key=_place(setting))
-    if default in (None, ()):
+        more["group"] = Group(setting.heading, sort_key=place)
+    if default in (None, (), ""):
         more["show_default"] = False
     if positional:
         more["name"] = option.metavar or setting.name.upper()
@@ -172,7 +192,3 @@ def _parameter(setting: Setting, kind: Any) -> inspect.Parameter:
         default=default,
         annotation=Annotated[annotation, Parameter(**more)],
     )
-
-
-def _place(setting: Setting) -> int:
-    return 2 if setting.heading == "Output" else 1

@@ -22,8 +22,9 @@ A_COLLECTION = (
 )
 A_SOURCE = (
     "Negatives, [NAME=]PATH: a Parquet table, JSONL in Tevatron's form, triplets or n-tuples in any form that pairs "
-    "have, or a TREC run. In Python also a table of negatives or a DataFrame; several by name, or in a list."
+    "have, or a TREC run. In Python also a table of negatives or a DataFrame."
 )
+SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 OWN = "negatives"  # name of a source that has none
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ else:
     TableLike = str
     CollectionLike = Annotated[str, Option(metavar="COLLECTION", help=A_COLLECTION)]
     SourceLike = Annotated[str, Option(metavar="SOURCE", help=A_SOURCE)]
-    SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=A_SOURCE)]
+    SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=SOURCES)]
 
 
 def parsed_columns(text: str) -> dict[str, str]:
@@ -67,10 +68,10 @@ class CollectionSettings(Settings):
     """How a collection is read.
 
     Attributes:
-        columns: Of pairs: what each column is, as query=QUESTION,positive=ANSWER; beside these query_id, doc_id, title,
-            negative, score and split. Default: what their names say.
-        corpus: Of pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
-        split_shares: Of pairs without splits: shares of the queries in train, dev and test. Default: 0.8,0.1,0.1.
+        columns: For pairs: which column is what, as query=QUESTION,positive=ANSWER; the other roles are query_id,
+            doc_id, title, negative, score and split. Default: what the columns' names say.
+        corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
+        split_shares: For pairs without splits: shares of the queries in train, dev and test. Default: 0.8,0.1,0.1.
         keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
             negative of itself, or an answer to itself.
     """

@@ -41,7 +41,7 @@ class LLMSettings(Settings):
         base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
         key_variable: Environment variable that holds the server's key. The key itself is never written.
         llm_temperature: Sampling temperature of the model.
-        most_tokens: Maximum length of an answer, in tokens. Default: the server's.
+        most_tokens: Maximum length of an answer, in tokens. Default, where none is shown: the server's.
         concurrency: Number of requests at once.
         timeout: Seconds to wait for a whole answer.
         retries: Number of times a failed request is sent again.

@@ -161,10 +161,10 @@ def generate(
     writing: WritingSettings,
     llm: LLMSettings = WRITER,
 ) -> Generated | FirstPrompt:
-    """Let a language model write negatives: texts that resemble an answer to the query, and are none.
+    """Let a language model write negatives: texts that resemble an answer to the query but are not one.
 
     The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one. Answers are kept as they
-    come, so that a stopped run asks for what is missing alone. Near-duplicates of a positive stay in the table,
+    come, so that a stopped run asks only for what is missing. Near-duplicates of a positive stay in the table,
     rejected with a reason.
 
     Args:

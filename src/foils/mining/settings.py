@@ -59,8 +59,8 @@ class TakeSettings(Settings):
     Attributes:
         top: Negatives per query.
         split: Split of the judgements; its queries that have a positive get negatives.
-        near_duplicate: Reject documents whose token sets have this Jaccard similarity to those of a positive. Above 1,
-            only documents that equal a positive are rejected.
+        near_duplicate: Reject documents whose token sets have at least this Jaccard similarity to those of a positive.
+            Above 1, only documents that equal a positive are rejected.
         seed: Seed of everything that is drawn; the same seed gives the same bytes.
     """
 
@@ -77,8 +77,8 @@ class WindowSettings(TakeSettings):
     Attributes:
         ranks: Take negatives from these ranks alone, counted from 0; TO is not included. In Python a pair, as
             (0, 100), or (20, None) for no end.
-        draw: How negatives are taken from these ranks: top takes the first, uniform draws any, simans:A,B prefers
-            those whose score is near the positive's, as in simans:100,-0.1.
+        draw: How negatives are taken from these ranks: top takes the first, uniform draws each with the same chance,
+            simans:A,B prefers those whose score is near the positive's, as in simans:100,-0.1.
         keep_short: Leave lists short where rows are rejected. Default: the next in rank takes the place.
     """
 
@@ -165,7 +165,8 @@ class FilterSettings(Settings):
         min_score: Reject negatives that score below this.
         answers: Reject documents that contain an answer to the query; a file of JSON lines, each with query_id and a
             list of answers. In Python also a dictionary: query id -> answers.
-        same_query: Reject documents that are relevant for a query with this Jaccard similarity to the own one, as 0.9.
+        same_query: Reject documents that are labelled relevant for another query, where the token sets of the two
+            queries have at least this Jaccard similarity, as 0.9.
         scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
         cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
     """

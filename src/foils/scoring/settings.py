@@ -24,7 +24,7 @@ class ScoreSettings(Settings):
         shared: Score only the records that every source covers.
         tokenizer: Tokenizer of the lexical coverage.
         idf_corpus: Texts over which inverse document frequencies are counted.
-        control: Score random negatives beside the sources; what scores like them is easy.
+        control: Also score random negatives, as a control; a source that scores like them is easy.
         replicates: Replicates of the bootstrap over blocks of records; 0 gives no intervals.
         confidence: Confidence of the intervals, a share.
         seed: Seed of sample, control, blocks and bootstrap; the same seed gives the same bytes.

@@ -64,8 +64,8 @@ def search(
     """Search with all dimensions, or with those that matter to each query.
 
     What matters is estimated from what a first pass returns, without training and without a change to the index. rdime
-    has nothing to tune; dime and eclipse have, so choose their settings on another split (tune), or look at the
-    experiments, which tell honest numbers from oracle ones.
+    has nothing to tune; dime and eclipse have, so choose their settings on another split, or look at the experiments,
+    which tell honest numbers from oracle ones.
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or

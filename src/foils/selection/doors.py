@@ -37,7 +37,8 @@ def select(
 
     Args:
         rated: A table of rated negatives, as foils rate writes it. Composition takes sources instead.
-        collection: What the table or the sources were made from; page, exports and composition need its texts.
+        collection: Collection that the table or the sources were made from; the page, exports and composition need its
+            texts.
         split: Split of the judgements whose positives are used.
         seed: Seed of rules that draw, and of the page's examples; the same seed gives the same bytes.
 

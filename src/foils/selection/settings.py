@@ -19,8 +19,8 @@ class RuleSettings(Settings):
     """What negatives are selected by.
 
     Attributes:
-        by: A rule on ratings (table to progress), or composition, which takes of several sources the negatives that
-            together are most informative.
+        by: How negatives are selected: by a rule on their ratings, or by composition, which takes from several sources
+            the negatives that together are most informative.
         settings: A setting of the rule, as margin=0.1; may be given several times. In Python a dictionary.
     """
 

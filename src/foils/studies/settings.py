@@ -47,8 +47,10 @@ class StudySettings(Settings):
             times. In Python a dictionary; the names are those of `foils.training.settings.TrainSettings`.
         probe: Train this cheap model on each source too, as one more predictor; static:NAME takes seconds.
         probe_rows: Rows that the probe is trained on, at most.
-        unlabelled: Relevant documents without a label for each labelled one, where that is known. Default: estimated.
-        estimate_with: A better encoder to estimate that with. Default: the model itself, before training.
+        unlabelled: Number of relevant documents without a label per labelled one, where it is known. Default:
+            estimated.
+        estimate_with: Better encoder with which the number of unlabelled documents is estimated. Default: the model
+            itself, before training.
         baselines: Also measure the model untrained, and trained on in-batch negatives alone.
     """
 

@@ -44,7 +44,7 @@ class DevSettings(Settings):
 
     Attributes:
         dev: Split of the judgements by whose nDCG@10 the best of the checkpoints is chosen.
-        dev_run: TREC run on that split that a reranker ranks anew. In Python also a `Run`.
+        dev_run: TREC run on the dev split that a reranker ranks anew. In Python also a `Run`.
     """
 
     heading = "Dev"
@@ -138,7 +138,6 @@ def train(
     Checkpoints lie in it until the model is written.
 
     Args:
-        collection: A BEIR folder, ir_datasets:ID, hf:NAME, or pydocs. In Python also a `Collection`.
         source: Negatives to train on, [NAME=]PATH. Without them, pairs alone are trained on. In Python also a table of
             negatives or a DataFrame.
         model: Model to train: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for the word table of

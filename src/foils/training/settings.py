@@ -181,12 +181,11 @@ class MethodSettings(Settings):
     Attributes:
         recipe: A paper's settings to begin with; options that are given take the place of the recipe's.
         batches: How batches are filled. Default: the recipe's, or random.
-        batch_settings: A setting of the way of filling batches, as seeds=4; may be given several times. In Python a
-            dictionary.
+        batch_settings: Setting of the batching method, as seeds=4; may be given several times. In Python a dictionary.
         curriculum: Curriculum by rating gaps. fixed lets harder negatives in by epoch (ANMI 2.0, Table 3); progress
             draws batches of one tier each by what the model learns from them.
-        refresh: Mine negatives anew with the model as it is, every so many epochs (ANCE). Without a source, training
-            begins with negatives of the untrained model.
+        refresh: Number of epochs after which negatives are mined anew with the current model (ANCE). Without a source,
+            training begins with negatives of the untrained model.
     """
 
     heading = "Method"
