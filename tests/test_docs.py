@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import zlib
@@ -13,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import foils
+from foils.cli.program import settings_of_verb
+from foils.cli.verbs import DOORS
 
 ROOT = Path(__file__).parents[1]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCKS = [
     (page.name, number, block)
@@ -36,7 +40,7 @@ def test_there_is_code_to_run():
 
 def test_functions_in_the_documentation_exist():
     missing = []
-    for page in PAGES:
+    for page in [*PAGES, CONTRIBUTING]:
         for name in re.findall(r"`(foils\.[a-z_]+(?:\.\w+)+)`", page.read_text("utf-8")):
             if not exists(name):
                 missing.append(f"{page.name}: {name}")
@@ -60,11 +64,61 @@ def exists(dotted: str) -> bool:
 
 def test_files_in_the_documentation_exist():
     missing = []
-    for page in PAGES:
+    for page in [*PAGES, CONTRIBUTING]:
         for name in re.findall(r"`((?:tests|benchmarks)/[\w./-]+)`", page.read_text("utf-8")):
             if not (ROOT / name).exists():
                 missing.append(f"{page.name}: {name}")
     assert not missing
+
+
+def test_commands_in_the_documentation_name_verbs_and_options_that_there_are():
+    flags = {verb: flags_of(verb) for verb in DOORS}
+    wrong, commands = [], 0
+    for page in [*PAGES, CONTRIBUTING]:
+        text = page.read_text("utf-8")
+        for verb, *rest in commands_in(text):
+            commands += 1
+            unknown = {word.partition("=")[0] for word in rest if re.match("--?[a-z]", word)} - flags.get(verb, set())
+            wrong += [f"{page.name}: foils {verb} {flag}" for flag in unknown]
+            wrong += [f"{page.name}: foils {verb}"] if verb not in DOORS else []
+        named = set(re.findall("`(--[a-z][a-z-]*)", without_other_programs(text)))
+        wrong += [f"{page.name}: {flag}" for flag in named.difference(*flags.values())]
+    assert not wrong
+    assert commands > 50
+
+
+def test_examples_of_the_help_name_options_that_there_are():
+    for verb, entry in DOORS.items():
+        program, named, *rest = shlex.split(entry.example)
+        assert (program, named) == ("foils", verb)
+        assert {word for word in rest if word.startswith("-")} <= flags_of(verb)
+
+
+def flags_of(verb: str) -> set[str]:
+    """Every name that the program has for an option of the verb."""
+    settings = settings_of_verb(DOORS[verb])
+    switches = {f"--no-{each.flag.removeprefix('--')}" for each in settings if each.annotation in (bool, bool | None)}
+    return switches.union({"--help"}, *({each.flag, each.option.short} for each in settings)) - {""}
+
+
+def commands_in(text: str) -> list[list[str]]:
+    """The words of the commands of `foils` in blocks of a console, and of those in the text, from the verb on."""
+    blocks = "\n".join(re.findall(r"^```console\n(.*?)^```", text, re.M | re.S)).replace("\\\n", " ")
+    commands = re.findall(r"^\$ foils ([a-z].*)$", blocks, re.M) + re.findall(
+        r"`foils ([a-z][^`]*)`", without_blocks(text)
+    )
+    return [shlex.split(command, comments=True) for command in commands]
+
+
+def without_blocks(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+
+
+def without_other_programs(text: str) -> str:
+    """The text without its blocks, and without paragraphs that say how a benchmark is run."""
+    return "\n\n".join(
+        part for part in without_blocks(text).split("\n\n") if not re.search(r"python benchmarks\b", part)
+    )
 
 
 def test_every_public_name_stands_in_the_reference(built):
