@@ -39,8 +39,8 @@ def study_page(analysis: StudyAnalysis) -> str:
     seeds = [min(len(cell.means(analysis.measure)[name]) for name in cell.sources) for cell in analysis.cells]
     return render_page(
         "Did the score predict the training?",
-        subtitle=f"{'one cell' if len(seeds) == 1 else f'{len(seeds)} cells'} · {analysis.measure} on the test queries · "
-        f"{'–'.join(map(str, sorted({min(seeds), max(seeds)})))} seeds a source",
+        subtitle=f"{'one cell' if len(seeds) == 1 else f'{len(seeds)} cells'} · {analysis.measure} on the test "
+        f"queries · {'–'.join(map(str, sorted({min(seeds), max(seeds)})))} seeds a source",
         verdict=analysis.headline,
         sections=[
             *([Section("Warnings", (), analysis.warnings)] if analysis.warnings else []),
