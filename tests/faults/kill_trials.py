@@ -8,7 +8,8 @@ writing, renamed or removed. Checked:
 - at every kill, each file in place is whole: it is the final one;
 - at the end nothing that was written aside is left, in the output and in the cache;
 - no text is encoded again, but those of the batch in the making when a run was killed, and no prompt sent again, but
-  those that were not answered.
+  those that were not answered. What measures a model that learns is not counted: its weights change with each step,
+  and no vector of it is kept.
 
 Verbs run in processes forked from this one, which has imported everything, so that a trial takes seconds: keep it a
 process of its own.
@@ -30,6 +31,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,7 @@ class Found:
     half: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    encoded: int = 0
     encoded_again: int = 0
     encoded_again_allowed: int = 0
     asked_again: int = 0
@@ -168,11 +171,28 @@ def watch_files(place: Place, at: int | None) -> None:
 
 
 def count_encoding() -> None:
-    """Let whatever encodes texts or pairs note them first, a line for each batch: a digest a text."""
+    """Let whatever encodes texts or pairs note them first, a line for each batch: a digest a text.
+
+    A loaded SentenceTransformer that is measured is one that learns, and notes nothing; a name or an encoder does.
+    """
+    from sentence_transformers import SentenceTransformer
+
     from foils.encode.encoder import SentenceEncoder
+    from foils.evaluation import measuring
     from foils.mining.cross_encoder import _PairEncoder
 
+    as_encoder = measuring.as_encoder
+
+    def as_measured(given: Any, settings: Any) -> Any:
+        encoder = as_encoder(given, settings)
+        if isinstance(given, SentenceTransformer):
+            encoder.encode = partial(encoder.encode.__func__.__wrapped__, encoder)  # type: ignore[attr-defined]
+        return encoder
+
+    measuring.as_encoder = as_measured
+
     def noting(before: Any) -> Any:
+        @wraps(before)
         def encode(self: Any, texts: Any, kind: Any) -> Any:
             keys = [hashlib.blake2b(f"{self.route(kind)}{text}".encode(), digest_size=8).hexdigest() for text in texts]
             with Path(os.environ["FOILS_ENCODED"]).open("a") as notes:
@@ -211,6 +231,7 @@ class Trials:
         self.changes = int((place.folder / "changes.txt").read_text())
         self.asked = Counter(lines(world.prompts)) if verb.asks else Counter()
         self.again = Counter(word for line in lines(place.folder / "encoded.txt") for word in line.split())
+        self.found.encoded = self.again.total()
         self.left_over = place.left_aside()
 
     def at_random(self, kills: int, rng: np.random.Generator) -> None:

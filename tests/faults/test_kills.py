@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +35,32 @@ from kill_world import VERBS
 
 print(json.dumps(dict(trials_of(verbs or list(VERBS), kills=kills, points=points))))
 """
+COUNTED = """
+import os
+from kill_trials import count_encoding, lines
+from foils.data import Collection
+from foils.encode import SentenceEncoder, VectorStore
+from foils.evaluation import dense_run, measure_encoder
+from train_models import static_model
+
+os.environ["FOILS_ENCODED"] = str(folder / "encoded.txt")
+count_encoding()
+texts = {"d0": "boat", "d1": "tide", "d2": "rope"}
+collection = Collection.from_dicts("made", texts, {"q0": "sail"}, {"test": {"q0": {"d0": 1}}})
+model = static_model()
+model.save_pretrained(str(folder / "static"))
+
+def noted():
+    return len(" ".join(lines(folder / "encoded.txt")).split())
+
+measure_encoder(model, collection, "test", ["nDCG@10"])
+counts = [noted()]
+store = VectorStore(folder / "vectors")
+for given, kept in ((SentenceEncoder(model), store), (SentenceEncoder(model), store), (str(folder / "static"), None)):
+    dense_run(given, collection, "test", store=kept)
+    counts.append(noted())
+print(json.dumps(counts))
+"""
 GIVEN = """
 import json, sys
 from pathlib import Path
@@ -42,12 +69,12 @@ sys.path[:0] = sys.argv[5:]
 """
 
 
-def killed(script: str, folder: Path, verbs: list[str], *, kills: int, points: int) -> dict[str, dict[str, object]]:
+def killed(script: str, folder: Path, verbs: list[str], *, kills: int, points: int) -> Any:
     """Run trials in a process of their own, which forks; return what they found, a verb's under its name."""
     given = [str(folder), json.dumps(verbs), str(kills), str(points), str(TESTS), str(TESTS / "faults")]
     done = subprocess.run([sys.executable, "-c", GIVEN + script, *given], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def check(found: dict[str, object], *, kills: int, points: int) -> None:
@@ -58,6 +85,11 @@ def check(found: dict[str, object], *, kills: int, points: int) -> None:
     assert found["encoded_again"] <= found["encoded_again_allowed"]  # type: ignore[operator]
     assert found["asked_again"] <= found["asked_again_allowed"]  # type: ignore[operator]
     assert found["sound"]
+
+
+def test_what_is_counted_as_encoded(tmp_path: Path) -> None:
+    """A model that learns is measured without a note; what is kept is noted once, what a name measures each time."""
+    assert killed(COUNTED, tmp_path, [], kills=0, points=0) == [0, 4, 4, 8]
 
 
 def test_kills_of_a_quick_verb(tmp_path: Path) -> None:
@@ -71,6 +103,7 @@ def test_a_few_kills_of_the_cheap_verbs(tmp_path: Path) -> None:
     verbs = ["mine dense", "generate", "select", "train"]
     results = killed(WHOLE, tmp_path, verbs, kills=KILLS, points=POINTS)
     assert list(results) == verbs
+    assert results["mine dense"]["encoded"]
     for found in results.values():
         check(found, kills=KILLS, points=POINTS)
 
