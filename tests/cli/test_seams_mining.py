@@ -95,6 +95,16 @@ def test_fuse_and_filter(foils: Foils, beir_folder: Callable[..., Path], tmp_pat
     assert filtered.provenance["before"]["stage"] == "mine"
 
 
+def test_generate_reads_pairs_as_the_others_do(foils: Foils, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("asked,said\nwho rows?,The crew.\nwhat is a keel?,A spine.\n", "utf-8")
+    options = ("--columns", "query=asked,positive=said", "--split-shares", "1,0,0", "--dry-run")
+    ended = foils("generate", pairs, *options, "-o", tmp_path / "llm.parquet")
+    prompt = generate(pairs, columns={"query": "asked", "positive": "said"}, split_shares=(1, 0, 0), dry_run=True)
+    assert "who rows?" in prompt.text or "what is a keel?" in prompt.text
+    assert str(prompt).split() == ended.out.split()
+
+
 def test_generate(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder, out = beir_folder(), tmp_path / "program.parquet"
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))

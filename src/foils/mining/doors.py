@@ -160,6 +160,7 @@ def generate(
     dry_run: bool = False,
     writing: WritingSettings,
     llm: LLMSettings = WRITER,
+    reading: CollectionSettings,
 ) -> Generated | FirstPrompt:
     """Let a language model write negatives: texts that resemble an answer to the query but are not one.
 
@@ -177,9 +178,9 @@ def generate(
         MissingExtraError: the openai package is not installed.
     """
     if dry_run:
-        loaded = CollectionSettings().open(collection)
+        loaded = reading.open(collection)
         return FirstPrompt(first_prompt(loaded, writing, split=taking.split, top=taking.top))
-    client, loaded = llm.client(), CollectionSettings().open(collection)
+    client, loaded = llm.client(), reading.open(collection)
     generated = generate_negatives(
         loaded,
         client,
