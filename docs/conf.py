@@ -14,9 +14,10 @@ html_theme = "furo"
 html_title = "foils"
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
-autodoc_preserve_defaults = True
+autodoc_preserve_defaults = False  # doors have more parameters than their source
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+napoleon_attr_annotations = False  # types stand in the signature
 nitpicky = False
 suppress_warnings = ["misc.highlighting_failure"]
 

@@ -28,7 +28,7 @@ class BatchingMethod:
     """A way to build the batches of an epoch.
 
     Attributes:
-        build: (queries, documents, *, batch_size, rng, conflicts, **settings) → Batches.
+        build: `(queries, documents, *, batch_size, rng, conflicts, **settings)` → Batches.
         vectors: whose vectors it looks at: "none", "current" (embedded anew for each epoch), "cached" (left by the
             previous epoch's own forward passes) or "teacher" (fixed before training).
     """
