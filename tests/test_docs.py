@@ -124,7 +124,9 @@ def without_other_programs(text: str) -> str:
 def test_every_public_name_stands_in_the_reference(built):
     described = described_in(built / "objects.inv")
     rooms = [path.parent.name for path in sorted((ROOT / "src" / "foils").glob("*/__init__.py"))]
-    public = [f"foils.{name}" for name in foils.__all__ if not isinstance(getattr(foils, name), type)]
+    last = {name.rpartition(".")[2] for name in described}  # what foils itself hands on is described in its package
+    assert [name for name in foils.__all__ if name not in last] == []
+    public = []
     for room in rooms:
         public += [f"foils.{room}.{name}" for name in getattr(import_module(f"foils.{room}"), "__all__", [])]
     assert len(public) > 200
