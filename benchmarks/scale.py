@@ -26,8 +26,9 @@ from foils.encode import EncoderSettings, Vectors, VectorStore, load_encoder, ve
 from foils.runtime.parallel import map_shards
 from foils.runtime.scale import on_ray
 from foils.scoring import compose
-from foils.scoring.information import assign_blocks, blocked_moments
+from foils.scoring.information import target_moments
 from foils.scoring.measure import Geometry, triplet_similarities
+from foils.scoring.records import Target
 from score import unit
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
@@ -110,12 +111,12 @@ def geometry(count: int) -> tuple[Geometry, np.ndarray]:
 def scoring(count: int) -> Callable[[], bytes]:
     made, weights = geometry(count)
     members = 1 + np.arange(len(weights)) % 3
-    blocks = assign_blocks(count // EACH, np.random.default_rng(1))
+    targets = [Target("a", 1), Target("b", 2), Target("a+b", 3, 2)]
 
     def work() -> bytes:
         similarities = triplet_similarities(made)
-        moments = blocked_moments(made, weights, members, blocks)
-        return b"".join(array.tobytes() for array in (*similarities, *moments.blocks.values()))
+        moments = target_moments(made, weights, members, targets)
+        return b"".join(array.tobytes() for array in (*similarities, *moments.sums.values()))
 
     return work
 
