@@ -1,76 +1,26 @@
-"""Tables of pairs as collections: whatever form they have, the same collection; what is wrong is told by line."""
+"""Tables of pairs as collections: whatever form they have, the same collection."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pair_files import ROWS, forms, judged, write_csv, write_jsonl
 
 import foils
-from foils.data import Collection, load_collection
+from foils.data import load_collection
 from foils.data.resolve import as_sources
 from foils.runtime.errors import FormatError, InputError
 
-ROWS = [
-    {"question": f"what is the {thing}?", "answer": f'the {thing} is {colour}, "quite" so'}
-    for thing, colour in zip(
-        ["boat", "harbour", "tide", "rope", "sail", "mast", "keel", "anchor", "deck", "oar"],
-        ["red", "blue", "green", "white", "grey"] * 2,
-        strict=True,
-    )
-]
 GIVEN = {"columns": {"query": "question", "positive": "answer"}}
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def write_csv(path: Path, rows: list[dict[str, Any]], delimiter: str = ",", **how: Any) -> Path:
-    with path.open("w", newline="", encoding="utf-8", **how) as file:
-        writer = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    return path
-
-
-def forms(folder: Path, rows: list[dict[str, Any]]) -> Iterator[Any]:
-    """The rows as each kind of file, and as each kind of table."""
-    yield write_csv(folder / "pairs.csv", rows)
-    yield write_csv(folder / "pairs.tsv", rows, "\t")
-    yield write_jsonl(folder / "pairs.jsonl", rows)
-    (folder / "pairs.json").write_text(json.dumps(rows, indent=1))
-    yield folder / "pairs.json"
-    pq.write_table(pa.Table.from_pylist(rows), folder / "pairs.parquet")
-    yield folder / "pairs.parquet"
-    with gzip.open(folder / "pairs.csv.gz", "wb") as file:
-        file.write((folder / "pairs.csv").read_bytes())
-    yield folder / "pairs.csv.gz"
-    yield pa.Table.from_pylist(rows)
-    yield pytest.importorskip("pandas").DataFrame(rows)
-    yield pytest.importorskip("datasets").Dataset.from_list(rows)
-
-
-def judged(collection: Collection) -> dict[str, list[tuple[str, str, int]]]:
-    texts = dict(zip(*(collection.queries[name].to_pylist() for name in ("query_id", "text")), strict=True))
-    answers = dict(zip(*(collection.documents[name].to_pylist() for name in ("doc_id", "text")), strict=True))
-    return {
-        split: [(texts[row["query_id"]], answers[row["doc_id"]], row["relevance"]) for row in table.to_pylist()]
-        for split, table in collection.qrels.items()
-    }
 
 
 def test_every_form_is_the_same_collection(tmp_path: Path) -> None:
@@ -114,6 +64,24 @@ def test_splits_that_are_given() -> None:
         foils.load(some)
 
 
+def test_a_document_judged_irrelevant_binds_no_queries_together() -> None:
+    """Two queries alike are near-twins where they share a positive; a shared negative judgement is none."""
+    other = [{"query": f"number {i} of many things", "positive": f"d{i}", "score": 1} for i in range(8)]
+    alike = [{"query": f"where is the old red boat {end}", "positive": f"p{end}", "score": 1} for end in "xy"]
+    shared = [{**row, "positive": "same"} for row in alike]
+
+    def sides(grade: int) -> set[bool]:
+        """Whether both stay in one split, for several shares of test."""
+        judgements = [*other, *alike, *({**row, "score": grade} for row in shared)]
+        table = pa.Table.from_pylist(judgements)
+        collections = (foils.load(table, split_shares=(1 - test, 0, test)) for test in (0.2, 0.3, 0.4, 0.5, 0.6, 0.7))
+        places = [{q: s for s, pairs in judged(each).items() for q, _, _ in pairs} for each in collections]
+        return {place[alike[0]["query"]] == place[alike[1]["query"]] for place in places}
+
+    assert sides(1) == {True}
+    assert False in sides(0)
+
+
 def test_data_set_dictionaries() -> None:
     datasets = pytest.importorskip("datasets")
     parts = {"train": datasets.Dataset.from_list(ROWS[:8]), "test": datasets.Dataset.from_list(ROWS[8:])}
@@ -140,6 +108,21 @@ def test_a_corpus_adds_documents(tmp_path: Path) -> None:
     collection = foils.load(path, corpus=corpus)
     assert collection.document_texts(range(10, len(collection.documents))) == ["A another"]
     assert foils.load(path, corpus=pa.Table.from_pylist([{"text": "another"}])).documents.num_rows == 11
+
+
+@pytest.mark.parametrize("key", ["_id", "id", "doc_id"])
+def test_a_corpus_in_beirs_form_names_the_documents_of_the_pairs_too(tmp_path: Path, key: str) -> None:
+    """A positive that is a document of the corpus is that document, and no second one: a false negative."""
+    documents = [{key: 7, "title": "", "text": ROWS[0]["answer"]}, {key: "8", "title": "Rope", "text": "hemp"}]
+    rows = [*ROWS, {"question": "of what?", "answer": "hemp"}]
+    for corpus in (write_jsonl(tmp_path / "corpus.jsonl", documents), pa.Table.from_pylist(documents[1:])):
+        collection = foils.load(write_csv(tmp_path / "pairs.csv", rows), corpus=corpus, split_shares=(1, 0, 0))
+        assert len(collection.documents) == len(collection.documents["text"].unique()) == 11
+        known = {row["doc_id"]: row["text"] for row in collection.documents.to_pylist()}
+        assert known["8"] == "hemp"
+        assert ("7" in known) == isinstance(corpus, Path)
+        assert judged(collection)["train"][-1] == ("of what?", "hemp", 1)
+        assert collection.document_texts(collection.document_rows(["8"])) == ["Rope hemp"]
 
 
 @pytest.mark.parametrize(
@@ -177,64 +160,6 @@ def test_triplets_in_csv_are_a_source(tmp_path: Path) -> None:
         as_sources([str(path)], foils.load(pa.Table.from_pylist([{"query": "c?", "positive": "x"}])))
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([{"query": "a", "question": "b", "positive": "c"}], "columns query and question could each be the query; say"),
-        ([{"q": "a", "p": "b"}], r"no column is known as query or positive; the columns are 'q', 'p'. The first line"),
-        ([{"query": "a", "positive": "b"}, {"query": " ", "positive": "b"}], r"csv:3: the query \(query\) is empty"),
-        ([{"query": "a", "positive": ""}], r"csv:2: the positive \(positive\) is empty or no text"),
-        ([{"query": "a", "positive": "b", "score": "0.87"}], r"csv:2: score is '0.87'; expected a whole number"),
-        (
-            [{"query": "a", "positive": "b", "score": "1"}, {"query": "a", "positive": "b", "score": "0"}],
-            "csv:3: the pair has another relevance on line 2",
-        ),
-        (
-            [{"qid": "1", "query": "a", "positive": "b"}, {"qid": "1", "query": "c", "positive": "d"}],
-            "csv:3: the query '1' has another text before",
-        ),
-        (
-            [{"query": "a", "positive": "b", "doc_id": "1"}, {"query": "c", "positive": "d", "doc_id": "1"}],
-            "csv:3: the document '1' has another text before",
-        ),
-    ],
-)
-def test_what_is_wrong_is_told_by_line(tmp_path: Path, rows: list[dict[str, Any]], message: str) -> None:
-    with pytest.raises(FormatError, match=message):
-        foils.load(write_csv(tmp_path / "wrong.csv", rows))
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (b"", "the file is empty; expected a first line"),
-        (b"query,positive\n", "no documents in it"),
-        (
-            b"query;positive\na;b\n",
-            r"wrong.csv:1: one column 'query;positive', which holds ';'; expected columns divided",
-        ),
-        (b"query,positive\na,b,c\n", "csv:2: 3 fields, expected 2 as in the header; a text that holds ',' is quoted"),
-        (b'query,positive\n"a,b\n', "csv:2: malformed record"),
-        (b"query,positive\na,\xff\n", "csv:2: not UTF-8 at byte 2"),
-        (b"query,query\na,b\n", "column query is there more than once"),
-        ("\ufeffquery,positive\nä,b\n".encode("utf-16"), "csv:1: UTF-16"),
-    ],
-)
-def test_malformed_files(tmp_path: Path, text: bytes, message: str) -> None:
-    path = tmp_path / "wrong.csv"
-    path.write_bytes(text)
-    with pytest.raises(FormatError, match=message):
-        foils.load(path)
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none.csv: no such file"):
-        foils.load(tmp_path / "none.csv")
-    (tmp_path / "pairs.txt").write_text("a")
-    with pytest.raises(InputError, match=r"not a table by its name; expected .csv, .tsv, .json"):
-        foils.load(tmp_path / "pairs.txt")
-
-
 def test_texts_over_several_lines_and_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_bytes(b'\xef\xbb\xbfquery,positive\n"a\n\nb","x"\nc,\n')
@@ -242,12 +167,6 @@ def test_texts_over_several_lines_and_a_byte_order_mark(tmp_path: Path) -> None:
         foils.load(path)
     path.write_bytes(b'\xef\xbb\xbfquery,positive\n"a\n\nb","x"\n\nc,y\n')
     assert foils.load(path).queries["text"].to_pylist() == ["a\n\nb", "c"]
-
-
-def test_missing_values_of_data_frames() -> None:
-    frame = pytest.importorskip("pandas").DataFrame({"query": ["a", "b"], "positive": ["x", float("nan")]})
-    with pytest.raises(FormatError, match=r"DataFrame:2: the positive \(positive\) is empty or no text"):
-        foils.load(frame)
 
 
 def test_columns_that_are_named(tmp_path: Path) -> None:
@@ -258,14 +177,6 @@ def test_columns_that_are_named(tmp_path: Path) -> None:
         foils.load(path, columns={"query": "c"})
     with pytest.raises(InputError, match="columns quest: a column is one of query, positive"):
         foils.load(path, columns={"quest": "a"})
-
-
-def test_options_of_pairs_are_refused_with_other_collections(beir_folder: Callable[..., Path]) -> None:
-    folder = beir_folder()
-    with pytest.raises(InputError, match=r"columns .*: no effect with .*, which is not made of pairs"):
-        foils.load(folder, columns={"query": "a"})
-    with pytest.raises(InputError, match="expected three shares that sum to 1"):
-        foils.load(pa.Table.from_pylist(ROWS), split_shares=(0.5, 0.1, 0.1))
 
 
 def test_a_file_is_read_once_and_again_when_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,8 @@ NAMES: dict[str, tuple[str, ...]] = {
     "split": ("split",),
 }
 """What a column can be, and the names by which it is known; case, blanks and hyphens make no difference."""
+OF_CORPUS = {**NAMES, "doc_id": (*NAMES["doc_id"], "_id", "id")}
+"""The same of a table of documents alone: an `id` there is a document's."""
 NEGATIVE = re.compile(r"negative_\d+")
 EXAMPLE = "columns query=COLUMN,positive=COLUMN"
 
@@ -63,7 +65,13 @@ class PairColumns:
 
     @classmethod
     def of(
-        cls, columns: Sequence[str], chosen: Mapping[str, str] | None, where: str, *, needed: Sequence[str]
+        cls,
+        columns: Sequence[str],
+        chosen: Mapping[str, str] | None,
+        where: str,
+        *,
+        needed: Sequence[str],
+        known: Mapping[str, tuple[str, ...]] = NAMES,
     ) -> PairColumns:
         """Tell the columns of a table.
 
@@ -72,6 +80,7 @@ class PairColumns:
             chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
             where: for complaints.
             needed: what there must be.
+            known: what a column can be, and by which names.
 
         Raises:
             InputError: a chosen column that there is not, or something that no column can be.
@@ -84,11 +93,11 @@ class PairColumns:
             raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
         free = [name for name in columns if name not in chosen.values()]
         names: dict[str, tuple[str, ...]] = {}
-        for role, known in NAMES.items():
+        for role, usual in known.items():
             if role in chosen:
                 names[role] = (chosen[role],) if chosen[role] else ()
                 continue
-            fitting = [name for name in free if plain(name) in known]
+            fitting = [name for name in free if plain(name) in usual]
             if role == "negative":
                 fitting += [name for name in free if NEGATIVE.fullmatch(plain(name))]
             elif len(fitting) > 1:

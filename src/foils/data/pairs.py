@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,13 @@ import pyarrow as pa
 from foils.data.build import Record, Source, build_held, build_stored, cache_place, file_facts
 from foils.data.collection import Collection
 from foils.data.lines import Complaints
-from foils.data.pair_columns import Document, PairColumns, PairRecord
+from foils.data.pair_columns import OF_CORPUS, Document, PairColumns, PairRecord
 from foils.data.splitting import NAMES, SHARES, split_queries
 from foils.data.tables import Records, arrow_table, records_in_memory, records_of_file
 from foils.runtime.errors import FormatError
 
 SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
+READING = 2  # another number where the same files are read otherwise than before, for the cache
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def read_pairs(
         return build_held(name or "pairs", documents, queries, made.qrels)
     facts = (sorted((columns or {}).items()), tuple(shares), [split for split, _ in parts], *map(file_facts, files))
     return build_stored(
-        name or files[0].name.partition(".")[0], cache_place("pairs", *facts), documents, queries, made.qrels
+        name or files[0].name.partition(".")[0], cache_place("pairs", READING, *facts), documents, queries, made.qrels
     )
 
 
@@ -129,6 +131,11 @@ def _query_id(record: PairRecord) -> str:
     return record.query_id or _hash(record.query)
 
 
+def _key(document: Document) -> bytes:
+    text = f"{document.title} {document.text}".strip()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
 def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
@@ -170,23 +177,44 @@ class _Pairs:
         texts = _Texts("document")
         for line, record in self._each(complaints):
             for each in (*record.positives, *record.negatives):
-                identifier = document_id(each)
-                if texts.new(identifier, f"{each.title}\x1f{each.text}", complaints, line):
+                identifier = self._document_id(each)
+                of_corpus = identifier == self._ids_of_corpus.get(_key(each))
+                if not of_corpus and texts.new(identifier, f"{each.title}\x1f{each.text}", complaints, line):
                     yield line, (identifier, each.title, each.text)
+        own = Complaints(self.corpus.where if self.corpus else "")
+        for line, document in self._of_corpus(own):
+            identifier = document_id(document)
+            if texts.new(identifier, f"{document.title}\x1f{document.text}", own, line):
+                yield line, (identifier, document.title, document.text)
+        own.settle()
+
+    def _of_corpus(self, complaints: Complaints) -> Iterator[tuple[int, Document]]:
         if self.corpus is None:
             return
-        where = self.corpus.where
         chosen = {role: name for role, name in (self.chosen or {}).items() if name in self.corpus.columns}
         chosen = {role: name for role, name in chosen.items() if role in ("positive", "doc_id", "title")}
-        columns = PairColumns.of(self.corpus.columns, chosen, where, needed=("positive",))
-        own = Complaints(where)
-        for line, fields in self.corpus.read(own):
+        columns = PairColumns.of(self.corpus.columns, chosen, self.corpus.where, needed=("positive",), known=OF_CORPUS)
+        for line, fields in self.corpus.read(complaints):
             document = columns.document(fields)
             if document is None:
-                own.add(f"the document ({columns.names['positive'][0]}) is empty or no text", line)
-            elif texts.new(document_id(document), f"{document.title}\x1f{document.text}", own, line):
-                yield line, (document_id(document), document.title, document.text)
-        own.settle()
+                complaints.add(f"the document ({columns.names['positive'][0]}) is empty or no text", line)
+            else:
+                yield line, document
+
+    @cached_property
+    def _ids_of_corpus(self) -> dict[bytes, str]:
+        """The id of each document that the corpus gives one, by its text alone and with its title; the first wins."""
+        ids: dict[bytes, str] = {}
+        unread = Complaints(self.corpus.where if self.corpus else "")  # said again when the documents are read
+        for _, document in self._of_corpus(unread):
+            if document.doc_id is not None:
+                ids.setdefault(_key(document), document.doc_id)
+                ids.setdefault(_key(replace(document, title="")), document.doc_id)
+        return ids
+
+    def _document_id(self, document: Document) -> str:
+        """The document's id; without one, that of the corpus's document of the same text, or a hash."""
+        return document.doc_id or self._ids_of_corpus.get(_key(document)) or document_id(document)
 
     def queries(self, complaints: Complaints) -> Iterator[Record]:
         texts = _Texts("query")
@@ -209,7 +237,7 @@ class _Pairs:
                 if splits.setdefault(query, split) != split:
                     complaints.add(f"the query {record.query[:60]!r} is in {splits[query]} and in {split}", line)
                 for each in record.positives:
-                    pair = query, of_document[document_id(each)]
+                    pair = query, of_document[self._document_id(each)]
                     if grades.setdefault(pair, (record.grade, line))[0] != record.grade:
                         complaints.add(f"the pair has another relevance on line {grades[pair][1]}", line)
         complaints.settle()
@@ -221,7 +249,7 @@ class _Pairs:
         return {split: Source(f"{where} ({split})", _stream(rows)) for split, rows in pairs.items()}
 
     def _splits(
-        self, given: Mapping[int, str], grades: Mapping[tuple[int, int], Any], queries: pa.Table, where: str
+        self, given: Mapping[int, str], grades: Mapping[tuple[int, int], tuple[int, int]], queries: pa.Table, where: str
     ) -> list[str]:
         """The split of each query: what is given, for all or for none, or else our own."""
         if all(given.values()):
@@ -229,7 +257,7 @@ class _Pairs:
         if any(given.values()):
             missing = sum(not split for split in given.values())
             raise FormatError(f"{missing} queries have no split, others have; give each one, or none", where)
-        rows = np.array(list(grades), np.int64).reshape(-1, 2)
+        rows = np.array([pair for pair, (grade, _) in grades.items() if grade > 0], np.int64).reshape(-1, 2)
         return split_queries(queries["text"].to_pylist(), rows[:, 0], rows[:, 1], self.shares)
 
 
