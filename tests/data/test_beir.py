@@ -339,3 +339,11 @@ def test_a_lenient_reading_forgives_nothing_else(beir_folder: BeirFolder) -> Non
     _add(folder, "corpus.jsonl", '{"_id": "d1", "text": "again"}')
     with pytest.raises(FormatError, match="duplicate id 'd1'"):
         load_collection(f"lenient:{folder}")
+
+
+@pytest.mark.parametrize("name", ["pairs.csv", "none.jsonl.gz", "mteb:SciFact", "pydocs"])
+def test_lenient_is_refused_of_what_it_is_not_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.csv").write_text("query,positive\na,b\n")
+    with pytest.raises(InputError, match=f"^lenient:{name}: lenient: leaves out .* a BEIR folder, .*; write {name}$"):
+        load_collection(f"lenient:{name}")

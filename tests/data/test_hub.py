@@ -340,6 +340,9 @@ def test_another_layout(hf_folder: WriteHf) -> None:
     folder = hf_folder({"default": {"train": ASKED}})
     with pytest.raises(InputError, match="no column is known as query; the columns are '_id', 'text'"):
         load_collection(f"hf:{folder}")
+    expected = rf"^hf:{folder} has no configuration corpus nor queries, only default; expected configurations 'corpus'"
+    with pytest.raises(InputError, match=f"{expected} .*{folder}-qrels. Pairs are read without lenient: before"):
+        load_collection(f"lenient:hf:{folder}")
     parts = layout()
     del parts["default"]
     folder = hf_folder(parts, name="without")

@@ -250,6 +250,11 @@ def _hf_configuration(datasets: ModuleType, name: str, configuration: str | None
 def _hf_parts(datasets: ModuleType, name: str) -> tuple[_Configuration, _Configuration, _Configuration]:
     """The corpus, the queries, and the judgements, whose splits have our names."""
     configurations = datasets.get_dataset_config_names(name)
+    if missing := [each for each in ("corpus", "queries") if each not in configurations]:
+        raise InputError(
+            f"hf:{name} has no configuration {' nor '.join(missing)}, only {', '.join(configurations)}; "
+            f"{LAYOUT.format(name=name)}. Pairs are read without lenient: before the name"
+        )
     corpus, queries = (_hf_configuration(datasets, name, each) for each in ("corpus", "queries"))
     place = next(((name, each) for each in ("qrels", "default") if each in configurations), (f"{name}-qrels", None))
     try:

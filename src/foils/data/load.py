@@ -68,15 +68,21 @@ def _pairs(given: Any) -> Any:
     """What `read_pairs` takes, where this names, or is, a table of pairs; otherwise None."""
     if not isinstance(given, (str, Path)):
         return given
+    if str(given).startswith(PREFIX):
+        return None
     if str(given).startswith("hf:"):
         from foils.data.hub import hf_pairs
 
         return hf_pairs(str(given).removeprefix("hf:"))
     if _is_file(given):
         return given
-    if str(given).lower().removesuffix(".gz").endswith(ENDINGS):
+    if _is_table(given):
         raise InputError(f"{given}: no such file")
     return None
+
+
+def _is_table(name: str | Path) -> bool:
+    return str(name).lower().removesuffix(".gz").endswith(ENDINGS)
 
 
 def _is_file(name: str | Path) -> bool:
@@ -90,6 +96,11 @@ def _load(name: str | Path) -> Collection:
     lenient = str(name).startswith(PREFIX)
     name = str(name).removeprefix(PREFIX) if lenient else name
     kind, colon, rest = str(name).partition(":")
+    if lenient and (kind in ("mteb", "pydocs") or _is_file(name) or _is_table(name)):
+        raise InputError(
+            f"{PREFIX}{name}: lenient: leaves out records without a text, and judgements of what is not there, of a "
+            f"BEIR folder, ir_datasets:ID, or hf:NAME in BEIR's layout; write {name}"
+        )
     if colon and kind == "ir_datasets":
         from foils.data.hub import read_ir_datasets
 
