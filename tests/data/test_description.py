@@ -31,7 +31,7 @@ def test_counts_by_hand() -> None:
     assert found.scripts["Latin"] > 0.9 > found.scripts["Cyrillic"] > 0
     assert [example[0] for example in found.examples] == ["where is the red boat", "another one", "a b c"]
     assert "50 % of the positives of test" in " ".join(found.warnings)
-    assert "1 queries of test have a near-twin" in " ".join(found.warnings)
+    assert "1 query of test has a near-twin in train; its measures may be too high." in " ".join(found.warnings)
 
 
 def test_the_program_says_what_the_library_says(beir_folder: Callable[..., Path], tmp_path: Path, capsys: Any) -> None:

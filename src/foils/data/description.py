@@ -189,26 +189,29 @@ def _short(text: str) -> str:
 
 
 def _warnings(of: Description) -> list[str]:
-    found = []
+    warnings = []
     if "test" not in of.splits:
-        found.append("There is no split test: nothing can be measured but on what is trained.")
+        warnings.append("There is no split test: nothing can be measured but on what is trained.")
     for name, split in of.splits.items():
         if split.shared is not None and split.shared >= 0.2:
-            found.append(
+            warnings.append(
                 f"{100 * split.shared:.0f} % of the positives of {name} are positives of train too: measures on {name} "
                 "tell how well known documents are found, not new ones."
             )
         if split.twins:
-            found.append(f"{split.twins:,} queries of {name} have a near-twin in train; their measures are too high.")
+            queries = "query" if split.twins == 1 else "queries"
+            have = "has a near-twin in train; its" if split.twins == 1 else "have a near-twin in train; their"
+            warnings.append(f"{split.twins:,} {queries} of {name} {have} measures may be too high.")
         if split.most >= COMMON:
-            found.append(f"One query of {name} has {split.most:,} positives; is it a label, and not a question?")
+            warnings.append(f"One query of {name} has {split.most:,} positives; is it a label, and not a question?")
     if of.equal_documents:
-        found.append(
-            f"{of.equal_documents:,} documents are equal to another: a copy of a positive looks like a hard negative."
+        documents = "document is" if of.equal_documents == 1 else "documents are"
+        warnings.append(
+            f"{of.equal_documents:,} {documents} equal to another: a copy of a positive looks like a hard negative."
         )
     if of.lengths["documents"][1] > LONG:
-        found.append(
+        warnings.append(
             f"One document in twenty has more than {of.lengths['documents'][1]:,} words; encoders cut texts at their "
             "maximum length."
         )
-    return found
+    return warnings
