@@ -193,7 +193,11 @@ def test_a_file_of_another_kind_is_not_read_to_its_end(tmp_path: Path) -> None:
 
 
 def test_no_complaint_no_error() -> None:
-    Complaints("x").settle()
+    complaints = Complaints("x")
+    complaints.settle()
+    complaints.add("one", 3)
+    with pytest.raises(FormatError, match=r"^x:3: one$"):  # settling before has not used it up
+        complaints.settle()
 
 
 def test_a_complaint_without_a_line() -> None:

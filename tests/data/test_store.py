@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from foils.data.store import (
     write_whole,
     write_whole_folder,
 )
-from foils.runtime.errors import FailureError, FoilsError, FormatError, InputError
+from foils.runtime.errors import FailureError, FormatError, InputError
 
 TABLE = pa.table({"query_id": ["q1", "q2"], "score": [0.5, float("nan")]})
 
@@ -326,7 +326,7 @@ def test_text_in_a_table_that_is_not_utf8(tmp_path: Path) -> None:
 
 
 @given(st.data())
-def test_a_damaged_table_never_gives_anything_but_our_errors(
+def test_a_damaged_table_is_refused_or_holds_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.parquet"
@@ -335,8 +335,13 @@ def test_a_damaged_table_never_gives_anything_but_our_errors(
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     path.write_bytes(whole)
-    with suppress(FoilsError):
-        read_table(path)
+    try:
+        read, _ = read_table(path)
+    except FormatError as error:
+        assert str(path) in str(error)  # noqa: PT017 (either is right)
+        return
+    for column, written in zip(read.columns, TABLE.columns, strict=True):  # names and types have no checksum
+        assert column.combine_chunks().buffers()[-1].equals(written.combine_chunks().buffers()[-1])
 
 
 def test_what_is_not_there(tmp_path: Path) -> None:

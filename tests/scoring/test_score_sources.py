@@ -280,7 +280,11 @@ def test_tiny_worlds_give_valid_json_without_warnings(tmp_path: Path, seed: int)
     with np.errstate(all="raise", under="ignore"), warnings.catch_warnings():
         warnings.simplefilter("error")
         said = scored(world, tmp_path).to_json()
-    json.dumps(said, allow_nan=False)
+    assert json.loads(json.dumps(said, allow_nan=False))["sources"] == said["sources"]
+    of = {source["name"]: source for source in said["sources"]}
+    assert {name: source["records"] for name, source in of.items()} == {"s": len(rows), "t": 1, "s+t": 2}
+    assert of["t"]["dropped"] == {"queries without a negative": 1}
+    assert all(source["trace"] >= 0 and 0 <= source["inversion_rate"] <= 1 for source in of.values())
 
 
 def test_a_document_that_is_in_no_source_is_never_read_as_a_vector(tmp_path: Path) -> None:
