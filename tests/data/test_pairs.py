@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pair_files import ROWS, forms, judged, write_csv, write_jsonl
 
 import foils
 from foils.data import load_collection
 from foils.data.resolve import as_sources
 from foils.runtime.errors import FormatError, InputError
+from pair_files import ROWS, TABLES, judged, pair_files, write_csv, write_jsonl
 
 GIVEN = {"columns": {"query": "question", "positive": "answer"}}
 
@@ -23,18 +23,19 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_every_form_is_the_same_collection(tmp_path: Path) -> None:
-    collections = [foils.load(form) for form in forms(tmp_path, ROWS)]
+def test_every_file_is_the_same_collection(tmp_path: Path) -> None:
+    collections = [foils.load(path) for path in pair_files(tmp_path, ROWS)]
+    assert len(collections) == 7
     assert len({each.digest for each in collections}) == 1
-    assert collections[0].name == "pairs"
+    assert {each.name for each in collections} == {"pairs"}
     pairs = [pair for split in judged(collections[0]).values() for pair in split]
     assert sorted(pairs) == sorted((row["question"], row["answer"], 1) for row in ROWS)
     assert {split: len(table) for split, table in collections[0].qrels.items()} == {"train": 8, "dev": 1, "test": 1}
 
 
-def test_polars(tmp_path: Path) -> None:
-    frame = pytest.importorskip("polars").DataFrame(ROWS)
-    assert foils.load(frame).digest == foils.load(write_csv(tmp_path / "p.csv", ROWS)).digest
+@pytest.mark.parametrize("form", TABLES)
+def test_every_table_is_the_collection_that_a_file_is(tmp_path: Path, form: str) -> None:
+    assert foils.load(TABLES[form](ROWS)).digest == foils.load(write_csv(tmp_path / "p.csv", ROWS)).digest
 
 
 def test_the_splits_do_not_depend_on_the_order_of_the_rows() -> None:

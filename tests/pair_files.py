@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from foils.data import Collection
 
 ROWS = [
-    {"question": f"what is the {thing}?", "answer": f'the {thing} is {colour}, "quite" so'}
+    {"question": f"what is the {colour} {thing}?", "answer": f'the {thing} is {colour}, "quite" so'}
     for thing, colour in zip(
         ["boat", "harbour", "tide", "rope", "sail", "mast", "keel", "anchor", "deck", "oar"],
         ["red", "blue", "green", "white", "grey"] * 2,
@@ -38,21 +37,26 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def forms(folder: Path, rows: list[dict[str, Any]]) -> Iterator[Any]:
-    """The rows as each kind of file, and as each kind of table."""
-    yield write_csv(folder / "pairs.csv", rows)
-    yield write_csv(folder / "pairs.tsv", rows, "\t")
-    yield write_jsonl(folder / "pairs.jsonl", rows)
+def pair_files(folder: Path, rows: list[dict[str, Any]]) -> list[Path]:
+    """The rows as each kind of file, all called `pairs`."""
+    write_csv(folder / "pairs.csv", rows)
+    write_csv(folder / "pairs.tsv", rows, "\t")
+    write_jsonl(folder / "pairs.jsonl", rows)
     (folder / "pairs.json").write_text(json.dumps(rows, indent=1))
-    yield folder / "pairs.json"
     pq.write_table(pa.Table.from_pylist(rows), folder / "pairs.parquet")
-    yield folder / "pairs.parquet"
-    with gzip.open(folder / "pairs.csv.gz", "wb") as file:
-        file.write((folder / "pairs.csv").read_bytes())
-    yield folder / "pairs.csv.gz"
-    yield pa.Table.from_pylist(rows)
-    yield pytest.importorskip("pandas").DataFrame(rows)
-    yield pytest.importorskip("datasets").Dataset.from_list(rows)
+    for name in ("pairs.csv", "pairs.jsonl"):
+        with gzip.open(folder / f"{name}.gz", "wb") as file:
+            file.write((folder / name).read_bytes())
+    return sorted(folder.glob("pairs.*"))
+
+
+TABLES = {
+    "arrow": pa.Table.from_pylist,
+    "pandas": lambda rows: pytest.importorskip("pandas").DataFrame(rows),
+    "polars": lambda rows: pytest.importorskip("polars").DataFrame(rows),
+    "datasets": lambda rows: pytest.importorskip("datasets").Dataset.from_list(rows),
+    "a dictionary of one split": lambda rows: {"train": pa.Table.from_pylist(rows)},
+}
 
 
 def judged(collection: Collection) -> dict[str, list[tuple[str, str, int]]]:
