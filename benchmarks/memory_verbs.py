@@ -71,8 +71,12 @@ def write_encoder(folder: Path, words: list[str]) -> None:
 
 def peak_of(arguments: list[str], cache: Path, limit: float) -> dict[str, float | None]:
     """Run the program; return its peak of anonymous memory in MiB and its time, or that it was stopped."""
+    return peak_of_command([sys.executable, "-c", "from foils.cli import main; main()", *arguments], cache, limit)
+
+
+def peak_of_command(command: list[str], cache: Path, limit: float) -> dict[str, float | None]:
+    """Run a command; return its peak of anonymous memory in MiB and its time, or that it was stopped."""
     environment = {**os.environ, "FOILS_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", "from foils.cli import main; main()", *arguments]
     start, peak = time.monotonic(), 0
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
         while running.poll() is None:
@@ -88,7 +92,7 @@ def peak_of(arguments: list[str], cache: Path, limit: float) -> dict[str, float 
             time.sleep(0.02)
         said = running.stderr.read().decode() if running.stderr else ""
     if running.returncode:
-        raise SystemExit(f"{' '.join(arguments)}: {said}")
+        raise SystemExit(f"{' '.join(command)}: {said}")
     return {"mib": peak / 1024, "seconds": time.monotonic() - start}
 
 

@@ -26,7 +26,9 @@ def mined(foils: Foils, tmp_path: Path) -> bytes:
     path = pair_files(tmp_path / "first", ROWS)[0]
     ended = foils("mine", path, "--top", 3, "-o", tmp_path / "csv.parquet")
     assert ended.status == 0, ended.err
-    assert len(library.Negatives.read(tmp_path / "csv.parquet").kept()) == 8, "the other document of its colour for each query"
+    assert len(library.Negatives.read(tmp_path / "csv.parquet").kept()) == 8, (
+        "the other document of its colour for each query"
+    )
     return (tmp_path / "csv.parquet").read_bytes()
 
 
