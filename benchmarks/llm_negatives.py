@@ -68,16 +68,14 @@ def mined(
 
 
 def written(name: str, folder: Path, given: argparse.Namespace, url: str) -> tuple[Negatives, dict[str, Any]]:
-    asked = ("--limit", given.queries, "--domain", given.domain, "--llm-temperature", 0.6, "--most-tokens", 400)
+    asked = ("--limit", given.queries, "--domain", given.domain, "--llm-args", "temperature=0.6,most_tokens=400")
     server = (
         "--base-url",
         url,
         "--llm-model",
         "SmolLM2-135M-Instruct",
-        "--concurrency",
-        2,
-        "--log",
-        given.log or folder,
+        "--llm-args",
+        f"concurrency=2,log={given.log or folder}",
     )
     return mined(name, "generate", folder, given, *asked, *server, *PROMPTS[name])
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import foils
-from foils.cli.program import settings_of_verb
+from foils.cli.program import options_of_verb, settings_of_verb
 from foils.cli.verbs import DOORS
 
 ROOT = Path(__file__).parents[1]
@@ -87,6 +87,16 @@ def test_commands_in_the_documentation_name_verbs_and_options_that_there_are():
     assert commands > 50
 
 
+def test_keys_in_the_documentation_are_keys_of_their_options():
+    known = {each.flag.removesuffix("…") for entry in DOORS.values() for each in settings_of_verb(entry)}
+    named = set()
+    for page in [*PAGES, CONTRIBUTING]:
+        for option, keys in re.findall(r"(--[a-z]+-args) \"?((?:[a-z_]+=[^`\"\s]*)+)", page.read_text("utf-8")):
+            named |= {f"{option} {key}" for key in re.findall(r"[a-z_]+=", keys)}
+    assert len(named) >= 8
+    assert not named - known
+
+
 def test_examples_of_the_help_name_options_that_there_are():
     for verb, entry in DOORS.items():
         program, named, *rest = shlex.split(entry.example)
@@ -96,7 +106,7 @@ def test_examples_of_the_help_name_options_that_there_are():
 
 def flags_of(verb: str) -> set[str]:
     """Every name that the program has for an option of the verb."""
-    settings = settings_of_verb(DOORS[verb])
+    settings = options_of_verb(DOORS[verb])
     switches = {f"--no-{each.flag.removeprefix('--')}" for each in settings if each.annotation in (bool, bool | None)}
     return switches.union({"--help"}, *({each.flag, each.option.short} for each in settings)) - {""}
 

@@ -205,11 +205,14 @@ def test_the_verbs_say_it_and_one_switch_turns_it_off(arguments, beir_folder, tm
     shown, facts = called(*mining)
     assert facts["rejected"] == {IDENTICAL: 2}
     assert f"rejected: {IDENTICAL}" in shown
-    assert called(*mining, "--keep-identical-ids")[1]["rejected"] == {}
+    assert called(*mining, "--collection-args", "keep_identical_ids=true")[1]["rejected"] == {}
     evaluating = ("evaluate", folder, "--run", tmp_path / "run.trec", "--measures", "RR@10")
     shown, facts = called(*evaluating)
-    assert "2 queries: the document with the query's own id is left out (--keep-identical-ids)" in shown
+    assert (
+        "2 queries: the document with the query's own id is left out (--collection-args keep_identical_ids=true)"
+        in shown
+    )
     assert facts["identical_ids"] == 2
-    shown, facts = called(*evaluating, "--keep-identical-ids")
-    assert "--keep-identical-ids" not in shown
+    shown, facts = called(*evaluating, "--collection-args", "keep_identical_ids=true")
+    assert "keep_identical_ids" not in shown
     assert facts["identical_ids"] == 0

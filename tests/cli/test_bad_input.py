@@ -123,8 +123,14 @@ def test_a_damaged_gzip_file(foils: Foils, beir_folder: Callable[..., Path], tmp
         (["FOLDER", "--seed", "-1"], ["--seed -1; expected at least 0"]),
         (["FOLDER", "--b", "1.5"], ["--b 1.5; expected at least 0 and at most 1"]),
         (["FOLDER", "--near-duplicate", "0"], ["--near-duplicate 0; expected above 0"]),
-        (["FOLDER", "--with", "dense", "--precision", "int4"], ["--precision", "int4", "bfloat16"]),
-        (["FOLDER", "--with", "dense", "--storage", "int8"], ["--storage", "int8", "float16"]),
+        (
+            ["FOLDER", "--with", "dense", "--encoder-args", "precision=int4"],
+            ["--encoder-args precision", "int4", "bfloat16"],
+        ),
+        (
+            ["FOLDER", "--with", "dense", "--encoder-args", "storage=int8"],
+            ["--encoder-args storage", "int8", "float16"],
+        ),
         (["FOLDER", "--with", "dense", "--max-length", "0"], ["--max-length 0"]),
     ],
 )
@@ -249,7 +255,7 @@ def test_a_store_of_another_dimension(
     foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = beir_folder(), tmp_path / "out"
-    options = ["--with", "dense", "-o", out, "--vectors", tmp_path / "vectors"]
+    options = ["--with", "dense", "-o", out, "--encoder-args", f"vectors={tmp_path / 'vectors'}"]
     assert foils("mine", folder, *options).status == 0
     out.unlink()
     other = HashingEncoder(8)
@@ -268,7 +274,9 @@ def test_vectors_that_are_not_finite_are_a_failure(
 
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings: Broken())
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: Broken())
-    ended = foils("mine", beir_folder(), "--with", "dense", "-o", tmp_path / "x", "--vectors", tmp_path / "v")
+    ended = foils(
+        "mine", beir_folder(), "--with", "dense", "-o", tmp_path / "x", "--encoder-args", f"vectors={tmp_path / 'v'}"
+    )
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("foils: failed: 3 vectors of hashing are NaN or infinite (first text: ")
     assert not (tmp_path / "x").exists()

@@ -20,13 +20,16 @@ STUDY = "study nowhere a.parquet --model m -o out"
 RATED = "select rated.parquet -o out"
 COMPOSED = "select --by composition --collection nowhere --source a -o out"
 
+IDENTICAL = "--collection-args keep_identical_ids=true"
 ENCODER = (
-    "--encoder e", "--query-prompt q", "--document-prompt d", "--max-length 64", "--similarity dot",
-    "--precision bfloat16", "--backend onnx", "--storage float16", "--encode-batch 8", "--device cpu", "--vectors v",
-    "--trust-remote-code", "--ray local",
+    "--encoder e", "--max-length 64", "--device cpu", "--encoder-args query_prompt=q",
+    "--encoder-args document_prompt=d", "--encoder-args similarity=dot",
+    "--encoder-args precision=bfloat16", "--encoder-args backend=onnx",
+    "--encoder-args encode_batch=8", "--encoder-args trust_remote_code=true", "--encoder-args storage=float16",
+    "--encoder-args vectors=v", "--ray local",
 )  # fmt: skip
-OF_CROSS_ENCODERS = ("--max-length 64", "--device cpu", "--trust-remote-code")
-BI_ENCODER = [each for each in ENCODER if each not in (*OF_CROSS_ENCODERS, "--vectors v")]
+OF_CROSS_ENCODERS = ("--max-length 64", "--device cpu", "--encoder-args trust_remote_code=true")
+BI_ENCODER = [each for each in ENCODER if each not in (*OF_CROSS_ENCODERS, "--encoder-args vectors=v")]
 
 REFUSED = [
     *((f"{TRIAL} all {idle.replace(',', '')}", idle, "search without --experiment") for idle in (
@@ -46,8 +49,8 @@ REFUSED = [
     (f"{SEARCH} --measure AP", "--measure AP", "--tune or --experiment"),
     (f"{SEARCH} --folds 3", "--folds 3", "without --experiment"),
     (f"{SEARCH} --answer-prompt FILE", "--answer-prompt FILE", "without --llm-model"),
-    (f"{SEARCH} --most-tokens 9", "--most-tokens 9", "without --llm-model"),
-    *((f"{RATE} {judges} --temperature 0.5", "--temperature 0.5", "--llm-temperature") for judges in (
+    (f"{SEARCH} --llm-args most_tokens=9", "--llm-args most_tokens=9", "without --llm-model"),
+    *((f"{RATE} {judges} --temperature 0.5", "--temperature 0.5", "--llm-args temperature=") for judges in (
         "--judge llm:m", "--judge recorded:r", "--judge llm:a --judge recorded:r",
     )),
     (f"{RATE} --judge recorded:r --judgements j", "--judgements j", "kept already"),
@@ -60,20 +63,20 @@ REFUSED = [
     *((f"{RATE} --judge {judge} {' '.join(idle)}", ", ".join(idle), "which embeds no text") for judge, idle in (
         ("llm:m", ENCODER[1:-1]), ("recorded:r", ENCODER[1:-1]),  # the fit of ratings is spread over machines
         ("pairwise:f --judge recorded:r", [each for each in ENCODER[1:-1] if each != "--device cpu"]),
-        ("cross-encoder:m", [*BI_ENCODER[1:-1], "--vectors v"]),
+        ("cross-encoder:m", [*BI_ENCODER[1:-1], "--encoder-args vectors=v"]),
     )),
     *((f"{RATED} --by simans {' '.join(idle)}", ", ".join(idle), "give --by composition") for idle in (
         ENCODER, ["--top 3", "--lambda 0.5", "--weight residual_only", "--temperature 0.1"],
     )),
-    (f"{RATED} --collection nowhere --split dev --keep-identical-ids",
-     "--collection nowhere, --split dev, --keep-identical-ids", "--report or --export"),
+    (f"{RATED} --collection nowhere --split dev {IDENTICAL}",
+     f"--collection nowhere, --split dev, {IDENTICAL}", "--report or --export"),
     *((f"{RATED} --by {by} --seed 3", "--seed 3", "as --by mixture and simans do") for by in (
         "table", "percentile", "relative", "denoise", "optimal", "curriculum", "progress",
     )),
     (f"{COMPOSED} --seed 3", "--seed 3", "with --by composition"),
     (f"{EVALUATE} --run r --top 10 {' '.join(ENCODER[1:])}", ", ".join(["--top 10", *ENCODER[1:]]), "without --model"),
-    (f"{EVALUATE} --run r --reranker m {' '.join(BI_ENCODER[1:])} --vectors v",
-     ", ".join([*BI_ENCODER[1:-1], "--vectors v", "--ray local"]), "without --model"),
+    (f"{EVALUATE} --run r --reranker m {' '.join(BI_ENCODER[1:])} --encoder-args vectors=v",
+     ", ".join([*BI_ENCODER[1:-1], "--encoder-args vectors=v", "--ray local"]), "without --model"),
     (f"{EVALUATE} --model m --rerank-depth 9", "--rerank-depth 9", "without --reranker"),
     *((f"{EVALUATE} --run r {idle}", idle, "with one system") for idle in ("--against r", "--alternative greater")),
     *((f"{SEARCH} {more} --seed 3", "--seed 3", "--moon-pool, --llm-model or --experiment") for more in (
@@ -121,7 +124,7 @@ TAKEN = [
     f"{RATE} --judge pairwise:f --device cpu --seed 3",
     f"{RATE} --judge recorded:r --distil judge --device cpu --seed 3",
     f"{COMPOSED} --top 3 --lambda 0.5 --split dev {' '.join(ENCODER[:-1])}",
-    *(f"{RATED} --collection nowhere --split dev --keep-identical-ids --{page} --by simans --seed 3" for page in (
+    *(f"{RATED} --collection nowhere --split dev {IDENTICAL} --{page} --by simans --seed 3" for page in (
         "report r", "export triplets=t",
     )),
     f"{RATED} --collection nowhere --by table --report r --seed 3",
@@ -140,7 +143,7 @@ TAKEN = [
     f"{TRAIN} --model m --similarity dot --mini-batch 8 --max-length 64",
     f"{TRAIN} --refresh 1 --per-query 3",
     f"{TRAIN} a --reranker --per-query 3 --mini-batch 8",
-    f"{STUDY} --unlabelled 2.5 --device cpu --vectors v",
+    f"{STUDY} --unlabelled 2.5 --device cpu --encoder-args vectors=v",
     f"{STUDY} --estimate-with m",
 ]  # fmt: skip
 

@@ -34,7 +34,7 @@ def test_length_device_and_trust_reach_the_model(
     monkeypatch.setattr("foils.encode.opening.load_cross_encoder", load)
     monkeypatch.chdir(tmp_path)
     Path("first.trec").write_text("q1 Q0 d1 1 2.0 first\n")
-    options = ("--max-length", 7, "--device", "cpu", "--trust-remote-code")
+    options = ("--max-length", 7, "--device", "cpu", "--encoder-args", "trust_remote_code=true")
     ended = foils(verb, beir_folder(), *VERBS[verb], *options)
     assert (ended.status, ended.err) == (2, "foils: error: not loaded\n")
     assert asked == [("reranker", {"max_length": 7, "device": "cpu", "trust_remote_code": True})]

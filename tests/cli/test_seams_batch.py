@@ -30,7 +30,7 @@ def test_batch(foils: Foils, loaded: object, beir_folder: Callable[..., Path], t
     assert foils("mine", folder, "--with", "bm25", "--top", 3, "-o", source).status == 0
     files = {kind: tmp_path / f"program.{kind}" for kind in ("parquet", "json", "html")}
     options = ["--with", "hobit", "--batch-size", 4, "--epochs", 2, "--set", "seeds=2", "--set", "seed_order=uniform"]
-    options += ["--per-query", 2, "--seed", 3, "--vectors", tmp_path / "v"]
+    options += ["--per-query", 2, "--seed", 3, "--encoder-args", f"vectors={tmp_path / 'v'}"]
     outputs = ["-o", files["parquet"], "--json", files["json"], "--report", files["html"]]
     ended = foils("batch", folder, source, *options, *outputs)
     assert ended.status == 0, ended.err

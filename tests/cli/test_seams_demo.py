@@ -24,7 +24,9 @@ def pydocs(monkeypatch: pytest.MonkeyPatch, small: Collection) -> Collection:
 
 
 def test_demo(foils: Callable[..., Any], loaded: object, pydocs: Collection, tmp_path: Path) -> None:
-    ended = foils("demo", "-o", tmp_path / "program", "--top", 3, "--seed", 2, "--vectors", tmp_path / "v")
+    ended = foils(
+        "demo", "-o", tmp_path / "program", "--top", 3, "--seed", 2, "--encoder-args", f"vectors={tmp_path / 'v'}"
+    )
     assert ended.status == 0, ended.err
     assert f"report: {tmp_path / 'program' / 'report.html'}" in ended.err
     scores = demo(str(tmp_path / "library"), top=3, seed=2, encoder=HashingEncoder(), vectors=tmp_path / "v")

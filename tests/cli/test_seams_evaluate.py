@@ -38,7 +38,7 @@ def test_evaluate(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
     ended = foils(
         "evaluate", folder, "--model", "a=one", "--model", "two", "--run", trec, "--reranker", "models/short",
         "--measures", "nDCG@10,R@2", "--top", 5, "--rerank-depth", 3, "--write-runs", tmp_path / "program", "--json",
-        tmp_path / "program.json", "--vectors", tmp_path / "v",
+        tmp_path / "program.json", "--encoder-args", f"vectors={tmp_path / 'v'}",
     )  # fmt: skip
     assert ended.status == 0, ended.err
     run = Run.read(trec)

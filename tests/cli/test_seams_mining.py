@@ -32,7 +32,7 @@ MINED: dict[str, tuple[list[object], dict[str, Any]]] = {
     ),
     "window": (["--ranks", "1-6", "--draw", "simans:5,-1"], {"ranks": (1, 6), "draw": "simans:5,-1"}),
     "open window": (["--ranks", "2-"], {"ranks": (2, None)}),
-    "dense": (["--with", "dense", "--top", 3, "--keep-identical-ids"],
+    "dense": (["--with", "dense", "--top", 3, "--collection-args", "keep_identical_ids=true"],
               {"method": "dense", "top": 3, "keep_identical_ids": True}),
     "trisampler": (["--with", "trisampler", "--top", 2], {"method": "trisampler", "top": 2}),
 }  # fmt: skip
@@ -52,7 +52,7 @@ def check(result: NegativesResult, program: Path, tmp_path: Path, out: str = "")
 def test_mine(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path, name: str) -> None:
     folder, out = beir_folder(), tmp_path / "program.parquet"
     typed, given = MINED[name]
-    vectors = ["--vectors", tmp_path / "v"] if name in ("dense", "trisampler") else []
+    vectors = ["--encoder-args", f"vectors={tmp_path / 'v'}"] if name in ("dense", "trisampler") else []
     ended = foils("mine", folder, *typed, *vectors, "-o", out, "--json", out.with_suffix(".json"))
     assert ended.status == 0, ended.err
     models = {"encoder": HashingEncoder(), "vectors": VectorStore(tmp_path / "v")} if vectors else {}
@@ -64,7 +64,16 @@ def test_a_pool_and_a_scorer_are_names_paths_and_tables(
     foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, out = beir_folder(), tmp_path / "program.parquet"
-    options = ["--with", "random", "--scorer", "encoder", "--margin", 0.05, "--vectors", tmp_path / "v"]
+    options = [
+        "--with",
+        "random",
+        "--scorer",
+        "encoder",
+        "--margin",
+        0.05,
+        "--encoder-args",
+        f"vectors={tmp_path / 'v'}",
+    ]
     ended = foils("mine", folder, *options, "-o", out, "--json", out.with_suffix(".json"))
     assert ended.status == 0, ended.err
     models = {"encoder": HashingEncoder(), "vectors": tmp_path / "v"}
@@ -98,7 +107,7 @@ def test_fuse_and_filter(foils: Foils, beir_folder: Callable[..., Path], tmp_pat
 def test_generate_reads_pairs_as_the_others_do(foils: Foils, tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.csv"
     pairs.write_text("asked,said\nwho rows?,The crew.\nwhat is a keel?,A spine.\n", "utf-8")
-    options = ("--columns", "query=asked,positive=said", "--split-shares", "1,0,0", "--dry-run")
+    options = ("--columns", "query=asked,positive=said", "--collection-args", "split_shares=1,0,0", "--dry-run")
     ended = foils("generate", pairs, *options, "-o", tmp_path / "llm.parquet")
     prompt = generate(pairs, columns={"query": "asked", "positive": "said"}, split_shares=(1, 0, 0), dry_run=True)
     assert "who rows?" in prompt.text or "what is a keel?" in prompt.text
@@ -109,8 +118,8 @@ def test_generate(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
     folder, out = beir_folder(), tmp_path / "program.parquet"
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
     with serving(lambda *_: reply) as server:
-        options = ["--base-url", server.url, "--llm-model", "m", "--log", tmp_path / "log", "--top", 3, "--limit", 2]
-        options += ["--price", "1000000,0"]
+        options = ["--base-url", server.url, "--llm-model", "m", "--top", 3, "--limit", 2]
+        options += ["--llm-args", f"log={tmp_path / 'log'},price=1000000,0"]
         ended = foils("generate", folder, *options, "-o", out, "--json", out.with_suffix(".json"))
         assert ended.status == 0, ended.err
         for models in ({"llm_model": "m", "base_url": server.url}, {"llm_model": Client("m", server.url)}):
@@ -134,11 +143,15 @@ def test_llm_fuse_and_filter_are_verbs_of_their_own(foils: Foils, tmp_path: Path
 MINE, FUSE = "mine nowhere -o out", "fuse nowhere a b -o out"
 FILTER = "filter nowhere a -o out --min-score 1"
 ENCODER = (
-    "--encoder e", "--query-prompt q", "--document-prompt d", "--max-length 64", "--similarity dot",
-    "--precision bfloat16", "--backend onnx", "--encode-batch 8", "--device cpu", "--trust-remote-code",
-    "--storage float16", "--vectors v", "--ray local",
+    "--encoder e", "--max-length 64", "--device cpu", "--encoder-args query_prompt=q",
+    "--encoder-args document_prompt=d", "--encoder-args similarity=dot",
+    "--encoder-args precision=bfloat16", "--encoder-args backend=onnx",
+    "--encoder-args encode_batch=8", "--encoder-args trust_remote_code=true", "--encoder-args storage=float16",
+    "--encoder-args vectors=v", "--ray local",
 )  # fmt: skip
-OF_CROSS_ENCODERS = ("--max-length 64", "--device cpu", "--trust-remote-code", "--vectors v")
+OF_CROSS_ENCODERS = (
+    "--max-length 64", "--device cpu", "--encoder-args trust_remote_code=true", "--encoder-args vectors=v",
+)  # fmt: skip
 BI_ENCODER = [each for each in ENCODER if each not in OF_CROSS_ENCODERS]
 CROSS = "--cross-encoder m"
 

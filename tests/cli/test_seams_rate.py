@@ -47,7 +47,7 @@ def test_by_a_bi_encoder(
     folder = beir_folder()
     path = mined(foils, folder, tmp_path)
     program, json, page = (tmp_path / f"program.{name}" for name in ("parquet", "json", "html"))
-    kept = ["--judgements", tmp_path / "program-kept", "--vectors", tmp_path / "v"]
+    kept = ["--judgements", tmp_path / "program-kept", "--encoder-args", f"vectors={tmp_path / 'v'}"]
     ended = foils("rate", folder, path, *options, *kept, "-o", program, "--json", json, "--report", page)
     assert ended.status == 0, ended.err
     encoder, store, table = HashingEncoder(), VectorStore(tmp_path / "v"), Negatives.read(path)

@@ -46,8 +46,8 @@ def test_search(options: dict[str, Any], foils: Foils, beir_folder: Callable[...
     folder, trec = beir_folder(), tmp_path / "run.trec"
     flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
     ended = foils(
-        "search", folder, "--model", "m", *flags, "--run", trec, "--json", tmp_path / "program.json", "--vectors",
-        tmp_path / "v",
+        "search", folder, "--model", "m", *flags, "--run", trec, "--json", tmp_path / "program.json",
+        "--encoder-args", f"vectors={tmp_path / 'v'}",
     )  # fmt: skip
     written = trec.read_bytes()
     given: list[tuple[Any, Any, Any]] = [
@@ -77,8 +77,9 @@ def test_a_language_model(foils: Foils, beir_folder: Callable[..., Path], tmp_pa
     folder = beir_folder()
     with serving(lambda number, asked: Reply("boats and bees")) as server:
         ended = foils(
-            "search", folder, "--dimensions", "dime", "--llm-model", "m", "--base-url", server.url, "--price", "1,2",
-            "--log", tmp_path / "log", "--run", tmp_path / "r", "--json", tmp_path / "program.json",
+            "search", folder, "--dimensions", "dime", "--llm-model", "m", "--base-url", server.url,
+            "--llm-args", f"price=1,2,log={tmp_path / 'log'}", "--run", tmp_path / "r",
+            "--json", tmp_path / "program.json",
         )  # fmt: skip
         for model in ("m", Client("m", server.url)):
             result = library.search(

@@ -77,7 +77,17 @@ def test_by_composition(foils: Foils, loaded: object, beir_folder: Callable[...,
     paths = {method: mined(foils, folder, tmp_path, method) for method in ("random", "bm25")}
     program, json = tmp_path / "program.parquet", tmp_path / "program.json"
     named = [each for path in paths.values() for each in ("--source", path)]
-    options = ["--collection", folder, *named, "--top", 2, "--lambda", 0.5, "--vectors", tmp_path / "v"]
+    options = [
+        "--collection",
+        folder,
+        *named,
+        "--top",
+        2,
+        "--lambda",
+        0.5,
+        "--encoder-args",
+        f"vectors={tmp_path / 'v'}",
+    ]
     ended = foils("select", "--by", "composition", *options, "-o", program, "--json", json)
     assert ended.status == 0, ended.err
     tables = {name: Negatives.read(path) for name, path in paths.items()}

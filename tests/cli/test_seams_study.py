@@ -70,7 +70,9 @@ def contents(folder: str, *, page: bool = True) -> dict[str, bytes]:
 
 def test_study_and_report(foils: Callable[..., Any], world: list[str], tmp_path: Path) -> None:
     paths = [f"{name}.parquet" for name in world]
-    ended = foils("study", "made-up", *paths, "--model", "static", "-o", "program-made", *TYPED, "--vectors", "v")
+    ended = foils(
+        "study", "made-up", *paths, "--model", "static", "-o", "program-made", *TYPED, "--encoder-args", "vectors=v"
+    )
     assert ended.status == 0, ended.err
     (command,) = Path("program-made/commands.txt").read_text().splitlines()
     assert shlex.split(command) == [

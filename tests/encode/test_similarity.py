@@ -79,9 +79,20 @@ def test_mining_ranks_by_the_models_similarity(collection: Any, tmp_path: Path) 
     assert load_encoder(tmp_path / "model").similarity == "dot"
     write_beir(collection, tmp_path / "beir")
     tables = {}
-    for name, more in (("own", []), ("cosine", ["--similarity", "cosine"])):
+    for name, more in (("own", []), ("cosine", ["--encoder-args", "similarity=cosine"])):
         mine = ["mine", tmp_path / "beir", "--with", "dense", "--top", "5", "--encoder", tmp_path / "model", *more]
-        assert run([*map(str, mine), "--vectors", str(tmp_path / "v"), "-o", str(tmp_path / f"{name}.parquet")]) == 0
+        assert (
+            run(
+                [
+                    *map(str, mine),
+                    "--encoder-args",
+                    f"vectors={tmp_path / 'v'}",
+                    "-o",
+                    str(tmp_path / f"{name}.parquet"),
+                ]
+            )
+            == 0
+        )
         tables[name] = Negatives.read(tmp_path / f"{name}.parquet").table.to_pylist()
     assert tables["own"] != tables["cosine"]
     model = dot_model()
@@ -220,8 +231,8 @@ def test_the_program_measures_and_searches_by_it(collection: Any, tmp_path: Path
     best = ranking(collection, dot_model(), unit=asked == "cosine")
     relevant = {row["query_id"]: row["doc_id"] for row in collection.qrels["test"].to_pylist()}
     hits = np.mean([best[int(query[1:])] == document for query, document in relevant.items()])
-    more = ["--similarity", "cosine"] if asked == "cosine" else []
-    common = [tmp_path / "beir", "--model", tmp_path / "model", "--vectors", tmp_path / "v", *more]
+    more = ["--encoder-args", "similarity=cosine"] if asked == "cosine" else []
+    common = [tmp_path / "beir", "--model", tmp_path / "model", "--encoder-args", f"vectors={tmp_path / 'v'}", *more]
     result, found = tmp_path / "result.json", tmp_path / "out.trec"
     evaluate = ["evaluate", *common, "--split", "test", "--measures", "P@1", "--json", result]
     assert run([str(each) for each in evaluate]) == 0

@@ -297,7 +297,7 @@ def test_vectors_that_are_not_finite_are_refused_and_not_kept(tmp_path: Path) ->
         with pytest.raises(FailureError, match=r"1 vectors of hashing are NaN or infinite \(first text: 'b'\)"):
             VectorStore(tmp_path).embed(Fixed(np.array([[1, 0], [0, bad]], np.float32)), ["a", "b"], "document")
     large = Fixed(np.array([[1, 0], [0, 1e6]], np.float32))
-    with pytest.raises(FailureError, match=r"first text: 'b'.*--storage float32"):
+    with pytest.raises(FailureError, match=r"first text: 'b'.*storage float32"):
         VectorStore(tmp_path, storage="float16").embed(large, ["a", "b"], "document")
     assert not shards(tmp_path)
     assert len(VectorStore(tmp_path).embed(large, ["a", "b"], "document")) == 2

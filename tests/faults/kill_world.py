@@ -149,7 +149,8 @@ def _verbs() -> Iterator[Verb]:
     yield Verb("fuse", mining("--method", "rrf", name="fuse", sources=["random.parquet", "bm25.parquet"]))
     yield Verb("filter", mining("--scorer", "encoder", "--margin", "0.1", name="filter", sources=["bm25.parquet"]))
     yield Verb("generate", lambda world, out: mining("--llm-model", "m", "--base-url", world.server, "--top", "3",
-                                                     "--concurrency", str(CONCURRENCY), name="generate")(world, out),
+                                                     "--llm-args", f"concurrency={CONCURRENCY}",
+                                                     name="generate")(world, out),
                asks=True)  # fmt: skip
     yield Verb("mine with export", lambda world, out: [*mining("--with", "bm25", "--top", "5")(world, out), "--export",
                f"triplets={out / 'triplets.jsonl'}", "--export", f"trec={out / 'mined.trec'}"])  # fmt: skip

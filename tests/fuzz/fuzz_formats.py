@@ -316,7 +316,7 @@ def _prompt(path: Path) -> int:
 
 
 def _settings(path: Path) -> int:
-    from foils.runtime.options import parsed_settings
+    from foils.runtime.keyed import parsed_settings
 
     text = path.read_bytes().decode("utf-8", "surrogateescape")
     try:

@@ -103,7 +103,7 @@ def test_fusion(mined, tmp_path):
 def test_cross_encoder(mined, small, tmp_path):
     (folder := tmp_path / "model").mkdir()
     tiny_cross_encoder(folder, small.document_texts(range(10)))
-    vectors = ("--vectors", tmp_path / "v")
+    vectors = ("--encoder-args", f"vectors={tmp_path / 'v'}")
     found, _, facts = mined("--with", "cross-encoder", "--cross-encoder", folder, "--top", "2", *vectors)
     assert set(found.table["source"].to_pylist()) == {"cross-encoder"}
     assert facts["settings"]["pool"].keys() == {"bm25"}
@@ -132,11 +132,12 @@ def test_generate_and_filter(mined, tmp_path):
     assert "sailing lore" in shown["prompt"]
     reply = Reply(json.dumps({"negatives": ["A boat in the wind", "Of bread and wind", "Of bees"]}))
     with serving(lambda *_: reply) as server:
-        options = ("--base-url", server.url, "--llm-model", "m", "--log", tmp_path / "log", "--price", "1000000,0")
+        options = ("--base-url", server.url, "--llm-model", "m")
+        options += ("--llm-args", f"log={tmp_path / 'log'},price=1000000,0")
         options += ("--top", "3", "--limit", "2")
         found, printed, facts = mined(*options, verb="generate")
         assert all("response_format" in request for request in server.seen)
-        _, _, short = mined(*options, "--shortest", "0.3", "--no-schema", verb="generate")
+        _, _, short = mined(*options, "--shortest", "0.3", "--llm-args", "schema=false", verb="generate")
         assert "response_format" not in server.seen[-1]
     assert (len(found), facts["answered"], facts["cost"]) == (6, 2, 14.0)
     assert short["turned_away"]["much shorter than a positive"] > 0
@@ -148,7 +149,7 @@ def test_generate_and_filter(mined, tmp_path):
     assert marked.provenance["before"]["stage"] == "generate"
     assert "no rule to filter by; give --margin" in mined(source, verb="filter", status=2)
     assert "no model" in mined(verb="generate", status=2)
-    assert "two numbers" in mined("--llm-model", "m", "--price", "cheap", verb="generate", status=2)
+    assert "two numbers" in mined("--llm-model", "m", "--llm-args", "price=cheap", verb="generate", status=2)
 
 
 def answers_of(tmp_path):
@@ -178,7 +179,7 @@ def model(tmp_path_factory, small):
 
 
 def test_ance_and_trisampler(mined, model, tmp_path):
-    options = ("--encoder", model, "--vectors", tmp_path / "v", "--top", "2")
+    options = ("--encoder", model, "--encoder-args", f"vectors={tmp_path / 'v'}", "--top", "2")
     dense, _, _ = mined("--with", "dense", *options)
     ance, _, facts = mined("--with", "ance", *options)
     assert ance.kept()["doc_id"].to_pylist() == dense.kept()["doc_id"].to_pylist()

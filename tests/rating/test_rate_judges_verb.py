@@ -59,7 +59,7 @@ def by_number(number, asked):
 def test_a_language_model_rates(folder, capsys):
     with serving(by_number) as server:
         options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--json", str(folder / "r.json")]
-        assert rate(folder, *options, "--price", "1000,0") == 0
+        assert rate(folder, *options, "--llm-args", "price=1000,0") == 0
         asked = len(server.seen)
         found = gaps(folder)
         assert rate(folder, *options) == 0
@@ -80,7 +80,7 @@ def test_the_question_is_ones_own_and_several_models_are_an_ensemble(folder, tmp
     (tmp_path / "own.txt").write_text("Passage A:\n{first}\n\nPassage B:\n{second}\n\n{query} {domain} {answer}")
     with serving(by_number) as server:
         options = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url, "--degree", "2"]
-        more = ["--question", str(tmp_path / "own.txt"), "--domain", "law", "--log", str(tmp_path / "log")]
+        more = ["--question", str(tmp_path / "own.txt"), "--domain", "law", "--llm-args", f"log={tmp_path / 'log'}"]
         assert rate(folder, *options, *more) == 0
         assert {asked["model"] for asked in server.seen} == {"one", "two"}
         assert " law Answer in JSON" in server.seen[0]["messages"][0]["content"]
@@ -97,7 +97,7 @@ def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_
 
     kept = tmp_path / "kept"
     with serving(answer) as server:
-        options = ["--base-url", server.url, "--log", str(tmp_path / "log"), "--judgements", str(kept)]
+        options = ["--base-url", server.url, "--llm-args", f"log={tmp_path / 'log'}", "--judgements", str(kept)]
         assert rate(folder, "--judge", "llm:one", "--judge", "llm:two", *options) == 0
         rows = sorted(sum(pq.read_metadata(part).num_rows for part in each.iterdir() if part.suffix == ".parquet")
                       for each in kept.iterdir())  # fmt: skip
@@ -135,7 +135,7 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
         (("--judge", "pairwise:/nowhere"), "no pairwise judge"),
         (("--judge", "llm:m", "--answer", "points"), "choice"),
         (("--judge", "llm:m", "--question", "/nowhere.txt"), "nowhere.txt"),
-        (("--judge", "llm:m", "--price", "cheap"), "two numbers"),
+        (("--judge", "llm:m", "--llm-args", "price=cheap"), "two numbers"),
     ],
 )
 def test_bad_input_is_said(folder, capsys, more, said):
@@ -161,6 +161,6 @@ def test_device_length_and_trust_reach_a_cross_encoder(folder, tmp_path, monkeyp
         return load(name, **more)
 
     monkeypatch.setattr("foils.rating.score_judges.load_cross_encoder", loading)
-    options = ["--device", "cpu", "--max-length", "32", "--trust-remote-code"]
+    options = ["--device", "cpu", "--max-length", "32", "--encoder-args", "trust_remote_code=true"]
     assert rate(folder, "--judge", f"cross-encoder:{place}", *options) == 0, capsys.readouterr().err
     assert asked == {"device": "cpu", "max_length": 32, "trust_remote_code": True}

@@ -16,7 +16,8 @@ from cyclopts import App, CycloptsError
 from foils.cli.program import Verb, add_verb
 from foils.runtime.doors import door, settings_taken
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Option, Settings, parsed_settings, refuse, settings_of, spelling, taken_apart
+from foils.runtime.keyed import parsed_settings
+from foils.runtime.options import Option, Settings, refuse, settings_of, spelling, taken_apart
 from foils.runtime.results import Result, Table, number, p_value
 
 

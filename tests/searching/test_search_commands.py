@@ -308,7 +308,7 @@ def test_a_language_model_answers(folder, models, command, tmp_path):
             status, said = command(
                 "search", broken, "--model", models / "one", "--dimensions", "dime", "--run",
                 tmp_path / "r", "--json", tmp_path / "s.json", "--llm-model", "m", "--base-url", server.url,
-                "--price", "1,2", *more,
+                "--llm-args", "price=1,2", *more,
             )  # fmt: skip
             assert status == 0, said.err
             return json.loads((tmp_path / "s.json").read_text()), (tmp_path / "r").read_text(), said.err
@@ -322,7 +322,7 @@ def test_a_language_model_answers(folder, models, command, tmp_path):
         assert server.seen[0]["max_tokens"] == 256
         again, same, _ = search()
         assert (again["short"], same, len(server.seen)) == (["q3"], run, 15), "only what failed is asked for again"
-        _, _, _ = search("--answer-prompt", tmp_path / "own.txt", "--most-tokens", 9, "--llm-temperature", 0.5)
+        _, _, _ = search("--answer-prompt", tmp_path / "own.txt", "--llm-args", "most_tokens=9,temperature=0.5")
         asked = server.seen[-1]
         assert asked["messages"][0]["content"].startswith("Answer, please: ")
         assert (asked["max_tokens"], asked["temperature"]) == (9, 0.5)
@@ -385,7 +385,7 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, mo
         (["--experiment", "every"], "filters"),
         (["--run", "r", "--report", "x"], "--experiment"),
         (["--run", "r", "--answers", "ANSWERS", "--llm-model", "m"], "one of them"),
-        (["--run", "r", "--llm-model", "m", "--price", "cheap"], "two numbers"),
+        (["--run", "r", "--llm-model", "m", "--llm-args", "price=cheap"], "two numbers"),
     ],
 )
 def test_bad_usage_of_search_says_what_is_expected(folder, models, command, tmp_path, more, said):

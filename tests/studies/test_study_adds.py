@@ -155,7 +155,16 @@ def test_two_sources_are_compared_and_no_order_is_made_of_them(sources, model, b
     paths = [str(tmp_path / f"{name}.parquet") for name in ("random", "bm25")]
     for name, path in zip(("random", "bm25"), paths, strict=True):
         sources[name].write(path)
-    how = ["--model", model, "-o", str(tmp_path / "s"), "--vectors", str(tmp_path / "v"), "--set", "learning_rate=0.05"]
+    how = [
+        "--model",
+        model,
+        "-o",
+        str(tmp_path / "s"),
+        "--encoder-args",
+        f"vectors={tmp_path / 'v'}",
+        "--set",
+        "learning_rate=0.05",
+    ]
     assert run(["study", str(folder), *paths, *how, "--set", "batch_size=16", "--seeds", "2"]) == 0
     shown = "".join(capsys.readouterr())
     results = json.loads((tmp_path / "s" / "results.json").read_text())

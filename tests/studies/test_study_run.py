@@ -191,9 +191,10 @@ def test_the_verbs(world, beir_folder, capsys, tmp_path):
     for name, negatives in sources.items():
         negatives.write(tmp_path / f"{name}.parquet")
     paths = [str(tmp_path / f"{name}.parquet") for name in sources]
-    call = ["study", str(folder), *paths, "--model", model, "-o", str(study), "--seeds", "2", "--vectors"]
+    call = ["study", str(folder), *paths, "--model", model, "-o", str(study), "--seeds", "2"]
     call += [
-        str(tmp_path / "v"),
+        "--encoder-args",
+        f"vectors={tmp_path / 'v'}",
         "--set",
         "batch_size=16",
         "--set",

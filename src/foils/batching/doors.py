@@ -18,7 +18,8 @@ from foils.data.texts import DocumentTexts
 from foils.data.training_rows import RowSettings, training_rows
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime.doors import door
-from foils.runtime.options import Option, parsed_settings
+from foils.runtime.keyed import parsed_settings
+from foils.runtime.options import Option
 from foils.runtime.surroundings import ScaleSettings
 
 

@@ -7,14 +7,11 @@ import os
 import sys
 from collections.abc import Sequence
 
+from foils.cli.verb import UsageError
 from foils.cli.verbs import DOORS
 from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
-
-
-class UsageError(InputError):
-    """A command that the program does not understand."""
 
 
 def main() -> None:
@@ -49,17 +46,12 @@ def _run(arguments: Sequence[str]) -> int:
     """Run what the first argument names; only what it needs is imported."""
     first = arguments[0] if arguments else ""
     if first in DOORS:
-        from cyclopts import CycloptsError
-
         from foils.cli.program import by_door
         from foils.cli.show import Progress, messages
         from foils.runtime.progress import reporting
 
         with Progress() as progress, reporting(progress), messages():
-            try:
-                return by_door(arguments)
-            except CycloptsError as error:
-                raise UsageError(" ".join(str(error).split())) from error
+            return by_door(arguments)
     if first in ("", "-h", "--help"):
         from foils.cli.overview import overview
 

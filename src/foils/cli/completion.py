@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, get_args
 
-from foils.cli.app import UsageError
 from foils.cli.program import Shell, program
+from foils.cli.verb import UsageError
 from foils.runtime.errors import UnknownNameError
 
 

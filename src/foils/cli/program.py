@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_origin
 
-from cyclopts import App, Group, Parameter
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from foils.cli.show import say
-from foils.cli.verb import Door, Verb, option
-from foils.runtime.options import Option, Setting, spelling
+from foils.cli.verb import Door, UsageError, Verb, option
+from foils.runtime.keyed import KeyedSetting, options_of
+from foils.runtime.options import Option, Setting, dashed, spelling
 
 _ADDRESS = re.compile(r"auto|local|[^/\s:=]+:\d{1,5}")
 _OF_PYTHON = re.compile(r"In Python (?:[^.]|\.(?!\s|$))*\.(?:\s+|$)")  # sentences that the program's help leaves out
@@ -35,25 +36,31 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
     door = verb.function()
     taken: dict[str, Setting] = door.settings  # type: ignore[attr-defined]
     every = settings_of_verb(verb)
+    options = options_of(every)
+    keyed = [each.name for each in options if isinstance(each, KeyedSetting)]
     kinds = {each.name: each.kind for each in inspect.signature(door).parameters.values()}
 
     def run(*args: Any, **kwargs: Any) -> None:
         bound = signature.bind(*args, **kwargs).arguments
         flags = {each.name: _shown(each, kinds.get(each.name)) for each in every}
         with spelling(flags):
-            values = {each.name: _parsed(each, bound[each.name]) for each in every if bound.get(each.name) is not None}
+            values = {
+                each.name: _parsed(each, bound[each.name]) for each in options if bound.get(each.name) is not None
+            }
+            for name in keyed:
+                values |= values.pop(name, {})
             given = {key: value for key, value in values.items() if key in taken}
             if verb.before:
                 verb.before(values)
             result = door(**given)
             _finish(verb, result, values)
 
-    headings = list(dict.fromkeys(each.heading for each in every))
-    parameters = [_parameter(each, kinds.get(each.name), 1 + headings.index(each.heading)) for each in every]
+    headings = list(dict.fromkeys(each.heading for each in options))
+    parameters = [_parameter(each, kinds.get(each.name), 1 + headings.index(each.heading)) for each in options]
     signature = inspect.Signature(sorted(parameters, key=lambda each: each.kind))
     run.__signature__ = signature  # type: ignore[attr-defined]
     run.__name__, run.__doc__ = name, None
-    usage = f"Usage: {' '.join(['foils', name, *_usage(every, kinds)])}\n"
+    usage = f"Usage: {' '.join(['foils', name, *_usage(options, kinds)])}\n"
     app.command(run, name=name, usage=usage, help=described(door), help_epilogue=f"Example: {verb.example}")
 
 
@@ -65,6 +72,23 @@ def settings_of_verb(verb: Verb) -> list[Setting]:
     )  # fmt: skip
     own = [*([output] if verb.writes else []), *verb.more, JSON, *([REPORT] if verb.reports else [])]
     return [*verb.function().settings.values(), *own]  # type: ignore[attr-defined]
+
+
+def options_of_verb(verb: Verb) -> list[Setting]:
+    """Return the options of a verb as its help shows them: several settings may be keys of one; no arguments."""
+    kinds = {each.name: each.kind for each in inspect.signature(verb.function()).parameters.values()}
+    return [each for each in options_of(settings_of_verb(verb)) if not _positional(each, kinds.get(each.name))]
+
+
+def new_place(verb: Verb, arguments: Sequence[str]) -> str:
+    """Return what to give in place of the first argument that was an option of its own once; empty: there is none."""
+    places = {dashed(each.name): f"give {each.flag}" for each in settings_of_verb(verb) if each.option.within}
+    places |= verb.moved
+    for argument in arguments:
+        flag = argument.partition("=")[0].replace("--no-", "--")
+        if flag in places:
+            return f"{flag} is no option of this verb: {places[flag]}"
+    return ""
 
 
 def program(*verbs: str) -> App:
@@ -81,7 +105,7 @@ def by_door(arguments: Sequence[str]) -> int:
     """Run the verb that the arguments begin with; return the exit status.
 
     Raises:
-        CycloptsError: options that the verb does not have, or values that are not of their form.
+        UsageError: options that the verb does not have, or values that are not of their form.
     """
     from foils.cli.verbs import DOORS
 
@@ -89,7 +113,12 @@ def by_door(arguments: Sequence[str]) -> int:
     if len(arguments) == 1 and not DOORS[verb].alone:
         program(verb)([verb, "--help"])
         return 2
-    program(verb)(with_address(arguments))
+    try:
+        program(verb)(with_address(arguments))
+    except CycloptsError as error:
+        if place := new_place(DOORS[verb], arguments):
+            raise UsageError(place) from error
+        raise UsageError(" ".join(str(error).split())) from error
     return 0
 
 

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Setting
 
 Door = Callable[..., Any]
 _ROOT = Path(__file__).parents[2]  # of the modules' files
+
+
+class UsageError(InputError):
+    """A command that the program does not understand."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class Verb:
         after: does what the program alone does with the result, once it is shown and written; it is given the result
             and what the door was given.
         more: options of the program alone, for `after`.
+        moved: what to give in place of options that the verb had once.
         alone: whether it can go without arguments; where not, it shows its help then.
     """
 
@@ -39,6 +45,7 @@ class Verb:
     before: Callable[[Mapping[str, Any]], None] | None = None
     after: Callable[[Any, Mapping[str, Any]], None] | None = None
     more: tuple[Setting, ...] = ()
+    moved: Mapping[str, str] = field(default_factory=dict)
     alone: bool = False
 
     def function(self) -> Door:

@@ -25,6 +25,7 @@ A_SOURCE = (
     "have, or a TREC run. In Python also a table of negatives or a DataFrame."
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
+COLLECTION_ARGS = "collection_args"  # the program's option that takes rarely used settings as its keys
 OWN = "negatives"  # name of a source that has none
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def parsed_shares(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise InputError(f"{spelled('split_shares')} {text}; expected three numbers, as 0.8,0.1,0.1") from error
+        raise InputError(f"{spelled('split_shares', text)}; expected three numbers, as 0.8,0.1,0.1") from error
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class CollectionSettings(Settings):
         columns: For pairs: which column is what, as query=QUESTION,positive=ANSWER; the other roles are query_id,
             doc_id, title, negative, score and split. Default: what the columns' names say.
         corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
-        split_shares: For pairs without splits: shares of the queries in train, dev and test. Default: 0.8,0.1,0.1.
+        split_shares: For pairs without splits: shares of the queries in train, dev and test, 0.8,0.1,0.1 by default.
         keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
             negative of itself, or an answer to itself.
     """
@@ -80,8 +81,8 @@ class CollectionSettings(Settings):
 
     columns: Annotated[Mapping[str, str] | None, Option(parse=parsed_columns, metavar="ROLE=COLUMN,…")] = None
     corpus: Annotated[TableLike | None, Option(metavar="FILE")] = None
-    split_shares: Annotated[Sequence[float] | None, Option(parse=parsed_shares, metavar="TRAIN,DEV,TEST")] = None
-    keep_identical_ids: bool = False
+    split_shares: Annotated[Sequence[float] | None, Option(parse=parsed_shares, within=COLLECTION_ARGS)] = None
+    keep_identical_ids: Annotated[bool, Option(within=COLLECTION_ARGS)] = False
 
     def open(self, given: CollectionLike) -> Collection:
         """Return a collection as it is, or the one of this name, path or table (see `load_collection`)."""
@@ -96,7 +97,7 @@ class CollectionSettings(Settings):
 
 def identical_ids_caption(queries: int) -> str:
     """Return the remark on this many queries whose own document is left out; empty where there are none."""
-    option = spelled("keep_identical_ids")
+    option = spelled("keep_identical_ids", "true")
     return f"{queries:,} queries: the document with the query's own id is left out ({option})" if queries else ""
 
 

@@ -19,7 +19,7 @@ from foils.encode.backends import CompiledModel
 from foils.encode.models import STATIC, load_model
 from foils.encode.similarity import SIMILARITIES, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
-from foils.runtime.options import Option, Settings
+from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -28,6 +28,7 @@ Kind = Literal["query", "document"]
 Floats = npt.NDArray[np.float32]
 AnyFloats = TypeVar("AnyFloats", bound=npt.NDArray[np.floating])
 
+ENCODER_ARGS = "encoder_args"  # the program's option that takes rarely used settings as its keys
 PRECISIONS = ("float32", "bfloat16", "float16")
 BACKENDS = ("torch", "onnx", "openvino")
 PROMPT_NAMES: dict[Kind, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -60,33 +61,32 @@ class EncoderSettings(Settings):
     """How a sentence-transformers model is used.
 
     Attributes:
-        query_prompt: Text put before each query, as in training ('query: ' for E5); @NAME is the model's prompt of that
-            name. Default: the model's own prompt for queries, if it has one.
-        document_prompt: Text put before each document; @NAME is the model's prompt of that name. Default: the model's
-            own prompt for documents, if it has one.
         max_length: Tokens after which a text is cut. Default, where none is shown: the model's own maximum length. A
             model that never cuts a text (a static embedding) has none.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+        query_prompt: Text put before each query, as in training ('query: ' for E5), or @NAME, the model's prompt of
+            that name. Default: the model's own for queries.
+        document_prompt: Text put before each document, or @NAME. Default: the model's own for documents.
         similarity: How vectors are compared: cosine scales them to unit length, dot leaves them as they are. Default:
             what the model was made for.
-        precision: Precision of the computation. float16 needs the backend torch. The loss is measured and reported.
+        precision: Precision of the computation; float16 needs the backend torch. The loss is measured and reported.
         backend: What runs the transformer; onnx and openvino run on the processor and are often faster. What they
             change is measured and reported.
-        encode_batch: Texts encoded at once. It changes speed, not results beyond rounding.
-        device: torch device, e.g. cuda:0. Default: the first one available.
+        encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding.
         trust_remote_code: Run code that comes with the model.
     """
 
     heading = "Encoder"
 
-    query_prompt: Annotated[str | None, Option(metavar="TEXT")] = None
-    document_prompt: Annotated[str | None, Option(metavar="TEXT")] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = None
-    similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None
-    precision: Annotated[str, Option(names=PRECISIONS)] = "float32"
-    backend: Annotated[str, Option(names=BACKENDS)] = "torch"
-    encode_batch: Annotated[int, Option(least=1)] = 16
     device: str | None = None
-    trust_remote_code: bool = False
+    query_prompt: Annotated[str | None, Option(within=ENCODER_ARGS)] = None
+    document_prompt: Annotated[str | None, Option(within=ENCODER_ARGS)] = None
+    similarity: Annotated[str | None, Option(names=SIMILARITIES, within=ENCODER_ARGS)] = None
+    precision: Annotated[str, Option(names=PRECISIONS, within=ENCODER_ARGS)] = "float32"
+    backend: Annotated[str, Option(names=BACKENDS, within=ENCODER_ARGS)] = "torch"
+    encode_batch: Annotated[int, Option(least=1, within=ENCODER_ARGS)] = 16
+    trust_remote_code: Annotated[bool, Option(within=ENCODER_ARGS)] = False
 
 
 class SentenceEncoder:
@@ -236,7 +236,7 @@ def check_finite(vectors: AnyFloats, texts: Sequence[str], name: str) -> AnyFloa
         text = texts[int(np.flatnonzero(~finite)[0])]
         raise FailureError(
             f"{int((~finite).sum())} vectors of {name} are NaN or infinite (first text: {text[:80]!r}); "
-            "try --precision float32 and --storage float32, or check the model"
+            f"try {spelled('precision', 'float32')} and {spelled('storage', 'float32')}, or check the model"
         )
     return vectors
 

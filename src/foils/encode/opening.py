@@ -12,7 +12,7 @@ import numpy as np
 from foils.data.collection import Collection
 from foils.data.store import cache_folder
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.encoder import Encoder, EncoderSettings, SentenceEncoder, load_encoder
+from foils.encode.encoder import ENCODER_ARGS, Encoder, EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.shards import STORAGE
 from foils.encode.vectors import VectorStore, cosine_loss
@@ -55,8 +55,10 @@ class StoreSettings(Settings):
             Default: the cache.
     """
 
-    storage: Annotated[str, Option(names=STORAGE)] = "float32"
-    vectors: Annotated[StoreLike | None, Option(metavar="FOLDER")] = None
+    heading = "Encoder"
+
+    storage: Annotated[str, Option(names=STORAGE, within=ENCODER_ARGS)] = "float32"
+    vectors: Annotated[StoreLike | None, Option(within=ENCODER_ARGS)] = None
 
     def open_store(self) -> VectorStore:
         """Return the store of vectors."""
@@ -68,8 +70,6 @@ class StoreSettings(Settings):
 @dataclass(frozen=True)
 class EmbeddingSettings(StoreSettings, EncoderSettings):
     """The options of every door that embeds texts, beside the encoder's name."""
-
-    heading = "Encoder"
 
     def encoder_settings(self) -> EncoderSettings:
         """Return how the model is used."""
@@ -98,7 +98,7 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         if self.storage == "float16":
             vectors = vectors.astype(np.float16).astype(np.float32)
         mean, least = cosine_loss(exact.encode(texts, "document"), vectors)
-        chosen = ", ".join(f"{spelled(name)} {value}" for name, value in lossy.items())
+        chosen = ", ".join(spelled(name, value) for name, value in lossy.items())
         log.info(
             "%s: cosine to plain float32 vectors %.6f on average, %.6f at least, over %d documents",
             chosen, mean, least, len(texts),

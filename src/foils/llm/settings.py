@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 else:
     LanguageModelLike = str
 
+LLM_ARGS = "llm_args"  # the program's option that takes rarely used settings as its keys
+
 
 def parsed_price(text: str) -> tuple[float, float]:
     """Read two prices, `IN,OUT`.
@@ -28,7 +30,7 @@ def parsed_price(text: str) -> tuple[float, float]:
     try:
         prompts, completions = map(float, text.split(","))
     except ValueError as error:
-        raise InputError(f"{spelled('price')} {text}: expected two numbers, as in 0.15,0.60") from error
+        raise InputError(f"{spelled('price', text)}: expected two numbers, as in 0.15,0.60") from error
     return prompts, completions
 
 
@@ -40,7 +42,7 @@ class LLMSettings(Settings):
         llm_model: Name of the model on the server. In Python also a `Client`, which has its own settings.
         base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
         key_variable: Environment variable that holds the server's key. The key itself is never written.
-        llm_temperature: Sampling temperature of the model.
+        llm_temperature: Sampling temperature.
         most_tokens: Maximum length of an answer, in tokens. Default, where none is shown: the server's.
         concurrency: Number of requests at once.
         timeout: Seconds to wait for a whole answer.
@@ -55,15 +57,15 @@ class LLMSettings(Settings):
 
     llm_model: LanguageModelLike = ""
     base_url: Annotated[str | None, Option(metavar="URL")] = None
-    key_variable: str = "OPENAI_API_KEY"
-    llm_temperature: Annotated[float, Option(least=0)] = 0.0
-    most_tokens: Annotated[int | None, Option(least=1)] = None
-    concurrency: Annotated[int, Option(least=1)] = 8
-    timeout: Annotated[float, Option(above=0)] = 120.0
-    retries: Annotated[int, Option(least=0)] = 5
-    schema: bool = True
-    price: Annotated[tuple[float, float] | None, Option(parse=parsed_price, metavar="IN,OUT", least=0)] = None
-    log: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+    key_variable: Annotated[str, Option(within=LLM_ARGS)] = "OPENAI_API_KEY"
+    llm_temperature: Annotated[float, Option(least=0, flag="temperature", within=LLM_ARGS)] = 0.0
+    most_tokens: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = None
+    concurrency: Annotated[int, Option(least=1, within=LLM_ARGS)] = 8
+    timeout: Annotated[float, Option(above=0, within=LLM_ARGS)] = 120.0
+    retries: Annotated[int, Option(least=0, within=LLM_ARGS)] = 5
+    schema: Annotated[bool, Option(within=LLM_ARGS)] = True
+    price: Annotated[tuple[float, float] | None, Option(parse=parsed_price, least=0, within=LLM_ARGS)] = None
+    log: Annotated[str | Path | None, Option(within=LLM_ARGS)] = None
 
     def client(self) -> Client:
         """Return how the model is reached.

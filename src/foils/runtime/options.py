@@ -19,7 +19,6 @@ beside them stand in `Option`.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -48,6 +47,8 @@ class Option:
         parse: Makes the value of the text that the program is given (of the list of texts where `repeated`), and
             raises an InputError for a text that is not of its form. None: the program reads it by its type.
         repeated: Whether the program takes the option several times.
+        within: Name of the option of which it is a key in the program, as encoder_args for --encoder-args KEY=VALUE
+            (see `foils.runtime.keyed`); empty: it is an option of its own.
         help: What it is, where the docstring does not say it: of a type that many doors take.
     """
 
@@ -60,6 +61,7 @@ class Option:
     names: Collection[str] | Callable[[], Iterable[str]] = ()
     parse: Callable[[Any], Any] | None = None
     repeated: bool = False
+    within: str = ""
     help: str = ""
 
     def allowed(self) -> list[str]:
@@ -87,14 +89,14 @@ class Option:
             return
         for each in value if isinstance(value, (list, tuple)) and not isinstance(value, str) else [value]:
             if isinstance(each, str) and (allowed := self.allowed()) and each not in allowed:
-                raise UnknownNameError(name, each, allowed)
+                raise UnknownNameError(name.removesuffix("=…"), each, allowed)
             if isinstance(each, bool) or not isinstance(each, (int, float)):
                 continue
             low = (self.least is not None and each < self.least) or (self.above is not None and each <= self.above)
             if low or (self.most is not None and each > self.most):
-                raise InputError(f"{name} {each:g}; expected {self.range}")
+                raise InputError(f"{_valued(name, f'{each:g}')}; expected {self.range}")
             if self.range and not isfinite(each):
-                raise InputError(f"{name} {each:g}; expected a finite number")
+                raise InputError(f"{_valued(name, f'{each:g}')}; expected a finite number")
 
 
 @dataclass(frozen=True)
@@ -118,9 +120,16 @@ class Setting:
     heading: str = ""
 
     @property
+    def key(self) -> str:
+        """Its name within a keyed option."""
+        return self.option.flag or self.name
+
+    @property
     def flag(self) -> str:
-        """The name that the program has for it."""
-        return self.option.flag or f"--{self.name.replace('_', '-')}"
+        """The name that the program has for it; of a key, with its option, as `--encoder-args backend=…`."""
+        if self.option.within:
+            return f"{dashed(self.option.within)} {self.key}=…"
+        return self.option.flag or dashed(self.name)
 
     def checked(self, value: Any) -> Any:
         """Return a value of it, whole numbers as the floats that the program reads.
@@ -133,17 +142,6 @@ class Setting:
         if type(value) is int and float in (self.annotation, *get_args(self.annotation)):
             return value if int in get_args(self.annotation) else float(value)
         return value
-
-    def arguments(self, value: Any) -> list[str]:
-        """Return what the program is given for a value."""
-        if isinstance(value, bool):
-            return [self.flag if value else f"--no-{self.flag.removeprefix('--')}"]
-        texts = [str(value)]
-        if isinstance(value, Mapping):
-            texts = [f"{name}={_setting_text(each)}" for name, each in value.items()]
-        elif isinstance(value, (list, tuple)):
-            texts = [str(each) for each in value] if self.option.repeated else [",".join(map(str, value))]
-        return [part for text in texts for part in (self.flag, text)]
 
     def parameter(self) -> inspect.Parameter:
         """Return it as a keyword parameter of a signature."""
@@ -190,12 +188,6 @@ class Settings:
             if (not names or setting.name in names)
             and (value := getattr(self, setting.name)) != getattr(base, setting.name, setting.default)
         }
-
-    def arguments(self, *names: str) -> list[str]:
-        """Return what the program is given for those settings (of the named ones) that differ from their defaults."""
-        changed = self.changed(*names)
-        settings = [each for each in settings_of(type(self)) if each.name in changed]
-        return [argument for each in settings for argument in each.arguments(changed[each.name])]
 
 
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
@@ -251,9 +243,20 @@ def spelling(flags: Mapping[str, str]) -> Iterator[None]:
         _flags.reset(token)
 
 
-def spelled(name: str) -> str:
-    """Return an option's name as the caller knows it: the keyword argument's, or the program's."""
-    return _flags.get().get(name, name)
+def spelled(name: str, value: object = None) -> str:
+    """Return an option's name as the caller knows it, the keyword argument's or the program's, and a value after it."""
+    flag = _flags.get().get(name, name)
+    return flag if value is None else _valued(flag, value)
+
+
+def _valued(flag: str, value: object) -> str:
+    """A name and a value; within a keyed option, `--encoder-args backend=…`, the value takes the place of the dots."""
+    return f"{flag[:-1]}{value}" if flag.endswith("=…") else f"{flag} {value}"
+
+
+def dashed(name: str) -> str:
+    """Return the program's name of a keyword argument: --name-of-it."""
+    return f"--{name.replace('_', '-')}"
 
 
 def refuse(given: Mapping[str, Any], why: str) -> None:
@@ -271,40 +274,11 @@ def refuse(given: Mapping[str, Any], why: str) -> None:
 def _with_value(name: str, value: Any) -> str:
     name = spelled(name)
     if isinstance(value, bool) and name.startswith("--"):
+        if name.endswith("=…"):
+            return _valued(name, str(value).lower())
         return name if value else f"--no-{name.removeprefix('--')}"
     if isinstance(value, Mapping):
         value = [f"{key}={each}" for key, each in value.items()]
     values = value if isinstance(value, (list, tuple)) else [value]
     plain = (str, int, float, PurePath)
-    return " ".join([name, *(str(each) if isinstance(each, plain) else type(each).__name__ for each in values)])
-
-
-def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:
-    """Read NAME=VALUE of each text, the value as JSON; a later one of a name holds.
-
-    Args:
-        texts: as the program is given them.
-        option: name of the keyword argument that they are for.
-        words: whether a value that is not JSON may be a word, as in mixing=gradnorm.
-
-    Raises:
-        InputError: a text that is not of this form.
-    """
-    settings: dict[str, Any] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
-        try:
-            settings[name] = json.loads(value)
-        except (ValueError, RecursionError) as error:
-            if not (words and value.replace("-", "").isalpha()):
-                expected = "a number, true, false or a list as in [100, 200, 400, 600]"
-                raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
-            settings[name] = value
-    return settings
-
-
-def _setting_text(value: Any) -> str:
-    """A value as `parsed_settings` reads it."""
-    return value if isinstance(value, str) and value.replace("-", "").isalpha() else json.dumps(value)
+    return _valued(name, " ".join(str(each) if isinstance(each, plain) else type(each).__name__ for each in values))

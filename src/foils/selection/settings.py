@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from foils.data.resolve import SourcesLike
-from foils.runtime.options import Option, Settings, parsed_settings
+from foils.runtime.keyed import parsed_settings
+from foils.runtime.options import Option, Settings
 from foils.scoring.gates import WEIGHTINGS
 from foils.selection.stage import RULES
 

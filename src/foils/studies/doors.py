@@ -15,6 +15,7 @@ from foils.encode.opening import AT_128, EncodingSettings, StoreSettings
 from foils.mining.doors import mine
 from foils.runtime.doors import door
 from foils.runtime.errors import require
+from foils.runtime.keyed import arguments
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import MemorySettings, ScaleSettings
 from foils.scoring import Scores
@@ -83,7 +84,7 @@ def study(
     parts += _paths(sources, list(tables), cells[0])
     parts += [part for name in names for part in ("--model", name)]
     parts += ["-o", str(folder), *(["--device", device] if device else [])]
-    parts += [*settings.arguments(), *reading.arguments(), *storing.arguments("storage")]
+    parts += [*arguments(settings), *arguments(reading), *arguments(storing, "storage")]
     add_command(folder, shlex.join(parts))
     store = storing.open_store()
     for cell in cells:

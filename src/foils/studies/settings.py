@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 from foils.encode.similarity import SIMILARITIES
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, parsed_settings, spelled
+from foils.runtime.keyed import parsed_settings
+from foils.runtime.options import Option, Settings, spelled
 
 MEASURES = ("nDCG@10", "RR@10", "R@100")
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from foils.batching.methods import METHODS, method_named
 from foils.data.training_rows import MAX_POSITIVES
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, parsed_settings, spelled
+from foils.runtime.keyed import parsed_settings
+from foils.runtime.options import Option, Settings, spelled
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 NO_DUPLICATES = "no-duplicates"

@@ -1,0 +1,168 @@
+"""Settings that the program takes together, as keys of one option: `--encoder-args backend=onnx,encode_batch=64`.
+
+In Python each is a keyword argument, like any other. A setting is such a key where its `Option` names the option that
+it is `within`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.options import Option, Setting, Settings, dashed, settings_of, spelled
+
+_NEXT = re.compile(r",\s*(?=[A-Za-z][\w-]*=)")
+_FIRST = re.compile(r"(?<=\.)\s+(?=[A-Z])")  # where a sentence ends
+_SWITCH = {"true": True, "false": False}
+
+
+def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:
+    """Read NAME=VALUE of each text, the value as JSON; a later one of a name holds.
+
+    Args:
+        texts: as the program is given them.
+        option: name of the keyword argument that they are for.
+        words: whether a value that is not JSON may be a word, as in mixing=gradnorm.
+
+    Raises:
+        InputError: a text that is not of this form.
+    """
+    settings: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
+        try:
+            settings[name] = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            if not (words and value.replace("-", "").isalpha()):
+                expected = "a number, true, false or a list as in [100, 200, 400, 600]"
+                raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
+            settings[name] = value
+    return settings
+
+
+@dataclass(frozen=True)
+class KeyedSetting(Setting):
+    """An option of the program whose value is KEY=VALUE,…, each key a setting of its own.
+
+    Attributes:
+        keys: the settings, in their order.
+    """
+
+    keys: tuple[Setting, ...] = ()
+
+
+def options_of(settings: Sequence[Setting]) -> list[Setting]:
+    """Return the program's options for these settings: those within one option are joined, where the last one stood."""
+    options: list[Setting] = []
+    for place, setting in enumerate(settings):
+        name = setting.option.within
+        if not name:
+            options.append(setting)
+        elif not any(each.option.within == name for each in settings[place + 1 :]):
+            options.append(_joined(name, tuple(each for each in settings if each.option.within == name)))
+    return options
+
+
+def _joined(name: str, keys: tuple[Setting, ...]) -> KeyedSetting:
+    lines = ["Further settings, each with its default; may be given several times.", *map(_described, keys)]
+    option = Option(metavar="KEY=VALUE,…", parse=partial(parsed_keys, keys=keys), repeated=True)
+    return KeyedSetting(name, list[str] | None, option, None, "\n".join(lines), keys[-1].heading, keys)
+
+
+def _described(setting: Setting) -> str:
+    """What the help of a keyed option says of a key: its default, the first sentence of its help, and what it takes."""
+    default = setting.default
+    shown = "…" if default in (None, (), "") else str(default).lower() if isinstance(default, bool) else default
+    names = setting.option.allowed()
+    range_ = f" Range: {setting.option.range}." if setting.option.range else ""
+    return f"{setting.key}={shown}: {_FIRST.split(setting.help)[0]}" + (
+        f" One of {', '.join(names)}." if names else range_
+    )
+
+
+def parsed_keys(texts: Iterable[str], *, keys: Sequence[Setting]) -> dict[str, Any]:
+    """Read KEY=VALUE,KEY=VALUE of each text; a later one of a key holds. A comma may stand in a value.
+
+    Args:
+        texts: as the program is given them.
+        keys: the settings that there are.
+
+    Returns:
+        Name of the keyword argument -> value.
+
+    Raises:
+        InputError: a text that is not of this form, or a value that is not of its key's type.
+        UnknownNameError: an unknown key.
+    """
+    settings, flag = {each.key: each for each in keys}, keys[0].flag.partition(" ")[0]
+    values: dict[str, Any] = {}
+    for text in texts:
+        for part in _NEXT.split(text):
+            key, equals, value = part.partition("=")
+            if not equals:
+                raise InputError(f"{flag} {text}: expected KEY=VALUE, with one of the keys {', '.join(settings)}")
+            key = key.strip().replace("-", "_")
+            if key not in settings:
+                raise UnknownNameError(f"key of {flag}", key, settings)
+            values[settings[key].name] = _value(settings[key], value)
+    return values
+
+
+def _value(setting: Setting, text: str) -> Any:
+    """The value of a text, by the setting's own reader or type."""
+    if setting.option.parse is not None:
+        return setting.option.parse([text] if setting.option.repeated else text)
+    kinds, expected = get_args(setting.annotation) or (setting.annotation,), ""
+    try:
+        if bool in kinds:
+            expected = "true or false"
+            return _SWITCH[text.lower()]
+        if int in kinds:
+            expected = "a whole number"
+            return int(text)
+        if float in kinds:
+            expected = "a number"
+            return float(text)
+    except (KeyError, ValueError):
+        raise InputError(f"{spelled(setting.name, text)}: expected {expected}") from None
+    return Path(text) if Path in kinds and str not in kinds else text
+
+
+def arguments(settings: Settings, *names: str) -> list[str]:
+    """Return what the program is given for those settings (of the named ones) that differ from their defaults."""
+    changed = settings.changed(*names)
+    taken = [each for each in settings_of(type(settings)) if each.name in changed]
+    return [argument for each in taken for argument in _arguments(each, changed[each.name])]
+
+
+def _arguments(setting: Setting, value: Any) -> list[str]:
+    if setting.option.within:
+        text = (
+            ",".join(map(str, value))
+            if isinstance(value, (list, tuple))
+            else str(value).lower()
+            if isinstance(value, bool)
+            else str(value)
+        )
+        return [dashed(setting.option.within), f"{setting.key}={text}"]
+    if isinstance(value, bool):
+        return [setting.flag if value else f"--no-{setting.flag.removeprefix('--')}"]
+    texts = [str(value)]
+    if isinstance(value, Mapping):
+        texts = [f"{name}={_json_text(each)}" for name, each in value.items()]
+    elif isinstance(value, (list, tuple)):
+        texts = [str(each) for each in value] if setting.option.repeated else [",".join(map(str, value))]
+    return [part for text in texts for part in (setting.flag, text)]
+
+
+def _json_text(value: Any) -> str:
+    """A value as `parsed_settings` reads it."""
+    return value if isinstance(value, str) and value.replace("-", "").isalpha() else json.dumps(value)

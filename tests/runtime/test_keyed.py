@@ -1,0 +1,99 @@
+"""Settings that the program takes as keys of one option, and Python as keyword arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.keyed import KeyedSetting, arguments, options_of, parsed_keys
+from foils.runtime.options import Option, Settings, settings_of, spelling
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    return tuple(map(float, text.split(",")))
+
+
+@dataclass(frozen=True)
+class EncoderSettings(Settings):
+    """An encoder.
+
+    Attributes:
+        model: Its name.
+        batch: Texts at once. More is faster.
+        prompt: Text put before each query.
+        scale: A factor.
+        backend: What runs it.
+        code: Run code of the model.
+        shares: Three numbers.
+        folder: Where vectors are kept.
+    """
+
+    heading = "Encoder"
+
+    model: str = "m"
+    batch: Annotated[int, Option(least=1, within="encoder_args")] = 16
+    prompt: Annotated[str | None, Option(within="encoder_args")] = None
+    scale: Annotated[float, Option(flag="factor", within="encoder_args")] = 1.0
+    backend: Annotated[str, Option(names=("torch", "onnx"), within="encoder_args")] = "torch"
+    code: Annotated[bool, Option(within="encoder_args")] = False
+    shares: Annotated[Sequence[float] | None, Option(parse=numbers, within="encoder_args")] = None
+    folder: Annotated[Path | None, Option(within="encoder_args")] = None
+
+
+KEYS = [each for each in settings_of(EncoderSettings) if each.option.within]
+
+
+def test_settings_within_an_option_become_one() -> None:
+    model, keyed = options_of(settings_of(EncoderSettings))
+    assert (model.name, keyed.name, keyed.flag, keyed.heading) == ("model", "encoder_args", "--encoder-args", "Encoder")
+    assert isinstance(keyed, KeyedSetting)
+    assert [each.name for each in keyed.keys] == [each.name for each in KEYS]
+    for line in (
+        "batch=16: Texts at once. Range: at least 1.", "prompt=…: Text put before each query.", "factor=1.0: A factor.",
+        "backend=torch: What runs it. One of torch, onnx.", "code=false: Run code of the model.",
+    ):  # fmt: skip
+        assert line in keyed.help.splitlines()
+
+
+def test_values_are_read_by_the_type_of_their_keys() -> None:
+    text = "batch=3,prompt=Find this, please: ,factor=2,code=true,shares=0.5,0.5,folder=a/b,backend=onnx"
+    assert parsed_keys([text, "batch=4"], keys=KEYS) == {
+        "batch": 4, "prompt": "Find this, please: ", "scale": 2.0, "code": True, "shares": (0.5, 0.5),
+        "folder": Path("a/b"), "backend": "onnx",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        (
+            "batch",
+            InputError,
+            r"^--encoder-args batch: expected KEY=VALUE, with one of the keys batch, prompt, factor,",
+        ),
+        ("bacth=3", UnknownNameError, r"^unknown key of --encoder-args 'bacth'; .* Did you mean 'batch'\?$"),
+        ("batch=3,scale=2", UnknownNameError, r"unknown key of --encoder-args 'scale'"),
+        ("batch=many", InputError, r"^--encoder-args batch=many: expected a whole number$"),
+        ("factor=much", InputError, r"^--encoder-args factor=much: expected a number$"),
+        ("code=perhaps", InputError, r"^--encoder-args code=perhaps: expected true or false$"),
+        ("batch=0", InputError, r"^--encoder-args batch=0; expected at least 1$"),
+        ("backend=tf", UnknownNameError, r"^unknown --encoder-args backend 'tf'; expected one of: onnx, torch\."),
+    ],
+)
+def test_a_key_or_value_that_does_not_fit_is_refused(text: str, error: type[Exception], message: str) -> None:
+    with spelling({each.name: each.flag for each in KEYS}), pytest.raises(error, match=message):
+        EncoderSettings(**parsed_keys([text], keys=KEYS))
+
+
+def test_what_is_written_is_read_again() -> None:
+    values: dict[str, Any] = {"batch": 3, "prompt": "q, a: ", "code": True, "shares": (0.5, 0.5), "folder": Path("a/b")}
+    settings = EncoderSettings("x", **values)
+    first, second, *keyed = arguments(settings)
+    assert (first, second) == ("--model", "x")
+    assert set(keyed[::2]) == {"--encoder-args"}
+    assert EncoderSettings("x", **parsed_keys(keyed[1::2], keys=KEYS)) == settings
