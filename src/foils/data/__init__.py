@@ -1,8 +1,9 @@
 """What flows: collections, negatives, runs, and the files they live in."""
 
 from foils.data.collection import Collection, Positives
+from foils.data.labels import Labels
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
 from foils.data.run import Run
 
-__all__ = ["Collection", "Negatives", "Positives", "Run", "load_collection"]
+__all__ = ["Collection", "Labels", "Negatives", "Positives", "Run", "load_collection"]

@@ -68,10 +68,14 @@ def records_in_memory(table: pa.Table, where: str) -> Records:
     return Records(where, tuple(table.column_names), read)
 
 
-def records_of_file(path: str | Path) -> Records:
+def records_of_file(path: str | Path, *, delimiter: str | None = None) -> Records:
     """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, of which all but JSON is read piece by piece.
 
     Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names.
+
+    Args:
+        path: of the file.
+        delimiter: what divides the columns of CSV and TSV; None: a comma or a tab, by the name.
 
     Raises:
         InputError: no such file, or another kind.
@@ -82,7 +86,7 @@ def records_of_file(path: str | Path) -> Records:
         return _parquet(path)
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
     if ending in DELIMITERS:
-        return _delimited(path, DELIMITERS[ending])
+        return _delimited(path, delimiter or DELIMITERS[ending])
     if ending in ENDINGS:
         return _json(path)
     raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")

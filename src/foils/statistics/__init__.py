@@ -1,4 +1,4 @@
-"""Statistics of measured results: paired tests, intervals, rank correlations."""
+"""Statistics: paired tests, intervals, rank correlations; draws of a sample, and shares estimated from it."""
 
 from foils.statistics.agreement import Agreement, agreement, kendall_tau, pearson_r, rank_stability, spearman_rho
 from foils.statistics.significance import (
@@ -11,20 +11,36 @@ from foils.statistics.significance import (
     holm,
     paired_test,
 )
+from foils.statistics.survey import (
+    Drawn,
+    Share,
+    corrected_share,
+    difference,
+    draw,
+    estimate_share,
+    permanent_numbers,
+)
 
 __all__ = [
     "ALTERNATIVES",
     "Agreement",
     "Alternative",
     "Comparison",
+    "Drawn",
     "PairedTest",
+    "Share",
     "agreement",
     "bootstrap_interval",
     "compare_systems",
+    "corrected_share",
+    "difference",
+    "draw",
+    "estimate_share",
     "holm",
     "kendall_tau",
     "paired_test",
     "pearson_r",
+    "permanent_numbers",
     "rank_stability",
     "spearman_rho",
 ]

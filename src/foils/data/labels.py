@@ -1,0 +1,241 @@
+"""Judged pairs: which unlabelled documents are relevant to which queries, as somebody, or some program, said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.data.collection import Collection
+from foils.data.columns import with_types
+from foils.data.label_files import LABELS, PERSON, read_labels, write_labels
+from foils.data.lines import Complaints
+from foils.data.negatives import Negatives
+from foils.data.store import Provenance
+from foils.data.tables import arrow_table
+from foils.runtime.errors import InputError
+from foils.runtime.results import Result, Table
+
+Floats = npt.NDArray[np.float64]
+BETWEEN = "|"  # the names of sources
+_BREAK = pa.scalar("\0", pa.large_string())
+
+
+@dataclass(frozen=True)
+class Labels(Result):
+    """Judgements of (query, document) pairs, a row for each pair and judge.
+
+    Attributes:
+        table: `query_id`; `doc_id`; `text` of a document that is not in the collection, null elsewhere; `relevant`, 1
+            or 0, null where it is not judged; `judge`, who judged, null where nobody did; `probability` in (0, 1] with
+            which the pair was drawn, null where it was not; `sources` from which it was drawn, their names joined
+            by `|`. Columns that are missing are added. The name of a program that judges has a colon in it, as
+            `llm:NAME`; other names are people's.
+        provenance: what made it.
+
+    Raises:
+        InputError: columns of other types, rows without a query or a document, values out of range, or two
+            judgements of one pair by one judge that contradict each other.
+    """
+
+    table: pa.Table
+    provenance: Provenance = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        table = self.table
+        for column in LABELS:
+            if column.name not in table.column_names:
+                table = table.append_column(column.name, pa.nulls(len(table), column.type))
+        table = with_types(table.select(LABELS.names), dict(zip(LABELS.names, LABELS.types, strict=True)))
+        named = pc.if_else(pc.is_valid(table["relevant"]), pc.fill_null(table["judge"], PERSON), table["judge"])
+        table = table.set_column(LABELS.names.index("judge"), "judge", named)
+        object.__setattr__(self, "table", _each_once(table, _check(table)))
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    @classmethod
+    def of(cls, given: LabelsLike, collection: Collection | None = None) -> Labels:
+        """Return labels as they are, or those of a file, a DataFrame or an Arrow table.
+
+        Raises:
+            InputError: these are no labels, or name ids that the collection does not know.
+        """
+        if isinstance(given, (str, Path)):
+            return cls.read(given, collection)
+        labels = given if isinstance(given, Labels) else cls(arrow_table(given))
+        if collection is not None:
+            labels.check_ids(collection)
+        return labels
+
+    @classmethod
+    def read(cls, path: str | Path, collection: Collection | None = None) -> Labels:
+        """Read labels from TSV, CSV (divided by commas, semicolons or tabs), JSON, JSONL or Parquet.
+
+        Columns come in any order, others are passed over. `relevant` is 1, 0, yes, no, y, n, true or false; empty or
+        skip: not judged. Rows of empty cells are passed over.
+
+        Args:
+            path: of the file.
+            collection: whose ids they name; None: the ids are not looked at.
+
+        Raises:
+            InputError: no such file.
+            FormatError: what is wrong in it, by line: other answers, ids that the collection does not know, one judge's
+                answers to a pair that contradict each other.
+        """
+        table, lines = read_labels(path)
+        if collection is not None:
+            _complain_of_ids(table, collection, Complaints(path), lines)
+        return cls(table)
+
+    def write(self, path: str | Path, *, shown: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Write the labels, whole, in the form that the name's ending says: .tsv, .csv, .jsonl or .parquet.
+
+        In CSV and TSV a text that a spreadsheet would take for a formula gets a ' before it, which `read` takes away.
+
+        Args:
+            path: of the file.
+            shown: more columns, as texts to read: name -> one value a row.
+
+        Raises:
+            InputError: another ending.
+            FailureError: the file cannot be written.
+        """
+        table = self.table
+        for name, values in (shown or {}).items():
+            table = table.append_column(name, pa.array(list(values), pa.large_string()))
+        write_labels(path, table, self.provenance)
+
+    def rows_judged(self) -> npt.NDArray[np.bool_]:
+        """Return (n,) which rows hold a judgement."""
+        return np.asarray(self.table["relevant"].is_valid().to_numpy(), bool)
+
+    def by_programs(self) -> npt.NDArray[np.bool_]:
+        """Return (n,) which rows a program judged."""
+        return np.array([is_program(name) for name in self.table["judge"].to_pylist()], bool)
+
+    def match(self, pairs: Negatives | pa.Table, *, programs: bool = False) -> tuple[Floats, Floats]:
+        """Return what is known of other pairs: (n,) 1, 0 or NaN, and (n,) the probability of being drawn and judged.
+
+        Where several people judged a pair the majority counts, and a tie is no judgement. The probability is that
+        of being drawn times the share of the drawn pairs that were judged; NaN for pairs that are not judged, or
+        were not drawn.
+
+        Args:
+            pairs: `query_id, doc_id`, and `text` of documents that are not in the collection.
+            programs: whether the judgements of programs count, instead of those of people.
+        """
+        keys = pair_keys(self.table)
+        distinct = keys.unique()
+        at = np.asarray(pc.index_in(keys, distinct).to_numpy(), np.int64)
+        counted = self.rows_judged() & (self.by_programs() == programs)
+        votes = np.where(counted, 2.0 * self.table["relevant"].fill_null(0).to_numpy() - 1, 0.0)
+        balance = np.bincount(at, votes, len(distinct))
+        relevant = np.where(balance > 0, 1.0, np.where(balance < 0, 0.0, np.nan))
+        drawn = np.full(len(distinct), np.nan)
+        given = self.table["probability"].fill_null(np.nan).to_numpy()
+        drawn[at[np.isfinite(given)]] = given[np.isfinite(given)]
+        judged = np.isfinite(relevant) & np.isfinite(drawn)
+        probability = np.where(judged, drawn * judged.sum() / max(int(np.isfinite(drawn).sum()), 1), np.nan)
+        wanted = pc.index_in(pair_keys(pairs.table if isinstance(pairs, Negatives) else pairs), distinct)
+        place = np.asarray(pc.fill_null(wanted, -1).to_numpy(), np.int64)
+        return tuple(np.append(each, np.nan)[place] for each in (relevant, probability))  # type: ignore[return-value]
+
+    def check_ids(self, collection: Collection) -> None:
+        """Raise an InputError for query ids, and document ids without a text, that a collection does not know."""
+        complaints = Complaints("labels")
+        _complain_of_ids(self.table, collection, complaints, [None] * len(self))
+
+    def tables(self) -> list[Table]:
+        """Return how many pairs each judge judged, and how many are relevant."""
+        rows = [(name, *(f"{count:,}" for count in counts.values())) for name, counts in self._counts().items()]
+        return [Table("Labels", ("judge", "judged", "relevant", "skipped"), rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the same counts."""
+        return {"pairs": len(pair_keys(self.table).unique()), "judges": self._counts()}
+
+    def _counts(self) -> dict[str, dict[str, int]]:
+        judge, relevant = self.table["judge"].to_pylist(), self.table["relevant"].to_pylist()
+        named = [(who, answer) for who, answer in zip(judge, relevant, strict=True) if who is not None]
+        counts = {}
+        for name in dict.fromkeys(who for who, _ in named):
+            answers = [answer for who, answer in named if who == name]
+            judged = len(answers) - answers.count(None)
+            counts[name] = {"judged": judged, "relevant": answers.count(1), "skipped": answers.count(None)}
+        return counts
+
+
+LabelsLike = str | Path | Labels | Any
+"""A file of labels, labels, a DataFrame or an Arrow table."""
+
+
+def is_program(judge: str | None) -> bool:
+    """Tell whether a judge's name is a program's: it has a colon."""
+    return judge is not None and ":" in judge
+
+
+def pair_keys(table: pa.Table) -> pa.ChunkedArray:
+    """Return (n,) one text for each row's pair: of the query's id, and the document's text, or its id without one.
+
+    White space in texts makes no difference, since spreadsheets change it.
+    """
+    query, document = (table[name].cast(pa.large_string()) for name in ("query_id", "doc_id"))
+    if "text" in table.column_names:
+        text = pc.utf8_trim_whitespace(pc.replace_substring_regex(table["text"].cast(pa.large_string()), r"\s+", " "))
+        own = pc.binary_join_element_wise(pa.scalar("text", pa.large_string()), text, _BREAK)
+        document = pc.if_else(pc.is_valid(text), own, document)
+    joined = pc.binary_join_element_wise(query, document, _BREAK)
+    return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
+
+
+def _check(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Raise an InputError for values out of range; return the rows to keep, one of each pair and judge."""
+    if len(table) and (table["query_id"].null_count or pc.any(pc.and_(*_missing(table))).as_py()):
+        raise InputError("a label needs a query_id, and a doc_id or a text")
+    if not set(table["relevant"].unique().to_pylist()) <= {0, 1, None}:
+        raise InputError("a value of relevant is neither 0 nor 1; leave it empty where a pair is not judged")
+    given = table["probability"].drop_null().to_numpy()
+    if not ((given > 0) & (given <= 1)).all():
+        raise InputError("a probability of being drawn is not in (0, 1]; leave it empty where a pair was not drawn")
+    first: dict[tuple[Any, ...], int] = {}
+    columns = (pair_keys(table).to_pylist(), table["judge"].to_pylist(), table["relevant"].to_pylist())
+    for row, (key, judge, relevant) in enumerate(zip(*columns, strict=True)):
+        before = first.setdefault((key, judge), row)
+        if columns[2][before] is None:
+            first[key, judge] = row
+        elif relevant not in (None, columns[2][before]):
+            query = table["query_id"][row].as_py()
+            raise InputError(f"{judge} judged a document of query {query!r} both ways; keep one of the two")
+    return np.sort(np.array(list(first.values()), np.int64))
+
+
+def _missing(table: pa.Table) -> tuple[Any, Any]:
+    return table["doc_id"].is_null(), table["text"].is_null()
+
+
+def _each_once(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    return table if len(rows) == len(table) else table.take(pa.array(rows))
+
+
+def _complain_of_ids(
+    table: pa.Table, collection: Collection, complaints: Complaints, lines: Sequence[int | None]
+) -> None:
+    has_text = np.asarray(table["text"].is_valid().to_numpy(), bool)
+    queries = collection.query_rows(table["query_id"]) < 0
+    documents = (collection.document_rows(table["doc_id"]) < 0) & ~has_text
+    for name, unknown in (("query_id", queries), ("doc_id", documents)):
+        for row in np.flatnonzero(unknown).tolist():
+            complaints.add(
+                f"unknown {name} {table[name][row].as_py()!r}: not in the collection {collection.name} (a spreadsheet "
+                "may have changed it, as 007 to 7; keep such columns as text)",
+                lines[row],
+            )
+    complaints.settle()

@@ -1,0 +1,269 @@
+"""What a few judged units say of all: draws with unequal probabilities, shares with intervals, judges that err."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+from scipy.optimize import brentq
+from scipy.special import expit, logit
+from scipy.stats import beta
+
+from foils.runtime.errors import InputError
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+SUREST = 1e-6  # a belief of 0 or 1 is taken as this far from it
+FARTHEST = 60.0  # logits that a belief is moved by, at most
+REPLICATES = 20_000  # draws of a corrected share
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Units that were drawn.
+
+    Attributes:
+        rows: (k,) which, in the order of the draw: its beginning is what a smaller draw would have been.
+        probability: (k,) of each being drawn, in (0, 1].
+    """
+
+    rows: Rows
+    probability: Floats
+
+
+@dataclass(frozen=True)
+class Share:
+    """An estimated share with its interval.
+
+    Attributes:
+        share: the estimate, in [0, 1]; NaN where nothing was judged.
+        low: lower end of the interval.
+        high: upper end.
+        judged: how many units it rests on.
+        effective: how many units, drawn with equal probabilities, would tell as much.
+    """
+
+    share: float
+    low: float
+    high: float
+    judged: int
+    effective: float
+
+    def to_json(self) -> dict[str, float]:
+        """Return the estimate with its interval, and how many units were judged."""
+        return {"share": self.share, "low": self.low, "high": self.high, "judged": self.judged}
+
+
+def permanent_numbers(keys: Iterable[str], *, seed: int = 0) -> Floats:
+    """Return (n,) numbers spread evenly over (0, 1), each decided by its key and the seed alone.
+
+    Draws that use them are coordinated: a unit keeps its number, whatever other units there are.
+
+    Args:
+        keys: of the units, no two alike.
+        seed: at least 0.
+
+    Source: Brewer, Early & Joyce 1972, permanent random numbers.
+    """
+    hashes = np.array([xxhash.xxh3_64_intdigest(key.encode(), seed) for key in keys], np.uint64)
+    return np.asarray(((hashes >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
+
+
+def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
+    """Draw n units with probabilities in proportion to their sizes; a larger n keeps what a smaller n drew.
+
+    Unit j gets ξ_j = u_j/size_j; drawn are the n smallest. Let T be the next larger one. Given the numbers of all
+    other units, j is drawn where u_j < size_j·T: with probability p_j = min(1, size_j·T), exactly. Therefore
+    Σ x_j/p_j over what was drawn is unbiased for the total of any x, and for n ≥ 2 its terms are uncorrelated
+    between units, as if each unit had been drawn by itself. Strata are not formed: their quotas would give up units
+    when n grows.
+
+    Args:
+        sizes: (m,) finite, at least 0; a unit of size 0 is never drawn.
+        numbers: (m,) in (0, 1), as `permanent_numbers` gives them.
+        n: how many, at least 1; where fewer have a size above 0 all these are drawn, with probability 1.
+
+    Raises:
+        InputError: shapes that differ, sizes that are negative or not finite, n below 1.
+
+    Source: sequential Poisson sampling (Ohlsson 1998), with the probabilities of priority sampling (Duffield, Lund &
+    Thorup 2007, theorem 1 and section 4).
+    """
+    sizes, numbers = np.asarray(sizes, np.float64), np.asarray(numbers, np.float64)
+    if sizes.ndim != 1 or sizes.shape != numbers.shape or n < 1:
+        raise InputError(f"{sizes.shape} sizes, {numbers.shape} numbers, n {n}; expected one number a size, n ≥ 1")
+    if not np.isfinite(sizes).all() or (sizes < 0).any():
+        raise InputError("sizes to draw by are negative or not finite; a unit that is never drawn has size 0")
+    possible = np.flatnonzero(sizes > 0)
+    order = numbers[possible] / sizes[possible]
+    ranked = np.argsort(order, kind="stable")
+    rows = possible[ranked[:n]]
+    threshold = order[ranked[n]] if len(ranked) > n else np.inf
+    return Drawn(rows, np.minimum(1.0, sizes[rows] * threshold))
+
+
+def estimate_share(
+    relevant: npt.ArrayLike,
+    probability: npt.ArrayLike,
+    *,
+    belief: npt.ArrayLike | None = None,
+    population: npt.ArrayLike | None = None,
+    level: float = 0.95,
+) -> Share:
+    """Return the share of relevant units among all, from those that were drawn and judged.
+
+    Without a belief it is Hájek's Σ w·y/Σ w, w = 1/p. With one it is moved in logits until it fits what was judged,
+    Σ w·(y − π(δ)) = 0 with π(δ) = σ(logit π + δ), and averaged over all units: the design makes it right however wrong
+    the belief is, and a good belief makes it precise.
+
+    Its variance is the larger one of what the judged units show, v = Σ (1 − p)·w²·(y − π(δ))²/(Σ w)², and of what
+    the moved belief expects, with π(δ)(1 − π(δ)) in place of the square; for the latter half a relevant unit of one
+    more is added to the share and to each belief, so that no variance is 0 for want of judged units. The interval is
+    Clopper and Pearson's for n* = φ(1 − φ)/v units of which n*·φ are relevant.
+
+    Args:
+        relevant: (m,) 0 or 1, of the judged units.
+        probability: (m,) with which each was drawn and judged, in (0, 1]; only ratios decide the share.
+        belief: (m,) π of the judged units, the probability that they are relevant; None: equal for all.
+        population: (N,) π of all units, the judged ones among them; goes with `belief`.
+        level: coverage of the interval, in (0, 1).
+
+    Raises:
+        InputError: shapes that do not fit, values out of range, or one of `belief` and `population` alone.
+
+    Source: Hájek 1971; logistic generalized regression estimator (Lehtonen & Veijanen 1998) with the belief as offset;
+    interval of Korn & Graubard 1998.
+    """
+    y, p = _judged(relevant, probability, level)
+    if (belief is None) != (population is None):
+        raise InputError("belief and population go together; give both, or neither")
+    if not len(y):
+        return Share(np.nan, 0.0, 1.0, 0, 0.0)
+    m, w = len(y), 1 / p
+    pi, everyone = _beliefs(belief, population, m)
+    mean = float((w * y).sum() / w.sum())
+    delta, smoothed = (_shift(pi, w, target) for target in (mean, (m * mean + 0.5) / (m + 1)))
+    share = _moved_mean(everyone, delta, mean)
+    variance = (1 - p) * w**2 / w.sum() ** 2
+    shown = float((variance * (y - _moved(pi, delta)) ** 2).sum())
+    expected = (m * _moved(pi, smoothed) + (0.0 if belief is None else 0.5)) / (m + (belief is not None))
+    v = max(shown, float((variance * expected * (1 - expected)).sum()))
+    near = _moved_mean(everyone, smoothed, mean)
+    effective = near * (1 - near) / v if v > 0 else np.inf
+    low, high = _clopper_pearson(share, effective, level)
+    return Share(share, low, high, m, effective)
+
+
+def difference(
+    relevant: npt.ArrayLike, probability: npt.ArrayLike, belief: npt.ArrayLike, population: npt.ArrayLike
+) -> tuple[float, float]:
+    """Return φ = mean π + (1/N) Σ (y − π)/p over the judged units, and its variance Σ (1 − p)·((y − π)/p)²/N².
+
+    Both are unbiased under `draw`, whatever the belief is; φ may lie outside [0, 1]. Arguments as `estimate_share`,
+    the probabilities being those of being drawn and judged themselves, not up to a factor.
+
+    Source: difference estimator (Särndal, Swensson & Wretman 1992, section 6.3).
+    """
+    y, p = _judged(relevant, probability, 0.95)
+    pi, everyone = np.asarray(belief, np.float64), np.asarray(population, np.float64)
+    residual = (y - pi) / p
+    share = float(everyone.mean() + residual.sum() / len(everyone))
+    return share, float(((1 - p) * residual**2).sum() / len(everyone) ** 2)
+
+
+def corrected_share(
+    apparent: Share, sensitivity: tuple[int, int], specificity: tuple[int, int], *, level: float = 0.95, seed: int = 0
+) -> Share:
+    """Return the share that a judge who errs lets us infer: φ = (q + sp − 1)/(se + sp − 1), within [0, 1].
+
+    Each of the three is drawn from Beta(x + ½, n − x + ½), q with the effective number of units, and the interval
+    is that of the φ: it widens to [0, 1] for a judge that may be no better than chance (se + sp ≤ 1), whose draws are
+    0 or 1 in turn.
+
+    Args:
+        apparent: q, the share that the judge called relevant.
+        sensitivity: how many of how many relevant units the judge called relevant.
+        specificity: how many of how many others the judge did not.
+        level: coverage of the interval, in (0, 1).
+        seed: of the draws.
+
+    Returns:
+        The share, NaN where se + sp ≤ 1; `effective` is that of q.
+
+    Raises:
+        InputError: counts that are not 0 ≤ x ≤ n, n ≥ 1.
+
+    Source: Rogan & Gladen 1978; draws in place of their variance, as Lang & Reiczigel 2014 advise for small counts.
+    """
+    for name, (hits, of) in (("sensitivity", sensitivity), ("specificity", specificity)):
+        if not 0 <= hits <= of or of < 1:
+            raise InputError(f"{name} from {hits} of {of}; expected a count of at least one judged unit")
+    if not apparent.judged:
+        return apparent
+    rng = np.random.default_rng(seed)
+    n = min(apparent.effective, 1e12)
+    q, se, sp = (
+        rng.beta(x + 0.5, of - x + 0.5, REPLICATES) for x, of in ((apparent.share * n, n), sensitivity, specificity)
+    )
+    power = se + sp - 1
+    chance = np.arange(REPLICATES) % 2
+    draws = np.where(power > 0, np.clip((q + sp - 1) / np.where(power > 0, power, 1), 0, 1), chance)
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    known = sensitivity[0] / sensitivity[1] + specificity[0] / specificity[1] - 1
+    of_others = 1 - specificity[0] / specificity[1]
+    share = float(np.clip((apparent.share - of_others) / known, 0, 1)) if known > 0 else np.nan
+    return Share(share, float(low), float(high), apparent.judged, apparent.effective)
+
+
+def _judged(relevant: npt.ArrayLike, probability: npt.ArrayLike, level: float) -> tuple[Floats, Floats]:
+    y, p = np.asarray(relevant, np.float64), np.asarray(probability, np.float64)
+    if y.ndim != 1 or y.shape != p.shape:
+        raise InputError(f"{y.shape} judgements, {p.shape} probabilities; expected one of each a unit")
+    if not np.isin(y, (0, 1)).all() or not ((p > 0) & (p <= 1)).all() or not 0 < level < 1:
+        raise InputError("expected judgements 0 or 1, probabilities in (0, 1], and a level in (0, 1)")
+    return y, p
+
+
+def _beliefs(belief: npt.ArrayLike | None, population: npt.ArrayLike | None, m: int) -> tuple[Floats, Floats | None]:
+    """The judged units' beliefs, away from 0 and 1, and those of all units, None where all are equal."""
+    if belief is None or population is None:
+        return np.full(m, 0.5), None
+    pi, everyone = np.asarray(belief, np.float64), np.asarray(population, np.float64)
+    if pi.shape != (m,) or everyone.ndim != 1 or len(everyone) < m:
+        raise InputError(f"{pi.shape} beliefs of {m} judged units, {everyone.shape} of all; expected one each")
+    if not all(((each >= 0) & (each <= 1)).all() for each in (pi, everyone)):
+        raise InputError("a belief is a probability; expected values in [0, 1]")
+    return np.clip(pi, SUREST, 1 - SUREST), np.clip(everyone, SUREST, 1 - SUREST)
+
+
+def _moved(pi: Floats, delta: float) -> Floats:
+    """Beliefs moved by δ logits."""
+    moved: Floats = expit(logit(pi) + delta)
+    return moved
+
+
+def _shift(pi: Floats, w: Floats, mean: float) -> float:
+    """The δ at which moved beliefs have this weighted mean, at most `FARTHEST` logits away."""
+    if mean <= 0 or mean >= 1:
+        return FARTHEST if mean >= 1 else -FARTHEST
+    return float(brentq(lambda delta: float((w * _moved(pi, delta)).sum() / w.sum()) - mean, -FARTHEST, FARTHEST))
+
+
+def _moved_mean(everyone: Floats | None, delta: float, mean: float) -> float:
+    """The mean of all units' moved beliefs, 0 or 1 where the judged ones all are."""
+    if mean in (0.0, 1.0) and abs(delta) == FARTHEST:
+        return mean
+    return float(expit(delta)) if everyone is None else float(_moved(everyone, delta).mean())
+
+
+def _clopper_pearson(share: float, n: float, level: float) -> tuple[float, float]:
+    """The interval of a share of n units, which need not be a whole number."""
+    if np.isinf(n):
+        return share, share
+    tail, x = (1 - level) / 2, share * n
+    low = float(beta.ppf(tail, x, n - x + 1)) if x > 0 else 0.0
+    high = float(beta.ppf(1 - tail, x + 1, n - x)) if x < n else 1.0
+    return low, high

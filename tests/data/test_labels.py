@@ -1,0 +1,168 @@
+"""Labels: what spreadsheets and programs give back is read, what is wrong is named by line, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.data import Collection, Negatives
+from foils.data.label_files import ENDINGS, LABELS
+from foils.data.labels import Labels, is_program, pair_keys
+from foils.data.negatives import REQUIRED
+from foils.runtime.errors import FormatError, InputError
+
+
+def labels(*rows: dict[str, Any]) -> Labels:
+    return Labels(pa.Table.from_pylist(list(rows), LABELS))
+
+
+ROWS = (
+    {"query_id": "q1", "doc_id": "d2", "relevant": 1, "judge": "anna", "probability": 0.25, "sources": "a|b"},
+    {"query_id": "q1", "doc_id": "d4", "probability": 0.5, "sources": "a"},
+    {"query_id": "q2", "doc_id": "x", "text": '=1+1 "said"\n she', "relevant": 0, "judge": "llm:m", "probability": 1.0},
+    {"query_id": "q2", "text": "'=quoted", "relevant": None, "judge": "anna", "probability": 0.125},
+)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_what_is_written_is_read_again(tmp_path: Path, ending: str) -> None:
+    path, written = tmp_path / f"labels{ending}", labels(*ROWS)
+    written.write(path, shown={"query": [f"text; of, {number}\t\n" for number in range(4)]})
+    assert Labels.read(path).table.equals(written.table)
+    before = path.read_bytes()
+    written.write(path, shown={"query": [f"text; of, {number}\t\n" for number in range(4)]})
+    assert path.read_bytes() == before
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1))
+def test_any_text_comes_back_but_for_its_white_space(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    written = labels({"query_id": "q", "text": f"a{text}", "relevant": 1}, {"query_id": "q", "text": text})
+    for ending in ENDINGS:
+        path = tmp_path_factory.mktemp("any") / f"labels{ending}"
+        written.write(path)
+        assert pair_keys(Labels.read(path).table).equals(pair_keys(written.table))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'\xef\xbb\xbfrelevant;query_id;note;doc_id;probability\r\n1;q1;"a;\nb";d2;0,25\r\n;q1;;d4;0,5\r\n;;;;\r\n',
+        b'"doc_id","query_id","relevant","probability"\nd2,q1,Yes,0.25\n"d4",q1,,0.5\n',
+        b"qid\tdocid\tlabel\tprobability\nq1\td2\tTRUE\t2.5e-1\nq1\td4\tskip\t.5\n",
+    ],
+)
+def test_what_spreadsheets_give_back(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_bytes(content)
+    rows = Labels.read(path).table.select(["query_id", "doc_id", "relevant", "judge", "probability"]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [("q1", "d2", 1, "person", 0.25), ("q1", "d4", None, None, 0.5)]
+
+
+@pytest.mark.parametrize(("answer", "relevant"), [(1, 1), (0.0, 0), (True, 1), ("n", 0), ("1.0", 1), (None, None)])
+def test_answers_of_json(tmp_path: Path, answer: object, relevant: int | None) -> None:
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps({"query_id": 7, "doc_id": "d", "relevant": answer}) + "\n")
+    table = Labels.read(path).table
+    assert table["relevant"].to_pylist() == [relevant]
+    assert table["query_id"].to_pylist() == ["7"]
+
+
+def test_parquet_that_others_wrote(tmp_path: Path) -> None:
+    path = tmp_path / "labels.parquet"
+    pq.write_table(pa.table({"query_id": ["q"], "doc_id": [3], "relevant": [True], "probability": [np.nan]}), path)
+    row = Labels.read(path).table.to_pylist()[0]
+    assert (row["doc_id"], row["relevant"], row["probability"]) == ("3", 1, None)
+
+
+HEADER = "query_id,doc_id,relevant,probability,judge\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "messages"),
+    [
+        (f"{HEADER}q1,d1,maybe,,\nq1,d2,2,,", ["csv:2: relevant is 'maybe'; expected 1, 0", "csv:3: relevant is '2'"]),
+        (f"{HEADER}q1,d1,1,,\nq1,d1,0,,", ["csv:3: person judged query 'q1', document 'd1' as 1 above, and as 0 here"]),
+        (f"{HEADER}q1,d1,1,0,\nq1,d2,1,x,", ["csv:2: probability is '0'", "csv:3: probability is 'x'"]),
+        (f"{HEADER}q1,,1,,\n,d1,1,,", ["csv:2: a label needs a query_id", "csv:3: a label needs a query_id"]),
+        ("query_id,relevant\nq1,1\n", ["csv:1: no column doc_id (or text); labels have query_id"]),
+        ("query_id,doc_id\nq1,d1\n", ["no column relevant"]),
+        (f"{HEADER}q9,d1,1,,\nq1,d99,,,", ["csv:2: unknown query_id 'q9': not in the collection small (a spreadsheet",
+                                           "csv:3: unknown doc_id 'd99'"]),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_by_line(tmp_path: Path, small: Collection, content: str, messages: list[str]) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(content)
+    with pytest.raises(FormatError) as caught:
+        Labels.read(path, small)
+    for message in messages:
+        assert message in str(caught.value)
+
+
+def test_tables_are_checked_as_files_are(small: Collection) -> None:
+    one = {"query_id": "q1", "doc_id": "d1", "relevant": 1}
+    assert len(labels(one, one)) == 1, "said twice is said once"
+    assert labels({**one, "relevant": None, "judge": "person"}, one).table["relevant"].to_pylist() == [1]
+    for wrong, message in (
+        ([one, {**one, "relevant": 0}], "person judged a document of query 'q1' both ways"),
+        ([{**one, "relevant": 2}], "neither 0 nor 1"),
+        ([{**one, "probability": 1.5}], r"not in \(0, 1\]"),
+        ([{**one, "doc_id": None}], "needs a query_id"),
+    ):
+        with pytest.raises(InputError, match=message):
+            labels(*wrong)
+    with pytest.raises(InputError, match="unknown doc_id 'd99'"):
+        Labels.of(pa.table({"query_id": ["q1"], "doc_id": ["d99"], "relevant": [1]}), small)
+    outside = labels({**one, "doc_id": "llm-1", "text": "a text of its own"})
+    assert Labels.of(outside, small) is outside
+    with pytest.raises(InputError, match=r"labels are written as \.tsv"):
+        outside.write("labels.xlsx")
+
+
+def test_matching_takes_people_before_programs_and_counts_what_is_not_judged() -> None:
+    given = labels(
+        {"query_id": "q1", "doc_id": "d1", "relevant": 1, "judge": "a", "probability": 0.5},
+        {"query_id": "q1", "doc_id": "d1", "relevant": 0, "judge": "llm:m", "probability": 0.5},
+        {"query_id": "q1", "doc_id": "d2", "relevant": 1, "judge": "a", "probability": 0.2},
+        {"query_id": "q1", "doc_id": "d2", "relevant": 0, "judge": "b"},
+        {"query_id": "q2", "doc_id": "d1", "relevant": 0, "judge": "a"},
+        {"query_id": "q3", "doc_id": "g", "text": "two\n words", "relevant": 1, "probability": 0.4},
+        {"query_id": "q3", "doc_id": "h", "relevant": None, "probability": 0.4},
+    )
+    pairs = pa.table(
+        {
+            "query_id": ["q3", "q1", "q1", "q2", "q3", "q9"],
+            "doc_id": ["other", "d1", "d2", "d1", "g", "d1"],
+            "text": ["two words", None, None, None, None, None],
+        }
+    )
+    nan = np.nan
+    relevant, probability = given.match(pairs)
+    np.testing.assert_array_equal(relevant, [1, 1, nan, 0, nan, nan])
+    np.testing.assert_allclose(probability, [0.4 / 2, 0.5 / 2, nan, nan, nan, nan])  # two of four drawn were judged
+    relevant, probability = given.match(pairs, programs=True)
+    np.testing.assert_array_equal(relevant, [nan, 0, nan, nan, nan, nan])
+    np.testing.assert_allclose(probability[1], 0.5 / 4)
+    table = pa.table([["q1"], ["d1"], ["s"], [0], [0.5]], schema=REQUIRED)
+    np.testing.assert_array_equal(given.match(Negatives(table))[0], [1])
+
+
+def test_labels_show_themselves() -> None:
+    given = labels(*ROWS)
+    assert given.to_json() == {
+        "pairs": 4,
+        "judges": {
+            "anna": {"judged": 1, "relevant": 1, "skipped": 1},
+            "llm:m": {"judged": 1, "relevant": 0, "skipped": 0},
+        },
+    }
+    assert "anna" in str(given)
+    assert [is_program(name) for name in ("anna", "llm:m", None)] == [False, True, False]
