@@ -188,6 +188,7 @@ def test_prompts_that_are_asked_for() -> None:
     assert same(encoder("the ", None).encode(["boat"], "query"), plain.encode(["the boat"], "query"))
     assert same(encoder("@other", None).encode(["boat"], "query"), plain.encode(["bee boat"], "query"))
     assert same(encoder(None, "@query").encode(["boat"], "document"), plain.encode(["query of boat"], "document"))
+    assert encoder("@@other bee ", None).describe()["query_prompt"] == "@other bee "
     for kind in ("query", "document"):
         assert not same(encoder(None, None).encode(["boat"], kind), boat)  # type: ignore[arg-type]
     routes = [encoder(*given).route("query") for given in (("", ""), ("the ", ""), ("@other", ""), (None, ""))]
@@ -224,8 +225,11 @@ def test_fingerprints_tell_models_apart() -> None:
     more = static()
     more.append(modules.Normalize())
     others.append(SentenceEncoder(more))
+    short = static()
+    short.truncate_dim = 4
+    others.append(SentenceEncoder(short))
     prints = {base, *(other.fingerprint for other in others)}
-    assert len(prints) == 5
+    assert len(prints) == 6
 
 
 def test_encoding_does_not_change_the_fingerprint(layer: Any) -> None:

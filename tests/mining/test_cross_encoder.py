@@ -36,7 +36,7 @@ def scorer(folder, tmp_path) -> CrossEncoderScorer:
 def counting(scorer: CrossEncoderScorer, monkeypatch, fail_at: int | None = None) -> list[int]:
     """Note how many pairs each call of the model scores; let a call fail."""
     calls: list[int] = []
-    model = scorer._encoder._model
+    model = scorer._encoder.model
     predict = model.predict
 
     def noted(pairs, **settings):
@@ -53,7 +53,7 @@ def plain(scorer: CrossEncoderScorer, small: Collection, query: int, documents: 
     import torch
 
     texts = [(small.query_texts([query])[0], text) for text in small.document_texts(documents)]
-    return scorer._encoder._model.predict(texts, activation_fn=torch.nn.Identity())
+    return scorer._encoder.model.predict(texts, activation_fn=torch.nn.Identity())
 
 
 def test_negatives_are_the_pools_best_by_logit(small, scorer):
@@ -145,8 +145,8 @@ def test_other_weights_have_other_scores(small, folder, tmp_path):
     one, two = CrossEncoderScorer.load(folder, store), CrossEncoderScorer.load(folder, store)
     assert one.fingerprint == two.fingerprint
     with torch.no_grad():
-        next(two._encoder._model.parameters()).add_(0.25)
-    changed = CrossEncoderScorer(two._encoder._model, store)
+        next(two._encoder.model.parameters()).add_(0.25)
+    changed = CrossEncoderScorer(two._encoder.model, store)
     assert changed.fingerprint != one.fingerprint
     assert CrossEncoderScorer.load(folder, store, max_length=8).fingerprint != one.fingerprint
     pairs = TextPairs(small, np.array([0]), np.array([3]), np.zeros(1))
@@ -190,6 +190,6 @@ def test_refusals(small, folder, tmp_path, monkeypatch):
         CrossEncoderRetriever(small, scorer, RandomRetriever(small), depth=0)
     with pytest.raises(InputError, match="at least one"):
         UnionRetriever([])
-    monkeypatch.setattr(scorer._encoder._model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
+    monkeypatch.setattr(scorer._encoder.model, "predict", lambda pairs, **_: np.full(len(pairs), np.nan))
     with pytest.raises(FailureError, match="NaN"):
         scorer.score(TextPairs(small, np.array([0]), np.array([0]), np.zeros(1)))

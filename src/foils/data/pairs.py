@@ -124,11 +124,11 @@ def _table(
 
 def document_id(document: Document) -> str:
     """Return the document's id, or a hash of what it says, the same wherever it stands."""
-    return document.doc_id or _hash(f"{document.title}\x1f{document.text}" if document.title else document.text)
+    return document.doc_id or text_id(f"{document.title}\x1f{document.text}" if document.title else document.text)
 
 
 def _query_id(record: PairRecord) -> str:
-    return record.query_id or _hash(record.query)
+    return record.query_id or text_id(record.query)
 
 
 def _key(document: Document) -> bytes:
@@ -136,7 +136,8 @@ def _key(document: Document) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def _hash(text: str) -> str:
+def text_id(text: str) -> str:
+    """Return the id of a text that has none: a hash of it."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

@@ -57,6 +57,27 @@ class DocumentTexts:
         return DocumentTexts(self.collection, rows[places], self.own)
 
 
+@dataclass(frozen=True)
+class ColumnTexts:
+    """Texts of an Arrow column as they are, read in slices."""
+
+    column: pa.ChunkedArray
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if not isinstance(index, slice):
+            return str(self.column[index].as_py())
+        start, stop, _ = index.indices(len(self))
+        texts: list[str] = self.column.slice(start, max(stop - start, 0)).to_pylist()
+        return texts
+
+
 def texts_of(negatives: Negatives, collection: Collection) -> tuple[Rows, DocumentTexts]:
     """Return (n,) query rows of a table, and the texts of its documents; what stands in `text` counts by its row.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -77,11 +77,31 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     return digest.hexdigest()
 
 
-def logits(model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32) -> npt.NDArray[np.float32]:
-    """Return (n,) the model's numbers for (query, document) pairs, before any activation; NaN stays NaN."""
+def logits(
+    model: CrossEncoder, pairs: Sequence[tuple[str, str]], *, batch_size: int = 32, pool: Any = None
+) -> npt.NDArray[np.float32]:
+    """Return (n,) the model's numbers for (query, document) pairs, before any activation; NaN stays NaN.
+
+    Args:
+        model: with one output.
+        pairs: n.
+        batch_size: pairs at once.
+        pool: of processes that `model.start_multi_process_pool` made; None: this process.
+    """
     import torch
 
     found = model.predict(
-        list(pairs), batch_size=batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
+        list(pairs),
+        batch_size=batch_size,
+        show_progress_bar=False,
+        activation_fn=torch.nn.Identity(),
+        pool=pool,
     )
     return np.asarray(found, np.float32).reshape(len(pairs))
+
+
+def activated(model: CrossEncoder, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
+    """Return what `model.predict` makes of logits, of any shape: by the model's own activation, often the sigmoid."""
+    import torch
+
+    return np.asarray(model.activation_fn(torch.as_tensor(np.asarray(values, np.float32))), np.float64)

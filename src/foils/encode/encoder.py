@@ -17,6 +17,7 @@ import numpy.typing as npt
 from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
 from foils.encode.models import STATIC, load_model
+from foils.encode.processes import Processes
 from foils.encode.similarity import SIMILARITIES, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
 from foils.runtime.options import Option, Settings, spelled
@@ -65,7 +66,7 @@ class EncoderSettings(Settings):
             model that never cuts a text (a static embedding) has none.
         device: torch device, e.g. cuda:0. Default: the first one available.
         query_prompt: Text put before each query, as in training ('query: ' for E5), or @NAME, the model's prompt of
-            that name. Default: the model's own for queries.
+            that name (@@: a text that begins with @). Default: the model's own for queries.
         document_prompt: Text put before each document, or @NAME. Default: the model's own for documents.
         similarity: How vectors are compared: cosine scales them to unit length, dot leaves them as they are. Default:
             what the model was made for.
@@ -116,8 +117,10 @@ class SentenceEncoder:
         self.dimension = int(model.get_embedding_dimension() or 0)
         weights = _weights_digest(model)
         shaping = (self.max_length, self.similarity == "cosine", self.settings.precision, self.settings.backend)
+        shaping += (model.truncate_dim,) if model.truncate_dim is not None else ()
         self.fingerprint = hashlib.blake2b(repr((weights, shaping)).encode(), digest_size=16).hexdigest()
         self._source: str | None = None  # `load_encoder` knows it
+        self.processes: Processes | None = None  # None: this process encodes
         self._compiled: CompiledModel | None = None
         if self.settings.backend != "torch":
             self._compiled = CompiledModel(
@@ -185,6 +188,7 @@ class SentenceEncoder:
             convert_to_numpy=False,
             convert_to_tensor=True,
             normalize_embeddings=False,
+            pool=self.processes and self.processes.pool,
         )
         found: Floats = vectors.float().cpu().numpy()
         return found
@@ -254,6 +258,8 @@ def _prompt(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     prompts: dict[str, str] = dict(model.prompts or {})
     if asked is None:
         return next((prompts[name] for name in PROMPT_NAMES[kind] if prompts.get(name)), "")
+    if asked.startswith("@@"):
+        return asked[1:]
     if not asked.startswith("@"):
         return asked
     if asked[1:] not in prompts:

@@ -23,6 +23,7 @@ from foils.mining.judging import SPARE, Judge
 from foils.mining.look_alikes import LookAlikes
 from foils.mining.pairs import Draw, Marks, PairScorer, Rule, Scores
 from foils.mining.results import Mined
+from foils.mining.window import Window
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import map_shards
@@ -65,13 +66,17 @@ def mine_negatives(
     *,
     split: str,
     top: int,
-    near_duplicate: float = 0.9,
+    near_duplicate: float | None = 0.9,
     ranks: tuple[int, int | None] = (0, None),
+    rank_rejected: bool = True,
+    depth: int | None = None,
+    leave_out_positives: bool = True,
     rules: Sequence[Rule] = (),
     scorer: PairScorer | None = None,
     fill: bool = True,
     draw: Draw | None = None,
     seed: int = 0,
+    at_once: int = QUERIES,
     made: Provenance | None = None,
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
@@ -89,30 +94,37 @@ def mine_negatives(
         retriever: what ranks.
         split: whose queries.
         top: negatives per query, at least 1.
-        near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts.
+        near_duplicate: threshold in (0, 1]; above 1 nothing is marked but equal texts; None: nothing at all.
         ranks: the window: first rank, and the rank after the last; None: no end, or with rules 10·`top` after the
             first.
+        rank_rejected: whether rejected documents count in the ranks of the window.
+        depth: how many documents of a ranking are looked at, labelled ones included; None: as many as it takes.
+        leave_out_positives: False: documents labelled relevant for the query stay, for a ranking of all.
         rules: reject, in their order, before the look-alikes; the first that holds gives the reason.
         scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
         fill: the next in rank takes the place of a rejected document; False: lists with rejected ones are short.
         draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
         seed: of the draws; a query's depends on it and on the query's row alone.
+        at_once: queries that are ranked together; changes speed and memory alone.
         made: provenance of the table.
 
     Raises:
         InputError: `top` below 1, `near_duplicate` not above 0, a window that is empty or, with a draw, without an
             end, an unknown split, a split without positives, or as the rules say.
     """
-    if not near_duplicate > 0:
+    if near_duplicate is not None and not near_duplicate > 0:
         raise InputError(f"near-duplicate threshold {near_duplicate}; expected above 0, and above 1 for none")
-    window = _Window.checked(top, ranks, bool(rules), fill, draw, seed)
+    first, end = ranks
+    if end is None and rules and draw is None:
+        end = first + DEPTH * top
+    window = Window(top, first, end, fill, draw, seed, rank_rejected, depth)
     positives = collection.positives(split)
-    judge = Judge(collection, LookAlikes(collection, near_duplicate), rules, scorer)
+    judge = Judge(collection, LookAlikes(collection, near_duplicate), rules, scorer, leave_out_positives)
 
     def ranked(block: Rows) -> _Candidates:
         return _searched(retriever, block, window, judge)
 
-    candidates, blocks = _Candidates(), np.split(positives.query_rows, range(QUERIES, len(positives), QUERIES))
+    candidates, blocks = _Candidates(), np.split(positives.query_rows, range(at_once, len(positives), at_once))
     with progress.task(f"mining with {retriever.name}", total=len(positives), unit="queries") as advance:
         portable = scorer is None and getattr(retriever, "portable", False)
         for block, part in zip(blocks, map_shards(ranked, blocks) if portable else map(ranked, blocks), strict=True):
@@ -132,40 +144,6 @@ def mine_negatives(
         recaptured=candidates.recaptured,
         short=dict(candidates.short),
     )
-
-
-@dataclass(frozen=True)
-class _Window:
-    """How many negatives, from which ranks, and how they are chosen there."""
-
-    top: int
-    first: int
-    end: int | None
-    fill: bool
-    draw: Draw | None
-    seed: int
-
-    @classmethod
-    def checked(
-        cls, top: int, ranks: tuple[int, int | None], rules: bool, fill: bool, draw: Draw | None, seed: int
-    ) -> _Window:
-        first, end = ranks
-        if top < 1:
-            raise InputError(f"top {top}; expected at least 1 negative per query")
-        if first < 0 or (end is not None and end <= first):
-            raise InputError(f"ranks {first}–{end}; expected a first rank of at least 0, and an end above it")
-        if draw is not None and end is None:
-            raise InputError("a draw needs a window of ranks with an end")
-        if end is None and rules:
-            end = first + DEPTH * top
-        if not fill and draw is None:
-            end = first + top if end is None else min(end, first + top)
-        return cls(top, first, end, fill, draw, seed)
-
-    @property
-    def why_short(self) -> str:
-        """Why a list may be short though its window is full."""
-        return f"too few left of ranks {self.first}–{self.end}" + ("" if self.fill else ", not filled")
 
 
 @dataclass
@@ -210,23 +188,27 @@ def _table(
     return with_positives(negatives, judge.pairs(rows), rules)
 
 
-def _searched(retriever: Retriever, query_rows: Rows, window: _Window, judge: Judge) -> _Candidates:
+def _searched(retriever: Retriever, query_rows: Rows, window: Window, judge: Judge) -> _Candidates:
     """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
     documents, result = len(judge.collection.documents), _Candidates()
-    most = documents if window.end is None else min(documents, window.end + judge.most_positives)
-    depth = min(most, most if window.draw or judge.rejects_much else window.first + window.top + SPARE)
+    most = window.most(documents, judge.most_positives)
+    depth = min(most, window.first_depth(judge.most_positives, whole=judge.rejects_much, spare=SPARE))
     pending = query_rows
     while len(pending):
         rows, scores = retriever.search(pending, depth)
         candidates, valid, positive = judge.judged(pending, rows, scores)
-        rank: Rows = np.cumsum(valid, axis=1) - valid
+        if not window.rank_rejected:
+            judge.look(candidates, valid, None)
+        counted = valid if window.rank_rejected else valid & (candidates["reason"] == 0)
+        rank: Rows = np.cumsum(counted, axis=1) - counted
         inside = (rank >= window.first) & (rank < (window.end or documents))
-        judge.look(candidates, valid & inside, None if window.draw else window.top)
+        if window.rank_rejected:
+            judge.look(candidates, valid & inside, None if window.draw else window.top)
         usable = valid & inside & (candidates["reason"] == 0)
         wished = np.cumsum(usable, axis=1) - usable < window.top
-        over, through = (rows < 0).any(axis=1), valid.sum(axis=1) >= (window.end or documents)
+        over, through = (rows < 0).any(axis=1), counted.sum(axis=1) >= (window.end or documents)
         full = np.zeros(len(pending), bool) if window.draw else usable.sum(axis=1) >= window.top
-        final = full | over | through | (depth == documents)
+        final = full | over | through | (depth == most)
         listed = (rank < (window.end or documents)) & final[:, None] & (wished | (window.draw is not None))
         candidates["reason"][valid & (rank < window.first) & (candidates["reason"] == 0)] = judge.before
         if window.draw is not None:
@@ -238,7 +220,7 @@ def _searched(retriever: Retriever, query_rows: Rows, window: _Window, judge: Ju
         for which, why in (
             (lacking & through, window.why_short),
             (lacking & ~through & over, retriever.short),
-            (lacking & ~through & ~over, "the collection has no further document"),
+            (lacking & ~through & ~over, window.why_over(documents)),
         ):
             result.short.update({why: int(which.sum())} if which.any() else {})
         pending, depth = pending[~final], min(most, depth * 4)
@@ -250,7 +232,7 @@ def _searched(retriever: Retriever, query_rows: Rows, window: _Window, judge: Ju
 
 
 def _drawn(
-    judge: Judge, candidates: npt.NDArray[np.void], inside: Marks, window: _Window, draw: Draw, final: Marks
+    judge: Judge, candidates: npt.NDArray[np.void], inside: Marks, window: Window, draw: Draw, final: Marks
 ) -> Marks:
     """Draw by the largest log weight + Gumbel noise; mark what was not drawn, and return what was and may stay."""
     free = candidates["reason"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
@@ -11,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Collection, Rows
-from foils.encode.cross_encoders import check_one_output, cross_encoder_digest, load_cross_encoder, logits
+from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.encoder import Kind, check_finite
+from foils.encode.processes import Processes, in_processes
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Retriever
 from foils.mining.pairs import Scores, TextPairs
@@ -35,19 +37,25 @@ class CrossEncoderScorer:
         store: where scores are kept.
         name: of the model, for messages.
         batch_size: pairs at once; changes speed, not scores beyond rounding.
+        as_predicted: apply the model's own activation to the logits, as its `predict` does; logits are kept.
 
     Raises:
         InputError: a model with several outputs.
     """
 
-    column = "logit"
-
     def __init__(
-        self, model: CrossEncoder, store: VectorStore, *, name: str = "cross-encoder", batch_size: int = 32
+        self,
+        model: CrossEncoder,
+        store: VectorStore,
+        *,
+        name: str = "cross-encoder",
+        batch_size: int = 32,
+        as_predicted: bool = False,
     ) -> None:
         check_one_output(model, name)
         self._encoder = _PairEncoder(model, name, batch_size)
-        self._store = store
+        self._store, self._as_predicted = store, as_predicted
+        self.column = "predicted" if as_predicted else "logit"
 
     @classmethod
     def load(
@@ -69,48 +77,60 @@ class CrossEncoderScorer:
         """Return what provenance says of the model."""
         return {"name": self._encoder.name, "fingerprint": self.fingerprint}
 
+    def in_processes(self, devices: Sequence[str] | bool) -> AbstractContextManager[None]:
+        """Let several processes score inside the context (see `foils.encode.processes.in_processes`)."""
+        return in_processes(self._encoder, devices)
+
     def score(self, pairs: TextPairs) -> Scores:
-        """Return the logit of each pair, (n,).
+        """Return the score of each pair, (n,).
 
         Raises:
             FailureError: a score is NaN or infinite.
         """
-        logit = self._store.embed(self._encoder, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
-        return np.asarray(logit.take(slice(None)), np.float64).reshape(len(pairs))
+        kept = self._store.embed(self._encoder, _PairTexts(pairs), "document", task="scoring pairs", unit="pairs")
+        logit = np.asarray(kept.take(slice(None)), np.float64).reshape(len(pairs))
+        return activated(self._encoder.model, logit) if self._as_predicted else logit
 
 
 class CrossEncoderRetriever:
     """Ranks a pool's best documents anew by a cross-encoder's logit, ties by document position.
 
-    Documents that are labelled relevant for the query are left out before they cost a score.
+    Documents that are labelled relevant for the query are left out before they cost a score, unless they are wanted.
 
     Args:
         collection: documents, queries, judgements.
         scorer: the cross-encoder.
         pool: ranks the candidates: another retriever, a source, a union.
         depth: how many of the pool's documents are scored for each query, at least 1.
+        leave_out_positives: False: those that are labelled relevant for the query are scored, too.
 
     Raises:
         InputError: a depth below 1.
     """
 
     name = "cross-encoder"
-    column = "logit"
 
     def __init__(
-        self, collection: Collection, scorer: CrossEncoderScorer, pool: Retriever, *, depth: int = 100
+        self,
+        collection: Collection,
+        scorer: CrossEncoderScorer,
+        pool: Retriever,
+        *,
+        depth: int = 100,
+        leave_out_positives: bool = True,
     ) -> None:
         if depth < 1:
             raise InputError(f"pool of {depth}; expected at least 1 document per query")
         self._collection, self._scorer, self._pool, self._depth = collection, scorer, pool, depth
+        self._leave_out, self.column = leave_out_positives, scorer.column
         self.short = f"the pool ({pool.name}, {depth} deep) has no further document"
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
-        """Return (n, depth) document rows and logits; −1 and NaN after the pool's end."""
+        """Return (n, depth) document rows and scores; −1 and NaN after the pool's end."""
         rows, _ = self._pool.search(query_rows, min(self._depth, len(self._collection.documents)))
         queries = np.broadcast_to(np.asarray(query_rows)[:, None], rows.shape)
         labelled = self._collection.known_positives.contain(queries.ravel(), rows.ravel()).reshape(rows.shape)
-        inside = (rows >= 0) & ~labelled
+        inside = (rows >= 0) & ~(labelled & self._leave_out)
         scores = np.full(rows.shape, np.nan)
         scores[inside] = self.score(TextPairs(self._collection, queries[inside], rows[inside], scores[inside]))
         order = np.lexsort((rows, np.where(inside, -scores, np.inf)), axis=1)[:, :depth]
@@ -120,7 +140,7 @@ class CrossEncoderRetriever:
         return ranked, values
 
     def score(self, pairs: TextPairs) -> Scores:
-        """Return the logit of each pair, (n,)."""
+        """Return the score of each pair, (n,)."""
         return self._scorer.score(pairs)
 
 
@@ -131,14 +151,20 @@ class _PairEncoder:
 
     def __init__(self, model: CrossEncoder, name: str, batch_size: int) -> None:
         self.name = name
-        self._model, self._batch_size = model, batch_size
+        self.processes: Processes | None = None  # None: this process scores
+        self.model, self._batch_size = model, batch_size
         self.fingerprint = f"cross-{cross_encoder_digest(model)}"
 
     def route(self, kind: Kind) -> str:
         return "pair"
 
     def encode(self, texts: Sequence[str], kind: Kind) -> npt.NDArray[np.float32]:
-        vectors = logits(self._model, [_split(text) for text in texts], batch_size=self._batch_size)
+        vectors = logits(
+            self.model,
+            [_split(text) for text in texts],
+            batch_size=self._batch_size,
+            pool=self.processes and self.processes.pool,
+        )
         return check_finite(vectors.reshape(-1, 1), texts, self.name)
 
 

@@ -23,9 +23,15 @@ class Judge:
     """Lays a search's result out as candidates, marked by the rules in their order; `look` then finds look-alikes."""
 
     def __init__(
-        self, collection: Collection, looks: LookAlikes, rules: Sequence[Rule], scorer: PairScorer | None
+        self,
+        collection: Collection,
+        looks: LookAlikes,
+        rules: Sequence[Rule],
+        scorer: PairScorer | None,
+        leave_out_positives: bool = True,
     ) -> None:
         self.collection, self._looks, self._rules, self._scorer = collection, looks, rules, scorer
+        self._leave_out = leave_out_positives
         self.reasons = (EQUAL, NEAR, IDENTICAL, *(rule.reason for rule in rules), BEFORE, NOT_DRAWN)
         if len(self.reasons) > np.iinfo(np.uint8).max:
             raise InputError(f"{len(rules)} rules; expected at most 250")
@@ -47,7 +53,7 @@ class Judge:
         candidates = np.zeros(rows.shape, CANDIDATE)
         candidates["query"], candidates["document"], candidates["score"] = query_rows[:, None], rows, scores
         flat = candidates.reshape(-1)
-        positive = self._looks.known.contain(flat["query"], flat["document"])
+        positive = self._leave_out & self._looks.known.contain(flat["query"], flat["document"])
         unlabelled = np.flatnonzero((flat["document"] >= 0) & ~positive)
         part = flat[unlabelled]
         if self._scorer is not None:
@@ -67,9 +73,10 @@ class Judge:
         """Mark look-alikes among the candidates of the window that no rule rejected.
 
         Looking is what takes long: it goes by rank, and ends where a query has `enough` (None: looks at all).
+        Without a threshold nothing is a look-alike.
         """
         reasons, looked = candidates["reason"], np.zeros(candidates.shape, bool)
-        while True:
+        while self._looks.threshold is not None:
             free = window & (reasons == 0) & ~looked
             if enough is not None:
                 lacking = enough - (looked & (reasons == 0)).sum(axis=1)

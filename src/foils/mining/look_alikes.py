@@ -23,10 +23,10 @@ class LookAlikes:
     Args:
         collection: documents and judgements of all splits.
         threshold: Jaccard similarity of token sets at which two documents are near-duplicates, in (0, 1]; above 1:
-            none are.
+            none are; None: nobody looks.
     """
 
-    def __init__(self, collection: Collection, threshold: float) -> None:
+    def __init__(self, collection: Collection, threshold: float | None) -> None:
         self.collection, self.threshold = collection, threshold
         self.known = collection.known_positives
         self._order = np.argsort(self.known.query_rows)
@@ -44,7 +44,7 @@ class LookAlikes:
         equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
         alike = similarity == 1  # the same tokens, perhaps in another order
         equal[pair[alike][self._written_alike(distinct[ours[alike]], distinct[theirs[alike]])]] = True
-        near[pair[similarity >= self.threshold]] = True
+        near[pair[similarity >= (np.inf if self.threshold is None else self.threshold)]] = True
         return equal, near & ~equal
 
     def _written_alike(self, rows: Rows, others: Rows) -> Marks:

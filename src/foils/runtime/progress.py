@@ -49,3 +49,17 @@ def reporting(reporter: Reporter) -> Iterator[None]:
 def quiet() -> AbstractContextManager[None]:
     """Report nothing of what happens inside the context: a part of a task that reports for itself."""
     return reporting(_Silent())
+
+
+class _Bars:
+    @contextmanager
+    def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:
+        from tqdm.auto import tqdm
+
+        with tqdm(total=total, desc=description, unit=f" {unit}", delay=2) as bar:
+            yield bar.update
+
+
+def bars() -> AbstractContextManager[None]:
+    """Show bars of everything inside the context that takes two seconds or more, in a terminal or a notebook."""
+    return reporting(_Bars())

@@ -1,0 +1,392 @@
+"""foils.mine_hard_negatives gives what sentence-transformers' function of this name gives, in the same run."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import foils
+from foils.encode.cross_encoders import load_cross_encoder
+from foils.runtime.errors import InputError
+from tiny_models import tiny_cross_encoder
+from train_models import WORDS, static_model
+
+datasets = pytest.importorskip("datasets")
+pytest.importorskip("faiss")
+
+FORMS = ("triplet", "n-tuple", "n-tuple-scores", "labeled-pair", "labeled-list")
+PROMPTS = {"query": "ba be ", "passage": "bi bo ", "other": "bu ca ", "@sign": "@ ce "}
+
+
+def texts(seed: int, count: int, words: int) -> list[str]:
+    """Texts of different words each, so that no two documents have one vector."""
+    rng = np.random.default_rng(seed)
+    drawn = (sorted(rng.choice(len(WORDS), words, replace=False).tolist()) for _ in range(4 * count))
+    distinct = list(dict.fromkeys(tuple(each) for each in drawn))[:count]
+    return [" ".join(WORDS[at] for at in rng.permutation(each)) for each in distinct]
+
+
+DOCUMENTS = texts(0, 60, 7)
+
+
+def pairs(seed: int, *, queries: int = 12, several: float = 0.3, repeated: float = 0.1) -> dict[str, list[str]]:
+    """Queries of three words of their positive; some have a second one, some pairs stand there twice, in any order."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for document in rng.choice(40, queries, replace=False):
+        query = " ".join(DOCUMENTS[document].split()[:3])
+        rows.append((query, DOCUMENTS[document]))
+        if rng.random() < several:
+            rows.append((query, DOCUMENTS[int(rng.integers(40))]))
+        if rng.random() < repeated:
+            rows.append(rows[-1])
+    order = rng.permutation(len(rows))
+    return {"question": [rows[at][0] for at in order], "answer": [rows[at][1] for at in order]}
+
+
+@pytest.fixture(scope="module")
+def model() -> Any:
+    made = static_model()
+    made.prompts = {**PROMPTS}
+    return made
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return load_cross_encoder(tiny_cross_encoder(tmp_path_factory.mktemp("cross"), DOCUMENTS), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tmp_path_factory.mktemp("vectors"))
+
+
+def theirs(dataset: Any, model: Any, **options: Any) -> Any:
+    from sentence_transformers.util import mine_hard_negatives
+
+    return mine_hard_negatives(dataset, model, verbose=False, **options)
+
+
+def ours(dataset: Any, model: Any, folder: str, **options: Any) -> Any:
+    return foils.mine_hard_negatives(dataset, model, verbose=False, cache_folder=folder, **options)
+
+
+def same(one: Any, two: Any) -> None:
+    assert one.column_names == two.column_names
+    assert len(one) == len(two)
+    if not len(two):
+        return
+    assert one.features == two.features
+    for name in one.column_names:
+        if name in ("score", "scores"):
+            flat = [np.concatenate([np.atleast_1d(row) for row in each[name]]) for each in (one, two)]
+            np.testing.assert_allclose(*flat, atol=2e-6)
+        else:
+            assert list(one[name]) == list(two[name])
+
+
+def compared(dataset: Any, model: Any, folder: str, **options: Any) -> None:
+    """Mine with both: the same data set, or an error of both; where theirs divides by 0, having left nothing, ours."""
+    try:
+        wanted = theirs(dataset, model, **options)
+    except ZeroDivisionError:
+        ours(dataset, model, folder, **options)
+    except ValueError:
+        with pytest.raises(ValueError, match=r"expected|leave"):
+            ours(dataset, model, folder, **options)
+    else:
+        same(ours(dataset, model, folder, **options), wanted)
+
+
+def margins(least: float, most: float) -> st.SearchStrategy[float]:
+    """Margins that are not 0: whether a positive among the candidates is below itself, rounding says."""
+    return st.floats(least, most).filter(lambda margin: abs(margin) > 1e-3)
+
+
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "range_min": st.integers(0, 5),
+        "range_max": st.integers(1, 70),
+        "max_score": st.floats(-0.2, 0.9),
+        "min_score": st.floats(-0.5, 0.5),
+        "absolute_margin": margins(-0.2, 0.5),
+        "margin": margins(0, 0.3),
+        "relative_margin": margins(-0.2, 0.9),
+        "num_negatives": st.integers(1, 6),
+        "include_positives": st.just(True),
+        "output_format": st.sampled_from(FORMS),
+        "output_scores": st.booleans(),
+        "corpus": st.sampled_from([DOCUMENTS, DOCUMENTS[30:], DOCUMENTS[:5] * 2]),
+        "use_faiss": st.booleans(),
+        "faiss_batch_size": st.integers(1, 9),
+        "batch_size": st.integers(1, 9),
+        "as_triplets": st.booleans(),
+        "query_prompt": st.sampled_from(["", "da ", "@ da "]),
+        "query_prompt_name": st.sampled_from(list(PROMPTS)),
+        "corpus_prompt": st.sampled_from(["", "de "]),
+        "corpus_prompt_name": st.sampled_from(list(PROMPTS)),
+    },
+)
+EXAMPLES = settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to make a failing case smaller takes minutes
+)
+
+
+@EXAMPLES
+@given(st.integers(0, 20), OPTIONS)
+def test_same_options_same_data_set(model, vectors, seed, options):
+    dataset = datasets.Dataset.from_dict(pairs(seed))
+    compared(dataset, model, vectors, **options)
+
+
+@settings(EXAMPLES, max_examples=40)
+@given(st.integers(0, 20), OPTIONS)
+def test_same_options_same_data_set_with_a_cross_encoder(model, cross_encoder, vectors, seed, options):
+    dataset = datasets.Dataset.from_dict(pairs(seed, queries=5))
+    compared(dataset, model, vectors, cross_encoder=cross_encoder, **options)
+
+
+@settings(EXAMPLES, max_examples=40)
+@given(st.integers(0, 20), st.integers(0, 5), st.integers(6, 30), st.floats(0, 0.5), st.integers(1, 5))
+def test_random_draws_come_from_the_same_window(model, vectors, seed, first, end, margin, number):
+    dataset = datasets.Dataset.from_dict(pairs(seed))
+    options = {"range_min": first, "range_max": end, "relative_margin": margin, "output_format": "labeled-list"}
+    number = min(number, end - first)
+    window = theirs(dataset, model, num_negatives=end - first, **options)
+    one, two = (
+        mine(num_negatives=number, sampling_strategy="random", **options)
+        for mine in (
+            lambda **more: ours(dataset, model, vectors, seed=seed, **more),
+            lambda **more: theirs(dataset, model, **more),
+        )
+    )
+    assert list(one["question"]) == list(two["question"]) == list(window["question"])
+    for row, other, whole in zip(one["answer"], two["answer"], window["answer"], strict=True):
+        assert len(row) == len(other)
+        assert row[0] == whole[0]
+        places = [whole.index(document) for document in row]
+        assert places == sorted(set(places))  # of the window, none twice, best first
+
+
+def test_random_draws_are_as_often_of_each_rank(model, vectors):
+    """25 draws of 2 of 6 for 30 queries: 250 of each rank, with a standard deviation of 13."""
+    dataset = datasets.Dataset.from_dict(pairs(3, queries=30, several=0, repeated=0))
+    options = {"range_min": 1, "range_max": 7, "corpus": DOCUMENTS, "output_format": "labeled-list"}
+    window = theirs(dataset, model, num_negatives=6, **options)["answer"]
+    drawn: dict[str, Counter[int]] = {"ours": Counter(), "theirs": Counter()}
+    random.seed(7)
+    for _ in range(25):
+        more = {**options, "num_negatives": 2, "sampling_strategy": "random"}
+        both = {"ours": ours(dataset, model, vectors, **more), "theirs": theirs(dataset, model, **more)}
+        for name, rows in both.items():
+            for row, whole in zip(rows["answer"], window, strict=True):
+                drawn[name].update(whole.index(document) for document in row[1:])
+    for counts in drawn.values():
+        assert sorted(counts) == [1, 2, 3, 4, 5, 6]
+        assert max(abs(count - 250) for count in counts.values()) < 5 * 13
+
+
+def test_draws_follow_the_seed_or_the_generator_of_python(model, vectors):
+    dataset = datasets.Dataset.from_dict(pairs(1))
+    options = {"range_max": 30, "sampling_strategy": "random"}
+    first, again, other = (ours(dataset, model, vectors, seed=seed, **options) for seed in (1, 1, 2))
+    assert first["negative"][:] == again["negative"][:] != other["negative"][:]
+    random.seed(5)
+    one, two = (ours(dataset, model, vectors, **options) for _ in range(2))
+    random.seed(5)
+    assert one["negative"][:] == ours(dataset, model, vectors, **options)["negative"][:] != two["negative"][:]
+
+
+def test_arguments_and_defaults_are_theirs_and_more():
+    from sentence_transformers.util import mine_hard_negatives
+
+    own, other = (inspect.signature(each).parameters for each in (foils.mine_hard_negatives, mine_hard_negatives))
+    assert list(own)[: len(other)] == list(other)
+    assert all(own[name].default == parameter.default for name, parameter in other.items())
+    assert all(each.kind is each.KEYWORD_ONLY for each in list(own.values())[len(other) :])
+    with pytest.raises(TypeError, match="relative_margins"):
+        foils.mine_hard_negatives(None, None, relative_margins=0.1)
+
+
+def test_lists_of_any_length_leave_no_pair_out(model, vectors):
+    dataset = datasets.Dataset.from_dict(pairs(1))
+    options = {"max_score": 0.2, "num_negatives": 4, "range_max": 12, "output_scores": True}
+    tuples, lists = (ours(dataset, model, vectors, output_format=form, **options) for form in ("n-tuple", "n-list"))
+    assert len(tuples) < len(lists) == len(set(zip(dataset["question"], dataset["answer"], strict=True)))
+    lengths = list(map(len, lists["negatives"]))
+    assert min(lengths) < 4 == max(lengths)
+    assert [len(scores) - 1 for scores in lists["scores"]] == lengths
+    whole = [row for row in lists if len(row["negatives"]) == 4]
+    assert [row["negatives"] for row in whole] == [[row[f"negative_{at}"] for at in (1, 2, 3, 4)] for row in tuples]
+
+
+def test_the_table_says_why_each_candidate_was_rejected_and_fits_the_loaded_pairs(model, vectors, tmp_path):
+    dataset = datasets.Dataset.from_dict(pairs(1))
+    ours(dataset, model, vectors, relative_margin=0.05, max_score=0.3, range_min=1, table=tmp_path / "all.parquet")
+    table = foils.Negatives.read(tmp_path / "all.parquet")
+    assert set(table.rejected()) == {
+        "less than 5 % below the minimum positive's score",
+        "score above 0.3",
+        "ranked before the window",
+    }
+    collection = foils.load(dataset, columns={"query": "question", "positive": "answer"})
+    queries, documents = table.rows_in(collection)
+    assert (queries >= 0).all()
+    assert (documents >= 0).all()
+    assert table.provenance["settings"]["limits"] == {"absolute": None, "relative": 0.05, "most": 0.3, "least": None}
+
+
+def test_look_alikes_of_positives_are_rejected_where_that_is_wanted(model, vectors):
+    first, second, *rest = DOCUMENTS[:8]
+    rows = {"question": [first, second], "answer": [first.title(), second]}
+    corpus = [f"{first}.", " ".join(reversed(first.split())), *rest]
+    kept, equal, near = (
+        ours(
+            datasets.Dataset.from_dict(rows), model, vectors, corpus=corpus, num_negatives=8, near_duplicate=threshold,
+            output_format="n-list",
+        )["negatives"][0]
+        for threshold in (None, 2, 0.9)
+    )  # fmt: skip
+    assert {first, f"{first}."} & {*kept} == {f"{first}."}
+    assert corpus[1] in equal
+    assert corpus[0] not in equal
+    assert not {*corpus[:2]} & {*near}
+
+
+def test_texts_come_back_as_they_were_given(model, vectors):
+    queries = [f"  {DOCUMENTS[0][:8]}\n", DOCUMENTS[1][:8]]
+    rows = {"q": queries, "p": [f"{DOCUMENTS[0]} ", DOCUMENTS[1]], "more": [1, 2]}
+    corpus = [DOCUMENTS[0], *DOCUMENTS[2:6]]
+    one, two = (
+        mine(datasets.Dataset.from_dict(rows), output_format="n-tuple")
+        for mine in (
+            lambda rows, **more: ours(rows, model, vectors, corpus=corpus, **more),
+            lambda rows, **more: theirs(rows, model, corpus=corpus, **more),
+        )
+    )
+    assert list(one["q"]) == list(two["q"]) == queries
+    assert [set(row.values()) for row in one] == [set(row.values()) for row in two]  # equal but for blanks: a tie
+
+
+def test_columns_are_taken_by_name_of_any_table(model, vectors):
+    rows = pairs(2)
+    turned = datasets.Dataset.from_dict({"id": [1] * len(rows["answer"]), "d": rows["answer"], "q": rows["question"]})
+    names = {"anchor_column_name": "q", "positive_column_name": "d"}
+    wanted = theirs(turned, model, **names)
+    same(ours(turned, model, vectors, **names), wanted)
+    same(ours(turned.to_pandas(), model, vectors, **names), wanted)
+    mixed = turned.shuffle(seed=1)
+    same(ours(mixed, model, vectors, **names), theirs(mixed, model, **names))
+
+
+BAD = {
+    "column": ({"anchor_column_name": "questions"}, "unknown anchor_column_name 'questions'"),
+    "one column for both": ({"positive_column_name": "question"}, "column question is both"),
+    "form": ({"output_format": "triplets"}, "unknown output_format 'triplets'; .*triplet"),
+    "strategy": ({"sampling_strategy": "uniform"}, "unknown sampling_strategy 'uniform'"),
+    "prompt": ({"query_prompt_name": "queries"}, "unknown prompt of the model for a query 'queries'"),
+    "corpus": ({"corpus": "one text"}, "expected a list of texts"),
+    "blank corpus": ({"corpus": ["a", " "]}, r"1 rows without a text of the corpus \(first: 1"),
+    "numbers": ({"corpus": [1, 2]}, "no list of texts"),
+    "count": ({"num_negatives": 0}, "num_negatives 0; expected at least 1"),
+    "window": ({"range_max": 4, "range_min": 2}, "leave 2 ranks for 3 negatives"),
+    "before": ({"range_min": -1}, "range_min -1"),
+    "batch": ({"batch_size": 0}, "batch_size 0"),
+    "search": ({"faiss_batch_size": 0}, "faiss_batch_size 0"),
+    "margin": ({"relative_margin": 1.5}, "relative margin 1.5"),
+    "near": ({"near_duplicate": 0}, "near-duplicate threshold 0"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD.values(), ids=list(BAD))
+def test_what_is_wrong_is_said(model, vectors, options, message):
+    with pytest.raises(InputError, match=message):
+        ours(datasets.Dataset.from_dict(pairs(0)), model, vectors, **options)
+
+
+def test_data_sets_that_are_no_pairs_are_refused(model, vectors):
+    made = datasets.Dataset.from_dict
+    rows = {"q": ["ba", "be", "bi"], "p": ["da", None, ""]}
+    for dataset, message in (
+        (made({"q": ["ba"]}), "expected two"),
+        (made({"q": [], "p": []}), "is empty"),
+        (made(rows), r"2 rows without a positive \(first: 1, 2, counted from 0\)"),
+        (made({"q": [1], "p": ["a"]}), "the query column holds int64"),
+        (datasets.DatasetDict(train=made(rows)), "splits train; give one"),
+        ([("ba", "da")], "list is no table"),
+    ):
+        with pytest.raises(InputError, match=message):
+            ours(dataset, model, vectors)
+
+
+def test_models_that_are_no_cosine_encoders_are_refused(model, cross_encoder, vectors):
+    dataset = datasets.Dataset.from_dict(pairs(0))
+    far = static_model()
+    far.similarity_fn_name = "euclidean"
+    with pytest.raises(InputError, match="euclidean distance"):
+        ours(dataset, far, vectors)
+    with pytest.raises(InputError, match="type CrossEncoder; expected a SentenceTransformer"):
+        ours(dataset, cross_encoder, vectors)
+    dot = static_model()
+    dot.similarity_fn_name = "dot"
+    same(ours(dataset, dot, vectors, output_scores=True), theirs(dataset, dot, output_scores=True))
+
+
+def test_vectors_and_logits_are_kept_and_a_stopped_call_goes_on(model, cross_encoder, tmp_path, monkeypatch):
+    dataset, encoded = datasets.Dataset.from_dict(pairs(0)), []
+    options = {"cross_encoder": cross_encoder, "min_score": 0.0}
+    for kind in (type(model), type(cross_encoder)):
+        name = "encode_document" if kind is type(model) else "predict"
+        plain = getattr(kind, name)
+
+        def counted(self, texts, *given, _plain=plain, **more):
+            if len(encoded) == 1 and not encoded[0]:
+                raise KeyboardInterrupt
+            encoded.append(len(texts))
+            return _plain(self, texts, *given, **more)
+
+        monkeypatch.setattr(kind, name, counted)
+    wanted = ours(dataset, model, str(tmp_path / "other"), **options)
+    encoded[:] = [0]
+    with pytest.raises(KeyboardInterrupt):
+        ours(dataset, model, str(tmp_path), **options)
+    encoded.clear()
+    same(ours(dataset, model, str(tmp_path), **options), wanted)
+    assert len(encoded) == 3  # documents, pairs of positives, pairs of candidates
+    same(ours(dataset, model, str(tmp_path), **options), wanted)
+    assert len(encoded) == 3
+
+
+def test_a_cross_encoder_without_a_threshold_is_said_to_do_nothing(model, cross_encoder, vectors, caplog):
+    dataset = datasets.Dataset.from_dict(pairs(0))
+    same(ours(dataset, model, vectors, cross_encoder=cross_encoder), theirs(dataset, model))
+    assert "cross_encoder has no effect" in caplog.text
+
+
+def test_counts_reasons_and_scores_are_printed(model, vectors, capsys):
+    foils.mine_hard_negatives(datasets.Dataset.from_dict(pairs(0)), model, max_score=0.3, cache_folder=vectors)
+    shown = capsys.readouterr().out
+    assert "rejected: score above 0.3" in shown
+    assert "differences" in shown
+
+
+@pytest.mark.slow
+def test_several_processes_give_the_same(tmp_path):
+    folder = tmp_path / "model"
+    static_model().save(str(folder))
+    dataset = datasets.Dataset.from_dict(pairs(0))
+    one, two = (
+        ours(dataset, str(folder), str(tmp_path / str(devices)), use_multi_process=devices, output_scores=True)
+        for devices in (False, ["cpu", "cpu"])
+    )
+    same(one, two)
