@@ -14,11 +14,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from foils.data import load_collection
-from foils.data.store import cache_folder
-from foils.llm import Client, Sampling
+import foils
+from foils.llm import Client
 from foils.runtime.errors import require
-from foils.searching import ask_answers
 
 
 def serve(threads: int) -> Any:
@@ -41,18 +39,13 @@ def main() -> None:
     parser.add_argument("--most-tokens", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
-    collection = load_collection(arguments.collection)
-    ids = collection.judgements(arguments.split)["query_id"].unique().to_pylist()
-    queries = dict(zip(ids, collection.query_texts(collection.query_rows(ids)), strict=True))
     server = serve(arguments.threads)
     client = Client("SmolLM2-135M-Instruct", f"{server.listening_address}/v1", concurrency=2, timeout=600.0)
-    sampling = Sampling(most_tokens=arguments.most_tokens)
-    found = ask_answers(queries, client, cache_folder() / "llm" / collection.digest[:16], sampling=sampling)
-    answered = {query: text for query, text in found.texts.items() if text is not None}
-    lines = [json.dumps({"query_id": query, "answer": text}, ensure_ascii=False) for query, text in answered.items()]
-    arguments.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    print(json.dumps({**client.describe(), **found.asking, "queries": len(ids), "answered": len(answered),
-                      "failed": found.failed, **found.usage.as_record()}, indent=1))  # fmt: skip
+    answers = foils.answer(
+        arguments.collection, split=arguments.split, llm_model=client, most_tokens=arguments.most_tokens
+    )
+    answers.write(arguments.output)
+    print(json.dumps(answers.to_json(), indent=1))
 
 
 if __name__ == "__main__":

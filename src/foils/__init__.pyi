@@ -15,7 +15,9 @@ from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .rating.doors import rate as rate
 from .runtime.errors import FoilsError as FoilsError
 from .scoring.doors import score as score
+from .searching.doors import answer as answer
 from .searching.doors import search as search
+from .searching.doors import sweep as sweep
 from .selection.doors import select as select
 from .studies.doors import demo as demo
 from .studies.doors import report as report

@@ -11,7 +11,7 @@ import pytest
 Foils = Callable[..., Any]
 
 SEARCH = "search nowhere --run r"
-TRIAL = "search nowhere --experiment"
+SWEEP = "sweep nowhere"
 RATE = "rate nowhere s.parquet -o out"
 SCORE = "score nowhere a.parquet b.parquet"
 TRAIN = "train nowhere -o out"
@@ -20,6 +20,7 @@ STUDY = "study nowhere a.parquet --model m -o out"
 RATED = "select rated.parquet -o out"
 COMPOSED = "select --by composition --collection nowhere --source a -o out"
 
+DIM = "--dimension-args"
 IDENTICAL = "--collection-args keep_identical_ids=true"
 ENCODER = (
     "--encoder e", "--max-length 64", "--device cpu", "--encoder-args query_prompt=q",
@@ -32,24 +33,16 @@ OF_CROSS_ENCODERS = ("--max-length 64", "--device cpu", "--encoder-args trust_re
 BI_ENCODER = [each for each in ENCODER if each not in (*OF_CROSS_ENCODERS, "--encoder-args vectors=v")]
 
 REFUSED = [
-    *((f"{TRIAL} all {idle.replace(',', '')}", idle, "search without --experiment") for idle in (
-        "--run r", "--tune dev", "--feedback FILE", "--second-pass retrieved", "--index flat",
-        "--index flat, --index-file i",
-    )),
-    (f"{TRIAL} depths --feedback-depth 9", "--feedback-depth 9", "50, 300, 1,000"),
+    (f"{SWEEP} depths --feedback-depth 9", "--feedback-depth 9", "50, 300, 1,000"),
     (f"{SEARCH} --rerank-depth 2000", "--rerank-depth 2000", "--second-pass retrieved"),
-    (f"{TRIAL} filters --k-plus 3", "--k-plus 3", "--experiment filters"),
-    (f"{TRIAL} depths --dimensions rdime", "--dimensions rdime", "--experiment depths"),
+    (f"{SWEEP} filters {DIM} k_plus=3", f"{DIM} k_plus=3", "the experiment filters"),
     (f"{SEARCH} --tune dev --feedback FILE", "--feedback FILE", "leave --tune out"),
-    (f"{SEARCH} --tune dev --share 0.5", "--share 0.5", "published settings"),
-    (f"{SEARCH} --dimensions dime --tune dev --reading spread", "--reading spread", "with --tune of dime"),
-    (f"{SEARCH} --dimensions dime --beta 2.0", "--beta 2.0", "with --dimensions dime"),
-    (f"{SEARCH} --dimensions rdime --share 0.5", "--share 0.5", "with --dimensions rdime"),
-    (f"{SEARCH} --dimensions none --k-plus 3", "--k-plus 3", "with --dimensions none"),
-    (f"{SEARCH} --measure AP", "--measure AP", "--tune or --experiment"),
-    (f"{SEARCH} --folds 3", "--folds 3", "without --experiment"),
-    (f"{SEARCH} --answer-prompt FILE", "--answer-prompt FILE", "without --llm-model"),
-    (f"{SEARCH} --llm-args most_tokens=9", "--llm-args most_tokens=9", "without --llm-model"),
+    (f"{SEARCH} --tune dev {DIM} share=0.5", f"{DIM} share=0.5", "published settings"),
+    (f"{SEARCH} --dimensions dime --tune dev {DIM} reading=spread", f"{DIM} reading=spread", "with --tune of dime"),
+    (f"{SEARCH} --dimensions dime {DIM} beta=2.0", f"{DIM} beta=2.0", "with --dimensions dime"),
+    (f"{SEARCH} --dimensions rdime {DIM} share=0.5", f"{DIM} share=0.5", "with --dimensions rdime"),
+    (f"{SEARCH} --dimensions none {DIM} k_plus=3", f"{DIM} k_plus=3", "with --dimensions none"),
+    (f"{SEARCH} --measure AP", "--measure AP", "without --tune"),
     *((f"{RATE} {judges} --temperature 0.5", "--temperature 0.5", "--llm-args temperature=") for judges in (
         "--judge llm:m", "--judge recorded:r", "--judge llm:a --judge recorded:r",
     )),
@@ -79,18 +72,15 @@ REFUSED = [
      ", ".join([*BI_ENCODER[1:-1], "--encoder-args vectors=v", "--ray local"]), "without --model"),
     (f"{EVALUATE} --model m --rerank-depth 9", "--rerank-depth 9", "without --reranker"),
     *((f"{EVALUATE} --run r {idle}", idle, "with one system") for idle in ("--against r", "--alternative greater")),
-    *((f"{SEARCH} {more} --seed 3", "--seed 3", "--moon-pool, --llm-model or --experiment") for more in (
+    *((f"{SEARCH} {more} --seed 3", "--seed 3", "give --dimension-args moon_pool=") for more in (
         "", "--dimensions dime", "--dimensions none", "--tune dev", "--answers FILE",
     )),
-    *((f"{SEARCH} --dimensions {way} {answers} --k-plus 3", "--k-plus 3", "which are the sun")
-      for way in ("dime", "rdime", "eclipse") for answers in ("--answers FILE", "--llm-model m")),
-    *((f"{SEARCH} --dimensions {way} {answers} --feedback FILE --feedback-depth 50",
-       "--feedback-depth 50, --feedback FILE", "take --dimensions eclipse")
-      for way in ("dime", "rdime") for answers in ("--answers FILE", "--llm-model m")),
-    (f"{SEARCH} --dimensions none --feedback-depth 50 --feedback FILE --answers FILE --second-pass retrieved "
-     "--llm-model m",
-     "--feedback-depth 50, --feedback FILE, --answers FILE, --second-pass retrieved, --llm-model m",
-     "with all dimensions"),
+    *((f"{SEARCH} --dimensions {way} --answers FILE {DIM} k_plus=3", f"{DIM} k_plus=3", "which are the sun")
+      for way in ("dime", "rdime", "eclipse")),
+    *((f"{SEARCH} --dimensions {way} --answers FILE --feedback FILE --feedback-depth 50",
+       "--feedback-depth 50, --feedback FILE", "take --dimensions eclipse") for way in ("dime", "rdime")),
+    (f"{SEARCH} --dimensions none --feedback-depth 50 --feedback FILE --answers FILE --second-pass retrieved",
+     "--feedback-depth 50, --feedback FILE, --answers FILE, --second-pass retrieved", "with all dimensions"),
     (f"{SCORE} --replicates 0 --confidence 0.9", "--confidence 0.9", "makes no intervals"),
     *((f"{TRAIN} {more} --patience 3", "--patience 3", "without --dev") for more in ("", "--reranker")),
     (f"{TRAIN} a --reranker --similarity dot", "--similarity dot", "has no vectors"),
@@ -106,11 +96,12 @@ REFUSED = [
 ]  # fmt: skip
 
 TAKEN = [
-    f"{SEARCH} --dimensions eclipse --tune dev --measure AP --reading spread --moon-pool 30 --feedback-depth 50",
-    f"{SEARCH} --dimensions dime --tune dev --llm-model m --answer-prompt FILE --index flat --index-file i",
-    f"{SEARCH} --dimensions rdime --k-plus 3 --feedback FILE --feedback-depth 50 --second-pass retrieved",
-    f"{TRIAL} all --reading spread --measure P@5 --folds 3 --moon-pool 30 --k-plus 3 --report page.html",
-    f"{TRIAL} filters --answers FILE --split train --top 100 --feedback-depth 50 --rerank-depth 200",
+    f"{SEARCH} --dimensions eclipse --tune dev --measure AP {DIM} reading=spread,moon_pool=30 --feedback-depth 50",
+    f"{SEARCH} --dimensions dime --tune dev --index flat --index-file i",
+    f"{SEARCH} --dimensions rdime {DIM} k_plus=3 --feedback FILE --feedback-depth 50 --second-pass retrieved",
+    f"{SWEEP} all --measure P@5 --folds 3 {DIM} reading=spread,moon_pool=30,k_plus=3 --report page.html",
+    "answer nowhere --llm-model m --split dev --split test --llm-args most_tokens=9 --seed 3 -o out",
+    f"{SWEEP} filters --answers FILE --split train --top 100 --feedback-depth 50 --rerank-depth 200",
     f"{SEARCH} --top 10 --feedback-depth 50 --rerank-depth 200 --second-pass retrieved",
     f"{SEARCH} --tune dev --top 10 --rerank-depth 200",
     f"{RATE} --judge llm:m --judge cross-encoder:c --temperature 2 --domain law --asks 3 --judgements j",
@@ -132,10 +123,10 @@ TAKEN = [
     f"{EVALUATE} --run r --reranker m --rerank-depth 9 --against r --seed 3 {' '.join(OF_CROSS_ENCODERS)}",
     f"{EVALUATE} --run r --seed 3",
     *(f"{SEARCH} {more} --seed 3 {' '.join(ENCODER[1:-1])}" for more in (
-        "--moon-pool 30", "--llm-model m", "--tune dev --moon-pool 30",
+        f"{DIM} moon_pool=30", f"--tune dev {DIM} moon_pool=30",
     )),
-    f"{SEARCH} --answers FILE --feedback FILE --feedback-depth 50 --k-minus 3",
-    f"{TRIAL} moons --answers FILE --k-plus 3 --seed 3",
+    f"{SEARCH} --answers FILE --feedback FILE --feedback-depth 50 {DIM} k_minus=3",
+    f"{SWEEP} moons --answers FILE {DIM} k_plus=3 --seed 3",
     f"{SCORE} --seed 3 --confidence 0.9 {' '.join(ENCODER[:-1])}",
     f"{SCORE} --replicates 0 --no-control --seed 3",
     "batch nowhere -o out --with random --seed 3 --encoder e",

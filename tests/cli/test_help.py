@@ -11,10 +11,10 @@ from foils.cli.program import options_of_verb
 from foils.cli.verbs import DOORS
 
 MOST_OPTIONS = 25
-MOST_LINES = 130  # of 80 characters
+MOST_LINES = 125  # of 80 characters
 LONGER = {
     "train": (37, 140),
-    "search": (39, 190),
+    "search": (25, 135),
     "rate": (37, 180),
     "mine": (34, 150),
     "score": (27, 130),

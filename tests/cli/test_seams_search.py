@@ -11,16 +11,32 @@ import pytest
 
 import foils as library
 from fakes import HashingEncoder
+from foils.cli.program import options_of_verb
+from foils.cli.verbs import DOORS
 from foils.data import Collection, Run, load_collection
 from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.llm import Client
 from foils.runtime.errors import InputError
+from foils.runtime.keyed import KeyedSetting
 from llm_server import Reply, serving
 
 Foils = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("loaded")
 ANSWERS = {"q4": "the stern turns", "q5": "thousands of eggs"}
+
+
+def flags(options: dict[str, Any]) -> list[object]:
+    """What the program is given for keyword arguments."""
+    settings = options_of_verb(DOORS["search"]) + options_of_verb(DOORS["sweep"])
+    keys = {key.name for each in settings if isinstance(each, KeyedSetting) for key in each.keys}
+    return [
+        text
+        for name, value in options.items()
+        for text in (
+            ("--dimension-args", f"{name}={value}") if name in keys else (f"--{name.replace('_', '-')}", value)
+        )
+    ]
 
 
 def same(result: Any, ended: Any, tmp_path: Path) -> None:
@@ -44,9 +60,8 @@ def same(result: Any, ended: Any, tmp_path: Path) -> None:
 )
 def test_search(options: dict[str, Any], foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder, trec = beir_folder(), tmp_path / "run.trec"
-    flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
     ended = foils(
-        "search", folder, "--model", "m", *flags, "--run", trec, "--json", tmp_path / "program.json",
+        "search", folder, "--model", "m", *flags(options), "--run", trec, "--json", tmp_path / "program.json",
         "--encoder-args", f"vectors={tmp_path / 'v'}",
     )  # fmt: skip
     written = trec.read_bytes()
@@ -65,8 +80,8 @@ def test_feedback_and_answers(foils: Foils, beir_folder: Callable[..., Path], tm
     folder, run, answers = beir_folder(), tmp_path / "bm25.trec", tmp_path / "answers.jsonl"
     library.search(folder, dimensions="none").write(run)
     answers.write_text("".join(json.dumps({"query_id": key, "answer": text}) + "\n" for key, text in ANSWERS.items()))
-    options = ["--feedback", run, "--answers", answers, "--k-minus", 3, "--run", tmp_path / "r", "--json"]
-    ended = foils("search", folder, *options, tmp_path / "program.json")
+    options = ["--feedback", run, "--answers", answers, "--dimension-args", "k_minus=3", "--run", tmp_path / "r"]
+    ended = foils("search", folder, *options, "--json", tmp_path / "program.json")
     result = library.search(folder, feedback=run, answers=ANSWERS, k_minus=3, run=tmp_path / "r")
     same(result, ended, tmp_path)
     again = library.search(folder, feedback=Run.read(run), answers=answers, k_minus=3)
@@ -74,28 +89,34 @@ def test_feedback_and_answers(foils: Foils, beir_folder: Callable[..., Path], tm
 
 
 def test_a_language_model(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
-    folder = beir_folder()
+    folder, written, kept = beir_folder(), tmp_path / "answers.jsonl", tmp_path / "log"
     with serving(lambda number, asked: Reply("boats and bees")) as server:
         ended = foils(
-            "search", folder, "--dimensions", "dime", "--llm-model", "m", "--base-url", server.url,
-            "--llm-args", f"price=1,2,log={tmp_path / 'log'}", "--run", tmp_path / "r",
-            "--json", tmp_path / "program.json",
+            "answer", folder, "--llm-model", "m", "--base-url", server.url, "--llm-args", f"price=1,2,log={kept}",
+            "-o", written, "--json", tmp_path / "program.json",
         )  # fmt: skip
+        assert ended.status == 0, ended.err
         for model in ("m", Client("m", server.url)):
-            result = library.search(
-                folder, dimensions="dime", llm_model=model, base_url=server.url if model == "m" else None,
-                price=(1.0, 2.0), log=tmp_path / "log", run=tmp_path / "r",
-            )  # fmt: skip
-            same(result, ended, tmp_path)
+            url = server.url if model == "m" else None
+            answers = library.answer(folder, llm_model=model, base_url=url, price=(1.0, 2.0), log=kept)
+            answers.write(tmp_path / "library.jsonl")
+            assert (tmp_path / "library.jsonl").read_bytes() == written.read_bytes()
+            write_json(tmp_path / "library.json", answers.to_json())
+            assert (tmp_path / "library.json").read_bytes() == (tmp_path / "program.json").read_bytes()
+            assert str(answers).split() == ended.out.replace(f"→ {written}", "").split()
         assert len(server.seen) == 2, "kept answers are not asked for again"
+    by_file, by_object, by_texts = (
+        library.search(folder, dimensions="dime", answers=each) for each in (written, answers, dict(answers.texts))
+    )
+    assert by_file.to_json() == by_object.to_json() == by_texts.to_json()
+    assert by_file.to_json()["answers"] == answers.to_json()["digest"]
 
 
-def test_experiments(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
-    options = {"experiment": "all", "split": "train", "k_minus": 2, "moon_pool": 6, "folds": 3, "reading": "spread"}
-    flags = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", value)]
+def test_a_sweep(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    options = {"split": "train", "k_minus": 2, "moon_pool": 6, "folds": 3, "reading": "spread"}
     folder, page = beir_folder(), tmp_path / "program.html"
-    ended = foils("search", folder, *flags, "--json", tmp_path / "program.json", "--report", page)
-    findings = library.search(folder, **options)
+    ended = foils("sweep", folder, "all", *flags(options), "--json", tmp_path / "program.json", "--report", page)
+    findings = library.sweep(folder, **options)
     same(findings, ended, tmp_path)
     findings.report(tmp_path / "library.html")
     assert (tmp_path / "library.html").read_bytes() == page.read_bytes()
@@ -104,7 +125,7 @@ def test_experiments(foils: Foils, beir_folder: Callable[..., Path], tmp_path: P
 def test_options_without_effect_are_refused_by_their_names_in_python(small: Collection) -> None:
     with pytest.raises(InputError, match=r"^beta 2.0: no effect with dimensions dime; leave it out"):
         library.search(small, dimensions="dime", beta=2.0)
-    with pytest.raises(InputError, match=r"^feedback Run: no effect with experiment, which"):
-        library.search(small, experiment="moons", feedback=Run.from_dict({"q4": {"d1": 1.0}}))
-    with pytest.raises(InputError, match=r"answers and llm_model both bring answers"):
-        library.search(small, answers=ANSWERS, llm_model="m")
+    with pytest.raises(InputError, match=r"^feedback Run: no effect on tune, which"):
+        library.search(small, tune="train", feedback=Run.from_dict({"q4": {"d1": 1.0}}))
+    with pytest.raises(InputError, match=r"^k_minus 3: no effect with the experiment filters"):
+        library.sweep(small, "filters", k_minus=3)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pair_files import ROWS, write_csv
 
 import foils
 from foils.runtime.errors import FormatError, InputError
+from pair_files import ROWS, write_csv
 
 
 @pytest.fixture(autouse=True)

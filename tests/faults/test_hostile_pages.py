@@ -53,8 +53,8 @@ def search_page(place: Path, beir_folder: Callable[..., Path]) -> Path:
     documents, queries, judged = texts()
     whole = {key: ("", text) for key, text in documents.items()}
     folder = beir_folder(NAME, documents=whole, queries=queries, qrels={"train": judged})
-    asked = ["search", str(folder), "--model", f"e {ATTACK}", "--split", "train", "--experiment", "all", "--top", "20"]
-    asked += ["--moon-pool", "20", "--folds", "2", "--report", str(place / "search.html")]
+    asked = ["sweep", str(folder), "all", "--model", f"e {ATTACK}", "--split", "train", "--top", "20"]
+    asked += ["--dimension-args", "moon_pool=20", "--folds", "2", "--report", str(place / "search.html")]
     assert run(asked) == 0
     return place / "search.html"
 

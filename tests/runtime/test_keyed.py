@@ -54,8 +54,8 @@ def test_settings_within_an_option_become_one() -> None:
     assert isinstance(keyed, KeyedSetting)
     assert [each.name for each in keyed.keys] == [each.name for each in KEYS]
     for line in (
-        "batch=16: Texts at once. Range: at least 1.", "prompt=…: Text put before each query.", "factor=1.0: A factor.",
-        "backend=torch: What runs it. One of torch, onnx.", "code=false: Run code of the model.",
+        "batch=16: Texts at once. [at least 1]", "prompt=…: Text put before each query.", "factor=1.0: A factor.",
+        "backend=torch: What runs it. [torch, onnx]", "code=false: Run code of the model.",
     ):  # fmt: skip
         assert line in keyed.help.splitlines()
 

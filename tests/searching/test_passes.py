@@ -284,7 +284,7 @@ def test_unusable_input_is_refused():
     for wrong in ({"k_plus": 0}, {"k_minus": 0}, {"alpha": 0}, {"beta": -1}, {"share": 2}, {"alpha": np.inf}):
         with pytest.raises(InputError, match=f"^{next(iter(wrong))} .*; expected "):
             DimensionSettings(**wrong)
-    with pytest.raises(InputError, match="moon_pool 4; expected at least k_minus, 5"):
+    with pytest.raises(InputError, match="moon_pool 4; expected at least k_minus 5"):
         DimensionSettings(k_minus=5, moon_pool=4)
     with pytest.raises(UnknownNameError, match="retrieved"):
         search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, second_pass="again")

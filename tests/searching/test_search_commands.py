@@ -149,7 +149,7 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
         return (tmp_path / name).read_text(), json.loads((tmp_path / "s.json").read_text())
 
     base, _ = search("base", "--dimensions", "none")
-    full, facts = search("full", "--share", 1.0)
+    full, facts = search("full", "--dimension-args", "share=1.0")
     assert [line.rsplit(" ", 1)[0] for line in full.splitlines()] == [
         line.rsplit(" ", 1)[0] for line in base.splitlines()
     ], "all but the tag"
@@ -159,12 +159,13 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
     assert facts["settings"]["k_plus"] == 2
     rdime, facts = search("rdime", "--dimensions", "rdime")
     assert facts["settings"]["k_plus"] == 1
+    dimensions = {"share": 0.5, "k_plus": 9, "k_minus": 20, "alpha": 0.1, "beta": 3.0, "moon_pool": 30}
     other = [
         search("o", *more)[0]
         for more in (
-            ["--share", 0.5], ["--k-plus", 9], ["--k-minus", 20], ["--alpha", 0.1], ["--beta", 3.0],
-            ["--moon-pool", 30], ["--feedback", tmp_path / "rdime"], ["--feedback-depth", 12],
-            ["--second-pass", "retrieved", "--top", 20], ["--tune", "dev", "--reading", "few-relevant"],
+            *(["--dimension-args", f"{key}={value}"] for key, value in dimensions.items()),
+            ["--feedback", tmp_path / "rdime"], ["--feedback-depth", 12],
+            ["--second-pass", "retrieved", "--top", 20], ["--tune", "dev", "--dimension-args", "reading=few-relevant"],
         )
     ]  # fmt: skip
     assert len({base, eclipse, rdime, *other}) == 13
@@ -224,9 +225,10 @@ def test_an_index_file_serves_the_collection_encoder_and_kind_it_was_built_for(f
         assert status == 2, changed
         assert "i.faiss" in error
         assert said in error
-        assert "--rebuild-index" in error
+        assert "remove this one" in error
     assert not (tmp_path / "none").exists()
-    assert search("rebuilt", "--rebuild-index", where=other)[0] == 0
+    (tmp_path / "i.faiss").unlink()
+    assert search("rebuilt", where=other)[0] == 0
     assert search("first")[0] == 2, "the file is the other collection's now"
 
     def scores(name):
@@ -241,8 +243,9 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(f'{{"query_id": "q{i}", "answer": "w{i} w{i + 2}"}}\n' for i in range(14)))
     status, said = command(
-        "search", folder, "--model", models / "one", "--experiment", experiment, "--top", 40, "--reading", "spread",
-        "--answers", answers, "--moon-pool", 30, "--json", tmp_path / "e.json", "--report", tmp_path / "page.html",
+        "sweep", folder, experiment, "--model", models / "one", "--top", 40, "--answers", answers,
+        "--dimension-args", "reading=spread,moon_pool=30", "--json", tmp_path / "e.json",
+        "--report", tmp_path / "page.html",
     )  # fmt: skip
     assert status == 0, said.err
     result, page = json.loads((tmp_path / "e.json").read_text()), (tmp_path / "page.html").read_text()
@@ -293,44 +296,54 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
 def test_a_language_model_answers(folder, models, command, tmp_path):
     """Its answers are the sun; a query that it does not answer keeps every dimension, and the reason is said."""
 
-    def answer(number, asked):
+    def reply(number, asked):
         return Reply(status=422, body=b"{}") if "no answer" in asked["messages"][0]["content"] else Reply("w1 w2 w7")
 
-    broken = tmp_path / "broken"
+    broken, answers = tmp_path / "broken", tmp_path / "answers.jsonl"
     shutil.copytree(folder, broken)
     queries = (broken / "queries.jsonl").read_text().splitlines()
     queries[3] = json.dumps({"_id": "q3", "text": "no answer"})
     (broken / "queries.jsonl").write_text("\n".join(queries) + "\n")
     (tmp_path / "own.txt").write_text("Answer, please: {query}")
-    with serving(answer) as server:
+    with serving(reply) as server:
 
-        def search(*more):
+        def answer(*more):
             status, said = command(
-                "search", broken, "--model", models / "one", "--dimensions", "dime", "--run",
-                tmp_path / "r", "--json", tmp_path / "s.json", "--llm-model", "m", "--base-url", server.url,
-                "--llm-args", "price=1,2", *more,
+                "answer", broken, "--llm-model", "m", "--base-url", server.url, "--llm-args", "price=1,2",
+                "-o", answers, "--json", tmp_path / "a.json", *more,
             )  # fmt: skip
             assert status == 0, said.err
-            return json.loads((tmp_path / "s.json").read_text()), (tmp_path / "r").read_text(), said.err
+            return json.loads((tmp_path / "a.json").read_text()), said.out
 
-        facts, run, said = search()
-        assert facts["short"] == ["q3"]
-        assert (facts["answers"]["answered"], facts["answers"]["failed"]) == (13, {"status 422": 1})
-        assert facts["answers"]["cost"] == pytest.approx((13 * 7 + 2 * 13 * 3) / 1e6)
-        assert "no answer for 1 queries" in said
+        facts, shown = answer()
+        assert (facts["answered"], facts["failed"]) == (13, {"status 422": 1})
+        assert facts["cost"] == pytest.approx((13 * 7 + 2 * 13 * 3) / 1e6)
+        assert "without an answer: status 422" in shown
         assert len(server.seen) == 14
         assert server.seen[0]["max_tokens"] == 256
-        again, same, _ = search()
-        assert (again["short"], same, len(server.seen)) == (["q3"], run, 15), "only what failed is asked for again"
-        _, _, _ = search("--answer-prompt", tmp_path / "own.txt", "--llm-args", "most_tokens=9,temperature=0.5")
+        lines = {line["query_id"]: line for line in map(json.loads, answers.read_text().splitlines())}
+        assert lines["q3"] == {"query_id": "q3", "answer": None, "failure": "status 422"}
+        assert lines["q0"] == {"query_id": "q0", "answer": "w1 w2 w7"}
+        status, said = command(
+            "search", broken, "--model", models / "one", "--dimensions", "dime", "--answers", answers,
+            "--run", tmp_path / "r", "--json", tmp_path / "s.json",
+        )  # fmt: skip
+        assert status == 0, said.err
+        searched = json.loads((tmp_path / "s.json").read_text())
+        assert (searched["short"], searched["answers"]) == (["q3"], facts["digest"])
+        assert answer()[0]["digest"] == facts["digest"]
+        assert len(server.seen) == 15, "only what failed is asked for again"
+        answer("--template", tmp_path / "own.txt", "--llm-args", "most_tokens=9,temperature=0.5")
         asked = server.seen[-1]
         assert asked["messages"][0]["content"].startswith("Answer, please: ")
         assert (asked["max_tokens"], asked["temperature"]) == (9, 0.5)
         before = len(server.seen)
-        search("--tune", "dev")
+        assert answer("--split", "test", "--split", "dev")[0]["queries"] == 24
         texts = [json.loads(query)["text"] for query in queries]
-        said = {asked["messages"][0]["content"].split("Query: ")[1].split("\n")[0] for asked in server.seen[before:]}
-        assert said == (set(texts[14:]) - set(texts[:14])) | {"no answer"}, "the other split's queries, and what failed"
+        asked = {each["messages"][0]["content"].split("Query: ")[1].split("\n")[0] for each in server.seen[before:]}
+        assert asked == (set(texts[14:]) - set(texts[:14])) | {"no answer"}, (
+            "the other split's queries, and what failed"
+        )
 
 
 def test_the_json_says_how_the_search_was_made(folder, models, command, tmp_path):
@@ -347,11 +360,12 @@ def test_the_json_says_how_the_search_was_made(folder, models, command, tmp_path
     assert [plain[name] for name in names] == [0, "index", "exact", None, None, 1000, 1000, None, None]
     more = facts(
         "--seed", 3, "--second-pass", "retrieved", "--index", "flat", "--index-file", tmp_path / "i", "--top", 5,
-        "--feedback-depth", 40, "--feedback", tmp_path / "r", "--moon-pool", 20,
+        "--feedback-depth", 40, "--feedback", tmp_path / "r",
+        "--dimension-args", "moon_pool=20",
     )  # fmt: skip
     files = str(tmp_path / "i"), str(tmp_path / "r")
     assert [more[name] for name in names] == [3, "retrieved", "flat", *files, 5, 40, 1000, None]
-    tuned = facts("--tune", "dev", "--measure", "AP", "--reading", "spread", "--rerank-depth", 1200)
+    tuned = facts("--tune", "dev", "--measure", "AP", "--dimension-args", "reading=spread", "--rerank-depth", 1200)
     assert tuned["tune"] == {"split": "dev", "measure": "AP", "reading": "spread"}
     assert tuned["rerank_depth"] == 1200
 
@@ -380,12 +394,10 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, mo
         (["--run", "r", "--dimensions", "rdime", "--tune", "dev"], "nothing to tune"),
         (["--run", "r", "--index", "tree"], "hnsw"),
         (["--run", "r", "--index-file", "x"], "--index"),
-        (["--run", "r", "--index", "flat", "--rebuild-index"], "--index-file"),
         (["--run", "r", "--answers", "ANSWERS"], "query_id"),
-        (["--experiment", "every"], "filters"),
-        (["--run", "r", "--report", "x"], "--experiment"),
-        (["--run", "r", "--answers", "ANSWERS", "--llm-model", "m"], "one of them"),
-        (["--run", "r", "--llm-model", "m", "--llm-args", "price=cheap"], "two numbers"),
+        (["--run", "r", "--experiment", "all"], "foils sweep COLLECTION EXPERIMENT"),
+        (["--run", "r", "--llm-model", "m"], "foils answer"),
+        (["--run", "r", "--rebuild-index"], "remove the file"),
     ],
 )
 def test_bad_usage_of_search_says_what_is_expected(folder, models, command, tmp_path, more, said):

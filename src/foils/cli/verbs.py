@@ -96,13 +96,10 @@ def _write_runs(result: Any, given: Mapping[str, Any]) -> None:
         result.write_runs(folder)
 
 
-def _check_search(given: Mapping[str, Any]) -> None:
-    """Refuse a search whose result nobody sees, and a page of no experiment."""
-    if given.get("experiment") is None:
-        if given.get("report"):
-            raise InputError("--report goes with --experiment")
-        if given.get("run") is None:
-            raise InputError("nothing to write; give --run FILE, or an --experiment")
+def _check_run(given: Mapping[str, Any]) -> None:
+    """Refuse a search whose result nobody sees."""
+    if given.get("run") is None:
+        raise InputError("nothing to write; give --run FILE")
 
 
 PAGE = option("page", Path, "Write the page to this file.", flag="--output", short="-o", metavar="FILE")
@@ -200,8 +197,27 @@ DOORS: dict[str, Verb] = {
     "search": Verb(
         "foils.searching.doors:search",
         example="foils search scifact/ --dimensions eclipse --tune train --run eclipse.trec",
+        before=_check_run,
+        moved={
+            "--experiment": "compare with foils sweep COLLECTION EXPERIMENT",
+            "--folds": "it is one of foils sweep",
+            "--report": "it is one of foils sweep",
+            "--rebuild-index": "remove the file of the index, and it is built again",
+            **dict.fromkeys(
+                ("--llm-model", "--base-url", "--answer-prompt", "--llm-args"),
+                "let foils answer write the answers to a file, and give --answers FILE",
+            ),
+        },
+    ),
+    "answer": Verb(
+        "foils.searching.doors:answer",
+        example="foils answer scifact/ --base-url http://localhost:8000/v1 --llm-model NAME -o answers.jsonl",
+        writes="answers",
+    ),
+    "sweep": Verb(
+        "foils.searching.doors:sweep",
+        example="foils sweep scifact/ filters --model all-MiniLM-L6-v2 --report sweep.html",
         reports=True,
-        before=_check_search,
     ),
     "train": Verb(
         "foils.training.doors:train",

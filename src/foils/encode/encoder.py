@@ -62,17 +62,17 @@ class EncoderSettings(Settings):
     """How a sentence-transformers model is used.
 
     Attributes:
-        max_length: Tokens after which a text is cut. Default, where none is shown: the model's own maximum length. A
-            model that never cuts a text (a static embedding) has none.
+        max_length: Tokens after which a text is cut. Default, where none is shown: the model's own maximum. A static
+            embedding cuts none.
         device: torch device, e.g. cuda:0. Default: the first one available.
         query_prompt: Text put before each query, as in training ('query: ' for E5), or @NAME, the model's prompt of
             that name (@@: a text that begins with @). Default: the model's own for queries.
         document_prompt: Text put before each document, or @NAME. Default: the model's own for documents.
-        similarity: How vectors are compared: cosine scales them to unit length, dot leaves them as they are. Default:
-            what the model was made for.
-        precision: Precision of the computation; float16 needs the backend torch. The loss is measured and reported.
-        backend: What runs the transformer; onnx and openvino run on the processor and are often faster. What they
-            change is measured and reported.
+        similarity: How vectors are compared: by cosine (scaled to unit length) or dot (as they are). Default: what the
+            model was made for.
+        precision: Precision of the computation; float16 needs torch. The loss is measured and reported.
+        backend: What runs the transformer; onnx and openvino are often faster on a processor. What they change is
+            measured and reported.
         encode_batch: Texts encoded at once, for speed. It does not change results beyond rounding.
         trust_remote_code: Run code that comes with the model.
     """

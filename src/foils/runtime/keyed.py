@@ -72,20 +72,17 @@ def options_of(settings: Sequence[Setting]) -> list[Setting]:
 
 
 def _joined(name: str, keys: tuple[Setting, ...]) -> KeyedSetting:
-    lines = ["Further settings, each with its default; may be given several times.", *map(_described, keys)]
-    option = Option(metavar="KEY=VALUE,…", parse=partial(parsed_keys, keys=keys), repeated=True)
-    return KeyedSetting(name, list[str] | None, option, None, "\n".join(lines), keys[-1].heading, keys)
+    lines = ["Further settings, as KEY=VALUE,KEY=VALUE:", *map(_described, keys)]
+    option = Option(metavar="KEY=…", parse=partial(parsed_keys, keys=keys), repeated=True)
+    return KeyedSetting(name, list[str] | None, option, None, "\n".join(lines), keys[0].heading, keys)
 
 
 def _described(setting: Setting) -> str:
     """What the help of a keyed option says of a key: its default, the first sentence of its help, and what it takes."""
     default = setting.default
     shown = "…" if default in (None, (), "") else str(default).lower() if isinstance(default, bool) else default
-    names = setting.option.allowed()
-    range_ = f" Range: {setting.option.range}." if setting.option.range else ""
-    return f"{setting.key}={shown}: {_FIRST.split(setting.help)[0]}" + (
-        f" One of {', '.join(names)}." if names else range_
-    )
+    allowed = ", ".join(setting.option.allowed()) or setting.option.range
+    return f"{setting.key}={shown}: {_FIRST.split(setting.help)[0]}" + (f" [{allowed}]" if allowed else "")
 
 
 def parsed_keys(texts: Iterable[str], *, keys: Sequence[Setting]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ class MemorySettings(Settings):
     """Memory.
 
     Attributes:
-        memory: Memory that a block of work may take beside the data, as 500MB or 4GiB. It changes memory and speed
-            only. Default: 1GiB.
+        memory: Memory for a block of work, beside the data, as 500MB or 4GiB. It does not change results. Default:
+            1GiB.
     """
 
     heading = "Machine"
@@ -40,8 +40,8 @@ class ScaleSettings(MemorySettings):
     """Memory and machines.
 
     Attributes:
-        ray: Spread the work over Ray: local for this machine's processors, HOST:PORT for a cluster by the address of
-            its head, or auto for the cluster that this machine belongs to. The result has the same bytes.
+        ray: Spread the work over Ray: local (this machine's processors), HOST:PORT (a cluster, by its head), or auto
+            (the cluster of this machine). The result has the same bytes.
     """
 
     ray: Annotated[str | None, Option(metavar="ADDRESS")] = None

@@ -1,4 +1,4 @@
-"""The door of searching."""
+"""The doors of searching: search, the answers of a language model that may guide it, and sweeps of its settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
@@ -16,13 +16,23 @@ from foils.data.resolve import CollectionLike, CollectionSettings
 from foils.encode import DEFAULT_MODEL, Encoder, Vectors
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import LLMSettings
+from foils.llm.template import TemplateLike
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
 from foils.runtime.surroundings import ScaleSettings
-from foils.searching.answers import ANSWERING, answer_prompt, read_answers, written_answers
+from foils.searching.answers import (
+    ANSWERING,
+    THE_ANSWERS,
+    Answers,
+    AnswersLike,
+    answer_prompt,
+    answers_digest,
+    as_answers,
+    ask_answers,
+)
 from foils.searching.bench import MEASURES
-from foils.searching.checks import USUAL, check_options
+from foils.searching.checks import check_search, check_sweep
 from foils.searching.experiments import choose_settings
 from foils.searching.faiss_index import FaissIndex
 from foils.searching.findings import Findings
@@ -32,40 +42,45 @@ from foils.searching.runs import Embedded, Searched, embed_collection, search_co
 from foils.searching.settings import (
     METHODS,
     DimensionSettings,
-    FeedbackSettings,
     ImportanceSettings,
     IndexSettings,
     Method,
+    RunLike,
     SearchSettings,
-    TrialSettings,
+    SweepSettings,
+    TuneSettings,
 )
-from foils.searching.trials import run_experiments
+from foils.searching.trials import EXPERIMENTS, run_experiments
+
+if TYPE_CHECKING:
+    SplitsLike = str | Sequence[str]
+else:
+    SplitsLike = str
 
 log = logging.getLogger(__name__)
 
 
-@door(check=check_options)
+@door(check=check_search)
 def search(
     collection: CollectionLike,
     *,
     model: EncoderLike = DEFAULT_MODEL,
-    dimensions: Annotated[Method, Option(names=METHODS)] = USUAL,
+    dimensions: Annotated[Method, Option(names=METHODS)] = "eclipse",
     run: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     searching: SearchSettings,
+    feedback: Annotated[RunLike | None, Option(metavar="FILE")] = None,
+    answers: Annotated[AnswersLike | None, Option(metavar="FILE", help=THE_ANSWERS)] = None,
     importance: ImportanceSettings,
-    feedback: FeedbackSettings,
+    tuning: TuneSettings,
     index: IndexSettings,
-    trial: TrialSettings,
-    llm: LLMSettings = ANSWERING,
     reading: CollectionSettings,
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
-) -> Searched | Findings:
+) -> Searched:
     """Search with all dimensions, or with those that matter to each query.
 
     What matters is estimated from what a first pass returns, without training and without a change to the index. rdime
-    has nothing to tune; dime and eclipse have, so choose their settings on another split, or look at the experiments,
-    which tell honest numbers from oracle ones.
+    has nothing to tune; dime and eclipse have, so choose their settings on another split.
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
@@ -73,46 +88,139 @@ def search(
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
             (rdime).
         run: File to which the run is written, in TREC form.
+        feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
 
     Raises:
         InputError: something that cannot be read, or options that have no effect together.
         UnknownNameError: an unknown split.
     """
     loaded = reading.open(collection)
-    splits = [searching.split, *([trial.tune] if trial.tune else [])]
-    _check_queries(loaded, *splits)
-    answers, facts = _answers(loaded, splits, feedback, llm, searching.seed)
+    _check_queries(loaded, searching.split, tuning.tune)
+    texts = as_answers(answers)
     encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
-    embedded = partial(embed_collection, loaded, encoder, store, answers=answers)
+    embedded = partial(embed_collection, loaded, encoder, store, answers=texts)
     rng = np.random.default_rng(searching.seed)
     settings = importance.of(dimensions)
-    head = {
-        "collection": loaded.name, "split": searching.split, "encoder": description(encoder), "dimensions": dimensions,
-        "seed": searching.seed, **facts,
-    }  # fmt: skip
-    if trial.experiment is not None:
-        findings = _experiment(embedded(split=searching.split), settings, searching, trial, rng)
-        return replace(findings, encoder=encoder.name, facts={**head, **findings.facts})
-    if trial.tune is not None:
-        settings = _tuned(embedded(split=trial.tune), settings, searching, trial, rng)
-    searched = _searched(embedded(split=searching.split), encoder, settings, searching, feedback, index, rng)
-    reranks = index.second_pass == "retrieved" or trial.tune is not None
-    how = {**searched.facts, "tune": trial.tuning(), **searching.depths(reranks=reranks)}
+    if tuning.tune is not None:
+        settings = _tuned(embedded(split=tuning.tune), settings, searching, tuning, rng)
+    searched_for = embedded(split=searching.split)
+    searched = search_collection(
+        searched_for,
+        settings,
+        index=_index(index, searched_for.documents, encoder.fingerprint),
+        k=searching.top,
+        feedback_depth=searching.feedback_depth,
+        rerank_depth=searching.rerank_depth if index.second_pass == "retrieved" else None,
+        feedback=feedback if feedback is None or isinstance(feedback, Run) else Run.read(feedback),
+        second_pass=index.second_pass,
+        rng=rng,
+        name=f"{encoder.name}-{settings.method}",
+    )
     if run is not None:
         searched.write(run)
-    return replace(searched, facts={**head, "run": None if run is None else str(run), **how})
+    reranks = index.second_pass == "retrieved" or tuning.tune is not None
+    name = feedback.name if isinstance(feedback, Run) else None if feedback is None else str(feedback)
+    facts = {
+        **_head(loaded, encoder, searching, texts), "dimensions": dimensions, "run": None if run is None else str(run),
+        "feedback": name, **index.to_json(), "tune": tuning.to_json(), **searching.depths(reranks=reranks),
+    }  # fmt: skip
+    return replace(searched, facts=facts)
 
 
-def _answers(
-    collection: Collection, splits: Sequence[str], feedback: FeedbackSettings, llm: LLMSettings, seed: int
-) -> tuple[Mapping[str, str | None] | None, dict[str, Any]]:
-    """The answers to the queries of the splits, None where there are none; and what JSON says of them."""
-    if llm.llm_model:
-        texts, facts = written_answers(collection, splits, llm, answer_prompt(feedback.answer_prompt), seed=seed)
-        return texts, {"answers": facts}
-    if isinstance(feedback.answers, (str, Path)):
-        return read_answers(feedback.answers), {}
-    return feedback.answers, {}
+@door
+def answer(
+    collection: CollectionLike,
+    *,
+    split: Annotated[SplitsLike, Option(metavar="SPLIT", parse=list, repeated=True)] = "test",
+    template: Annotated[TemplateLike | None, Option(metavar="FILE")] = None,
+    seed: Annotated[int, Option(least=0)] = 0,
+    llm: LLMSettings = ANSWERING,
+    reading: CollectionSettings,
+) -> Answers:
+    """Let a language model answer the queries: texts whose vectors may guide a search (foils search --answers FILE).
+
+    The model is asked through any OpenAI-compatible server, as vLLM or llama.cpp offer one. Answers are kept as they
+    come, so that a stopped run asks only for what is missing. A query without an answer is listed with the reason, and
+    a search keeps every dimension of it.
+
+    Args:
+        split: Split of the judgements whose queries are answered; may be given several times. In Python also a list.
+        template: Prompt of your own: a text file with {query}. In Python also a `Template`.
+        seed: Seed that is sent to the server, which may heed it.
+
+    Raises:
+        InputError: a collection, template or server that cannot be used.
+        FailureError: the server fails query after query; what was finished is kept.
+    """
+    prompt, client = answer_prompt(template), llm.client()
+    loaded = reading.open(collection)
+    splits = [split] if isinstance(split, str) else split
+    ids = dict.fromkeys(query for name in splits for query in loaded.judgements(name)["query_id"].to_pylist())
+    queries = dict(zip(ids, loaded.query_texts(loaded.query_rows([*ids])), strict=True))
+    sampling = replace(llm.sampling(), seed=seed)
+    answers = ask_answers(queries, client, llm.folder(loaded), prompt=prompt, sampling=sampling)
+    asking = {"collection": loaded.name, "splits": [*splits], **answers.asking}
+    return replace(answers, asking=asking, price=llm.price)
+
+
+@door(check=check_sweep)
+def sweep(
+    collection: CollectionLike,
+    experiment: Annotated[str, Option(names=(*EXPERIMENTS, "all"))] = "all",
+    *,
+    model: EncoderLike = DEFAULT_MODEL,
+    searching: SearchSettings,
+    answers: Annotated[AnswersLike | None, Option(metavar="FILE", help=THE_ANSWERS)] = None,
+    importance: ImportanceSettings,
+    sweeping: SweepSettings,
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    embedding: EmbeddingSettings,
+) -> Findings:
+    """Compare ways to choose the dimensions of a query, with honest numbers and oracle ones, and tests.
+
+    filters compares all dimensions, RDIME, DIME and Eclipse; shares how many dimensions are kept; depths how long the
+    feedback list is; moons drawn at random with the last ones. Settings are chosen by cross-validation (honest), and on
+    the queries themselves (oracle), as published. Documents are ranked again within those that an exact search returns.
+
+    Args:
+        experiment: What is compared: filters, shares, depths, moons, or all of these.
+        model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
+            static:NAME for the word table of one. In Python also a SentenceTransformer or an `Encoder`.
+
+    Raises:
+        InputError: something that cannot be read, or options that have no effect together.
+        UnknownNameError: an unknown split.
+    """
+    loaded = reading.open(collection)
+    texts = as_answers(answers)
+    encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
+    settings = importance.of("eclipse")
+    findings = run_experiments(
+        experiment,
+        embed_collection(loaded, encoder, store, split=searching.split, answers=texts),
+        settings,
+        published_grid(sweeping.reading, moon_pool=settings.moon_pool),
+        searching=searching,
+        measures=list(dict.fromkeys([*MEASURES, sweeping.measure])),
+        folds=sweeping.folds,
+        rng=np.random.default_rng(searching.seed),
+    )
+    facts = {
+        **_head(loaded, encoder, searching, texts), "experiment": experiment, **vars(sweeping),
+        "settings": settings.to_json(), "second_pass": "retrieved", "index": "exact", **searching.depths(reranks=True),
+    }  # fmt: skip
+    return replace(findings, encoder=encoder.name, facts=facts)
+
+
+def _head(
+    collection: Collection, encoder: Encoder, searching: SearchSettings, texts: Mapping[str, str | None] | None
+) -> dict[str, Any]:
+    """What JSON says of any search, with the digest of the answers."""
+    return {
+        "collection": collection.name, "split": searching.split, "encoder": description(encoder),
+        "seed": searching.seed, "answers": None if texts is None else answers_digest(texts),
+    }  # fmt: skip
 
 
 def _check_queries(collection: Collection, split: str, tuned_on: str | None = None) -> None:
@@ -127,37 +235,16 @@ def _check_queries(collection: Collection, split: str, tuned_on: str | None = No
         )
 
 
-def _experiment(
-    embedded: Embedded, settings: DimensionSettings, searching: SearchSettings, trial: TrialSettings,
-    rng: np.random.Generator,
-) -> Findings:  # fmt: skip
-    findings = run_experiments(
-        str(trial.experiment),
-        embedded,
-        settings,
-        published_grid(trial.reading, moon_pool=settings.moon_pool),
-        searching=searching,
-        measures=list(dict.fromkeys([*MEASURES, trial.measure])),
-        folds=trial.folds,
-        rng=rng,
-    )
-    facts = {
-        "experiment": trial.experiment, "folds": trial.folds, "reading": trial.reading, "measure": trial.measure,
-        "settings": settings.to_json(), "second_pass": "retrieved", "index": "exact", **searching.depths(reranks=True),
-    }  # fmt: skip
-    return replace(findings, facts=facts)
-
-
 def _tuned(
-    embedded: Embedded, settings: DimensionSettings, searching: SearchSettings, trial: TrialSettings,
+    embedded: Embedded, settings: DimensionSettings, searching: SearchSettings, tuning: TuneSettings,
     rng: np.random.Generator,
 ) -> DimensionSettings:  # fmt: skip
     """The best settings of the published grid on a split's queries."""
-    grid = dime_grid() if settings.method == "dime" else published_grid(trial.reading, moon_pool=settings.moon_pool)
+    grid = dime_grid() if settings.method == "dime" else published_grid(tuning.reading, moon_pool=settings.moon_pool)
     chosen = choose_settings(
         embedded,
         grid,
-        measure=trial.measure,
+        measure=tuning.measure,
         k=searching.top,
         feedback_depth=searching.feedback_depth,
         rerank_depth=searching.rerank_depth,
@@ -165,32 +252,6 @@ def _tuned(
     )
     log.info("chosen on %s: %s", embedded.split, chosen)
     return chosen
-
-
-def _searched(
-    embedded: Embedded,
-    encoder: Encoder,
-    settings: DimensionSettings,
-    searching: SearchSettings,
-    feedback: FeedbackSettings,
-    index: IndexSettings,
-    rng: np.random.Generator,
-) -> Searched:
-    run = feedback.feedback
-    searched = search_collection(
-        embedded,
-        settings,
-        index=_index(index, embedded.documents, encoder.fingerprint),
-        k=searching.top,
-        feedback_depth=searching.feedback_depth,
-        rerank_depth=searching.rerank_depth if index.second_pass == "retrieved" else None,
-        feedback=run if run is None or isinstance(run, Run) else Run.read(run),
-        second_pass=index.second_pass,
-        rng=rng,
-        name=f"{encoder.name}-{settings.method}",
-    )
-    name = run.name if isinstance(run, Run) else None if run is None else str(run)
-    return replace(searched, facts={"feedback": name, **index.to_json()})
 
 
 def _index(settings: IndexSettings, documents: Vectors, encoder: str) -> Any:
@@ -209,7 +270,7 @@ def _index(settings: IndexSettings, documents: Vectors, encoder: str) -> Any:
         return ExactIndex(documents)
     if not isinstance(kind, str):
         return kind
-    if path and path.exists() and not settings.rebuild_index:
+    if path and path.exists():
         return FaissIndex.load(path, documents, kind=kind, encoder=encoder)
     built = FaissIndex.build(documents, kind)  # type: ignore[arg-type]  # one of INDEXES
     if path:

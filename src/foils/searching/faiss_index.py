@@ -131,8 +131,8 @@ class FaissIndex:
         )
         if differences := origin.differences(wanted):
             raise InputError(
-                f"{path}: an index built from something else: {'; '.join(differences)}; name another file, or build "
-                "the index again (--rebuild-index)"
+                f"{path}: an index built from something else: {'; '.join(differences)}; name another file, or remove "
+                "this one, and the index is built again"
             )
         try:
             return cls(faiss.read_index(str(path)), kind=origin.kind).over(documents)

@@ -1,8 +1,7 @@
-"""The options of searching: which dimensions are kept, from what feedback, in which index, and how that is chosen."""
+"""The options of searching: which dimensions are kept, in which index, and how that is chosen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,13 +11,13 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:
-    AnswersLike = str | Path | Mapping[str, str | None]
     IndexLike = str | Any  # Any: an `Index`, or faiss' own
     RunLike = str | Path | Run
 else:
-    AnswersLike = RunLike = Path
+    RunLike = Path
     IndexLike = str
 
+DIMENSION_ARGS = "dimension_args"  # the program's option that takes the settings of dimensions as its keys
 Method = Literal["none", "dime", "eclipse", "rdime"]
 METHODS = ("none", "dime", "eclipse", "rdime")
 SecondPass = Literal["index", "retrieved"]
@@ -36,30 +35,29 @@ class ImportanceSettings(Settings):
     """How the dimensions of a query are weighed, and how many are kept.
 
     Attributes:
-        k_plus: Number of best documents whose mean is the sun. Answers take its place. Default, as published: 2 for
-            eclipse, 1 for dime and rdime.
+        k_plus: Number of best documents whose mean is the sun; by default, as published, 2 for eclipse, 1 for dime and
+            rdime. Answers take the sun's place.
         k_minus: Number of last documents whose mean is the moon (eclipse).
         alpha: Weight of the sun (eclipse).
         beta: Weight of the moon (eclipse).
         share: Share of the dimensions that is kept (dime, eclipse; rdime finds its own).
         moon_pool: Draw the moon at random from this many last documents (eclipse), none of which makes the sun.
-            Default: the moon is the last ones.
     """
 
     heading = "Dimensions"
 
-    k_plus: Annotated[int | None, Option(least=1)] = None
-    k_minus: Annotated[int, Option(least=1)] = 5
-    alpha: Annotated[float, Option(above=0)] = 1.0
-    beta: Annotated[float, Option(least=0)] = 0.5
-    share: Annotated[float, Option(above=0, most=1)] = 0.8
-    moon_pool: Annotated[int | None, Option(least=1)] = None
+    k_plus: Annotated[int | None, Option(least=1, within=DIMENSION_ARGS)] = None
+    k_minus: Annotated[int, Option(least=1, within=DIMENSION_ARGS)] = 5
+    alpha: Annotated[float, Option(above=0, within=DIMENSION_ARGS)] = 1.0
+    beta: Annotated[float, Option(least=0, within=DIMENSION_ARGS)] = 0.5
+    share: Annotated[float, Option(above=0, most=1, within=DIMENSION_ARGS)] = 0.8
+    moon_pool: Annotated[int | None, Option(least=1, within=DIMENSION_ARGS)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.moon_pool is not None and self.moon_pool < self.k_minus:
             raise InputError(
-                f"{spelled('moon_pool')} {self.moon_pool}; expected at least {spelled('k_minus')}, {self.k_minus}"
+                f"{spelled('moon_pool', self.moon_pool)}; expected at least {spelled('k_minus', self.k_minus)}"
             )
 
     def of(self, method: Method) -> DimensionSettings:
@@ -101,10 +99,9 @@ class SearchSettings(Settings):
         split: Split of the judgements whose queries are searched for.
         top: Number of documents returned for each query.
         feedback_depth: Length of the feedback list, whose best documents make the sun and whose last ones the moon.
-        rerank_depth: Number of retrieved documents that are ranked again where not all documents are, and where
-            settings are compared. It is at least the number returned. Default: 1000, or the number returned where that
-            is more.
-        seed: Seed of random moons, of cross-validation and of answers; the same seed gives the same bytes.
+        rerank_depth: Number of retrieved documents that are ranked again, where not all documents are. Default: 1000,
+            or the number returned where that is more.
+        seed: Seed of random moons, and of cross-validation; the same seed gives the same bytes.
     """
 
     split: str = "test"
@@ -128,25 +125,6 @@ class SearchSettings(Settings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeedbackSettings(Settings):
-    """What sun and moon are made of, where it is not the first pass.
-
-    Attributes:
-        feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
-        answers: JSONL file of {"query_id", "answer"} with a text for each query, whose vector is the sun. In Python
-            also a dictionary, where None stands for no answer.
-        answer_prompt: File with the template of the prompt, with the slot {query}, by which the language model writes
-            answers.
-    """
-
-    heading = "Feedback"
-
-    feedback: Annotated[RunLike | None, Option(metavar="FILE")] = None
-    answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None
-    answer_prompt: Annotated[Path | None, Option(metavar="FILE")] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class IndexSettings(Settings):
     """What is searched.
 
@@ -155,7 +133,6 @@ class IndexSettings(Settings):
         index: Exact search, or an index of faiss. In Python also an index over the documents, in their order.
         index_file: File of the faiss index: it is loaded from there or, where there is none, built and saved. An index
             of other vectors, another encoder or another kind is refused.
-        rebuild_index: Build the index anew and write it over its file.
     """
 
     heading = "Index"
@@ -163,15 +140,12 @@ class IndexSettings(Settings):
     second_pass: Annotated[SecondPass, Option(names=SECOND_PASSES)] = "index"
     index: Annotated[IndexLike, Option(names=INDEXES)] = "exact"
     index_file: Annotated[Path | None, Option(metavar="FILE")] = None
-    rebuild_index: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        name, file = spelled("index"), spelled("index_file")
         if self.index_file and self.index not in INDEXES[1:]:
+            name, file = spelled("index"), spelled("index_file")
             raise InputError(f"{file} goes with {name} flat, hnsw or ivf; other searches need no file")
-        if self.rebuild_index and not self.index_file:
-            raise InputError(f"{spelled('rebuild_index')} goes with {file} FILE, whose index it builds anew")
 
     def to_json(self) -> dict[str, Any]:
         """Return for JSON what is searched."""
@@ -182,33 +156,42 @@ class IndexSettings(Settings):
         }
 
 
-def _experiments() -> Iterable[str]:
-    from foils.searching.trials import EXPERIMENTS
+@dataclass(frozen=True, kw_only=True)
+class ChoiceSettings(Settings):
+    """How settings are chosen.
 
-    return (*EXPERIMENTS, "all")
+    Attributes:
+        measure: Measure by which settings are chosen: nDCG@10, AP, RR@10, …
+        reading: Reading of Eclipse's published grid: k⁻ in 2..6, k⁺ in 2..6, both, or 2,280 settings of both.
+    """
+
+    heading = "Dimensions"
+
+    measure: str = "nDCG@10"
+    reading: Annotated[Reading, Option(names=READINGS, within=DIMENSION_ARGS)] = "both"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrialSettings(Settings):
-    """How settings are chosen, and compared.
+class TuneSettings(ChoiceSettings):
+    """How the settings of a search are chosen.
 
     Attributes:
         tune: Choose the settings on this split, by the published grid (dime, eclipse).
-        measure: Measure by which settings are chosen: nDCG@10, AP, RR@10, …
-        reading: Reading of Eclipse's published grid: k⁻ in 2..6 (few-irrelevant), k⁺ in 2..6 (few-relevant), both, or
-            2,280 settings of both (spread).
-        experiment: Run this experiment, or all of them, in place of a search.
-        folds: Folds of the cross-validation in experiments.
     """
 
-    heading = "Tuning and experiments"
-
     tune: Annotated[str | None, Option(metavar="SPLIT")] = None
-    measure: str = "nDCG@10"
-    reading: Annotated[Reading, Option(names=READINGS)] = "both"
-    experiment: Annotated[str | None, Option(names=_experiments)] = None
-    folds: Annotated[int, Option(least=2)] = 5
 
-    def tuning(self) -> dict[str, Any] | None:
+    def to_json(self) -> dict[str, Any] | None:
         """Return for JSON how settings were chosen; None where they were given."""
         return {"split": self.tune, "measure": self.measure, "reading": self.reading} if self.tune else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings(ChoiceSettings):
+    """How the settings of systems that are compared are chosen.
+
+    Attributes:
+        folds: Folds of the cross-validation.
+    """
+
+    folds: Annotated[int, Option(least=2)] = 5
