@@ -54,7 +54,7 @@ def without_clock(text: str) -> list[str]:
 def test_train(foils: Foils, world: Path, tmp_path: Path) -> None:
     source, model, out = tmp_path / "rated.parquet", tmp_path / "static", tmp_path / "out"
     options = ["--loss", "weighted", "--set", "temperature=0.1", "--batches", "hobit", "--set-batches", "seeds=2"]
-    options += ["--set-batches", "seed_order=uniform", "--per-query", 2, "--dev", "dev", "--tracker", "none"]
+    options += ["--set-batches", "seed_order=uniform", "--per-query", 2, "--dev", "dev"]
     options += [part for name, value in STEPS.items() for part in (f"--{name.replace('_', '-')}", value)]
     ended = foils(
         "train", world, f"rated={source}", "--model", model, *options, "-o", out, "--json", tmp_path / "program.json"
@@ -66,7 +66,7 @@ def test_train(foils: Foils, world: Path, tmp_path: Path) -> None:
         trained = library.train(
             collection if number else world, given, model=model if number else str(model), output=out,
             loss="weighted", loss_settings={"temperature": 0.1}, per_query=2, dev="dev",
-            trackers=("none",), **HOBIT, **STEPS,
+            **HOBIT, **STEPS,
         )  # fmt: skip
         if number == 0:
             assert files(out) == program

@@ -22,6 +22,7 @@ from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
 from foils.training.results import Trained
 from foils.training.settings import OPEN, MethodSettings, Recipe, StepSettings, TrainSettings, check_batches, completed
+from foils.training.trackers import CHECKPOINTS, check_installed
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
@@ -80,6 +81,7 @@ def _refuse_idle(
             f"a model of type {type(model).__name__}, and {spelled('reranker')} {reranker}; expected a "
             "CrossEncoder with reranker=True, or a SentenceTransformer"
         )
+    check_installed(steps.trackers)
     dev, run, loss = spelled("dev"), spelled("dev_run"), steps.loss or method.base(reranker=reranker).training.loss
     if evaluation.dev is None:
         refuse(
@@ -181,7 +183,7 @@ def train(
     if not reranker:
         own = {"batch_settings": method.batch_settings, "curriculum": method.curriculum, "refresh": refresh}
         fit |= {"batches": batches, **own}
-    run = _fitted(trainable, data, path / "checkpoints", reranker=reranker, **fit)
+    run = _fitted(trainable, data, path / CHECKPOINTS, reranker=reranker, **fit)
     if run.best is not None:
         scores[f"{MEASURE} on {evaluation.dev} after"] = run.best
     trained = Trained(run.model, path, run, made, data.counts, scores)
@@ -189,7 +191,7 @@ def train(
         from foils.training.card import save_model
 
         save_model(trained)
-        shutil.rmtree(path / "checkpoints", ignore_errors=True)
+        shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
     return trained
 
 

@@ -12,6 +12,7 @@ from foils.data.training_rows import MAX_POSITIVES
 from foils.runtime.errors import InputError
 from foils.runtime.keyed import parsed_settings
 from foils.runtime.options import Option, Settings, spelled
+from foils.training.trackers import TRACKERS
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 NO_DUPLICATES = "no-duplicates"
@@ -39,7 +40,7 @@ class StepSettings(Settings):
         patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
         checkpoint_steps: Steps between checkpoints, and evaluations on dev. Default: a checkpoint per epoch.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
-        trackers: A tracker that transformers supports, as tensorboard; may be given several times.
+        trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
     """
 
     heading = "Training"
@@ -65,7 +66,7 @@ class StepSettings(Settings):
     patience: Annotated[int | None, Option(least=1)] = None
     checkpoint_steps: Annotated[int | None, Option(least=1)] = None
     seed: Annotated[int, Option(least=0)] = 0
-    trackers: Annotated[tuple[str, ...], Option(flag="--tracker", metavar="NAME", repeated=True)] = ()
+    trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,6 +16,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 from foils.runtime.errors import FailureError, InputError
 from foils.training.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
 from foils.training.settings import TrainSettings
+from foils.training.trackers import callbacks_of, opened_by_name, run_folder
 
 FEW = 16
 """Texts that a processor embeds together."""
@@ -87,7 +88,8 @@ def arguments(
         restore_callback_states_from_checkpoint=True,
         logging_steps=settings.log_steps or 0.01,
         logging_nan_inf_filter=False,
-        report_to=list(settings.trackers) or "none",
+        report_to=opened_by_name(settings.trackers) or "none",
+        run_name=run_folder(output).name,
         disable_tqdm=True,
         use_cpu=model.device.type == "cpu",
         **more,
@@ -147,6 +149,7 @@ def fit(
     last = last_whole_checkpoint(output) if resume else None
     with ExitStack() as reporting:
         own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
+        own += callbacks_of(settings.trackers, output)
         if settings.patience is not None:
             own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
         trainer = kind(
