@@ -47,9 +47,9 @@ REFUSED = [
         "--judge llm:m", "--judge recorded:r", "--judge llm:a --judge recorded:r",
     )),
     (f"{RATE} --judge recorded:r --judgements j", "--judgements j", "kept already"),
-    (f"{RATE} --domain law", "--domain law", "--judge llm"),
+    (f"{RATE} --llm-args domain=law", "--llm-args domain=law", "--judge llm"),
     (f"{RATE} --judge cross-encoder:m --base-url u", "--base-url u", "--judge llm"),
-    (f"{RATE} --distil-epochs 3", "--distil-epochs 3", "--distil FOLDER"),
+    (f"{RATE} --distil-args epochs=3", "--distil-args epochs=3", "--distil FOLDER"),
     *((f"{RATE} --judge {judge} --encoder e", "--encoder e", "--judge bi-encoder") for judge in (
         "bi-encoder:m", "m", "cross-encoder:m", "recorded:r",
     )),
@@ -104,8 +104,8 @@ TAKEN = [
     f"{SWEEP} filters --answers FILE --split train --top 100 --feedback-depth 50 --rerank-depth 200",
     f"{SEARCH} --top 10 --feedback-depth 50 --rerank-depth 200 --second-pass retrieved",
     f"{SEARCH} --tune dev --top 10 --rerank-depth 200",
-    f"{RATE} --judge llm:m --judge cross-encoder:c --temperature 2 --domain law --asks 3 --judgements j",
-    f"{RATE} --judge recorded:r --distil judge --distil-epochs 3",
+    f"{RATE} --judge llm:m --judge cross-encoder:c --temperature 2 --llm-args domain=law,asks=3 --judgements j",
+    f"{RATE} --judge recorded:r --distil judge --distil-args epochs=3",
     f"{RATE} --temperature 0.1",
     *(f"{RATE} {judges} {' '.join(ENCODER[:-1])} --seed 3" for judges in (
         "", "--judge bi-encoder", "--judge bi-encoder --judge llm:m",

@@ -32,7 +32,7 @@ def mined(foils: Foils, folder: Path, tmp_path: Path) -> Path:
     [
         ({}, []),
         ({"degree": 2, "rounds": 1, "model": "bradley-terry", "validate": "all", "temperature": 0.2, "seed": 3},
-         ["--degree", 2, "--rounds", 1, "--model", "bradley-terry", "--validate", "all", "--temperature", 0.2,
+         ["--degree", 2, "--rating-args", "rounds=1,model=bradley-terry", "--validate", "all", "--temperature", 0.2,
           "--seed", 3]),
     ],
 )  # fmt: skip

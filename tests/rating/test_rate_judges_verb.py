@@ -80,7 +80,7 @@ def test_the_question_is_ones_own_and_several_models_are_an_ensemble(folder, tmp
     (tmp_path / "own.txt").write_text("Passage A:\n{first}\n\nPassage B:\n{second}\n\n{query} {domain} {answer}")
     with serving(by_number) as server:
         options = ["--judge", "llm:one", "--judge", "llm:two", "--base-url", server.url, "--degree", "2"]
-        more = ["--question", str(tmp_path / "own.txt"), "--domain", "law", "--llm-args", f"log={tmp_path / 'log'}"]
+        more = ["--llm-args", f"question={tmp_path / 'own.txt'},domain=law,log={tmp_path / 'log'}"]
         assert rate(folder, *options, *more) == 0
         assert {asked["model"] for asked in server.seen} == {"one", "two"}
         assert " law Answer in JSON" in server.seen[0]["messages"][0]["content"]
@@ -111,7 +111,7 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
     (tmp_path / "base").mkdir()
     base, made = tiny_cross_encoder(tmp_path / "base", [*LEVELS.values(), "query"]), tmp_path / "judge"
     recorded = ["--judge", f"recorded:{folder / 'answers.parquet'}"]
-    options = ["--distil-from", str(base), "--distil-epochs", "2", "--distil-length", "32", "--device", "cpu"]
+    options = ["--distil-args", f"from={base},epochs=2,length=32", "--device", "cpu"]
     assert rate(folder, *recorded, "--distil", str(made), *options, "--json", str(folder / "r.json")) == 0
     facts = json.loads((folder / "r.json").read_text())["distilled"]
     assert facts["trained"] + facts["held_out"] == 6 * 24
@@ -133,8 +133,8 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
         (("--judge", "llm"), "the model's name"),
         (("--judge", "pairwise"), "needs its folder"),
         (("--judge", "pairwise:/nowhere"), "no pairwise judge"),
-        (("--judge", "llm:m", "--answer", "points"), "choice"),
-        (("--judge", "llm:m", "--question", "/nowhere.txt"), "nowhere.txt"),
+        (("--judge", "llm:m", "--llm-args", "answer=points"), "choice"),
+        (("--judge", "llm:m", "--llm-args", "question=/nowhere.txt"), "nowhere.txt"),
         (("--judge", "llm:m", "--llm-args", "price=cheap"), "two numbers"),
     ],
 )

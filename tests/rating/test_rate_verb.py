@@ -52,7 +52,10 @@ def rate(folder, *more):
 
 
 def test_it_writes_table_and_json_and_repeats_itself(folder, capsys):
-    assert rate(folder, "--json", str(folder / "rated.json"), "--model", "bradley-terry", "--validate", "all") == 0
+    assert (
+        rate(folder, "--json", str(folder / "rated.json"), "--rating-args", "model=bradley-terry", "--validate", "all")
+        == 0
+    )
     found = Negatives.read(folder / "rated.parquet")
     gaps = found.kept()["gap"].to_numpy()
     np.testing.assert_allclose(gaps, 173.7 * np.arange(7, 0, -1), rtol=0.06)  # less by the prior
@@ -64,13 +67,18 @@ def test_it_writes_table_and_json_and_repeats_itself(folder, capsys):
     assert report["missing"] == 0
     assert "comparisons" in capsys.readouterr().out
     once = (folder / "rated.parquet").read_bytes()
-    assert rate(folder, "--model", "bradley-terry", "--validate", "all") == 0
+    assert rate(folder, "--rating-args", "model=bradley-terry", "--validate", "all") == 0
     assert (folder / "rated.parquet").read_bytes() == once
 
 
 @pytest.mark.parametrize(
     "more",
-    [("--degree", "4"), ("--rounds", "2", "--degree", "4"), ("--prior-sd", "0.5"), ("--seed", "5", "--degree", "2")],
+    [
+        ("--degree", "4"),
+        ("--rating-args", "rounds=2", "--degree", "4"),
+        ("--rating-args", "prior_sd=0.5"),
+        ("--seed", "5", "--degree", "2"),
+    ],
 )
 def test_options_reach_the_rating(folder, more):
     rate(folder)
@@ -92,7 +100,7 @@ def test_several_judges_are_averaged(folder):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--model", "elo"), '"thurstone", "bradley-terry"'),
+        (("--rating-args", "model=elo"), "bradley-terry, thurstone"),
         (("--degree", "3"), "even degree"),
         (("--judge", "cross-encoder"), "needs its model"),
         (("--judge", "recorded"), "needs its file"),

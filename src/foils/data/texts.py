@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import overload
 
@@ -51,6 +52,10 @@ class DocumentTexts:
         texts[~inside] = self.own.take(pa.array(-1 - rows[~inside])).to_pylist()
         return list(texts)
 
+    def take(self, places: Rows) -> list[str]:
+        """Return these of the texts, (k,) places."""
+        return self.select(places)[:]
+
     def select(self, places: Rows) -> DocumentTexts:
         """Return these of the texts, (k,) places."""
         rows = np.arange(len(self)) if self.rows is None else self.rows
@@ -58,7 +63,7 @@ class DocumentTexts:
 
 
 @dataclass(frozen=True)
-class ColumnTexts:
+class ColumnTexts(Sequence[str]):
     """Texts of an Arrow column as they are, read in slices."""
 
     column: pa.ChunkedArray

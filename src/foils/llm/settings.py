@@ -48,9 +48,8 @@ class LLMSettings(Settings):
         timeout: Seconds to wait for a whole answer.
         retries: Number of times a failed request is sent again.
         schema: Ask for JSON by a schema. A server that does not support schemas is asked without.
-        price: Price per million prompt tokens and per million completion tokens, as 0.15,0.60; the result then shows
-            the cost.
-        log: Folder where answers are kept, so that none is asked for twice. Default: the cache.
+        price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then shows the cost.
+        log: Folder where answers are kept, so that none is paid for twice. Default: the cache.
     """
 
     heading = "Language model"

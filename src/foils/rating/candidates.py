@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection
 from foils.rating.pairs import Pairs, Rows
 from foils.runtime.errors import InputError
 
@@ -65,43 +63,3 @@ class Candidates:
         """Raise an InputError where pairs are not over these candidates; pairs with these very offsets cost nothing."""
         if pairs.offsets is not self.offsets and not np.array_equal(pairs.offsets, self.offsets):
             raise InputError("the pairs were made for other candidates; their offsets differ")
-
-
-@dataclass(frozen=True)
-class TableDocuments(Sequence[str]):
-    """Ids and texts of candidates from a table of negatives, looked up when they are wanted.
-
-    A hundred thousand queries have ten million candidates: as Python strings they would take gigabytes.
-
-    Attributes:
-        collection: has most of them.
-        table: has the others, with texts of their own.
-        rows: (N,) of the collection; below 0: −1 − row of the table.
-    """
-
-    collection: Collection
-    table: pa.Table
-    rows: Rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        row = int(self.rows[index])
-        return str(self.table["doc_id"][-1 - row] if row < 0 else self.collection.documents["doc_id"][row])
-
-    def texts(self, wanted: Rows) -> Sequence[str]:
-        """Return the texts of these candidates."""
-        rows = self.rows[wanted]
-        texts, own = self.collection.document_texts(np.maximum(rows, 0)), np.flatnonzero(rows < 0)
-        if len(own):
-            written = self.table["text"].take(pa.array(-1 - rows[own])).to_pylist()
-            for place, text in zip(own.tolist(), written, strict=True):
-                texts[place] = text
-        return texts

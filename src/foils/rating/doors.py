@@ -34,11 +34,11 @@ def rate(
     judging: JudgeSettings,
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,
-    reading: CollectionSettings,
     rating: RatingSettings,
     distilling: DistilSettings,
     question: QuestionSettings,
     llm: LLMSettings,
+    reading: CollectionSettings,
     scale: ScaleSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Rated:

@@ -87,7 +87,7 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
     llm = replace(opening.llm, llm_model=model) if model else opening.llm
     if not llm.llm_model:
         raise InputError(
-            f"{spelled('judge')} llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model')}"
+            f"{spelled('judge')} llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}"
         )
     return LLMJudge(llm.client(), llm.folder(collection) / "judge", opening.question, llm.sampling())
 

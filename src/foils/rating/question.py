@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from foils.llm import Template, digest
 from foils.llm.answers import json_values, without_thoughts
+from foils.llm.settings import LLM_ARGS
 from foils.llm.template import TemplateLike
 from foils.runtime.options import Option, Settings
 
@@ -63,21 +64,21 @@ class QuestionSettings(Settings):
     """What a language model is asked about a pair.
 
     Attributes:
-        question: Prompt of your own: a text file with {query}, {first} and {second}, and optionally {domain} and
-            {answer}. In Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
-        answer: Form of the answer: preference is a number from 0 to 1, choice is A, B or tie.
+        question: Text file with your prompt: {query}, {first}, {second}, and optionally {domain} and {answer}. In
+            Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
+        answer: Form of the answer: a number from 0 to 1 (preference), or A, B or tie (choice).
         domain: Field of the collection, which the prompt names.
         asks: Number of times a question is asked until its answer can be read.
-        longest: Number of characters of a document that are shown to the model.
+        longest: Characters of a document that the model is shown.
     """
 
     heading = "Language model"
 
-    question: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
-    answer: Annotated[str, Option(names=tuple(ANSWERS))] = "preference"
-    domain: str = "general"
-    asks: Annotated[int, Option(least=1)] = 2
-    longest: Annotated[int | None, Option(least=1)] = 6000
+    question: Annotated[TemplateLike | None, Option(within=LLM_ARGS)] = None
+    answer: Annotated[str, Option(names=tuple(ANSWERS), within=LLM_ARGS)] = "preference"
+    domain: Annotated[str, Option(within=LLM_ARGS)] = "general"
+    asks: Annotated[int, Option(least=1, within=LLM_ARGS)] = 2
+    longest: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = 6000
 
     @cached_property
     def template(self) -> Template:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 else:
     JudgesLike = str
 
+RATING_ARGS, DISTIL_ARGS = "rating_args", "distil_args"  # options of the program that take settings as their keys
 VALIDATIONS = ("none", "borderline", "all")
 BI_ENCODER = "bi-encoder"
 
@@ -30,10 +31,9 @@ class JudgeSettings(Settings):
         judge: bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL] or recorded:PATH; a bare MODEL is a
             bi-encoder. May be given several times: the mean of their answers. Default: bi-encoder. In Python also an
             object with the methods of `Judge`, or a list.
-        temperature: Temperature, which divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for
-            the logits of others.
-        judgements: Folder where judgements are kept, so that none is asked for twice; with several judges, in a folder
-            for each inside it. Default: the cache.
+        temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
+        judgements: Folder where judgements are kept, so that none is asked for twice; several judges have a folder each
+            inside it. Default: the cache.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
@@ -56,20 +56,19 @@ class RatingSettings(Settings):
         positives: Number of a query's labelled positives that are rated. More make the gap depend less on a first one
             that happens to be poor: the best one counts.
         degree: Number of comparisons per candidate; even.
-        rounds: Number of rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
+        rounds: Rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
         model: Model of the ratings.
-        prior_sd: Standard deviation of the weak Gaussian prior, in probits (thurstone) or logits (bradley-terry); more
-            is weaker.
+        prior_sd: Standard deviation of the weak prior, in probits (thurstone) or logits (bradley-terry).
         validate: Which negatives are also compared with the positive directly: none, borderline (gap 80–150), or all.
     """
 
     heading = "Rating"
 
-    positives: Annotated[int, Option(least=1)] = 1
+    positives: Annotated[int, Option(least=1, within=RATING_ARGS)] = 1
     degree: Annotated[int, Option(least=2)] = 6
-    rounds: Annotated[int, Option(least=0)] = 0
-    model: Annotated[str, Option(names=tuple(ESTIMATORS))] = "thurstone"
-    prior_sd: Annotated[float, Option(above=0)] = 10.0
+    rounds: Annotated[int, Option(least=0, within=RATING_ARGS)] = 0
+    model: Annotated[str, Option(names=tuple(ESTIMATORS), within=RATING_ARGS)] = "thurstone"
+    prior_sd: Annotated[float, Option(above=0, within=RATING_ARGS)] = 10.0
     validate: Annotated[str, Option(names=VALIDATIONS)] = "none"
 
 
@@ -82,13 +81,13 @@ class DistilSettings(Settings):
         distil_from: Transformer that the training starts from: a folder or hub name.
         distil_epochs: Number of passes over the answers.
         distil_learning_rate: Peak learning rate.
-        distil_length: Maximum length of the query and both documents together, in tokens.
+        distil_length: Maximum tokens of the query and both documents together.
     """
 
     heading = "Distillation"
 
     distil: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
-    distil_from: Annotated[str | Path, Option(metavar="MODEL")] = DEFAULT_MODEL
-    distil_epochs: Annotated[int, Option(least=1)] = 1
-    distil_learning_rate: Annotated[float, Option(above=0)] = 5e-5
-    distil_length: Annotated[int, Option(least=16)] = 256
+    distil_from: Annotated[str | Path, Option(flag="from", within=DISTIL_ARGS)] = DEFAULT_MODEL
+    distil_epochs: Annotated[int, Option(flag="epochs", least=1, within=DISTIL_ARGS)] = 1
+    distil_learning_rate: Annotated[float, Option(flag="learning_rate", above=0, within=DISTIL_ARGS)] = 5e-5
+    distil_length: Annotated[int, Option(flag="length", least=16, within=DISTIL_ARGS)] = 256

@@ -11,9 +11,10 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.store import Provenance, provenance
+from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.rating.adaptive import ESTIMATORS, rate_adaptively
 from foils.rating.asking import RecordsLike, ask
-from foils.rating.candidates import Candidates, TableDocuments
+from foils.rating.candidates import Candidates
 from foils.rating.graph import algebraic_connectivity, diameter, regular_pairs
 from foils.rating.judgements import Judgements
 from foils.rating.judges import EnsembleJudge, Judge
@@ -219,10 +220,20 @@ def _candidates(collection: Collection, negatives: Negatives, split: str, most: 
     of = np.empty(offsets[-1], np.int64)
     of[candidate] = np.where(document[row] < 0, -1 - row, document[row])
     of[positive] = positives.doc_rows[np.repeat(positives.offsets[at[queries]], added) + place]
-    documents = TableDocuments(collection, negatives.table, of)
+    own = negatives.table["text"] if "text" in negatives.table.column_names else None
+    texts = DocumentTexts(collection, of, own)
+    doc_ids = _joined_ids(negatives.table["doc_id"].take(pa.array(row)), collection, of[positive], candidate, positive)
     query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
-    shown = Candidates(query_ids, collection.query_texts(queries), offsets, documents, documents.texts)
+    shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids, texts.take)
     return _Rateable(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
+
+
+def _joined_ids(
+    of_candidates: pa.ChunkedArray, collection: Collection, documents: Rows, candidate: Rows, positive: Rows
+) -> ColumnTexts:
+    """The ids of negatives and positives at their places, as Arrow has them: Python's strings would take gigabytes."""
+    ids = pa.chunked_array([*of_candidates.chunks, *collection.documents["doc_id"].take(pa.array(documents)).chunks])
+    return ColumnTexts(ids.take(pa.array(np.argsort(np.concatenate([candidate, positive])))))
 
 
 def _best(ratings: Ratings, offsets: Rows, positives: Rows) -> Rows:
