@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "src" / "foils"
-STAGES = ("mining", "scoring", "rating", "selection", "batching", "training", "searching", "evaluation")
+STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
 ARROWS = {  # among stages, only these
     "evaluation": {"searching"},
+    "labelling": {"rating"},
     "rating": {"selection"},
     "selection": {"mining", "scoring"},
     "training": {"batching", "evaluation", "mining", "selection"},

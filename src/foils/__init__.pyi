@@ -7,6 +7,7 @@ from .data.run import Run as Run
 from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
 from .evaluation.doors import evaluate as evaluate
+from .labelling.doors import label as label
 from .mining.doors import filter as filter
 from .mining.doors import fuse as fuse
 from .mining.doors import generate as generate

@@ -148,7 +148,7 @@ def test_matching_takes_people_before_programs_and_counts_what_is_not_judged() -
     relevant, probability = given.match(pairs)
     np.testing.assert_array_equal(relevant, [1, 1, nan, 0, nan, nan])
     np.testing.assert_allclose(probability, [0.4 / 2, 0.5 / 2, nan, nan, nan, nan])  # two of four drawn were judged
-    relevant, probability = given.match(pairs, programs=True)
+    relevant, probability = given.match(pairs, judge="llm:m")
     np.testing.assert_array_equal(relevant, [nan, 0, nan, nan, nan, nan])
     np.testing.assert_allclose(probability[1], 0.5 / 4)
     table = pa.table([["q1"], ["d1"], ["s"], [0], [0.5]], schema=REQUIRED)

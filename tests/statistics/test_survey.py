@@ -194,12 +194,17 @@ def test_a_perfect_judge_needs_no_correction_and_a_bad_one_says_nothing() -> Non
     useless = corrected_share(apparent, (20, 40), (20, 40))
     assert np.isnan(useless.share)
     assert (useless.low, useless.high) == (0, 1)
+    refuted = corrected_share(estimate_share(np.arange(50) < 45, np.full(50, 1e-6)), (40, 100), (90, 100))
+    assert np.isnan(refuted.share)
+    assert (refuted.low, refuted.high) == (0, 1), "more are called relevant than even relevant ones are"
     assert corrected_share(Share(np.nan, 0, 1, 0, 0), (1, 1), (1, 1)).judged == 0
     with pytest.raises(InputError, match="specificity from 0 of 0"):
         corrected_share(apparent, (1, 1), (0, 0))
 
 
-@pytest.mark.parametrize(("true", "se", "sp"), [(0.05, 0.8, 0.9), (0.3, 0.7, 0.95), (0.3, 0.9, 0.6), (0.0, 0.9, 0.95)])
+@pytest.mark.parametrize(
+    ("true", "se", "sp"), [(0.05, 0.8, 0.9), (0.3, 0.7, 0.95), (0.3, 0.9, 0.6), (0.0, 0.9, 0.95), (1.0, 0.9, 0.9)]
+)
 def test_corrected_intervals_hold_the_share(true: float, se: float, sp: float) -> None:
     trials, covered = 300, []
     for seed in range(trials):

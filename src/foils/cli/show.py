@@ -65,8 +65,6 @@ class Progress:
         )
 
     def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._bars.start()
         return self
 
     def __exit__(
@@ -81,6 +79,8 @@ class Progress:
         start = last = time.monotonic()
         done = 0
         bar = self._bars.add_task(description, total=total, rate="") if self._console.is_terminal else None
+        if bar is not None:
+            self._bars.start()
 
         def advance(count: int) -> None:
             nonlocal done, last
@@ -99,6 +99,8 @@ class Progress:
             spent = time.monotonic() - start
             if bar is not None:
                 self._bars.remove_task(bar)
+                if not self._bars.task_ids:  # the terminal is free, for whoever asks or prints
+                    self._bars.stop()
             if spent > _LEAST:
                 say(f"{description}: {done:,} {unit} in {spent:,.0f} s")
 

@@ -172,6 +172,11 @@ DOORS: dict[str, Verb] = {
         writes="table of negatives",
         reports=True,
     ),
+    "label": Verb(
+        "foils.labelling.doors:label",
+        example="foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv",
+        reports=True,
+    ),
     "select": Verb(
         "foils.selection.doors:select",
         example="foils select rated.parquet --by mixture -o train.parquet",

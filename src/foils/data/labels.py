@@ -113,15 +113,11 @@ class Labels(Result):
             table = table.append_column(name, pa.array(list(values), pa.large_string()))
         write_labels(path, table, self.provenance)
 
-    def rows_judged(self) -> npt.NDArray[np.bool_]:
-        """Return (n,) which rows hold a judgement."""
-        return np.asarray(self.table["relevant"].is_valid().to_numpy(), bool)
+    def programs(self) -> list[str]:
+        """Return the names of the programs that judged, in the order in which they come."""
+        return [name for name in self.table["judge"].unique().to_pylist() if is_program(name)]
 
-    def by_programs(self) -> npt.NDArray[np.bool_]:
-        """Return (n,) which rows a program judged."""
-        return np.array([is_program(name) for name in self.table["judge"].to_pylist()], bool)
-
-    def match(self, pairs: Negatives | pa.Table, *, programs: bool = False) -> tuple[Floats, Floats]:
+    def match(self, pairs: Negatives | pa.Table, *, judge: str | None = None) -> tuple[Floats, Floats]:
         """Return what is known of other pairs: (n,) 1, 0 or NaN, and (n,) the probability of being drawn and judged.
 
         Where several people judged a pair the majority counts, and a tie is no judgement. The probability is that
@@ -130,12 +126,14 @@ class Labels(Result):
 
         Args:
             pairs: `query_id, doc_id`, and `text` of documents that are not in the collection.
-            programs: whether the judgements of programs count, instead of those of people.
+            judge: whose judgements count; None: people's.
         """
         keys = pair_keys(self.table)
         distinct = keys.unique()
         at = np.asarray(pc.index_in(keys, distinct).to_numpy(), np.int64)
-        counted = self.rows_judged() & (self.by_programs() == programs)
+        judges = self.table["judge"].to_pylist()
+        counted = np.array([not is_program(name) if judge is None else name == judge for name in judges], bool)
+        counted &= np.asarray(self.table["relevant"].is_valid().to_numpy(), bool)
         votes = np.where(counted, 2.0 * self.table["relevant"].fill_null(0).to_numpy() - 1, 0.0)
         balance = np.bincount(at, votes, len(distinct))
         relevant = np.where(balance > 0, 1.0, np.where(balance < 0, 0.0, np.nan))

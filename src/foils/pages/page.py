@@ -90,7 +90,7 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
         sections=sections,
         kind=lambda block: kinds[type(block)],
         footer=footer,
-        figures=_script_json(figures),
+        figures=script_json(figures),
         plotly=require("plotly.offline", "report").get_plotlyjs() if figures else "",
     )
 
@@ -107,7 +107,7 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     return text[:longest].rsplit(" ", 1)[0] + " …"
 
 
-def _script_json(value: object) -> str:
+def script_json(value: object) -> str:
     """JSON that cannot end the script element that it stands in."""
     written = json.dumps(value, allow_nan=False)
     return written.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

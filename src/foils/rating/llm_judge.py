@@ -7,6 +7,7 @@ and is asked for again by the next run.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,14 @@ class Asked:
 
     usage: Usage = field(default_factory=Usage)
     failures: Counter[str] = field(default_factory=Counter)
+
+    def count(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add what the answers of these questions took, by key: those of one question are one."""
+        used = Usage.total(answers.values())
+        self.usage.requests += used.requests
+        self.usage.prompt_tokens += used.prompt_tokens
+        self.usage.completion_tokens += used.completion_tokens
+        self.failures.update(each["failure"] for each in answers.values() if each["failure"] is not None)
 
 
 class LLMJudge:
@@ -95,13 +104,5 @@ class LLMJudge:
             schema=ANSWERS[self._question.answer].schema,
             task=f"asking {self.name}",
         )
-        self._count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
+        self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
         return np.array([np.nan if one["preference"] is None else one["preference"] for one in answers], np.float64)
-
-    def _count(self, answers: dict[str, dict[str, Any]]) -> None:
-        """Add what these answers took; those of one question are one."""
-        used, total = Usage.total(answers.values()), self.asked.usage
-        total.requests += used.requests
-        total.prompt_tokens += used.prompt_tokens
-        total.completion_tokens += used.completion_tokens
-        self.asked.failures.update(each["failure"] for each in answers.values() if each["failure"] is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -181,7 +181,7 @@ def corrected_share(
 
     Each of the three is drawn from Beta(x + ½, n − x + ½), q with the effective number of units, and the interval
     is that of the φ: it widens to [0, 1] for a judge that may be no better than chance (se + sp ≤ 1), whose draws are
-    0 or 1 in turn.
+    0 or 1 in turn. It is [0, 1], too, where hardly a draw lies between: q outside 1 − sp to se refutes the errors.
 
     Args:
         apparent: q, the share that the judge called relevant.
@@ -191,7 +191,7 @@ def corrected_share(
         seed: of the draws.
 
     Returns:
-        The share, NaN where se + sp ≤ 1; `effective` is that of q.
+        The share, NaN where se + sp ≤ 1 or the errors are refuted; `effective` is that of q.
 
     Raises:
         InputError: counts that are not 0 ≤ x ≤ n, n ≥ 1.
@@ -210,8 +210,10 @@ def corrected_share(
     )
     power = se + sp - 1
     chance = np.arange(REPLICATES) % 2
-    draws = np.where(power > 0, np.clip((q + sp - 1) / np.where(power > 0, power, 1), 0, 1), chance)
-    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2])
+    values = (q + sp - 1) / np.where(power > 0, power, 1)
+    if (power > 0).mean() > 0.5 and ((values >= 0) & (values <= 1)).mean() < (1 - level) / 2:
+        return replace(apparent, share=np.nan, low=0.0, high=1.0)
+    low, high = np.quantile(np.where(power > 0, np.clip(values, 0, 1), chance), [(1 - level) / 2, (1 + level) / 2])
     known = sensitivity[0] / sensitivity[1] + specificity[0] / specificity[1] - 1
     of_others = 1 - specificity[0] / specificity[1]
     share = float(np.clip((apparent.share - of_others) / known, 0, 1)) if known > 0 else np.nan

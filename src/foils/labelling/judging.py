@@ -1,0 +1,206 @@
+"""Programs that judge pairs, and how often they err."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeGuard
+
+import numpy as np
+
+from foils.data.collection import Collection
+from foils.encode.opening import AT_128, EncodingSettings
+from foils.labelling.settings import BY_PEOPLE, AskLike, LabelSettings
+from foils.labelling.sheet import Shown
+from foils.llm import Client, LLMSettings, Question, RecordLog, Sampling, Template, ask_questions, digest
+from foils.llm.answers import json_values, without_thoughts
+from foils.llm.template import TemplateLike
+from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
+from foils.rating.llm_judge import Asked
+from foils.rating.opening import JUDGES, Opening
+from foils.runtime.errors import InputError
+from foils.runtime.options import refuse, spelled
+
+POINTWISE = ("bi-encoder", "cross-encoder", "pairwise", "llm")
+VERSION = "relevance-1"
+ASKS = 2  # times that a question is asked until its answer can be read
+LONGEST = 6_000  # characters of a document that a model is shown
+_WORDS = 'Answer in JSON: {"relevant": true} or {"relevant": false}.'
+_SCHEMA = {
+    "type": "object",
+    "properties": {"relevant": {"type": "boolean"}},
+    "required": ["relevant"],
+    "additionalProperties": False,
+}
+
+
+class PairJudge(Protocol):
+    """Judges pairs one by one."""
+
+    @property
+    def name(self) -> str:
+        """What to call it; there is a colon in it."""
+        ...
+
+    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+        """Return for each pair whether its document is relevant; None where there is no answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class AgainstPositive:
+    """A judge of `foils rate`, who compares the document with the labelled positive.
+
+    A document is relevant where P(document ≻ positive) ≥ ½. A pair without a positive has no answer.
+    """
+
+    name: str
+    compared: Judge
+
+    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+        """Return the judge's answers, asked in both orders where order can matter."""
+        places = [place for place, pair in enumerate(pairs) if pair.positive]
+        lists = [[("positive", pairs[place].positive), ("document", pairs[place].document)] for place in places]
+        candidates = Candidates.of_lists(
+            [str(place) for place in places], [pairs[place].query for place in places], lists
+        )
+        first = np.arange(len(places)) * 2
+        preference = ask(self.compared, candidates, Pairs(candidates.offsets, first + 1, first)).preference
+        answers: list[bool | None] = [None] * len(pairs)
+        for place, p in zip(places, preference.tolist(), strict=True):
+            answers[place] = None if np.isnan(p) else p >= 0.5
+        return answers
+
+
+class RelevanceJudge:
+    """A language model that is asked about each pair by itself whether the document is relevant to the query.
+
+    Args:
+        client: how to reach the model.
+        log: folder of the answers, so that none is asked for twice.
+        question: a prompt with {query}, {document}, and optionally {answer}; None: the package's own.
+        sampling: how answers are drawn.
+
+    Attributes:
+        asked: requests, tokens and failures so far.
+
+    Raises:
+        InputError: a file of a prompt that is not there.
+        FormatError: slots of a prompt that are not those expected.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        log: str | Path,
+        question: TemplateLike | None = None,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self.name = f"llm:{client.model}"
+        self._client, self._sampling = client, sampling or Sampling()
+        slots = {"needed": ("query", "document"), "optional": ("answer",)}
+        self._template = Template.of(question, "foils.labelling", VERSION, **slots)
+        decisive = {**self._sampling.describe(), "prompt": self._template.text, "asks": ASKS, "longest": LONGEST}
+        self.fingerprint = digest("relevance", client.identity, sorted(decisive.items()))
+        self._log = RecordLog(Path(log) / f"{self.fingerprint}.jsonl")
+        self.asked = Asked()
+
+    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+        """Return the model's answers; None where none came, or none that can be read.
+
+        Raises:
+            InputError: the server refuses the key, or does not know the model.
+            FailureError: question after question failed, or the log cannot be written; what was answered is kept.
+            MissingExtraError: the openai package is not installed.
+        """
+        prompts = [self._prompt(pair) for pair in pairs]
+        questions = [Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
+        answers = ask_questions(
+            self._client,
+            self._log,
+            questions,
+            _read,
+            name="relevant",
+            unreadable="an answer that does not say whether the document is relevant",
+            sampling=self._sampling,
+            tries=ASKS,
+            schema=_SCHEMA,
+            task=f"asking {self.name}",
+        )
+        self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
+        return [answer["relevant"] for answer in answers]
+
+    def _prompt(self, pair: Shown) -> str:
+        filled = self._template.filled(query=pair.query, document=pair.document[:LONGEST], answer=_WORDS)
+        return filled if "answer" in self._template.slots else f"{filled.rstrip()}\n\n{_WORDS}\n"
+
+
+def _read(content: str) -> bool | None:
+    """The last readable answer in what a model said; nothing is guessed from words."""
+    answers = [value.get("relevant") for value in json_values(without_thoughts(content)) if isinstance(value, dict)]
+    return next((answer for answer in reversed(answers) if isinstance(answer, bool)), None)
+
+
+def open_judge(
+    given: str | Judge,
+    collection: Collection,
+    *,
+    encoding: EncodingSettings,
+    llm: LLMSettings,
+    question: TemplateLike | None = None,
+) -> PairJudge:
+    """Return the judge of this name, `KIND:MODEL` as for `foils rate`, or one of its objects, for pairs.
+
+    Raises:
+        InputError: no such kind of judge, or no model.
+    """
+    if not isinstance(given, str):
+        return AgainstPositive(f"judge:{given.name}", given)
+    kind, where = kind_of(given)
+    if kind == "llm":
+        named = LLMSettings(**{**vars(llm), "llm_model": where or llm.llm_model})
+        if not named.llm_model:
+            raise InputError(f"{spelled('ask', 'llm')} needs the model's name: llm:MODEL, or {spelled('llm_model')}")
+        return RelevanceJudge(named.client(), llm.folder(collection) / "label", question, llm.sampling())
+    opening = Opening(JudgeSettings(judge=given), encoding, llm, QuestionSettings())
+    opened = JUDGES[kind].open(where, opening, collection)
+    return AgainstPositive(f"{kind}:{opened.name}", opened)
+
+
+def check_settings(labelling: LabelSettings, llm: LLMSettings, encoding: EncodingSettings) -> None:
+    """Raise an InputError for a judge that there is not, and settings that whoever judges does not heed."""
+    who, flag = labelling.ask, spelled("ask")
+    kind = kind_of(who)[0] if isinstance(who, str) and who not in BY_PEOPLE else None
+    program = kind is not None or is_judge(who)
+    shown = f"with {flag} {kind or ('a judge' if program else 'a person')}"
+    if program:
+        refuse(labelling.changed("labeller"), f"{shown}, which has a name of its own; leave it out")
+    else:
+        refuse(labelling.changed("checks"), f"{shown}, who is taken to be right; leave it out")
+    if kind != "llm":
+        refuse({**labelling.changed("question"), **llm.changed()}, f"without {flag} llm; give it")
+    heeded = JUDGES[kind].heeds if kind in JUDGES else frozenset()
+    idle = {name: value for name, value in encoding.changed(base=AT_128).items() if name not in heeded}
+    if who != "bi-encoder":
+        why = f"without {flag} bi-encoder, whose model it names; leave one of them out"
+        refuse({"encoder": encoding.changed(base=AT_128).get("encoder")}, why)
+    refuse(idle, f"{shown}, which embeds no text; leave it out")
+
+
+def is_judge(who: AskLike | None) -> TypeGuard[Judge]:
+    """Tell whether an object is a judge of `foils rate`."""
+    return hasattr(who, "judge")
+
+
+def kind_of(name: str) -> tuple[str, str]:
+    """Return the kind of a judge that is named, and what stands behind the colon.
+
+    Raises:
+        InputError: no such kind.
+    """
+    kind, _, where = name.partition(":")
+    if kind not in POINTWISE:
+        ways = f"terminal, page, csv, {', '.join(f'{each}:MODEL' for each in POINTWISE)}"
+        raise InputError(f"{spelled('ask', name)}: nobody is called that; expected one of {ways}")
+    return kind, where

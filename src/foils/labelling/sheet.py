@@ -1,0 +1,147 @@
+"""The pairs that are to be judged, with their texts, and the answers so far, which are on disk as soon as given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection
+from foils.data.label_files import LABELS, PERSON
+from foils.data.labels import Labels, pair_keys
+from foils.data.store import Provenance
+from foils.labelling.drawing import Universe
+from foils.statistics.survey import Drawn
+
+_SPARED = 10  # a file that takes so many times the time since the last writing is written later
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A pair as it is shown: the query, a document that is labelled relevant ("": there is none), and the document."""
+
+    query: str
+    positive: str
+    document: str
+
+
+@dataclass
+class Sheet:
+    """The drawn pairs and their answers.
+
+    Attributes:
+        path: of the file of labels.
+        keys: (n,) of the drawn pairs, in the order in which they are asked about.
+        rows: (n,) their columns in the file, less answer and judge.
+        shown: (n,) their texts.
+        others: key -> the columns of pairs that are labelled and were not drawn.
+        answers: key -> judge -> 1, 0, or None for a pair that was skipped.
+        provenance: of the file.
+        with_texts: whether the file shows the texts, too.
+    """
+
+    path: Path
+    keys: Sequence[str]
+    rows: Sequence[dict[str, Any]]
+    shown: Sequence[Shown]
+    others: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    provenance: Provenance = field(default_factory=dict)
+    with_texts: bool = False
+    _written: float = 0.0
+    _spent: float = 0.0
+
+    @classmethod
+    def of(cls, path: Path, collection: Collection, universe: Universe, drawn: Drawn, **more: Any) -> Sheet:
+        """Return the sheet of drawn pairs, with the answers that the file has, where it is there."""
+        pairs = universe.table.take(pa.array(drawn.rows)).to_pylist()
+        columns = zip(pairs, drawn.probability.tolist(), universe.holders(drawn.rows), strict=True)
+        rows = [{**pair, "probability": p, "sources": names} for pair, p, names in columns]
+        keys = [universe.keys[row] for row in drawn.rows.tolist()]
+        sheet = cls(path, keys, rows, _texts(collection, pairs), **more)
+        if path.exists():
+            sheet.add(Labels.read(path, collection))
+        return sheet
+
+    def add(self, labels: Labels, *, person: str = PERSON) -> None:
+        """Add answers; one judge's later answer takes the place of an earlier one.
+
+        Args:
+            labels: the answers.
+            person: whose they are, where the labels do not say it.
+        """
+        known = set(self.keys)
+        for key, row in zip(pair_keys(labels.table).to_pylist(), labels.table.to_pylist(), strict=True):
+            if row["judge"] is None:
+                continue
+            self.answers.setdefault(key, {})[person if row["judge"] == PERSON else row["judge"]] = row["relevant"]
+            if key not in known:
+                self.others[key] = {name: row[name] for name in ("query_id", "doc_id", "text")}
+
+    def open(self, judge: str) -> list[int]:
+        """Return the places of the drawn pairs that a judge has neither judged nor skipped."""
+        return [place for place, key in enumerate(self.keys) if judge not in self.answers.get(key, {})]
+
+    def record(self, place: int, judge: str, relevant: int | None) -> None:
+        """Keep an answer, None for a pair that is skipped."""
+        self.answers.setdefault(self.keys[place], {})[judge] = relevant
+
+    def forget(self, place: int, judge: str) -> None:
+        """Take an answer back, where there is one."""
+        self.answers.get(self.keys[place], {}).pop(judge, None)
+
+    def labels(self) -> Labels:
+        """Return the drawn pairs with their answers, a row for each judge, and after them the answers to others."""
+        return Labels(pa.Table.from_pylist(self._rows()[0], LABELS), self.provenance)
+
+    def write(self) -> None:
+        """Write the file of labels."""
+        start = time.monotonic()
+        rows, shown = self._rows()
+        texts = {
+            "query": [each.query for each in shown],
+            "positive": [each.positive for each in shown],
+            "document": [each.document for each in shown],
+        }
+        labels = Labels(pa.Table.from_pylist(rows, LABELS), self.provenance)
+        labels.write(self.path, shown=texts if self.with_texts else None)
+        self._written = time.monotonic()
+        self._spent = self._written - start
+
+    def write_soon(self) -> None:
+        """Write the file, unless answers come so fast that writing would take most of the time."""
+        if time.monotonic() - self._written >= _SPARED * self._spent:
+            self.write()
+
+    def _rows(self) -> tuple[list[dict[str, Any]], list[Shown]]:
+        rows, shown = [], []
+        nobody: dict[str | None, int | None] = {None: None}
+        for key, columns, texts in zip(self.keys, self.rows, self.shown, strict=True):
+            answers: Mapping[Any, int | None] = self.answers.get(key) or nobody
+            rows += [{**columns, "judge": judge, "relevant": relevant} for judge, relevant in answers.items()]
+            shown += [texts] * len(answers)
+        for key, columns in self.others.items():
+            answers = self.answers[key]
+            rows += [{**columns, "judge": judge, "relevant": relevant} for judge, relevant in answers.items()]
+            shown += [Shown("", "", "")] * len(answers)
+        return rows, shown
+
+
+def _texts(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Shown]:
+    """The texts of pairs: queries, their first labelled positives, documents."""
+    known = collection.known_positives
+    first = dict(zip(known.query_rows.tolist(), known.first.tolist(), strict=True))
+    query_rows = collection.query_rows(pa.array([pair["query_id"] for pair in pairs], pa.string()))
+    doc_rows = collection.document_rows(pa.array([pair["doc_id"] for pair in pairs], pa.string()))
+    positives = np.array([first.get(row, -1) for row in query_rows.tolist()], np.int64)
+    queries = collection.query_texts(query_rows)
+    texts = [collection.document_texts(np.maximum(rows, 0)) for rows in (positives, doc_rows)]
+    return [
+        Shown(query, positive if row >= 0 else "", document if pair["text"] is None else pair["text"])
+        for pair, query, row, positive, document in zip(pairs, queries, positives.tolist(), *texts, strict=True)
+    ]

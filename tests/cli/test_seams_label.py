@@ -1,0 +1,144 @@
+"""`foils label` and `foils.label` are one: the same pairs, bytes and results; answers come from whoever judges."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import foils as library
+from fakes import HashingEncoder
+from foils.data import Labels, Negatives, load_collection
+from foils.data.store import write_json
+
+Foils = Callable[..., Any]
+
+
+@pytest.fixture
+def sources(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> tuple[Path, dict[str, Path]]:
+    folder, paths = beir_folder(), {}
+    for method in ("random", "bm25"):
+        paths[method] = tmp_path / f"{method}.parquet"
+        assert foils("mine", folder, "--with", method, "--top", 4, "-o", paths[method]).status == 0
+    return folder, paths
+
+
+def sailing(query: str, positive: str, document: str) -> bool | None:
+    assert positive
+    return None if "bees" in query else "boat" in document
+
+
+@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
+def test_with_a_program(
+    foils: Foils, loaded: object, sources: tuple[Path, dict[str, Path]], tmp_path: Path, ending: str
+) -> None:
+    folder, paths = sources
+    written, json, page = tmp_path / f"labels.{ending}", tmp_path / "l.json", tmp_path / "l.html"
+    options = ["--with", "bi-encoder", "-n", 5, "--checks", 3, "--json", json, "--report", page]
+    command = ["label", folder, *paths.values(), *options, "--encoder-args", f"vectors={tmp_path / 'v'}", "-o", written]
+    ended = foils(*command)
+    assert ended.status == 0, ended.err
+    first = written.read_bytes()
+    again = foils(*command)
+    assert (again.out, written.read_bytes()) == (ended.out, first), "what is judged is not judged again"
+    written.unlink()
+    given = {"encoder": HashingEncoder(), "vectors": tmp_path / "v", "n": 5, "checks": 3, "ask": "bi-encoder"}
+    for sources_, collection in (
+        (paths, folder),
+        (list(paths.values()), load_collection(folder)),
+        ({name: Negatives.read(path) for name, path in paths.items()}, folder),
+    ):
+        labelled = library.label(collection, sources_, output=written, **given)
+        assert written.read_bytes() == first
+        written.unlink()
+    write_json(tmp_path / "library.json", labelled.to_json())
+    assert (tmp_path / "library.json").read_bytes() == json.read_bytes()
+    labelled.report(tmp_path / "library.html")
+    assert (tmp_path / "library.html").read_bytes() == page.read_bytes()
+    assert str(labelled).split() == ended.out.split()
+
+
+def test_a_person_goes_from_page_and_table_to_labels(
+    foils: Foils, sources: tuple[Path, dict[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, paths = sources
+    table = tmp_path / "labels.csv"
+    ended = foils("label", folder, *paths.values(), "--with", "csv", "-n", 6, "-o", table)
+    assert ended.status == 0, ended.err
+    assert "Fill in the column relevant" in ended.out
+    rows = list(csv.DictReader(table.read_text("utf-8-sig").splitlines()))
+    assert len(rows) == 6
+    for row in rows:
+        row["relevant"] = "y" if "boat" in row["document"] else "n"
+    filled = tmp_path / "filled.csv"
+    with filled.open("w", newline="", encoding="utf-8-sig") as opened:
+        writer = csv.DictWriter(opened, ["relevant", *(name for name in rows[0] if name != "relevant")], delimiter=";")
+        writer.writeheader()
+        writer.writerows(rows)
+    merged = tmp_path / "merged.tsv"
+    ended = foils("label", folder, *paths.values(), "-n", 6, "-o", merged, "--answers", filled)
+    assert ended.status == 0, ended.err
+    judged = Labels.read(merged).table
+    assert judged["relevant"].to_pylist() == [int("boat" in row["document"]) for row in rows]
+    assert judged["judge"].unique().to_pylist() == ["person"]
+    named = library.label(folder, paths, n=6, output=tmp_path / "n.tsv", answers=filled, labeller="eva")
+    assert list(named.labels.to_json()["judges"]) == ["eva"]
+    by_function = tmp_path / "function.tsv"
+    library.label(folder, paths, n=6, output=by_function, ask=lambda query, positive, document: "boat" in document)
+    assert by_function.read_bytes() == merged.read_bytes()
+    assert library.label(folder, paths, n=6, output=by_function, answers=Labels.read(merged)).shares
+    ended = foils("label", folder, *paths.values(), "--with", "page", "-n", 6, "-o", merged, "--as", "anna")
+    assert f"Open {merged.with_suffix('.html')} in a browser" in " ".join(ended.out.split())
+    assert '"judge": "anna"' in merged.with_suffix(".html").read_text("utf-8")
+    monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: PTH123, SIM115
+    ended = foils("label", folder, *paths.values(), "-o", merged)
+    assert ended.status == 2
+    assert "nobody is there to judge" in ended.err
+    assert "--with page" in ended.err
+
+
+def test_more_pairs_keep_the_answers_and_other_pairs_stay(
+    sources: tuple[Path, dict[str, Path]], tmp_path: Path
+) -> None:
+    folder, paths = sources
+    path = tmp_path / "labels.parquet"
+    few = library.label(folder, paths, n=4, output=path, ask=sailing)
+    more = library.label(folder, paths, n=7, output=path, ask=lambda *_: False)
+    before, after = few.labels.match(few.universe.table)[0], more.labels.match(few.universe.table)[0]
+    known = np.isfinite(before)
+    np.testing.assert_array_equal(before[known], after[known])
+    assert pq.read_metadata(path).num_rows == 7
+    other = library.label(folder, {"bm25": paths["bm25"]}, n=2, output=path, ask=lambda *_: True)
+    assert len(other.labels) >= 7, "labels of pairs that are not drawn now are kept"
+    assert other.labels.table["probability"].drop_null().to_pylist() != []
+    assert other.shares[0].drawn == 2
+
+
+def test_a_function_that_fails_loses_no_answer(sources: tuple[Path, dict[str, Path]], tmp_path: Path) -> None:
+    folder, paths = sources
+    answers = iter([True, False])
+    with pytest.raises(StopIteration):
+        library.label(folder, paths, n=5, output=tmp_path / "labels.tsv", ask=lambda *_: next(answers))
+    assert Labels.read(tmp_path / "labels.tsv").to_json()["judges"]["person"]["judged"] == 2
+
+
+def test_every_source_is_told_and_the_page_shows_what_was_read(
+    sources: tuple[Path, dict[str, Path]], tmp_path: Path
+) -> None:
+    folder, paths = sources
+    labelled = library.label(folder, paths, n=100, output=tmp_path / "labels.tsv", ask=sailing)
+    counts = {each.source: each for each in labelled.shares}
+    assert set(counts) == {"random", "bm25"}
+    for each in counts.values():
+        assert each.drawn == each.negatives
+        assert each.share.low <= each.share.share <= each.share.high
+    assert all(row["skipped"] for row in labelled.labels.to_json()["judges"].values())
+    labelled.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text("utf-8")
+    assert "of the negatives are false" in page
+    assert "Judged relevant" in page

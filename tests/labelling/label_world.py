@@ -1,0 +1,57 @@
+"""A collection whose relevant documents are known, and sources that hold some of them as negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
+from foils.labelling import Sheet, pairs_of
+
+QUERIES, DOCUMENTS = 30, 120
+
+
+def relevant(query: int, document: int) -> bool:
+    return document % QUERIES == query
+
+
+def world() -> Collection:
+    """Query i is answered by the documents of its number, modulo 30: four each, of which one or two are labelled."""
+    documents = {f"d{i}": f"document {i} of subject {i % QUERIES}" for i in range(DOCUMENTS)}
+    queries = {f"q{i}": f"subject {i}" for i in range(QUERIES)}
+    qrels = {f"q{i}": {f"d{i}": 1, **({f"d{i + QUERIES}": 1} if i % 2 else {})} for i in range(QUERIES)}
+    return Collection.from_dicts("world", documents, queries, {"train": qrels})
+
+
+def source(name: str, seed: int, *, per_query: int = 8, text: Callable[[int, int], str] | None = None) -> Negatives:
+    """Negatives of every query, some of which are relevant and not labelled; with `text`, ones of its own."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for query in range(QUERIES):
+        labelled = {query, query + QUERIES} if query % 2 else {query}
+        free = [row for row in range(DOCUMENTS) if row not in labelled]
+        good = [row for row in free if relevant(query, row)]
+        rest = rng.permutation([row for row in free if not relevant(query, row)])
+        pairs += [(query, row) for row in [*good, *rest.tolist()][:per_query]]
+    ids = [pa.array([f"{letter}{pair[at]}" for pair in pairs]) for at, letter in enumerate("qd")]
+    if text is not None:
+        ids[1] = pa.array([f"{name}-{number}" for number in range(len(pairs))])
+    table = negatives_table(*ids, name, np.zeros(len(pairs)), np.zeros(len(pairs)))
+    if text is not None:
+        table = table.append_column("text", pa.array([text(*pair) for pair in pairs], pa.large_string()))
+    return Negatives(table)
+
+
+def oracle(query: str, positive: str, document: str) -> bool:
+    """Answers rightly."""
+    return query.rsplit(" ", 1)[1] == document.rsplit(" ", 1)[1]
+
+
+def sheet(path: Path, n: int = 6) -> Sheet:
+    collection = world()
+    universe = pairs_of({"a": source("a", 1), "b": source("b", 2)})
+    return Sheet.of(path, collection, universe, universe.draw(n))

@@ -1,0 +1,139 @@
+"""The dialogue: each key does what it says, every answer is on disk before the next question."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from label_world import sheet, source, world
+
+from foils.data import Labels
+from foils.labelling import Dialogue
+from foils.labelling.sheet import Shown
+from foils.labelling.terminal import QUESTION
+
+pty = pytest.importorskip("pty")
+
+
+def answers(path: Path) -> list[int | None]:
+    labels = Labels.read(path).table
+    return [
+        row["relevant"] if row["relevant"] is not None else "s" for row in labels.to_pylist() if row["judge"] == "anna"
+    ]
+
+
+def talk(path: Path, keys: str) -> str:
+    out = io.StringIO()
+    pressed = iter(keys)
+    Dialogue(lambda: next(pressed, ""), out).go_through(sheet(path), "anna")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("ynysyn", [1, 0, 1, "s", 1, 0]),
+        ("YnxNsq", [1, 0, 0, "s"]),
+        ("yyuun", [0]),
+        ("uuy", [1]),
+        ("", []),
+    ],
+)
+def test_keys(tmp_path: Path, keys: str, expected: list[object]) -> None:
+    path = tmp_path / "labels.tsv"
+    shown = talk(path, keys)
+    assert answers(path) == expected if expected else not path.exists()
+    assert QUESTION in shown
+    assert f"{len(expected)} of 6 pairs" in shown
+
+
+def test_it_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "labels.tsv"
+    talk(path, "yn")
+    shown = talk(path, "ssss")
+    assert "1 of 6" not in shown.split(QUESTION)[0]
+    assert "3 of 6" in shown
+    assert answers(path) == [1, 0, "s", "s", "s", "s"]
+    assert QUESTION not in talk(path, "y")
+
+
+def test_every_answer_is_written_before_the_next_question(tmp_path: Path) -> None:
+    path, counts = tmp_path / "labels.tsv", []
+
+    def key() -> str:
+        counts.append(len(answers(path)) if path.exists() else 0)
+        return "y"
+
+    Dialogue(key, io.StringIO()).go_through(sheet(path), "anna")
+    assert counts == [0, 1, 2, 3, 4, 5]
+
+
+def test_texts_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    page = sheet(tmp_path / "labels.tsv")
+    page.shown = [Shown("red \x1b[31m", "", "long " * 1_000)] * 6
+    out = io.StringIO()
+    Dialogue(lambda: "q", out, width=60).go_through(page, "anna")
+    assert "\x1b" not in out.getvalue()
+    assert "positive" not in out.getvalue()
+    assert max(map(len, out.getvalue().split(QUESTION)[0].splitlines())) <= 60
+    assert len(out.getvalue()) < 4_000
+
+
+def on_a_terminal(folder: Path, reply: Callable[[int], str | None]) -> tuple[int, str]:
+    """Run `foils label` on a terminal of its own; `reply` gives the key for the question of this number, or kills."""
+    command = ["label", str(folder), str(folder / "a.parquet"), "-n", "8", "-o", str(folder / "labels.tsv")]
+    child, handle = pty.fork()
+    if child == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "foils", *command])
+    shown, asked, end = b"", 0, time.monotonic() + 120
+    while time.monotonic() < end:
+        if not select.select([handle], [], [], 1)[0]:
+            continue
+        try:
+            read = os.read(handle, 65536)
+        except OSError:
+            break
+        shown += read
+        while shown.count(b"q quit") > asked:
+            asked += 1
+            key = reply(asked)
+            if key is None:
+                os.kill(child, signal.SIGKILL)
+            else:
+                os.write(handle, key.encode())
+        if not read:
+            break
+    os.close(handle)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
+
+
+def test_on_a_terminal_one_key_is_enough_and_a_kill_costs_nothing(
+    tmp_path: Path, beir_folder: Callable[..., Path]
+) -> None:
+    collection = world()
+    folder = beir_folder(
+        "world",
+        documents={row["doc_id"]: (row["title"], row["text"]) for row in collection.documents.to_pylist()},
+        queries={row["query_id"]: row["text"] for row in collection.queries.to_pylist()},
+        qrels={"train": {f"q{i}": {f"d{i}": 1} for i in range(30)}},
+    )
+    source("a", 1).write(folder / "a.parquet")
+    status, _ = on_a_terminal(folder, lambda number: "y" if number < 4 else None)
+    assert status == -signal.SIGKILL
+    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"]["judged"] == 3
+    status, shown = on_a_terminal(folder, lambda number: "n")
+    assert status == 0
+    assert "4 of 8" in shown
+    assert "false negatives" in shown
+    assert Labels.read(folder / "labels.tsv").to_json()["judges"]["person"] == {
+        "judged": 8,
+        "relevant": 3,
+        "skipped": 0,
+    }

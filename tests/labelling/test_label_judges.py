@@ -1,0 +1,162 @@
+"""Programs that judge pairs: their answers, and how often they are right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from label_world import oracle, relevant, source, world
+
+from fakes import HashingEncoder
+from foils import label
+from foils.data import Labels
+from foils.labelling import JudgeErrors, RelevanceJudge, pairs_of
+from foils.labelling.errors import errors_by_people, errors_on_known
+from foils.labelling.judging import AgainstPositive
+from foils.labelling.sheet import Shown
+from foils.llm import Client
+from foils.rating import BiEncoderJudge
+from foils.runtime.errors import FormatError, InputError
+from foils.statistics import estimate_share
+from llm_server import Reply, serving
+
+PAIRS = [Shown("a b", "a b c", "a b"), Shown("a b", "a b", "c d"), Shown("a b", "", "a b")]
+
+
+class Rule:
+    """Judges rightly but for relevant documents of some subjects; counts what it is asked."""
+
+    name, fingerprint, antisymmetric = "rule", "rule-1", True
+
+    def __init__(self, misses: tuple[int, ...] = ()) -> None:
+        self.misses, self.asked = misses, 0
+
+    def judge(self, candidates: Any, pairs: Any) -> Any:
+        self.asked += len(pairs)
+        texts, others = candidates.texts(pairs.first), candidates.texts(pairs.second)
+        queries = [candidates.queries[row].rsplit(" ", 1)[1] for row in candidates.query_of(pairs.first)]
+        good = [query == text.rsplit(" ", 1)[1] for query, text in zip(queries, texts, strict=True)]
+        del others
+        missed = [int(query) in self.misses for query in queries]
+        return np.where(np.logical_and(good, np.logical_not(missed)), 0.7, 0.2)
+
+
+def test_a_document_is_compared_with_the_positive() -> None:
+    judge = AgainstPositive("bi-encoder:m", BiEncoderJudge(HashingEncoder()))
+    assert judge.judge(PAIRS) == [True, False, None]
+    assert judge.judge([]) == []
+
+
+def test_a_language_model_is_asked_about_each_pair_by_itself(tmp_path: Path) -> None:
+    def answer(number: int, body: dict[str, Any]) -> Reply:
+        prompt = body["messages"][-1]["content"]
+        if "c d" in prompt:
+            return Reply('<think>{"relevant": true}</think> {"relevant": false}')
+        return Reply("perhaps" if number == 0 else 'I say {"relevant": true}')
+
+    with serving(answer) as server:
+        client = Client("m", server.url, concurrency=1)
+        judge = RelevanceJudge(client, tmp_path / "log")
+        assert judge.judge(PAIRS) == [True, False, True]
+        seen = len(server.seen)
+        assert RelevanceJudge(client, tmp_path / "log").judge(PAIRS) == [True, False, True], "answers are kept"
+        assert len(server.seen) == seen
+        (tmp_path / "own.txt").write_text("{query} ? {document}")
+        own = RelevanceJudge(client, tmp_path / "log", tmp_path / "own.txt")
+        assert own.judge(PAIRS[1:2]) == [False]
+        assert "Answer in JSON" in json.dumps(server.seen[-1]), "the form is explained"
+    (tmp_path / "own.txt").write_text("{query} {positive}")
+    with pytest.raises(FormatError, match="unknown slots positive"):
+        RelevanceJudge(client, tmp_path / "log", tmp_path / "own.txt")
+
+
+def test_a_language_model_labels_and_says_what_it_took(tmp_path: Path) -> None:
+    with serving(lambda number, body: Reply('{"relevant": true}' if number % 2 else '{"relevant": false}')) as server:
+        settings = {"base_url": server.url, "price": (1e6, 0.0), "log": tmp_path / "log", "checks": 4}
+        labelled = label(world(), {"a": source("a", 1)}, n=10, output=tmp_path / "l.tsv", ask="llm:m", **settings)
+    assert labelled.labels.to_json()["judges"]["llm:m"]["judged"] == 10
+    assert labelled.errors["llm:m"].sensitivity[1] == 4
+    requests = labelled.to_json()["language_models"]["llm:m"]["requests"]
+    assert requests == len(server.seen) >= 17
+    assert f"{7 * requests:,}" in str(labelled), "prompt tokens"
+    assert "cost" in str(labelled)
+
+
+def test_errors_on_known_pairs() -> None:
+    collection = world()
+    queries = np.arange(30)
+    rule = AgainstPositive("judge:rule", Rule(misses=(1, 3)))
+    errors = errors_on_known(rule, collection, queries, pairs=100, seed=0)
+    assert errors.sensitivity == (13, 15), "queries of odd numbers have a second positive to compare with the first"
+    assert 26 <= errors.specificity[1] <= 30
+    assert errors.specificity[0] >= errors.specificity[1] - 3, "what is drawn may be relevant and not labelled"
+    assert errors_on_known(rule, collection, queries, pairs=5, seed=0).sensitivity[1] == 5
+    assert errors.corrected(estimate_share([1, 0], [0.1, 0.1]), seed=0).low == 0  # type: ignore[union-attr]
+    assert JudgeErrors((0, 0), (3, 4), "x").corrected(estimate_share([1], [0.1]), seed=0) is None
+
+
+def test_errors_by_people(tmp_path: Path) -> None:
+    collection, sources = world(), {"a": source("a", 1)}
+    path = tmp_path / "labels.tsv"
+    label(collection, sources, n=60, output=path, ask=oracle)
+    both = label(collection, sources, n=60, output=path, ask=Rule(misses=(2, 4, 6)))
+    counts = errors_by_people(Labels.read(path), pairs_of(sources), "judge:rule")
+    assert counts == both.errors["judge:rule"]
+    assert counts.specificity[0] == counts.specificity[1] > 20
+    assert 0 < counts.sensitivity[0] < counts.sensitivity[1]
+    true = np.mean([relevant(*divmod_of(key)) for key in both.universe.keys])
+    people, program = both.shares
+    assert (people.judge, program.judge) == ("people", "judge:rule")
+    for share in (people.share, program.best):
+        assert share.low <= true <= share.high
+    assert program.corrected is not None
+    assert program.share.share < program.corrected.share
+    assert "on pairs that people judged, too" in both.tables()[0].caption
+
+
+def divmod_of(key: str) -> tuple[int, int]:
+    query, document = key.split("\0")
+    return int(query[1:]), int(document[1:])
+
+
+def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> None:
+    collection, sources, rule = world(), {"a": source("a", 1)}, Rule()
+    labelled = label(collection, sources, n=40, output=tmp_path / "labels.tsv", ask=rule)
+    (share,) = labelled.shares
+    assert share.corrected is not None
+    assert share.corrected.low == 0
+    assert share.share.share <= share.corrected.high < 0.7
+    assert "upper bounds" in labelled.tables()[0].caption
+    asked = rule.asked
+    label(collection, sources, n=40, output=tmp_path / "labels.tsv", ask=rule, checks=0)
+    assert rule.asked == asked
+    bare = label(collection, sources, n=40, output=tmp_path / "other.tsv", ask=rule, checks=0)
+    assert bare.shares[0].corrected is None
+    assert "not known" in bare.tables()[0].caption
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"ask": "me"}, "ask me: nobody is called that; expected one of terminal, page, csv, bi-encoder:MODEL"),
+        ({"ask": "llm"}, "ask llm needs the model's name"),
+        ({"ask": "cross-encoder"}, "cross-encoder needs its model"),
+        ({"ask": "page", "checks": 5}, "checks 5: no effect with ask a person, who is taken to be right"),
+        ({"ask": Rule(), "labeller": "anna"}, "labeller anna: no effect with ask a judge"),
+        ({"ask": "llm:m", "max_length": 64}, "max_length 64: no effect with ask llm"),
+        ({"ask": "bi-encoder:x", "encoder": "y"}, "encoder y: no effect without ask bi-encoder, whose model it names"),
+        ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect without ask llm"),
+        ({"ask": oracle, "question": "own.txt"}, "question own.txt: no effect without ask llm"),
+        ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without a colon"),
+        ({"ask": "csv", "output": "labels.jsonl"}, "ask csv is for spreadsheets"),
+        ({"ask": oracle, "output": "labels.xlsx"}, r"labels are written as \.tsv"),
+        ({"ask": lambda *_: "yes"}, "the function answered 'yes'; expected True, False, or None"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, given: dict[str, Any], message: str) -> None:
+    output = tmp_path / str(given.pop("output", "labels.tsv"))
+    with pytest.raises(InputError, match=message):
+        label(world(), {"a": source("a", 1)}, output=output, **given)

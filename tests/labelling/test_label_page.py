@@ -1,0 +1,72 @@
+"""The page of labels: keys answer, answers are remembered, what is downloaded is read again; texts stay texts."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+from label_world import sheet
+
+from foils.data import Labels
+from foils.data.labels import pair_keys
+from foils.labelling import label_page
+from foils.labelling.sheet import Shown
+from hostile import ATTACK, in_chromium, needs_chromium
+
+PRESS = """<script>
+for (const key of KEYS) document.dispatchEvent(new KeyboardEvent("keydown", {key}));
+const kept = JSON.parse(localStorage.getItem(data.key));
+const note = document.createElement("pre"); note.id = "outcome";
+note.textContent = JSON.stringify({table: asTable(), kept, at, document: element("document").textContent});
+document.body.append(note);
+</script>"""
+
+
+def pressed(page: str, keys: list[str], folder: Path) -> dict[str, object]:
+    """What a browser makes of the page after these keys."""
+    path = folder / "page.html"
+    path.write_text(page.replace("</body>", f"{PRESS.replace('KEYS', json.dumps(keys))}</body>"), "utf-8")
+    outcome = re.search(r'<pre id="outcome">(.*?)</pre>', in_chromium(path), re.S)
+    assert outcome
+    answer: dict[str, object] = json.loads(html.unescape(outcome[1]))
+    return answer
+
+
+@needs_chromium
+def test_answers_are_remembered_and_read_again(tmp_path: Path) -> None:
+    page = sheet(tmp_path / "labels.tsv")
+    page.rows[1].update(doc_id="llm-1", text=f'=1+1 "two"\n{ATTACK}')
+    page.record(0, "anna", 1)
+    outcome = pressed(label_page(page, "anna", title="world"), ["n", "s", "Y", "ArrowLeft", "n", "x"], tmp_path)
+    assert outcome["kept"] == ["y", "n", "s", "n", None, None]
+    (tmp_path / "answers.tsv").write_text(str(outcome["table"]), "utf-8", newline="")
+    labels = Labels.read(tmp_path / "answers.tsv")
+    assert labels.table["relevant"].to_pylist() == [1, 0, None, 0, None, None]
+    assert labels.table["judge"].to_pylist() == ["anna"] * 4 + [None] * 2
+    assert labels.table["probability"].to_pylist() == [row["probability"] for row in page.rows]
+    assert labels.table["text"].to_pylist()[1] == page.rows[1]["text"]
+    assert pair_keys(labels.table.slice(2)).to_pylist() == list(page.keys[2:])
+    again = pressed(label_page(page, "anna", title="world"), [], tmp_path)
+    assert again["kept"] == outcome["kept"], "a page that is opened again goes on"
+    assert again["at"] == 4
+
+
+@needs_chromium
+def test_no_text_runs(tmp_path: Path) -> None:
+    page = sheet(tmp_path / "labels.tsv")
+    page.shown = [Shown(ATTACK, ATTACK, ATTACK)] * 6
+    outcome = pressed(label_page(page, "anna", title=ATTACK), ["y"], tmp_path)
+    assert outcome["document"] == ATTACK
+    assert "<title>Which documents are relevant?</title>" in in_chromium(tmp_path / "page.html")
+
+
+def test_the_page_fetches_nothing(tmp_path: Path) -> None:
+    page = sheet(tmp_path / "labels.tsv")
+    page.shown = [Shown(ATTACK, ATTACK, ATTACK)] * 6
+    written = label_page(page, ATTACK, title=ATTACK)
+    assert ATTACK not in written
+    assert "default-src 'none'" in written
+    assert not re.search(r"""(?:src|href)\s*=\s*["']?(?:https?:)?//""", written)
+    assert written == label_page(page, ATTACK, title=ATTACK)
