@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives
 from foils.data.label_files import ENDINGS, LABELS
-from foils.data.labels import Labels, is_program, pair_keys
+from foils.data.labels import Labels, is_program, pair_keys, pair_rows
 from foils.data.negatives import REQUIRED
 from foils.runtime.errors import FormatError, InputError
 
@@ -146,13 +146,28 @@ def test_matching_takes_people_before_programs_and_counts_what_is_not_judged() -
     )
     nan = np.nan
     relevant, probability = given.match(pairs)
-    np.testing.assert_array_equal(relevant, [1, 1, nan, 0, nan, nan])
-    np.testing.assert_allclose(probability, [0.4 / 2, 0.5 / 2, nan, nan, nan, nan])  # two of four drawn were judged
+    np.testing.assert_array_equal(relevant, [1, 1, nan, 0, 1, nan])
+    np.testing.assert_allclose(probability, [0.4 / 2, 0.5 / 2, nan, nan, 0.4 / 2, nan])  # two of four drawn were judged
     relevant, probability = given.match(pairs, judge="llm:m")
     np.testing.assert_array_equal(relevant, [nan, 0, nan, nan, nan, nan])
     np.testing.assert_allclose(probability[1], 0.5 / 4)
     table = pa.table([["q1"], ["d1"], ["s"], [0], [0.5]], schema=REQUIRED)
     np.testing.assert_array_equal(given.match(Negatives(table))[0], [1])
+
+
+def test_a_text_that_is_shown_beside_an_id_makes_no_other_pair() -> None:
+    given = labels(
+        {"query_id": "q1", "doc_id": "d1", "text": "what d1 says", "relevant": 1},
+        {"query_id": "q1", "doc_id": "d2", "relevant": 0},
+        {"query_id": "q2", "doc_id": "d1", "text": "one text", "relevant": 1},
+    )
+    rows = [("q1", "d1", None), ("q1", "d2", "what d2 says"), ("q2", "d1", "another text"), ("q2", "d2", None)]
+    pairs = pa.table(dict(zip(("query_id", "doc_id", "text"), map(list, zip(*rows, strict=True)), strict=True)))
+    np.testing.assert_array_equal(given.match(pairs)[0], [1, 0, np.nan, np.nan])
+    np.testing.assert_array_equal(given.match(pairs.select(["query_id", "doc_id"]))[0], [1, 0, 1, np.nan])
+    np.testing.assert_array_equal(pair_rows(given.table, pairs), [0, 1, -1])
+    assert len(given.match(pairs.slice(0, 0))[0]) == 0
+    np.testing.assert_array_equal(labels().match(pairs)[0], [np.nan] * 4)
 
 
 def test_labels_show_themselves() -> None:

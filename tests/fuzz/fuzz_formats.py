@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foils.data import Collection, Negatives, Run, load_collection
+from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.data.sources import read_source
 from foils.encode import Vectors
 from foils.runtime.errors import FoilsError, FormatError, InputError
@@ -36,6 +36,10 @@ DOCUMENTS = {
 }
 QUERIES = {"q1": "how does a boat tack", "1": "what makes bread rise", "ü": "how do bees talk"}
 TREC = "q1 Q0 d2 1 2.5 bm25\nq1 Q0 7 2 -1e3 bm25\n1 Q0 d1 1 0 bm25\n"
+LABELS_TSV = (
+    b"query_id\tdoc_id\trelevant\tjudge\tprobability\nq1\td1\t1\tanna\t0.25\nq1\t7\t\t\t0.5\n1\t07\tno\tllm:m\t1\n"
+)
+LABELS_CSV = b'\xef\xbb\xbfrelevant;query_id;text;doc_id\r\nyes;q1;"a;\nb";x\r\n0;1;;d1\r\n;;;\r\n'
 
 
 class BrokenPromiseError(AssertionError):
@@ -225,6 +229,13 @@ def _run(path: Path) -> int:
     if not np.isfinite(run.table["score"].to_numpy()).all():
         raise BrokenPromiseError("a score that is not finite was taken")
     return len(run.table)
+
+
+def _labels(path: Path) -> int:
+    labels = Labels.read(path, collection())
+    if not set(labels.table["relevant"].to_pylist()) <= {0, 1, None}:
+        raise BrokenPromiseError("an answer that is none was taken")
+    return len(labels)
 
 
 # Parquet
@@ -429,6 +440,8 @@ FORMATS: dict[str, Format] = {
         Format("tevatron", lambda: packed(_TEVATRON), _counted, _passages, True, "tevatron.jsonl"),
         Format("tuples", lambda: packed(_TUPLES), _counted, _negative_texts, True, "tuples.jsonl"),
         Format("trec-source", lambda: packed(TREC.encode()), _counted, lambda data: len(records(data)), True, "a.trec"),
+        Format("labels-tsv", lambda: packed(LABELS_TSV), _labels, lines=True, file="l.tsv"),
+        Format("labels-csv", lambda: packed(LABELS_CSV), _labels, file="l.csv", lines=True),
         Format("trec-run", lambda: packed(TREC.encode()), _run, lambda data: len(records(data)), True, "b.trec"),
         Format("answers", lambda: packed(jsonl({"query_id": "q1", "answer": "x"}, {"query_id": 1, "answer": "y"})),
                _search_answers, lambda data: len(records(data)), True, "answers.jsonl"),

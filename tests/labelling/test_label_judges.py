@@ -13,7 +13,7 @@ from label_world import oracle, relevant, source, world
 from fakes import HashingEncoder
 from foils import label
 from foils.data import Labels
-from foils.labelling import JudgeErrors, RelevanceJudge, pairs_of
+from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
 from foils.labelling.errors import errors_by_people, errors_on_known
 from foils.labelling.judging import AgainstPositive
 from foils.labelling.sheet import Shown
@@ -85,6 +85,28 @@ def test_a_language_model_labels_and_says_what_it_took(tmp_path: Path) -> None:
     assert "cost" in str(labelled)
 
 
+@pytest.mark.parametrize("ending", ["tsv", "parquet"])
+def test_texts_that_are_in_no_collection_are_labelled_by_their_text(tmp_path: Path, ending: str) -> None:
+    sources = {"a": source("a", 1), "llm": source("llm", 2, text=lambda query, row: f"a text\n of subject {row % 30}")}
+    path, asked = tmp_path / f"labels.{ending}", []
+
+    def answer(query: str, positive: str, document: str) -> bool:
+        asked.append(document)
+        return oracle(query, positive, document)
+
+    label(world(), sources, n=30, output=path, ask=answer)
+    again = label(world(), sources, n=50, output=path, ask=answer)
+    assert len(asked) == 50, "no pair is asked about twice"
+    assert sum(document.startswith("a text") for document in asked) > 10
+    true = {name: np.mean([relevant(*divmod_of(key)) for key in keys_of(again, name)]) for name in sources}
+    for share in again.shares:
+        assert share.share.low <= true[share.source] <= share.share.high
+
+
+def keys_of(labelled: Labelled, name: str) -> list[str]:
+    return [labelled.universe.keys[row] for row in labelled.universe.members[name]]
+
+
 def test_errors_on_known_pairs() -> None:
     collection = world()
     queries = np.arange(30)
@@ -118,8 +140,8 @@ def test_errors_by_people(tmp_path: Path) -> None:
 
 
 def divmod_of(key: str) -> tuple[int, int]:
-    query, document = key.split("\0")
-    return int(query[1:]), int(document[1:])
+    query, *_, document = key.split("\0")
+    return int(query[1:]), int(document.rsplit(" ", 1)[-1].lstrip("d"))
 
 
 def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> None:

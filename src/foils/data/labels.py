@@ -142,8 +142,8 @@ class Labels(Result):
         drawn[at[np.isfinite(given)]] = given[np.isfinite(given)]
         judged = np.isfinite(relevant) & np.isfinite(drawn)
         probability = np.where(judged, drawn * judged.sum() / max(int(np.isfinite(drawn).sum()), 1), np.nan)
-        wanted = pc.index_in(pair_keys(pairs.table if isinstance(pairs, Negatives) else pairs), distinct)
-        place = np.asarray(pc.fill_null(wanted, -1).to_numpy(), np.int64)
+        rows = pair_rows(pairs.table if isinstance(pairs, Negatives) else pairs, self.table)
+        place = np.where(rows >= 0, np.append(at, -1)[rows], -1)
         return tuple(np.append(each, np.nan)[place] for each in (relevant, probability))  # type: ignore[return-value]
 
     def check_ids(self, collection: Collection) -> None:
@@ -192,6 +192,35 @@ def pair_keys(table: pa.Table) -> pa.ChunkedArray:
         document = pc.if_else(pc.is_valid(text), own, document)
     joined = pc.binary_join_element_wise(query, document, _BREAK)
     return joined if isinstance(joined, pa.ChunkedArray) else pa.chunked_array([joined])
+
+
+def pair_rows(pairs: pa.Table, among: pa.Table) -> npt.NDArray[np.int64]:
+    """Return (n,) a row of another table that holds the same pair, −1 where none does.
+
+    Pairs are the same by their keys (`pair_keys`); or by their ids where only one of the two has a text, as where one
+    table shows the texts of documents that the other knows by id.
+    """
+    rows = _places(pair_keys(pairs), pair_keys(among))
+    own, others = (_has_text(table) for table in (pairs, among))
+    by_id = [pair_keys(table.select(["query_id", "doc_id"])) for table in (pairs, among)]
+    for with_text in (False, True):
+        wanted, there = np.flatnonzero((rows < 0) & (own != with_text)), np.flatnonzero(others == with_text)
+        if len(wanted) and len(there):
+            found = _places(by_id[0].take(pa.array(wanted)), by_id[1].take(pa.array(there)))
+            rows[wanted] = np.where(found >= 0, there[found], -1)
+    return rows
+
+
+def _places(keys: pa.ChunkedArray, among: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """The first place of each key among others, −1 where it is not there, or is null."""
+    places = pc.index_in(keys, among.combine_chunks() if among.num_chunks != 1 else among.chunk(0), skip_nulls=True)
+    return np.array(pc.fill_null(places, -1).to_numpy(), np.int64)
+
+
+def _has_text(table: pa.Table) -> npt.NDArray[np.bool_]:
+    if "text" not in table.column_names:
+        return np.zeros(len(table), bool)
+    return np.asarray(table["text"].is_valid().to_numpy(), bool)
 
 
 def _check(table: pa.Table) -> npt.NDArray[np.int64]:

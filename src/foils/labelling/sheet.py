@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.label_files import LABELS, PERSON
-from foils.data.labels import Labels, pair_keys
+from foils.data.labels import Labels, pair_keys, pair_rows
 from foils.data.store import Provenance
 from foils.labelling.drawing import Universe
 from foils.statistics.survey import Drawn
@@ -75,12 +75,14 @@ class Sheet:
             labels: the answers.
             person: whose they are, where the labels do not say it.
         """
-        known = set(self.keys)
-        for key, row in zip(pair_keys(labels.table).to_pylist(), labels.table.to_pylist(), strict=True):
+        drawn = pa.Table.from_pylist(list(self.rows), LABELS)
+        places, keys = pair_rows(labels.table, drawn).tolist(), pair_keys(labels.table).to_pylist()
+        for place, key, row in zip(places, keys, labels.table.to_pylist(), strict=True):
             if row["judge"] is None:
                 continue
+            key = self.keys[place] if place >= 0 else key
             self.answers.setdefault(key, {})[person if row["judge"] == PERSON else row["judge"]] = row["relevant"]
-            if key not in known:
+            if place < 0:
                 self.others[key] = {name: row[name] for name in ("query_id", "doc_id", "text")}
 
     def open(self, judge: str) -> list[int]:
