@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from foils.data.store import cache_folder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import ENCODER_ARGS, Encoder, EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL
+from foils.encode.precision import fastest, sample_rows
 from foils.encode.shards import STORAGE
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import InputError
@@ -76,11 +78,19 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         return EncoderSettings(**{each.name: getattr(self, each.name) for each in fields(EncoderSettings)})
 
     def open_encoder(self, given: EncoderLike, collection: Collection) -> Encoder:
-        """Return an encoder (see `as_encoder`); report what a lower precision or storage loses on this collection."""
+        """Return an encoder (see `as_encoder`); report what a lower precision or storage loses on this collection.
+
+        A model by name computes in the `fastest` precision where that is left open.
+        """
         settings = self.encoder_settings()
-        encoder = as_encoder(given, settings)
-        lossy = self.changed("precision", "storage", "backend")
-        if lossy and isinstance(given, (str, Path)):
+        if not isinstance(given, (str, Path)):
+            return as_encoder(given, settings)
+        encoder: Encoder = load_encoder(given, settings)
+        if self.precision == "auto" and isinstance(encoder, SentenceEncoder):
+            encoder = fastest(encoder, partial(load_encoder, given, settings), collection, self.open_store())
+        chosen = self.changed("precision", "storage", "backend")
+        lossy = {name: value for name, value in chosen.items() if value != "float32"}
+        if lossy:
             exact = load_encoder(given, replace(settings, precision="float32", backend="torch"))
             self._report_loss(exact, encoder, collection, lossy)
         return encoder
@@ -92,8 +102,7 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         return load_cross_encoder(given, **{name: getattr(self, name) for name in OF_CROSS_ENCODERS})
 
     def _report_loss(self, exact: Encoder, encoder: Encoder, collection: Collection, lossy: dict[str, Any]) -> None:
-        rows = np.unique(np.linspace(0, len(collection.documents) - 1, 64).astype(int))
-        texts = collection.document_texts(rows)
+        texts = collection.document_texts(sample_rows(len(collection.documents)))
         vectors = encoder.encode(texts, "document")
         if self.storage == "float16":
             vectors = vectors.astype(np.float16).astype(np.float32)

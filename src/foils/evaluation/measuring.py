@@ -17,7 +17,6 @@ from foils.searching.runs import embed_collection, search_collection
 from foils.searching.settings import DimensionSettings
 
 DEPTH = 100
-BATCH = 32  # texts encoded at once, as sentence-transformers does: also a model in training on a GPU is measured
 
 
 def dense_run(
@@ -45,7 +44,7 @@ def dense_run(
         UnknownNameError: no such split.
         InputError: a model that cannot be loaded.
     """
-    encoder = as_encoder(model, EncoderSettings(encode_batch=BATCH))
+    encoder = as_encoder(model, EncoderSettings())
     embedded = embed_collection(collection, encoder, store, split=split)
     return search_collection(embedded, DimensionSettings("none"), k=depth, name=name or encoder.name).run
 

@@ -1,0 +1,134 @@
+"""Batches by tokens: each text once, no batch above its tokens, and vectors that do not depend on how texts are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from foils.encode import EncoderSettings, SentenceEncoder
+from foils.encode import forward as forward_module
+from foils.encode.batches import side_by_side, token_batches, tokens_on
+
+torch = pytest.importorskip("torch")
+sentence_transformers = pytest.importorskip("sentence_transformers")
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer  # noqa: E402
+from transformers import LlamaConfig, LlamaModel  # noqa: E402
+
+from train_models import WORDS, bert_model  # noqa: E402
+
+TEXTS = [" ".join(WORDS[(3 * row + at) % len(WORDS)] for at in range(row * 7 % 29)) for row in range(1, 61)]
+
+
+def bert(folder: Path) -> Any:
+    return bert_model(folder)
+
+
+def llama(folder: Path) -> Any:
+    """A decoder whose vector is that of the last token, its texts padded on the left."""
+    bert_model(folder)  # its tokenizer
+    torch.manual_seed(0)
+    LlamaModel(
+        LlamaConfig(vocab_size=80, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16)
+    ).save_pretrained(folder)
+    modules = [Transformer(str(folder)), Pooling(16, pooling_mode="lasttoken")]
+    model = sentence_transformers.SentenceTransformer(modules=modules, device="cpu")
+    model.tokenizer.padding_side = "left"
+    return model
+
+
+def by_words(left: bool) -> Callable[[list[str]], dict[str, Any]]:
+    """Return a tokenizer whose tokens are words, each of them the number of its text."""
+
+    def preprocess(texts: list[str]) -> dict[str, Any]:
+        lengths = [len(text.split()) for text in texts]
+        mask = torch.zeros((len(texts), max([*lengths, 1])), dtype=torch.long)
+        for row, length in enumerate(lengths):
+            mask[row, mask.shape[1] - length if left else 0 :][: length or None] = int(length > 0)
+        ids = mask * torch.tensor([int(text.split()[0]) if text else 0 for text in texts])[:, None]
+        return {"input_ids": ids, "attention_mask": mask, "modality": "text"}
+
+    return preprocess
+
+
+@given(
+    st.lists(st.integers(0, 40), max_size=80), st.integers(1, 90), st.integers(1, 90), st.none() | st.integers(1, 9),
+    st.booleans(),
+)  # fmt: skip
+def test_batches_hold_each_text_once_and_no_more_tokens_than_allowed(
+    lengths: list[int], tokens: int, window: int, size: int | None, left: bool
+) -> None:
+    texts = [" ".join([str(row + 1)] * length) for row, length in enumerate(lengths)]
+    rows = []
+    for chosen, features in token_batches(texts, by_words(left), tokens=tokens, window=window, size=size):
+        rows += chosen.tolist()
+        ids, mask = features["input_ids"], features["attention_mask"]
+        assert features["modality"] == "text"
+        assert mask.sum(1).tolist() == [lengths[row] for row in chosen]
+        assert ids.sum(1).tolist() == [lengths[row] * (row + 1) for row in chosen]
+        assert ids.shape[1] == max(1, *(lengths[row] for row in chosen), 1)
+        assert len(chosen) <= size if size else len(chosen) == 1 or ids.numel() <= tokens
+    assert sorted(rows) == list(range(len(texts)))
+
+
+def test_a_larger_window_pads_less() -> None:
+    texts = [" ".join(["1"] * int(length)) for length in np.random.default_rng(0).integers(1, 60, 400)]
+    words = sum(len(text.split()) for text in texts)
+    padded = []
+    for window in (8, 400):
+        batches = token_batches(texts, by_words(False), tokens=300, window=window)
+        padded.append(sum(features["input_ids"].numel() for _, features in batches) / words)
+    assert padded[1] < 1.06 < padded[0] + 0.06
+
+
+@pytest.mark.parametrize("make", [bert, llama])
+def test_vectors_are_the_models_own_however_texts_are_cut(
+    make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = make(tmp_path / "model")
+    assert model.tokenizer.padding_side == ("left" if make is llama else "right")
+    expected = {
+        kind: getattr(model, f"encode_{kind}")(TEXTS, prompt="ba be ", normalize_embeddings=True)
+        for kind in ("query", "document")
+    }
+    prompts = {"query_prompt": "ba be ", "document_prompt": "ba be "}
+    encoders = [SentenceEncoder(model, EncoderSettings(**prompts, encode_batch=size)) for size in (None, 1, 7)]
+    for tokens, window, threads in ((1024, 1024, 1), (64, 9, 1), (64, 9, 3), (1024, 16, 2)):
+        cut = lambda *given, tokens=tokens, window=window, size: token_batches(  # noqa: E731
+            *given, tokens=tokens, window=window, size=size
+        )
+        monkeypatch.setattr(forward_module, "token_batches", lambda *given, size, cut=cut, **_: cut(*given, size=size))
+        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+        for encoder in encoders:
+            for kind in ("query", "document"):
+                np.testing.assert_allclose(encoder.encode(TEXTS, kind), expected[kind], atol=2e-6)  # type: ignore[arg-type]
+    assert len({encoder.fingerprint for encoder in encoders}) == 1
+
+
+def test_batches_run_side_by_side_and_leave_torch_its_threads() -> None:
+    before, seen = torch.get_num_threads(), []
+
+    def work(batch: Any) -> None:
+        seen.append((batch[0], torch.get_num_threads()))
+
+    for count, threads in ((20, 3), (2, 3), (5, 1), (0, 3)):
+        seen.clear()
+        side_by_side(work, iter([(row, {}) for row in range(count)]), threads=threads)  # type: ignore[misc]
+        assert sorted(row for row, _ in seen) == list(range(count))
+        assert {each for _, each in seen} <= ({1} if count >= threads > 1 else {before})
+        assert torch.get_num_threads() == before
+
+
+def test_a_batch_that_fails_ends_the_work() -> None:
+    def work(batch: Any) -> None:
+        if batch[0] == 3:
+            raise ValueError("batch 3")
+
+    with pytest.raises(ValueError, match="batch 3"):
+        side_by_side(work, iter([(row, {}) for row in range(9)]), threads=2)  # type: ignore[misc]
+    assert tokens_on("cpu") < tokens_on("cuda") == tokens_on("mps")
