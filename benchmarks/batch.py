@@ -222,7 +222,7 @@ def of_greedy(repeats: int = 20) -> dict[str, float]:
     """The greedy step alone, on one batch's thousand candidates: plain NumPy, lazy, and dense; in CPU seconds."""
     rng = np.random.default_rng(0)
     weights = 0.05 * rng.standard_normal((SEEDS, SEEDS + 1000)) / 0.05
-    rows, known = np.arange(SEEDS, SEEDS + 1000), no_conflicts(SEEDS + 1000).arrays()
+    rows, known = np.arange(SEEDS, SEEDS + 1000), no_conflicts(SEEDS + 1000)
     found = {}
     for name, loop in {"lazy": greedy_loops.lazy_greedy, "dense": greedy_loops.dense_greedy, "plain": None}.items():
         for repeat in range(repeats + 1):
@@ -231,9 +231,9 @@ def of_greedy(repeats: int = 20) -> dict[str, float]:
             if loop is None:
                 greedy(weights[:, :SEEDS], weights[:, SEEDS:], size=SIZE - SEEDS, tau=1.0)
                 continue
-            used, batch, stamps = np.zeros(len(rows) + SEEDS, bool), np.empty(SIZE, np.int64), np.zeros(1100, np.int32)
+            batch = np.empty(SIZE, np.int64)
             totals = logsumexp(weights[:, :SEEDS], axis=1)
-            loop(weights[:, SEEDS:], totals, rows, used, known, stamps, stamps.copy(), 1, batch, SEEDS)
+            loop(weights[:, SEEDS:], totals, rows, 1, known.state(), batch, SEEDS)
         found[name] = (time.process_time() - start) / repeats
     return {**found, "dense_speedup": found["plain"] / found["dense"], "lazy_speedup": found["plain"] / found["lazy"]}
 

@@ -167,9 +167,8 @@ def test_lazy_and_dense_greedy_pick_what_plain_greedy_picks(weights, tau):
         totals = logsumexp(seeds / tau, axis=1)
         if kernel is loops.dense_greedy and np.maximum(candidates.max(axis=1) / tau - totals, 0).sum() > loops.FINITE:
             continue
-        used, batch = np.zeros(12, bool), np.zeros(8, np.int64)
-        stamps = np.zeros(13, np.int32), np.zeros(13, np.int32)
-        size = kernel(candidates / tau, totals, np.arange(3, 12), used, no_conflicts(12).arrays(), *stamps, 1, batch, 3)
+        batch = np.zeros(8, np.int64)
+        size = kernel(candidates / tau, totals, np.arange(3, 12), 1, no_conflicts(12).state(), batch, 3)
         assert size == 8
         picked = batch[3:] - 3
         # the same value where exact ties, or gains too small to tell apart, leave a choice

@@ -14,6 +14,7 @@ from foils.batching import (
     kernels,
     mixed_batches,
     ngame_batches,
+    no_conflicts,
     proximity_graph,
     random_batches,
     random_order,
@@ -115,24 +116,10 @@ def test_proximity_graph_has_no_loops_and_better_edges_with_more_candidates():
 
 def test_walk_compiled_is_walk_as_written():
     graph = np.random.default_rng(0).integers(50, size=(50, 4))
-    own, start = np.arange(50, dtype=np.int32), np.arange(51)
     results = []
     for kernel in (kernels.walk, kernels.walk.py_func):
         order = np.empty(50, np.int64)
-        stamps = np.zeros(51, np.int32), np.zeros(51, np.int32)
-        known = (own, own, start, own, start, own)
-        kernel(
-            np.arange(50)[::-1].copy(),
-            graph,
-            8,
-            0.2,
-            80,
-            known,
-            *stamps,
-            np.zeros(50, bool),
-            order,
-            np.random.default_rng(3),
-        )
+        kernel(np.arange(50)[::-1].copy(), graph, 8, 0.2, 80, no_conflicts(50).state(), order, np.random.default_rng(3))
         results.append(order)
     np.testing.assert_array_equal(*results)
     assert results[0][0] == 49
@@ -294,5 +281,7 @@ def test_methods_refuse_strange_names_and_settings():
     assert method_named("hobit", {"alpha": 0.5}).vectors == "current"
     with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, ngame, random, walks"):
         method_named("hobbit", {})
-    with pytest.raises(InputError, match=r"ngame has no setting alpha, tau; its settings: cluster_size"):
+    with pytest.raises(
+        InputError, match=r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, refresh, warmup"
+    ):
         method_named("ngame", {"alpha": 1, "tau": 2})

@@ -119,10 +119,10 @@ def _rank_graph(
     tails, heads = [], []
     for start in range(0, n, block):
         rows = everybody[start : start + block]
-        found, _ = nearest(queries[rows], documents, everybody, k=min(skip + ranks + 1, n))
-        own = found == rows[:, None]
+        nearby, _ = nearest(queries[rows], documents, everybody, k=min(skip + ranks + 1, n))
+        own = nearby == rows[:, None]
         own[~own.any(axis=1), -1] = True
-        kept = found[~own].reshape(rows.size, -1)[:, skip:]
+        kept = nearby[~own].reshape(rows.size, -1)[:, skip:]
         tails.append(np.repeat(rows, kept.shape[1]))
         heads.append(kept.ravel())
     tail, head = np.concatenate(tails), np.concatenate(heads)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,14 +63,12 @@ class Conflicts:
 
     def arrays(self) -> tuple[Codes, Codes, Offsets, Codes, Offsets, Codes]:
         """Return the six arrays in the order of the attributes, as compiled code takes them."""
-        return (
-            self.query,
-            self.document,
-            self.relevant_start,
-            self.relevant,
-            self.asking_start,
-            self.asking,
-        )
+        return self.query, self.document, self.relevant_start, self.relevant, self.asking_start, self.asking
+
+    def state(self) -> tuple[Any, ...]:
+        """Return what compiled code keeps while it builds batches: used rows, these arrays, and stamps, none yet."""
+        stamps = (np.zeros(start.size, np.int32) for start in (self.asking_start, self.relevant_start))
+        return np.zeros(self.rows, bool), self.arrays(), *stamps
 
 
 def find_conflicts(

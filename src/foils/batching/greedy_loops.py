@@ -8,32 +8,34 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numba
 import numpy as np
 
-from foils.batching.kernels import admit, blocked, worse
+from foils.batching.kernels import compiled, free, join, worse
 
 FINITE = 700.0  # exp of less is a finite double
 
-_compile = numba.njit(cache=True, nogil=True)
+
+@compiled
+def added(weight: float, total: float) -> float:
+    """Return log(exp(weight) + exp(total)) − total, from logarithms: safe whatever τ_h."""
+    x = weight - total
+    return x + math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x))
 
 
-def _gain(weights: Any, column: int, totals: Any) -> float:
-    """Return Δ / τ_h (eq. 16) of a candidate from logarithms: safe whatever τ_h.
+@compiled
+def gain_of(weights: Any, column: int, totals: Any) -> float:
+    """Return Δ / τ_h (eq. 16) of a candidate.
 
     `weights` (s, n) are w / τ_h; `totals` (s,) are log Σ exp(w / τ_h) over the batch so far.
     """
     gain = 0.0
     for i in range(totals.size):
-        x = weights[i, column] - totals[i]
-        gain += x + math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x))
+        gain += added(weights[i, column], totals[i])
     return gain
 
 
-gain_of: Any = _compile(_gain)
-
-
-def _sink(gains: Any, heap: Any, node: int, length: int) -> None:
+@compiled
+def sink(gains: Any, heap: Any, node: int, length: int) -> None:
     """Restore the heap below `node`: highest gain at the root, then lowest position."""
     item = heap[node]
     while True:
@@ -49,28 +51,15 @@ def _sink(gains: Any, heap: Any, node: int, length: int) -> None:
     heap[node] = item
 
 
-sink: Any = _compile(_sink)
-
-
-def _lazy_greedy(
-    weights: Any,
-    totals: Any,
-    rows: Any,
-    used: Any,
-    known: Any,
-    document_stamp: Any,
-    query_stamp: Any,
-    stamp: int,
-    batch: Any,
-    size: int,
-) -> int:
+@compiled
+def lazy_greedy(weights: Any, totals: Any, rows: Any, stamp: int, state: Any, batch: Any, size: int) -> int:
     """Add the candidates of highest gain to `batch` until it is full; return its size (Algorithm 2, lines 8–11).
 
     Gains only shrink as the batch grows, so an old gain is an upper bound: the candidate on top of the heap is
     re-evaluated, and taken if it stays on top. This picks what evaluating everybody each time picks.
 
     `weights` (s, n) are w / τ_h; `totals` (s,), log Σ exp(w / τ_h) over the batch, is updated; `rows` (n,) are the
-    candidates' row numbers, ascending.
+    candidates' row numbers, ascending; `stamp` and `state` are those of `foils.batching.kernels`.
     """
     length = rows.size
     gains, heap, fresh = np.empty(length), np.arange(length), np.full(length, size)
@@ -80,21 +69,16 @@ def _lazy_greedy(
         sink(gains, heap, node, length)
     while size < batch.size and length > 0:
         v = heap[0]
-        row = rows[v]
-        if used[row] or blocked(row, known, document_stamp, query_stamp, stamp):
-            length -= 1
-            heap[0] = heap[length]
-        elif fresh[v] != size:
+        spent = not free(rows[v], stamp, state)
+        if not spent and fresh[v] != size:
             gains[v] = gain_of(weights, v, totals)
             fresh[v] = size
         else:
-            batch[size] = row
-            used[row] = True
-            admit(row, known, document_stamp, query_stamp, stamp)
-            size += 1
-            for i in range(totals.size):
-                x = weights[i, v] - totals[i]
-                totals[i] += x + math.log1p(math.exp(-x)) if x > 0 else math.log1p(math.exp(x))
+            if not spent:
+                join(rows[v], stamp, state, batch, size)
+                size += 1
+                for i in range(totals.size):
+                    totals[i] += added(weights[i, v], totals[i])
             length -= 1
             heap[0] = heap[length]
         if length > 0:
@@ -102,21 +86,8 @@ def _lazy_greedy(
     return size
 
 
-lazy_greedy: Any = _compile(_lazy_greedy)
-
-
-def _dense_greedy(
-    weights: Any,
-    totals: Any,
-    rows: Any,
-    used: Any,
-    known: Any,
-    document_stamp: Any,
-    query_stamp: Any,
-    stamp: int,
-    batch: Any,
-    size: int,
-) -> int:
+@compiled
+def dense_greedy(weights: Any, totals: Any, rows: Any, stamp: int, state: Any, batch: Any, size: int) -> int:
     """Do what `lazy_greedy` does by evaluating everybody each time, in vector instructions: for thousands of rows.
 
     Compares Π(1 + x_i) − 1 with x_i = exp(w / τ_h) / Σ, which orders as Δ does, without a logarithm; accumulated as
@@ -141,20 +112,14 @@ def _dense_greedy(
         for v in range(n):
             if alive[v] and products[v] > highest:
                 best, highest = v, products[v]
-        row = rows[best]
         alive[best] = False
         left -= 1
-        stale = not (used[row] or blocked(row, known, document_stamp, query_stamp, stamp))
+        stale = free(rows[best], stamp, state)
         if stale:
-            batch[size] = row
-            used[row] = True
-            admit(row, known, document_stamp, query_stamp, stamp)
+            join(rows[best], stamp, state, batch, size)
             size += 1
             for i in range(seeds):
                 sums[i] += ratios[i, best]
     for i in range(seeds):
         totals[i] += math.log(sums[i])
     return size
-
-
-dense_greedy: Any = _compile(_dense_greedy)

@@ -19,9 +19,10 @@ from foils.batching.objective import check_alpha, check_tau
 from foils.batching.repair import repaired
 from foils.batching.seeds import SEEDS
 from foils.runtime import progress
-from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.errors import InputError, check_names, require
 
 SEARCHES = ("exact", "cells")
+NO_ROWS: Rows = np.empty(0, np.int64)
 AHEAD = 16
 """Seeds are searched for as many batches at once as use up 1/16 of the unused rows, at most 64."""
 
@@ -73,32 +74,18 @@ def hobit_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    _check(batch_size, seeds, candidates, seed_order, search)
     check_alpha(alpha)
     check_tau(tau)
-    require("numba", "batch")
+    _check(batch_size, seeds, candidates, seed_order, search)
     n = queries.shape[0]
     known = no_conflicts(n) if conflicts is None else conflicts
     if known.rows != n:
         raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
     line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
-    state = _State.of(known, line, groups, batch_size)
-    unused = Unused(_finder(search, queries, documents, rng), state.used, candidates)
-    fill = _Filler(queries, documents, unused, state, alpha, tau, rng)
-    order, prepared_until = np.empty(n, np.int64), 0
-    starts, short = _cuts(n, batch_size, rng)
-    with progress.task("building batches", total=n, unit="rows") as advance:
-        for k, (start, end) in enumerate(pairwise(starts)):
-            if k >= prepared_until:
-                state.forget_used()
-                ahead = int(np.clip((n - start) // (AHEAD * batch_size), 1, 64))
-                prepared_until = k + ahead
-                unused.prepare(state.line[: ahead * seeds])
-            order[start:end] = fill.batch(end - start, seeds)
-            advance(end - start)
-    batches = Batches(np.concatenate([np.delete(order, short), order[short]]), batch_size)
-    if conflicts is not None:
-        batches = repaired(batches, conflicts, rng=rng)
+    state = known.state()
+    unused = Unused(_finder(search, queries, documents, rng), state[0], candidates)
+    batches = _Filler(queries, documents, unused, state, line, groups, alpha, tau, rng).epoch(batch_size, seeds)
+    batches = batches if conflicts is None else repaired(batches, conflicts, rng=rng)
     return shuffled(batches, rng=rng) if shuffle else batches
 
 
@@ -110,61 +97,48 @@ def _cuts(rows: int, batch_size: int, rng: np.random.Generator) -> tuple[list[in
 
 
 @dataclass
-class _State:
-    """What is spent, and who may not join the batch under construction."""
-
-    known: tuple[Any, ...]
-    line: Rows
-    groups: Rows
-    used: NDArray[np.bool_]
-    document_stamp: NDArray[np.int32]
-    query_stamp: NDArray[np.int32]
-    group_stamp: NDArray[np.int32]
-    stamp: int = 0
-
-    @classmethod
-    def of(cls, conflicts: Conflicts, line: Rows, groups: Rows, batch_size: int) -> _State:
-        return cls(
-            conflicts.arrays(),
-            line,
-            groups,
-            np.zeros(conflicts.rows, bool),
-            np.zeros(conflicts.asking_start.size, np.int32),
-            np.zeros(conflicts.relevant_start.size, np.int32),
-            np.zeros(int(groups.max(initial=0)) + 1, np.int32),
-        )
-
-    def forget_used(self) -> None:
-        self.line = self.line[~self.used[self.line]]
-
-    def stamps(self) -> tuple[Any, ...]:
-        return self.used, self.known, self.document_stamp, self.query_stamp, self.stamp
-
-
-@dataclass
 class _Filler:
-    """Builds one batch after the other."""
+    """Builds one batch after the other; `state` is that of the compiled loops (`Conflicts.state`)."""
 
     queries: NDArray[np.floating]
     documents: NDArray[np.floating]
     unused: Unused
-    state: _State
+    state: tuple[Any, ...]
+    line: Rows
+    groups: Rows
     alpha: float
     tau: float
     rng: np.random.Generator
+    stamp: int = 0
+
+    def __post_init__(self) -> None:
+        self.group_stamp = np.zeros(int(self.groups.max(initial=0)) + 1, np.int32)
+
+    def epoch(self, batch_size: int, seeds: int) -> Batches:
+        """Return the batches of an epoch in the order of building, the short one last."""
+        n, prepared_until = len(self.queries), 0
+        order = np.empty(n, np.int64)
+        starts, short = _cuts(n, batch_size, self.rng)
+        with progress.task("building batches", total=n, unit="rows") as advance:
+            for k, (start, end) in enumerate(pairwise(starts)):
+                if k >= prepared_until:
+                    self.line = self.line[~self.state[0][self.line]]
+                    ahead = int(np.clip((n - start) // (AHEAD * batch_size), 1, 64))
+                    prepared_until = k + ahead
+                    self.unused.prepare(self.line[: ahead * seeds])
+                order[start:end] = self.batch(end - start, seeds)
+                advance(end - start)
+        return Batches(np.concatenate([np.delete(order, short), order[short]]), batch_size)
 
     def batch(self, size: int, seeds: int) -> Rows:
         """Return the next batch of `size` rows, its seeds first."""
-        from foils.batching import greedy_loops, kernels
+        from foils.batching import greedy_loops
 
-        state, batch = self.state, np.empty(size, np.int64)
-        state.stamp += 1
-        none = np.empty(0, np.int64)
+        batch = np.empty(size, np.int64)
+        self.stamp += 1
         filled = 0
-        for groups in (state.groups, none) if state.groups.size else (none,):
-            filled = kernels.take(
-                state.line, groups, state.group_stamp, *state.stamps(), batch, filled, min(seeds, size)
-            )
+        for groups in (self.groups, NO_ROWS) if self.groups.size else (NO_ROWS,):
+            filled = self._take(self.line, batch, filled, min(seeds, size), groups)
         seed_rows = batch[:filled].copy()
         toward = self.queries[seed_rows].astype(np.float32) - np.float32(self.alpha) * self.documents[seed_rows].astype(
             np.float32
@@ -177,8 +151,13 @@ class _Filler:
             weights = self._weights(toward, rows)
             above = np.maximum(weights.max(axis=1, initial=-np.inf) - totals, 0.0).sum()
             fill = greedy_loops.dense_greedy if above < greedy_loops.FINITE else greedy_loops.lazy_greedy
-            filled = fill(weights, totals, rows, *state.stamps(), batch, filled)
+            filled = fill(weights, totals, rows, self.stamp, self.state, batch, filled)
         return self._at_random(batch, filled)
+
+    def _take(self, line: Rows, batch: Rows, filled: int, until: int, groups: Rows) -> int:
+        from foils.batching import kernels
+
+        return kernels.take(line, groups, self.group_stamp, self.stamp, self.state, batch, filled, until)
 
     def _weights(self, toward: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
         """w_ij / τ_h of the seeds (as q − α d) with `rows`."""
@@ -187,14 +166,12 @@ class _Filler:
 
     def _at_random(self, batch: Rows, filled: int) -> Rows:
         """Fill the batch with unused rows at random: first those without a conflict, then any."""
-        from foils.batching import kernels
-
-        state, none = self.state, np.empty(0, np.int64)
-        line = self.rng.permutation(np.flatnonzero(~state.used))
-        filled = kernels.take(line, none, state.group_stamp, *state.stamps(), batch, filled, batch.size)
-        rest = line[~state.used[line]][: batch.size - filled]
+        used = self.state[0]
+        line = self.rng.permutation(np.flatnonzero(~used))
+        filled = self._take(line, batch, filled, batch.size, NO_ROWS)
+        rest = line[~used[line]][: batch.size - filled]
         batch[filled:] = rest
-        state.used[rest] = True
+        used[rest] = True
         return batch
 
 
@@ -213,7 +190,6 @@ def _check(batch_size: int, seeds: int, candidates: int, seed_order: str, search
         raise InputError(f"seeds is between 1 and batch_size {batch_size}; got {seeds}")
     if candidates < 1:
         raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
-    if search not in SEARCHES:
-        raise UnknownNameError("candidate search", search, SEARCHES)
-    if seed_order not in SEEDS:
-        raise UnknownNameError("seed order", seed_order, SEEDS)
+    check_names("candidate search", [search], SEARCHES)
+    check_names("seed order", [seed_order], SEEDS)
+    require("numba", "batch")

@@ -1,28 +1,30 @@
 """Compiled inner loops of batch construction (numba; the extra `batch`). Import this module where it is used.
 
 Each is an ordinary Python function, so that it reads as its own specification and can be run without compiling:
-`kernel.py_func`. Those that admit rows work on a `stamp` per document and per query: equal to the number of the batch
-under construction, it says that the document (or the query) would conflict with a row already in it.
+`kernel.py_func`. Those that admit rows take a `state` (`Conflicts.state`): which rows are used, the known positives,
+and a stamp per document and per query: equal to the number of the batch under construction, `stamp`, it says that the
+document (or the query) would conflict with a row already in it.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numba
 
-_compile = numba.njit(cache=True, nogil=True)
+Kernel = TypeVar("Kernel", bound=Callable[..., Any])
+compiled: Callable[[Kernel], Kernel] = numba.njit(cache=True, nogil=True)
 
 
-def _worse(score_a: float, id_a: int, score_b: float, id_b: int) -> bool:
+@compiled
+def worse(score_a: float, id_a: int, score_b: float, id_b: int) -> bool:
     """Say whether (score_a, id_a) ranks below (score_b, id_b): lower score, then higher id."""
     return score_a < score_b or (score_a == score_b and id_a > id_b)
 
 
-worse: Any = _compile(_worse)
-
-
-def _merge_top(scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
+@compiled
+def merge_top(scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
     """Merge a block of scores (m, n) of documents `ids` (n,) into each row's heap of its k best (m, k).
 
     The heaps keep their worst entry at the root; empty entries have score −inf and the largest id.
@@ -51,53 +53,35 @@ def _merge_top(scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
             floor = heap_scores[0]
 
 
-merge_top: Any = _compile(_merge_top)
-
-
-def _merge_top_of(who: Any, scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
+@compiled
+def merge_top_of(who: Any, scores: Any, ids: Any, top_scores: Any, top_ids: Any) -> None:
     """Merge scores (m, n) into the heaps of the queries `who` (m,) alone."""
     for row in range(who.size):
         q = who[row]
         merge_top(scores[row : row + 1], ids, top_scores[q : q + 1], top_ids[q : q + 1])
 
 
-merge_top_of: Any = _compile(_merge_top_of)
+@compiled
+def free(row: int, stamp: int, state: Any) -> bool:
+    """Say whether `row` is unused and conflicts with no row of the batch numbered `stamp`."""
+    used, known, document_stamp, query_stamp = state
+    return not (used[row] or document_stamp[known[1][row]] == stamp or query_stamp[known[0][row]] == stamp)
 
 
-def _admit(row: int, known: Any, document_stamp: Any, query_stamp: Any, stamp: int) -> None:
-    """Stamp every document and query that may not join a batch which now holds `row`."""
+@compiled
+def join(row: int, stamp: int, state: Any, order: Any, place: int) -> None:
+    """Put a free row at a place of the order, and stamp every document and query that may not join its batch now."""
+    used, known, document_stamp, query_stamp = state
     query, document, relevant_start, relevant, asking_start, asking = known
+    order[place], used[row] = row, True
     for p in range(relevant_start[query[row]], relevant_start[query[row] + 1]):
         document_stamp[relevant[p]] = stamp
     for p in range(asking_start[document[row]], asking_start[document[row] + 1]):
         query_stamp[asking[p]] = stamp
 
 
-admit: Any = _compile(_admit)
-
-
-def _blocked(row: int, known: Any, document_stamp: Any, query_stamp: Any, stamp: int) -> bool:
-    """Say whether `row` conflicts with a row of the batch numbered `stamp`."""
-    hit: bool = document_stamp[known[1][row]] == stamp or query_stamp[known[0][row]] == stamp
-    return hit
-
-
-blocked: Any = _compile(_blocked)
-
-
-def _take(
-    line: Any,
-    groups: Any,
-    group_stamp: Any,
-    used: Any,
-    known: Any,
-    document_stamp: Any,
-    query_stamp: Any,
-    stamp: int,
-    batch: Any,
-    size: int,
-    until: int,
-) -> int:
+@compiled
+def take(line: Any, groups: Any, group_stamp: Any, stamp: int, state: Any, batch: Any, size: int, until: int) -> int:
     """Fill `batch[size:until]` with the first unused rows of `line` that conflict with nobody; return its size.
 
     With `groups` not empty, a row whose group is already stamped is passed over too.
@@ -105,23 +89,19 @@ def _take(
     for row in line:
         if size == until:
             break
-        if used[row] or blocked(row, known, document_stamp, query_stamp, stamp):
+        if not free(row, stamp, state):
             continue
         if groups.size:
             if group_stamp[groups[row]] == stamp:
                 continue
             group_stamp[groups[row]] = stamp
-        batch[size] = row
-        used[row] = True
-        admit(row, known, document_stamp, query_stamp, stamp)
+        join(row, stamp, state, batch, size)
         size += 1
     return size
 
 
-take: Any = _compile(_take)
-
-
-def _deal(line: Any, batch_size: int, known: Any, document_stamp: Any, query_stamp: Any, order: Any) -> None:
+@compiled
+def deal(line: Any, batch_size: int, state: Any, order: Any) -> None:
     """Cut `line` into batches, leaving a row that conflicts for the next batch; write the result to `order`.
 
     What is left when no batch can be filled without a conflict is dealt as it comes.
@@ -135,17 +115,15 @@ def _deal(line: Any, batch_size: int, known: Any, document_stamp: Any, query_sta
         before, here = -1, head
         while here < n and placed < until:
             after = following[here]
-            row = line[here]
-            if blocked(row, known, document_stamp, query_stamp, stamp):
-                before = here
-            else:
-                order[placed] = row
+            if free(line[here], stamp, state):
+                join(line[here], stamp, state, order, placed)
                 placed += 1
-                admit(row, known, document_stamp, query_stamp, stamp)
                 if before < 0:
                     head = after
                 else:
                     following[before] = after
+            else:
+                before = here
             here = after
         while placed < until:
             order[placed] = line[head]
@@ -153,10 +131,8 @@ def _deal(line: Any, batch_size: int, known: Any, document_stamp: Any, query_sta
             head = following[head]
 
 
-deal: Any = _compile(_deal)
-
-
-def _relevant_to(row: int, other: int, known: Any) -> bool:
+@compiled
+def relevant_to(row: int, other: int, known: Any) -> bool:
     """Say whether `other`'s document is a known positive of `row`'s query (a binary search)."""
     query, document, start, relevant = known[0], known[1], known[2], known[3]
     low, high = start[query[row]], start[query[row] + 1]
@@ -166,14 +142,11 @@ def _relevant_to(row: int, other: int, known: Any) -> bool:
             low = middle + 1
         else:
             high = middle
-    found: bool = low < start[query[row] + 1] and relevant[low] == document[other]
-    return found
+    return bool(low < start[query[row] + 1] and relevant[low] == document[other])
 
 
-relevant_to: Any = _compile(_relevant_to)
-
-
-def _fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool:
+@compiled
+def fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool:
     """Say whether `row` conflicts with nobody in the batch of `place`, the row now at `place` aside."""
     first = place // batch_size * batch_size
     for p in range(first, min(first + batch_size, order.size)):
@@ -182,10 +155,8 @@ def _fits(row: int, place: int, order: Any, batch_size: int, known: Any) -> bool
     return True
 
 
-fits: Any = _compile(_fits)
-
-
-def _repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int:
+@compiled
+def repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> int:
     """Swap rows that conflict in their batch with random rows of other batches; return how many stay in conflict.
 
     A swap is made only where both rows then conflict with nobody, so the number of conflicts never grows.
@@ -208,21 +179,9 @@ def _repair(order: Any, batch_size: int, known: Any, tries: int, rng: Any) -> in
     return left
 
 
-repair: Any = _compile(_repair)
-
-
-def _walk(
-    start: Any,
-    neighbours: Any,
-    batch_size: int,
-    restart: float,
-    patience: int,
-    known: Any,
-    document_stamp: Any,
-    query_stamp: Any,
-    used: Any,
-    order: Any,
-    rng: Any,
+@compiled
+def walk(
+    start: Any, neighbours: Any, batch_size: int, restart: float, patience: int, state: Any, order: Any, rng: Any
 ) -> None:
     """Fill `order` batch by batch with the rows that random walks with restart visit first.
 
@@ -230,6 +189,7 @@ def _walk(
     uniform neighbour. An unused row that conflicts with nobody joins the batch. After `patience` steps without a new
     row the walk moves to the next unused row; when none is left without a conflict, the rest is taken as it comes.
     """
+    used = state[0]
     placed, stamp, pointer, n = 0, 0, 0, order.size
     while placed < n:
         stamp += 1
@@ -240,15 +200,13 @@ def _walk(
         while placed < until and scan < n:
             home = start[scan]
             scan += 1
-            if used[home] or blocked(home, known, document_stamp, query_stamp, stamp):
+            if not free(home, stamp, state):
                 continue
             here, idle = home, 0
             while placed < until and idle < patience:
                 idle += 1
-                if not used[here] and not blocked(here, known, document_stamp, query_stamp, stamp):
-                    order[placed] = here
-                    used[here] = True
-                    admit(here, known, document_stamp, query_stamp, stamp)
+                if free(here, stamp, state):
+                    join(here, stamp, state, order, placed)
                     placed += 1
                     idle = 0
                 if neighbours.shape[1] == 0 or rng.random() < restart:
@@ -262,6 +220,3 @@ def _walk(
                 used[start[scan]] = True
                 placed += 1
             scan += 1
-
-
-walk: Any = _compile(_walk)

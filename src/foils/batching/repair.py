@@ -33,9 +33,7 @@ def dealt(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.G
     from foils.batching import kernels
 
     order = np.empty(line.size, np.int64)
-    documents = np.zeros(conflicts.asking_start.size, np.int32)
-    queries = np.zeros(conflicts.relevant_start.size, np.int32)
-    kernels.deal(np.ascontiguousarray(line, np.int64), batch_size, conflicts.arrays(), documents, queries, order)
+    kernels.deal(np.ascontiguousarray(line, np.int64), batch_size, conflicts.state(), order)
     return repaired(Batches(order, batch_size), conflicts, rng=rng)
 
 

@@ -58,19 +58,8 @@ def walks_batches(
     n = queries.shape[0]
     known = no_conflicts(n) if conflicts is None else conflicts
     order = np.empty(n, np.int64)
-    kernels.walk(
-        rng.permutation(n).astype(np.int64),
-        graph,
-        batch_size,
-        float(restart),
-        10 * batch_size,
-        known.arrays(),
-        np.zeros(known.asking_start.size, np.int32),
-        np.zeros(known.relevant_start.size, np.int32),
-        np.zeros(n, bool),
-        order,
-        rng,
-    )
+    start = rng.permutation(n).astype(np.int64)
+    kernels.walk(start, graph, batch_size, float(restart), 10 * batch_size, known.state(), order, rng)
     batches = Batches(order, batch_size)
     return batches if conflicts is None else repaired(batches, conflicts, rng=rng)
 
@@ -97,8 +86,8 @@ def proximity_graph(
     for start in range(0, n if keep else 0, block):
         rows = shuffle[start : start + block]
         among = np.sort(rng.choice(n, size=draw, replace=False))
-        found, _ = nearest(vectors[rows], vectors, among, k=min(keep + 1, draw))
-        own = found == rows[:, None]
+        nearby, _ = nearest(vectors[rows], vectors, among, k=min(keep + 1, draw))
+        own = nearby == rows[:, None]
         own[~own.any(axis=1), -1] = True
-        graph[rows] = found[~own].reshape(rows.size, -1)[:, :keep]
+        graph[rows] = nearby[~own].reshape(rows.size, -1)[:, :keep]
     return graph

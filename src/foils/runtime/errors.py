@@ -16,7 +16,7 @@ Every message says what was given, what was expected and what to do.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
@@ -69,6 +69,17 @@ class FailureError(FoilsError, RuntimeError):
 
 class ConvergenceError(FailureError):
     """An estimator did not reach its tolerance; the message says how far it came."""
+
+
+def check_names(what: str, given: Iterable[object], known: Collection[str]) -> None:
+    """Refuse a name that is not one of the known ones.
+
+    Raises:
+        UnknownNameError: the first such name.
+    """
+    for name in given:
+        if name not in known:
+            raise UnknownNameError(what, name, known)
 
 
 def require(package: str, extra: str) -> ModuleType:
