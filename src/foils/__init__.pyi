@@ -19,6 +19,7 @@ from .scoring.doors import score as score
 from .searching.doors import answer as answer
 from .searching.doors import search as search
 from .searching.doors import sweep as sweep
+from .selection.doors import compose as compose
 from .selection.doors import select as select
 from .studies.doors import demo as demo
 from .studies.doors import report as report

@@ -14,7 +14,7 @@ from foils.data import Negatives, load_collection
 from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
-from foils.selection.doors import select
+from foils.selection.doors import compose, select
 
 Foils = Callable[..., Any]
 
@@ -72,44 +72,24 @@ def test_by_ratings(
     assert (before["stage"], before["settings"]["by"]) == ("select", given.get("by", "table"))
 
 
-def test_by_composition(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+def test_compose(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder = beir_folder()
     paths = {method: mined(foils, folder, tmp_path, method) for method in ("random", "bm25")}
     program, json = tmp_path / "program.parquet", tmp_path / "program.json"
-    named = [each for path in paths.values() for each in ("--source", path)]
-    options = [
-        "--collection",
-        folder,
-        *named,
-        "--top",
-        2,
-        "--lambda",
-        0.5,
-        "--encoder-args",
-        f"vectors={tmp_path / 'v'}",
-    ]
-    ended = foils("select", "--by", "composition", *options, "-o", program, "--json", json)
+    options = ["--top", 2, "--lambda", 0.5, "--encoder-args", f"vectors={tmp_path / 'v'}"]
+    ended = foils("compose", folder, *paths.values(), *options, "-o", program, "--json", json)
     assert ended.status == 0, ended.err
     tables = {name: Negatives.read(path) for name, path in paths.items()}
     store, encoder = VectorStore(tmp_path / "v"), HashingEncoder()
     for sources in (paths, list(map(str, paths.values())), tables):
-        composed = select(
-            by="composition", collection=folder, sources=sources, top=2, regularization=0.5, encoder=encoder,
-            vectors=store,
-        )  # fmt: skip
+        composed = compose(folder, sources, top=2, regularization=0.5, encoder=encoder, vectors=store)
         assert composed.digest == Negatives.read(program).digest
         write_json(tmp_path / "library.json", composed.to_json())
         assert (tmp_path / "library.json").read_bytes() == json.read_bytes()
 
 
 def test_the_library_refuses_what_the_program_refuses(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"top 3, temperature 0\.1: no effect with by table"):
-        select(tmp_path, top=3, temperature=0.1)
     with pytest.raises(InputError, match="seed 3: no effect with by table, which draws nothing, as by mixture"):
         select(tmp_path, seed=3)
     with pytest.raises(InputError, match="split dev: no effect without collection"):
         select(tmp_path, split="dev")
-    with pytest.raises(InputError, match="by composition takes collection and sources"):
-        select(tmp_path, by="composition", collection=tmp_path, sources=["a"])
-    with pytest.raises(InputError, match="takes a table of ratings"):
-        select()

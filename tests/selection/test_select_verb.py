@@ -63,23 +63,3 @@ def test_settings_and_seed(rated):
 def test_bad_input_is_said(rated, capsys, more, said):
     assert select(rated, *more) == 2
     assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--set", "margin=0.1"), "which is no rule on ratings"),
-        (("--report", "page.html"), "the page is of ratings"),
-        (("rated.parquet",), "and no table of ratings"),
-    ],
-)
-def test_what_is_of_ratings_is_refused_for_a_composition(tmp_path, capsys, more, said):
-    given = ["--by", "composition", "--collection", "x", "--source", "y", "-o", str(tmp_path / "chosen.parquet")]
-    assert run(["select", *given, *more]) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_what_a_verb_lacks_is_said(tmp_path, capsys):
-    for given, said in (("--by table", "takes a table of ratings"), ("--by composition --source y", "--collection")):
-        assert run(["select", *given.split(), "-o", str(tmp_path / "chosen.parquet")]) == 2
-        assert said in capsys.readouterr().err

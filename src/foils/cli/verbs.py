@@ -69,13 +69,10 @@ def _open_report(result: Any, given: Mapping[str, Any]) -> None:
 def _check_texts(given: Mapping[str, Any]) -> None:
     """Refuse, of `foils select`, a page or exports without texts, and what nothing but these needs."""
     from foils.selection.doors import refuse_seed
-    from foils.selection.settings import COMPOSITION
 
     by, report = given.get("by", "table"), given.get("report")
     shown = report or given.get("export")
-    if by == COMPOSITION:
-        refuse({"report": report}, f"with --by {COMPOSITION}: the page is of ratings; leave it out")
-    elif shown and given.get("collection") is None:
+    if shown and given.get("collection") is None:
         raise InputError("--report and --export need the texts: give the --collection that was rated")
     elif not shown:
         split = given.get("split")
@@ -183,6 +180,13 @@ DOORS: dict[str, Verb] = {
         writes="table of negatives",
         reports=True,
         before=_check_texts,
+        after=export_kept,
+        more=(EXPORT,),
+    ),
+    "compose": Verb(
+        "foils.selection.doors:compose",
+        example="foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet",
+        writes="table of negatives",
         after=export_kept,
         more=(EXPORT,),
     ),

@@ -1,6 +1,5 @@
 """Which negatives to train on, and with what weight: rules on ratings."""
 
-from foils.selection.composition import compose_sources
 from foils.selection.curriculum import LearningProgress, curriculum, progress, stage_of
 from foils.selection.mixture import fit_gaps, mixture
 from foils.selection.optimal import adapted_gap, information, optimal, optimal_gap, two_group_risk
@@ -8,7 +7,6 @@ from foils.selection.results import Composed, Selected
 from foils.selection.rows import GapMixture, RatedRows, Selection
 from foils.selection.rules import BOUNDS, TIERS, WEIGHTS, denoise, percentile, relative, table
 from foils.selection.sampling import simans, simans_log_weights
-from foils.selection.settings import CompositionSettings, RuleSettings
 from foils.selection.stage import RULES, select_negatives
 
 __all__ = [
@@ -17,15 +15,12 @@ __all__ = [
     "TIERS",
     "WEIGHTS",
     "Composed",
-    "CompositionSettings",
     "GapMixture",
     "LearningProgress",
     "RatedRows",
-    "RuleSettings",
     "Selected",
     "Selection",
     "adapted_gap",
-    "compose_sources",
     "curriculum",
     "denoise",
     "fit_gaps",

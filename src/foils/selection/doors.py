@@ -1,76 +1,64 @@
-"""The door of selection."""
+"""The doors of selection: by a rule on ratings, and by composing one source of several."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_sources, as_table
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_sources, as_table
+from foils.data.store import provenance
+from foils.encode.opening import AT_128, EncodingSettings, description
+from foils.mining.fusion import fuse_sources
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError
+from foils.runtime.keyed import parsed_settings
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
-from foils.selection.composition import compose_sources
+from foils.scoring import compose as composition
+from foils.scoring import composed, measure, prepare
+from foils.scoring.gates import WEIGHTINGS
 from foils.selection.results import Composed, Selected
-from foils.selection.settings import COMPOSITION, CompositionSettings, RuleSettings
 from foils.selection.stage import RULES, draws, select_negatives
 
 
 @door
 def select(
-    rated: Annotated[SourceLike | None, Option(metavar="RATED")] = None,
+    rated: Annotated[SourceLike, Option(metavar="RATED")],
     *,
-    rule: RuleSettings,
+    by: Annotated[str, Option(names=RULES)] = "table",
+    settings: Annotated[
+        Mapping[str, Any] | None, Option(flag="--set", metavar="NAME=VALUE", parse=parsed_settings, repeated=True)
+    ] = None,
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,
-    composition: CompositionSettings,
     reading: CollectionSettings,
-    scale: ScaleSettings,
-    encoding: EncodingSettings = AT_128,
-) -> Selected | Composed:
-    """Select the negatives to train on: add keep, reason, weight and tier; no row is dropped.
+) -> Selected:
+    """Select the negatives to train on, by a rule on their ratings: add keep, reason, weight and tier.
 
-    By a rule on their ratings, or by composition: for each query the negatives of several sources that together are
-    most informative, greedily by log det, as in: foils select --by composition --collection scifact/ --source
-    a.parquet --source b.parquet -o train.parquet
+    No row is dropped. Several sources without ratings are made one by foils compose.
 
     Args:
-        rated: A table of rated negatives, as foils rate writes it. Composition takes sources instead.
-        collection: Collection that the table or the sources were made from; the page, exports and composition need its
-            texts.
-        split: Split of the judgements whose positives are used.
+        rated: A table of rated negatives, as foils rate writes it.
+        by: Rule on ratings that selects.
+        settings: A setting of the rule, as margin=0.1; may be given several times. In Python a dictionary.
+        collection: Collection that was rated; the page and exports need its texts.
+        split: Split of the judgements whose positives the page and exports show.
         seed: Seed of rules that draw, and of the page's examples; the same seed gives the same bytes.
 
     Raises:
         InputError: a table without ratings, options that have no effect together, or a setting out of range.
         UnknownNameError: no such rule, or no such setting of it.
     """
-    if rule.by == COMPOSITION:
-        _check_composition(rated, rule, composition, seed)
-        if collection is None:
-            raise InputError(f"composition embeds texts; name the {spelled('collection')} of the sources")
-        composing = reading.open(collection)
-        sources = as_sources(composition.sources, composing)
-        return compose_sources(composing, sources, *encoding.open(composing), composition, split=split)
-    machine = {**encoding.changed(base=AT_128), **scale.changed()}
-    _check_rule(rated, rule.by, {**composition.changed("sources"), **machine, **composition.changed()})
     if collection is None:
         without = f"without {spelled('collection')}, of whose texts page and exports are made; give it, or leave it out"
         refuse({"split": None if split == "train" else split, **reading.changed()}, without)
-        refuse_seed(rule.by, seed)
+        refuse_seed(by, seed)
     loaded = None if collection is None else reading.open(collection)
     table = as_table(rated)
     return select_negatives(
-        table.negatives,
-        by=rule.by,
-        settings=rule.settings,
-        seed=seed,
-        name=table.name,
-        digest=table.digest,
-        collection=loaded,
+        table.negatives, by=by, settings=settings, seed=seed, name=table.name, digest=table.digest, collection=loaded,
         split=split,
-    )
+    )  # fmt: skip
 
 
 def refuse_seed(by: str, seed: int) -> None:
@@ -80,19 +68,52 @@ def refuse_seed(by: str, seed: int) -> None:
         refuse({"seed": seed or None}, f"with {flag} {by}, which draws nothing, as {flag} {drawing} do; leave it out")
 
 
-def _check_composition(rated: object, rule: RuleSettings, composition: CompositionSettings, seed: int) -> None:
-    by = f"{spelled('by')} {COMPOSITION}"
-    if rated is not None or not composition.sources:
-        raise InputError(f"{by} takes {spelled('collection')} and {spelled('sources')}, and no table of ratings")
-    refuse(rule.changed("settings"), f"with {by}, which is no rule on ratings; leave it out")
-    refuse({"seed": seed or None}, f"with {by}, which draws nothing; leave it out")
+@door
+def compose(
+    collection: CollectionLike,
+    sources: SourcesLike,
+    *,
+    top: Annotated[int, Option(least=1)] = 10,
+    regularization: Annotated[float, Option(flag="--lambda", above=0)] = 0.1,
+    weight: Annotated[str, Option(names=WEIGHTINGS)] = "gated",
+    temperature: Annotated[float, Option(above=0)] = 0.05,
+    split: str = "train",
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Composed:
+    """Compose one source of several: for each query the negatives that together are most informative.
 
+    The sources are united, and negatives are chosen greedily by log det (ECI_sem eq. 26–27). The rows that are not
+    chosen stay, rejected.
 
-def _check_rule(rated: object, by: str, idle: dict[str, object]) -> None:
-    flag = spelled("by")
-    refuse(
-        idle,
-        f"with {flag} {by}, which goes by ratings and embeds no text; leave it out, or give {flag} {COMPOSITION}",
+    Args:
+        top: Negatives per query.
+        regularization: λ of log det(Id + I/λ); the smaller it is, the more diversity counts.
+        weight: Weight of a negative. The gates prefer easy negatives; gradient_weighted prefers hard ones.
+        temperature: Temperature τ, which divides similarities.
+        split: Split of the judgements whose positives are used.
+
+    Raises:
+        InputError: a collection or source that cannot be read, or no record of the split has a negative.
+        UnknownNameError: an unknown split or weight.
+    """
+    loaded = reading.open(collection)
+    parts = as_sources(sources, loaded)
+    encoder, store = encoding.open(loaded)
+    united = fuse_sources({each.name: each.negatives for each in parts}) if len(parts) > 1 else parts[0].negatives
+    prepared = prepare(loaded, {"union": united}, split=split, control=False)
+    measured = measure(prepared, encoder, store, temperature)
+    weights = WEIGHTINGS[weight](measured.similarities, temperature)
+    chosen = composition(measured.geometry, weights, count=top, regularization=regularization)
+    used = {"top": top, "lambda": regularization, "weight": weight, "split": split,
+            "temperature": temperature, "encoder": description(encoder)}  # fmt: skip
+    return Composed.of(
+        composed(united, measured.records, chosen, weights),
+        provenance=provenance("compose", used, inputs={each.name: each.digest for each in parts}),
+        title=f"composition of {len(parts)} sources",
+        settings=used,
+        queries=len(measured.records),
+        collection=loaded,
+        split=split,
     )
-    if rated is None:
-        raise InputError(f"{flag} {by} takes a table of ratings, as foils rate writes it")
