@@ -26,7 +26,7 @@ from foils.data import Collection, Negatives, Run, load_collection
 from foils.data.store import write_json
 from foils.evaluation import encoder_score, reranker_score
 from foils.mining import BM25Retriever, mine_negatives
-from foils.training.bi_encoder import train_encoder
+from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.models import load_trainable
 from foils.training.settings import TrainSettings
@@ -115,7 +115,7 @@ def trained(kind: str, name: str, data: Any, settings: TrainSettings) -> Any:
             train_reranker(model, data, Path(folder), settings=settings)
             return model
         model = load(kind, name)
-        train_encoder(model, data, Path(folder), settings=settings)
+        train_bi_encoder(model, data, Path(folder), settings=settings)
         return model
 
 

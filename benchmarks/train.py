@@ -151,15 +151,15 @@ def ours(model, data, folder: Path, batch_size: int, mini_batch: int | None, los
 
 
 def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | None):
-    from foils.training.bi_encoder import train_encoder
-    from foils.training.gaps import outside_danger
+    from foils.training.bi_encoder import train_bi_encoder
     from foils.training.settings import TrainSettings
+    from foils.training.tiers import outside_danger
 
     data = outside_danger(data)
     settings = TrainSettings(
         batch_size=batch_size, mini_batch_size=mini_batch, max_length=None, log_steps=1, precision="float32"
     )
-    return lambda: train_encoder(model, data, folder, settings=settings, curriculum="progress")
+    return lambda: train_bi_encoder(model, data, folder, settings=settings, curriculum="progress")
 
 
 def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | None) -> dict[str, float]:

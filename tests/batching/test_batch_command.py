@@ -88,7 +88,7 @@ def test_a_source_says_which_queries_take_part(folder, capsys):
     ("more", "message"),
     [
         (["--with", "hobbit"], 'Did you mean "hobit"?'),
-        (["--set", "alhpa=1"], "hobit has no setting alhpa"),
+        (["--set", "alhpa=1"], "unknown setting of hobit 'alhpa'"),
         (["--set", "alpha"], "expected NAME=VALUE"),
         (["--split", "dev"], "split"),
     ],

@@ -127,7 +127,7 @@ def test_the_model_embeds_in_the_precision_of_training_and_without_gradients(pre
     model[0].register_forward_hook(note)
     planner = BatchPlanner("ngame")
     settings = TrainSettings(batch_size=16, max_length=32, precision=precision)
-    train_bi_encoder(model, data, tmp_path / "out", settings=settings, sampler=planner.sampler, callbacks=[planner])
+    train_bi_encoder(model, data, tmp_path / "out", settings=settings, batches=planner)
     half = precision == "bfloat16"
     assert seen == {(False, False, half), (True, True, half)}
     assert sizes[:4] == [16, 4, 16, 4]  # 20 queries and 20 positives; the model card embeds examples later

@@ -198,3 +198,15 @@ def test_a_written_plan_names_every_pair_once_an_epoch(collection, tmp_path):
     facts = json.loads(json.dumps(planned.to_json(), allow_nan=False))
     assert facts["pairs"] == 121
     assert facts["random"]["contradictions"] == facts["epochs"][0]["contradictions"] == 0
+
+
+def test_a_warm_up_is_planned(pairs):
+    known = no_conflicts(1000)
+    warm, hobit, random = (
+        plan_epochs(*pairs, name=name, settings=s, batch_size=50, epochs=2, conflicts=known).epochs
+        for name, s in (("hobit", {**SMALL, "warmup": 1}), ("hobit", SMALL), ("random", {}))
+    )
+    assert np.array_equal(warm[0].order, random[0].order)
+    assert np.array_equal(warm[1].order, hobit[1].order)
+    with pytest.raises(InputError, match="warmup"):
+        plan_epochs(*pairs, name="hobit", settings={"warmup": 0.5}, conflicts=known)

@@ -18,9 +18,10 @@ TRAIN = "train nowhere -o out"
 EVALUATE = "evaluate nowhere"
 STUDY = "study nowhere a.parquet --model m -o out"
 RATED = "select rated.parquet -o out"
-COMPOSED = "select --by composition --collection nowhere --source a -o out"
+COMPOSED = "compose nowhere a b -o out"
 
 DIM = "--dimension-args"
+PATIENCE, MINI_BATCH = "--training-args patience=3", "--training-args mini_batch_size=8"
 IDENTICAL = "--collection-args keep_identical_ids=true"
 ENCODER = (
     "--encoder e", "--max-length 64", "--device cpu", "--encoder-args query_prompt=q",
@@ -58,15 +59,11 @@ REFUSED = [
         ("pairwise:f --judge recorded:r", [each for each in ENCODER[1:-1] if each != "--device cpu"]),
         ("cross-encoder:m", [*BI_ENCODER[1:-1], "--encoder-args vectors=v"]),
     )),
-    *((f"{RATED} --by simans {' '.join(idle)}", ", ".join(idle), "give --by composition") for idle in (
-        ENCODER, ["--top 3", "--lambda 0.5", "--weight residual_only", "--temperature 0.1"],
-    )),
     (f"{RATED} --collection nowhere --split dev {IDENTICAL}",
      f"--collection nowhere, --split dev, {IDENTICAL}", "--report or --export"),
     *((f"{RATED} --by {by} --seed 3", "--seed 3", "as --by mixture and simans do") for by in (
         "table", "percentile", "relative", "denoise", "optimal", "curriculum", "progress",
     )),
-    (f"{COMPOSED} --seed 3", "--seed 3", "with --by composition"),
     (f"{EVALUATE} --run r --top 10 {' '.join(ENCODER[1:])}", ", ".join(["--top 10", *ENCODER[1:]]), "without --model"),
     (f"{EVALUATE} --run r --reranker m {' '.join(BI_ENCODER[1:])} --encoder-args vectors=v",
      ", ".join([*BI_ENCODER[1:-1], "--encoder-args vectors=v", "--ray local"]), "without --model"),
@@ -82,11 +79,11 @@ REFUSED = [
     (f"{SEARCH} --dimensions none --feedback-depth 50 --feedback FILE --answers FILE --second-pass retrieved",
      "--feedback-depth 50, --feedback FILE, --answers FILE, --second-pass retrieved", "with all dimensions"),
     (f"{SCORE} --replicates 0 --confidence 0.9", "--confidence 0.9", "makes no intervals"),
-    *((f"{TRAIN} {more} --patience 3", "--patience 3", "without --dev") for more in ("", "--reranker")),
-    (f"{TRAIN} a --reranker --similarity dot", "--similarity dot", "has no vectors"),
+    *((f"{TRAIN} {more} {PATIENCE}", PATIENCE, "without --dev") for more in ("", "--reranker")),
+    (f"{TRAIN} a --reranker --training-args similarity=dot", "--training-args similarity=dot", "has no vectors"),
     (f"{TRAIN} a --reranker --dev-run r", "--dev-run r", "without --dev"),
-    *((f"{TRAIN} --model static:m {idle}", idle, "a bag of words") for idle in ("--mini-batch 8", "--max-length 64")),
-    *((f"{TRAIN} a --reranker --loss {loss} --mini-batch 8", "--mini-batch 8", "--batch-size") for loss in (
+    *((f"{TRAIN} --model static:m {idle}", idle, "a bag of words") for idle in (MINI_BATCH, "--max-length 64")),
+    *((f"{TRAIN} a --reranker --loss {loss} {MINI_BATCH}", MINI_BATCH, "--batch-size") for loss in (
         "regression", "binary",
     )),
     *((f"{TRAIN} {more} --per-query 3", "--per-query 3", "with pairs") for more in (
@@ -130,10 +127,10 @@ TAKEN = [
     f"{SCORE} --seed 3 --confidence 0.9 {' '.join(ENCODER[:-1])}",
     f"{SCORE} --replicates 0 --no-control --seed 3",
     "batch nowhere -o out --with random --seed 3 --encoder e",
-    f"{TRAIN} --seed 3 --device cpu --dev dev --patience 3",
-    f"{TRAIN} --model m --similarity dot --mini-batch 8 --max-length 64",
+    f"{TRAIN} --seed 3 --device cpu --dev dev --training-args patience=3",
+    f"{TRAIN} --model m --training-args similarity=dot --training-args mini_batch_size=8 --max-length 64",
     f"{TRAIN} --refresh 1 --per-query 3",
-    f"{TRAIN} a --reranker --per-query 3 --mini-batch 8",
+    f"{TRAIN} a --reranker --per-query 3 --training-args mini_batch_size=8",
     f"{STUDY} --unlabelled 2.5 --device cpu --encoder-args vectors=v",
     f"{STUDY} --estimate-with m",
 ]  # fmt: skip

@@ -130,8 +130,8 @@ def test_a_recipe_fills_in_what_is_open(tmp_path: Path) -> None:
 
 
 def test_what_does_not_go_together_is_refused_in_both(foils: Foils, small: Any, tmp_path: Path) -> None:
-    ended = foils("train", "nowhere", "-o", tmp_path / "out", "--patience", 3)
-    assert (ended.status, "--patience 3: no effect without --dev" in ended.err) == (2, True)
+    ended = foils("train", "nowhere", "-o", tmp_path / "out", "--training-args", "patience=3")
+    assert (ended.status, "--training-args patience=3: no effect without --dev" in ended.err) == (2, True)
     output = tmp_path / "out"
     with pytest.raises(InputError, match="patience 3: no effect without dev"):
         library.train(small, output=output, patience=3)
@@ -141,7 +141,7 @@ def test_what_does_not_go_together_is_refused_in_both(foils: Foils, small: Any, 
         library.train(small, output=output, reranker=True, batch_settings={"seeds": 2})
     with pytest.raises(InputError, match="no settings"):
         library.train(small, output=output, batches="no-duplicates", batch_settings={"seeds": 2})
-    with pytest.raises(InputError, match="ngame has no setting seeds"):
+    with pytest.raises(InputError, match="unknown setting of ngame 'seeds'"):
         library.train(small, output=output, batches="ngame", batch_settings={"seeds": 2})
     with pytest.raises(UnknownNameError, match="hobit"):
         library.train(small, output=output, batches="hobits")

@@ -162,17 +162,16 @@ def _verbs() -> Iterator[Verb]:
                "=rated.parquet")(world, out), "--judge", f"cross-encoder:{world['cross']}"])  # fmt: skip
     yield Verb("select", verb("select", "@rated.parquet", "--by", "percentile", "-o", "=train.parquet", "--json",
                               "=train.json"))  # fmt: skip
-    yield Verb("select composition", verb("select", "--by", "composition", "--collection", "@made", "--source",
-                                          "@random.parquet", "--source", "@bm25.parquet", "--top", "3", "--encoder",
-                                          "@bert", "-o", "=train.parquet"))  # fmt: skip
+    yield Verb("compose", verb("compose", "@made", "@random.parquet", "@bm25.parquet", "--top", "3", "--encoder",
+                               "@bert", "-o", "=train.parquet"))  # fmt: skip
     yield Verb("batch", verb("batch", "@made", "@bm25.parquet", "--encoder", "@bert", "--batch-size", "8", "-o",
                              "=plan.parquet", "--json", "=plan.json"))  # fmt: skip
     yield Verb("train", verb("train", "@little", "@little.parquet", "--model", "@bert", "--batch-size", "8", "--epochs",
-                             "2", "--checkpoint-steps", "4", "--dev", "dev", "--batches", "hobit", "--resume",
-                             "-o", "=model", "--json", "=model.json"))  # fmt: skip
+                             "2", "--training-args", "checkpoint_steps=4", "--dev", "dev", "--batches", "hobit",
+                             "--resume", "-o", "=model", "--json", "=model.json"))  # fmt: skip
     yield Verb("train reranker", verb("train", "@little", "@little.parquet", "--reranker", "--model", "@cross",
-                                      "--batch-size", "8", "--epochs", "2", "--checkpoint-steps", "2", "--dev", "dev",
-                                      "--dev-run", "@dev.trec", "--resume", "-o", "=model", "--json",
+                                      "--batch-size", "8", "--epochs", "2", "--training-args", "checkpoint_steps=2",
+                                      "--dev", "dev", "--dev-run", "@dev.trec", "--resume", "-o", "=model", "--json",
                                       "=model.json"))  # fmt: skip
     yield Verb("evaluate", verb("evaluate", "@made", "--model", "@bert", "--split", "test", "--write-runs", "=runs",
                                 "--json", "=result.json"))  # fmt: skip

@@ -129,7 +129,7 @@ def test_a_full_disk_under_a_model(world: Path, capsys: pytest.CaptureFixture[st
     static_model().save_pretrained(str(world / "static"))
     place = world / "model"
     train = ["train", f"{world}/made", f"{world}/bm25.parquet", "--model", f"{world}/static", "--batch-size", "2",
-             "--epochs", "2", "--checkpoint-steps", "1", "-o", str(place)]  # fmt: skip
+             "--epochs", "2", "--training-args", "checkpoint_steps=1", "-o", str(place)]  # fmt: skip
     capsys.readouterr()
     with full_disk():
         status = run(train)

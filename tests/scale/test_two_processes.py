@@ -36,7 +36,7 @@ def test_two_processes_share_the_steps_and_write_one_model(tmp_path):
     table(collection).write(tmp_path / "negatives.parquet")
     static_model().save_pretrained(str(tmp_path / "before"))
     verb = ["train", "world", "negatives.parquet", "--model", "before", "--batch-size", str(BATCH)]
-    verb += ["--epochs", str(EPOCHS), "--learning-rate", "0.05", "--warmup", "0.5"]
+    verb += ["--epochs", str(EPOCHS), "--learning-rate", "0.05", "--training-args", "warmup=0.5"]
     alone = [sys.executable, "-c", "from foils.cli import main; main()"]
     (tmp_path / "foils_program.py").write_text("from foils.cli import main\n\nmain()\n")
     both = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "foils_program.py"]

@@ -6,9 +6,10 @@ import pytest
 import torch
 from transformers import TrainerCallback
 
+from foils.data.training_rows import RowSettings
 from foils.mining import BM25Retriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
-from foils.training.bi_encoder import train_bi_encoder, train_encoder
+from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.refresh import Refresh, ance_refresh, live
 from foils.training.settings import TrainSettings
@@ -38,11 +39,11 @@ def weights(model):
 
 
 def trained(world, folder, *, refresh, settings=SETTINGS, **more):
-    return train_encoder(static_model(), world[2], folder, settings=settings, refresh=refresh, **more)
+    return train_bi_encoder(static_model(), world[2], folder, settings=settings, refresh=refresh, **more)
 
 
 def ance(world, every=2, **more):
-    return ance_refresh(world[0], every=every, split="train", top=4, **more)
+    return ance_refresh(world[0], RowSettings(per_query=4), every=every, **more)
 
 
 def test_negatives_are_mined_anew_with_the_model_as_it_is(world, tmp_path):
@@ -105,13 +106,13 @@ def test_windows_and_lists(world):
     top, deep = (ance(world, ranks=ranks).mine(static_model()) for ranks in ((0, 4), (4, 8)))
     pairs = [set(zip(*(n.kept()[c].to_pylist() for c in ("query_id", "doc_id")), strict=True)) for n in (top, deep)]
     assert not pairs[0] & pairs[1]
-    lists = ance_refresh(collection, every=1, split="train", top=4, form="lists").assemble(top)
+    lists = ance_refresh(collection, RowSettings(per_query=4, form="lists"), every=1).assemble(top)
     assert lists.rows.shape == (20, 6)
 
 
 def test_what_a_refresh_refuses(world, tmp_path):
     with pytest.raises(InputError, match="every 0 epochs"):
         Refresh(0, lambda model: world[1], lambda negatives: world[2])
-    fewer = ance_refresh(world[0], every=1, split="train", top=3)
+    fewer = ance_refresh(world[0], RowSettings(per_query=3), every=1)
     with pytest.raises(FailureError, match="a list became shorter"):
         trained(world, tmp_path / "out", refresh=fewer)

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformerTrainer
 from foils.batching.doors import batch as plan_batches
 from foils.data import Collection
 from foils.encode import VectorStore
-from foils.training.bi_encoder import train_encoder
+from foils.training.bi_encoder import train_bi_encoder
 from foils.training.catalogue import make_loss
 from foils.training.data import training_set
 from foils.training.settings import TrainSettings
@@ -61,7 +61,7 @@ def trained_on(monkeypatch):
 
     def run(data, folder, name):
         seen.clear()
-        train_encoder(static_model(), data, folder, settings=STILL, batches=name, batch_settings=OWN.get(name))
+        train_bi_encoder(static_model(), data, folder, settings=STILL, batches=name, batch_settings=OWN.get(name))
         return list(seen)
 
     return run

@@ -13,11 +13,11 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback
 
-from foils.batching.sampler import BatchPlanner
+from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.data import Negatives
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
-from foils.training.bi_encoder import BATCHES, train_bi_encoder
+from foils.training.bi_encoder import train_bi_encoder
 from foils.training.callbacks import WHOLE, last_whole_checkpoint
 from foils.training.catalogue import LOSSES, make_loss
 from foils.training.data import training_set
@@ -160,9 +160,12 @@ def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, data, tm
             yield advanced.append
 
     settings = replace(BASE, batch_size=4, epochs=2, warmup=0.5, log_steps=1)
-    sampler = partial(share_of, processes)
+
+    class Share(BatchHook):
+        sampler = partial(share_of, processes)
+
     with progress.reporting(Reporter()):
-        found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, sampler=sampler)
+        found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, batches=Share())
     steps = 2 * 80 // (4 * processes)
     assert found.steps == steps
     assert tasks == [("training", steps, "steps")]
@@ -202,14 +205,14 @@ def test_a_killed_training_resumes_exactly(loss, settings, batches, bert, data, 
     how = replace(how, learning_rate=0.01)
 
     def run(folder, *more, resume=False):
-        planner = BatchPlanner(batches, {"seeds": 2, "candidates": 8}) if batches == "hobit" else None
         return train_bi_encoder(
             bert_model(tmp_path / "bert", dropout=0.1) if bert else static_model(),
             data,
             tmp_path / folder,
             settings=how,
-            sampler=planner.sampler if planner else BATCHES[batches],
-            callbacks=[*([planner] if planner else []), *more],
+            batches=batches,
+            batch_settings={"seeds": 2, "candidates": 8} if batches == "hobit" else None,
+            callbacks=more,
             resume=resume,
         )
 
@@ -277,20 +280,22 @@ def test_patience_needs_a_score_and_a_score_must_be_a_number(data, tmp_path):
 
 
 def test_a_loss_that_is_no_number_ends_the_training(data, tmp_path):
-    def broken(loss):
-        original = loss.forward
-        loss.forward = lambda *given: original(*given) * float("nan")
-        return loss
+    class Broken(BatchPlanner):
+        def wrapped(self, loss, model):
+            original = loss.forward
+            loss.forward = lambda *given: original(*given) * float("nan")
+            return loss
 
     with pytest.raises(FailureError, match="learning rate"):
-        train_bi_encoder(static_model(), data, tmp_path, settings=BASE, wrap_loss=broken)
+        train_bi_encoder(static_model(), data, tmp_path, settings=BASE, batches=Broken("random"))
 
 
 def test_prompts_go_before_texts_in_training(data, tmp_path):
-    runs = [
-        train_bi_encoder(static_model(), data, tmp_path / str(i), settings=replace(BASE, epochs=1), prompts=prompts)
-        for i, prompts in enumerate((None, {"query": "ba be ", "document": ""}, {"query": "", "document": "ba be "}))
-    ]
+    runs = []
+    for i, prompts in enumerate(({}, {"query": "ba be "}, {"document": "ba be "})):
+        model = static_model()
+        model.prompts = prompts
+        runs.append(train_bi_encoder(model, data, tmp_path / str(i), settings=replace(BASE, epochs=1)))
     assert len({tuple(weights(run.model)[:200].tolist()) for run in runs}) == 3
 
 
@@ -316,7 +321,7 @@ def test_no_duplicates_keeps_equal_texts_apart(data, tmp_path):
         data,
         tmp_path,
         settings=replace(BASE, epochs=1),
-        sampler=BATCHES["no-duplicates"],
+        batches="no-duplicates",
         callbacks=[Note()],
     )
     for batch in batches:

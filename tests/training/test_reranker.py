@@ -65,7 +65,7 @@ def loss_of(name, model, data):
     """The loss of the first rows of a data set, without training."""
     kind = RERANKER_LOSSES[name]
     columns = list(reranker_set(data, kind)[:8].values())
-    return kind.make(model, None)(columns[:-1], [torch.tensor(label) for label in columns[-1]])
+    return kind.make(model, mini_batch_size=None)(columns[:-1], [torch.tensor(label) for label in columns[-1]])
 
 
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
@@ -97,12 +97,12 @@ def test_a_weight_counts_as_so_many_documents(tmp_path):
     model = cross_encoder(tmp_path).eval()
     once = torch.tensor([[1.0, 0.0, 0.0], [1.0, 3.0, 1.0]])
     thrice = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0], [1.0] * 5])
-    loss = RERANKER_LOSSES["listnet"].make(model, None)
+    loss = RERANKER_LOSSES["listnet"].make(model, mini_batch_size=None)
     few = loss([["ba be"], [["ba", "ce ci", "da"]]], [once])
     many = loss([["ba be"], [["ba", "ce ci", "ce ci", "ce ci", "da"]]], [thrice])
     assert few.item() == pytest.approx(many.item(), rel=1e-5)
     for name in ("regression", "binary"):
-        loss = RERANKER_LOSSES[name].make(model, None)
+        loss = RERANKER_LOSSES[name].make(model, mini_batch_size=None)
         few = loss([["ba", "ba"], ["be", "ce ci"]], [torch.tensor([0.3, 1.0]), torch.tensor([0.7, 2.0])])
         many = loss([["ba"] * 3, ["be", "ce ci", "ce ci"]], [torch.tensor([y, 1.0]) for y in (0.3, 0.7, 0.7)])
         assert few.item() * 2 == pytest.approx(many.item() * 3, rel=1e-5)

@@ -12,18 +12,17 @@ import torch
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
+from sentence_transformers.base.sampler import BatchSamplers
 from transformers import TrainerCallback
 
 from foils.data import Negatives
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.selection import LearningProgress
-from foils.training.bi_encoder import train_bi_encoder, train_encoder
+from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
-from foils.training.decks import Decks
-from foils.training.gaps import DANGER, UNRATED, outside_danger
 from foils.training.measured import MeasuredLoss
 from foils.training.settings import TrainSettings
-from foils.training.tiers import CURRICULUM, TierBatchSampler, TierCurriculum
+from foils.training.tiers import CURRICULUM, DANGER, UNRATED, Decks, TierBatchSampler, TierCurriculum, outside_danger
 from train_models import bert_model, made_up, static_model, table
 
 SETTINGS = TrainSettings(batch_size=16, epochs=4, learning_rate=0.05, precision="float32", checkpoint_steps=3)
@@ -164,18 +163,21 @@ class Planted(torch.nn.Module):
         return 0.0 * mean + torch.randn((), generator=self.noise) * 1e-4
 
 
+class OfPlanted(TierCurriculum):
+    def wrapped(self, loss, model):
+        return super().wrapped(Planted(model, self.tiers), model)
+
+
 def test_the_tier_that_can_be_learned_is_drawn_more(rated, tmp_path):
     data = rated[2]
     tiers = np.arange(len(data)) % 4
-    led = TierCurriculum(tiers, bandit(4, rate=0.3), names=("noise a", "real", "noise b", "noise c"))
+    led = OfPlanted(tiers, bandit(4, rate=0.3), names=("noise a", "real", "noise b", "noise c"))
     trained = train_bi_encoder(
         static_model(),
         data,
         tmp_path,
         settings=replace(SETTINGS, batch_size=4, epochs=6, learning_rate=0.01, log_steps=1, checkpoint_steps=None),
-        sampler=led.sampler,
-        callbacks=[led],
-        wrap_loss=lambda loss: led.measured(Planted(loss.model, tiers)),
+        batches=led,
     )
     chances = [entry["chance of real"] for entry in trained.history]
     assert chances[0] == pytest.approx(0.25, abs=0.1)
@@ -200,9 +202,8 @@ def test_it_resumes_exactly(rated, tmp_path, loss, step):
             data,
             tmp_path / folder,
             settings=settings,
-            sampler=led.sampler,
-            callbacks=[led, *more],
-            wrap_loss=led.measured,
+            batches=led,
+            callbacks=more,
             resume=resume,
         )
         return weights(trained.model), led.bandit, trained.history
@@ -223,9 +224,8 @@ def test_resuming_refuses_what_is_missing_damaged_or_of_other_rows(rated, tmp_pa
             rated[2],
             tmp_path,
             settings=SETTINGS,
-            sampler=led.sampler,
-            callbacks=[led, *more],
-            wrap_loss=led.measured,
+            batches=led,
+            callbacks=more,
             **options,
         )
 
@@ -243,8 +243,8 @@ def test_resuming_refuses_what_is_missing_damaged_or_of_other_rows(rated, tmp_pa
 
 def test_train_encoder_goes_by_the_gaps_of_ratings(rated, tmp_path):
     data = outside_danger(rated[2])
-    trained = train_encoder(static_model(), data, tmp_path / "a", settings=SETTINGS, curriculum="progress")
-    plain = train_encoder(static_model(), data, tmp_path / "b", settings=SETTINGS)
+    trained = train_bi_encoder(static_model(), data, tmp_path / "a", settings=SETTINGS, curriculum="progress")
+    plain = train_bi_encoder(static_model(), data, tmp_path / "b", settings=SETTINGS)
     assert trained.steps == plain.steps
     assert not torch.equal(weights(trained.model), weights(plain.model))
     names = {name for name in trained.history[-1] if name.startswith("chance")}
@@ -270,7 +270,7 @@ def test_what_a_curriculum_by_progress_refuses(rated, tmp_path):
     unrated = table(collection)
 
     def call(data, **more):
-        train_encoder(static_model(), data, tmp_path / "out", settings=SETTINGS, curriculum="progress", **more)
+        train_bi_encoder(static_model(), data, tmp_path / "out", settings=SETTINGS, curriculum="progress", **more)
 
     with pytest.raises(InputError, match="there are none; rate"):
         call(training_set(collection, unrated))
@@ -293,7 +293,7 @@ def test_what_a_curriculum_by_progress_refuses(rated, tmp_path):
     with pytest.raises(InputError, match="all 80 rows are left out"):
         outside_danger(training_set(collection, with_gap(negatives, np.full(len(negatives), 10.0))))
     with pytest.raises(UnknownNameError, match="progress"):
-        train_encoder(static_model(), data, tmp_path / "out", settings=SETTINGS, curriculum="progres")
+        train_bi_encoder(static_model(), data, tmp_path / "out", settings=SETTINGS, curriculum="progres")
 
 
 def test_what_the_curriculum_refuses(rated, tmp_path):
@@ -307,18 +307,29 @@ def test_what_the_curriculum_refuses(rated, tmp_path):
     short = TierCurriculum(np.array([0, 1]), bandit(2), names="ab")
     right = TierCurriculum(np.arange(len(data)) % 2, bandit(2), names="ab")
 
-    def call(led, folder="out", **more):
-        train_bi_encoder(static_model(), data, tmp_path / folder, settings=SETTINGS, callbacks=[led], **more)
+    def call(led, folder="out"):
+        train_bi_encoder(static_model(), data, tmp_path / folder, settings=SETTINGS, batches=led)
+
+    class Unwrapped(TierCurriculum):
+        def wrapped(self, loss, model):
+            return loss
+
+    class Elsewhere(TierCurriculum):
+        sampler = BatchSamplers.BATCH_SAMPLER
+
+    class OfInfinite(TierCurriculum):
+        def wrapped(self, loss, model):
+            return super().wrapped(Infinite(model), model)
 
     with pytest.raises(InputError, match="of 2 rows, the data set has 80"):
-        call(short, sampler=short.sampler, wrap_loss=short.measured)
-    with pytest.raises(InputError, match=r"wrap_loss=curriculum\.measured"):
-        call(right, sampler=right.sampler)
-    with pytest.raises(InputError, match=r"sampler=curriculum\.sampler"):
-        call(right, wrap_loss=right.measured)
-    led = TierCurriculum(np.arange(len(data)) % 2, bandit(2), names="ab")
+        call(short)
+    two = np.arange(len(data)) % 2
+    with pytest.raises(InputError, match="its loss around the training's"):
+        call(Unwrapped(two, bandit(2), names="ab"))
+    with pytest.raises(InputError, match=r"batch_sampler=planner\.sampler"):
+        call(Elsewhere(two, bandit(2), names="ab"))
     with pytest.raises(FailureError, match="lower the learning rate"):
-        call(led, sampler=led.sampler, wrap_loss=lambda loss: led.measured(Infinite(loss.model)))
+        call(OfInfinite(two, bandit(2), names="ab"))
     with pytest.raises(InputError, match="one process"):
         right.on_train_begin(SimpleNamespace(world_size=2, n_gpu=1, gradient_accumulation_steps=1), None, None)
     with pytest.raises(InputError, match="label"):

@@ -111,8 +111,8 @@ def test_every_way_of_batching(batches, world):
         ["--per-query", "2"],
         ["--recipe", "hobit", "--epochs", "1", "--form", "triplets"],
         ["--recipe", "eci-sem", "--set", "temperature=0.2"],
-        ["--warmup", "0.5"],
-        ["--weight-decay", "0.9"],
+        ["--training-args", "warmup=0.5"],
+        ["--training-args", "weight_decay=0.9"],
     ],
 )
 def test_options_change_the_training(more, world):
@@ -132,7 +132,7 @@ def test_pairs_need_no_source(world):
 def test_small_pieces_of_a_big_batch(world):
     folder, call = world
     bert_model(folder / "parts").save_pretrained(str(folder / "bert"))
-    more = ("--recipe", "eci-sem", "--mini-batch", "4", "--max-length", "16")
+    more = ("--recipe", "eci-sem", "--training-args", "mini_batch_size=4", "--max-length", "16")
     assert call(*more, model="bert") == 0
     assert result(folder)["provenance"]["settings"]["mini_batch_size"] == 4
 
@@ -159,7 +159,7 @@ def test_a_reranker(world):
         (["--recipe", "eci"], "eci-sem"),
         (["--set", "tempratur=1"], "temperature"),
         (["--form", "quads"], "triplets"),
-        (["--patience", "2"], "patience"),
+        (["--training-args", "patience=2"], "patience"),
         (["--batches", "no-duplicates", "--set-batches", "a=1"], "no settings"),
         (["--dev-run", "x.trec"], "reranker"),
         (["--reranker", "--batches", "hobit"], "in-batch"),
@@ -169,7 +169,7 @@ def test_a_reranker(world):
         (["--curriculum", "progres"], 'Did you mean "progress"'),
         (["--curriculum", "progress", "--batches", "hobit"], "own batches"),
         (["--curriculum", "progress", "--form", "pairs"], "one negative"),
-        (["--form", "lists", "--warmup", "2"], "warmup"),
+        (["--form", "lists", "--training-args", "warmup=2"], "warmup"),
     ],
 )
 def test_bad_options_are_refused_with_a_message(more, said, world, capsys):

@@ -68,21 +68,14 @@ def batch(
     encoder, store = encoding.open(loaded)
     queries = store.embed(encoder, loaded.query_texts(trained.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
-    plan = plan_epochs(
-        queries,
-        documents,
-        name=method,
-        settings=settings,
-        batch_size=batch_size,
-        epochs=epochs,
-        seed=seed,
-        conflicts=known_conflicts(loaded, trained.query_rows, trained.doc_rows),
-    )
-    chosen = {"with": method, **plan.settings, "batch_size": batch_size, "epochs": epochs, **vars(rows)}
+    known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
+    shape: dict[str, Any] = {"batch_size": batch_size, "epochs": epochs}
+    plan = plan_epochs(queries, documents, name=method, settings=settings, seed=seed, conflicts=known, **shape)
+    chosen = {"with": method, **plan.settings, **shape, **vars(rows)}
     inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
     named = {"name": encoder.name, "fingerprint": encoder.fingerprint}
-    made = provenance("batch", chosen, inputs=inputs, seed=seed, encoder=named)
+    history = provenance("batch", chosen, inputs=inputs, seed=seed, encoder=named)
     negative_ids = None
     if negatives is not None and rows.form == "triplets":
         negative_ids = negatives.negatives.table["doc_id"].take(pa.array(trained.negatives[:, 0]))
-    return BatchPlan(loaded, trained, plan, negative_ids, made)
+    return BatchPlan(loaded, trained, plan, negative_ids, history)

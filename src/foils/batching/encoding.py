@@ -72,7 +72,7 @@ class DistinctTexts:
         return np.concatenate(vectors), at
 
 
-def encoder_of(model: Any, args: Any, columns: Sequence[str]) -> Encode:
+def encoder_of(model: Any, args: Any) -> Encode:
     """Return how the trainer's model embeds a column: with the training's prompts and precision, in evaluation mode.
 
     `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen here.

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from foils.batching.b3 import community_batches, rank_communities
 from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts, find_conflicts
 from foils.batching.encoding import BLOCK, DistinctTexts, Encode
 from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.methods import BatchChoice
+from foils.batching.methods import BatchBuilder, BatchChoice
 from foils.batching.processes import broadcast, rank_and_count, share_cache
-from foils.batching.random import random_order
 from foils.runtime.errors import FoilsError, FormatError, InputError
 
 
@@ -62,7 +61,7 @@ class EpochBuilder:
             self.conflicts = find_conflicts(*texts, positives=choice.positives)
         self._planned: tuple[int, Batches] | None = None
         self._vectors: EmbeddingCache | None = None
-        self._communities: list[Rows] | None = None
+        self.builder = BatchBuilder(choice, len(dataset), conflicts=self.conflicts, seed=seed)
         self._texts: list[DistinctTexts] | None = None
 
     def batches(self, epoch: int, batch_size: int) -> Batches:
@@ -77,12 +76,10 @@ class EpochBuilder:
         arrays: dict[str, Any] = {"epoch": np.asarray(planned[0]), "order": planned[1].order}
         if self._vectors is not None and self._vectors.filled.any():
             arrays.update(self._vectors.state())
-        if self._communities is not None:
-            arrays["community_sizes"] = np.asarray([c.size for c in self._communities])
-            arrays["communities"] = np.concatenate(self._communities)
-        aside = path.with_suffix(".part.npz")
-        np.savez(aside, **arrays)
-        aside.replace(path)
+        if (communities := self.builder.communities) is not None:
+            arrays["community_sizes"] = np.asarray([c.size for c in communities])
+            arrays["communities"] = np.concatenate(communities)
+        write_arrays(path, arrays)
 
     def restore(self, path: Path, batch_size: int) -> None:
         """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
@@ -91,19 +88,10 @@ class EpochBuilder:
             InputError: there is no such file, it is of another data set, or it lacks the vectors of HOBIT-C's cache.
             FormatError: it is damaged.
         """
-        if not path.is_file():
-            raise InputError(
-                f"resuming needs the order of batches saved with the checkpoint, {path}, which is not there; start "
-                "anew, or resume from a checkpoint that was saved with this planner in the same output_dir"
-            )
-        try:
-            with np.load(path, allow_pickle=False) as saved:
-                arrays = dict(saved)
+        with saved_arrays(path, "order of batches") as arrays:
             epoch, order = int(arrays["epoch"]), arrays["order"]
             whole = bool((np.bincount(order, minlength=order.size) == 1).all())
             communities = _communities(arrays) if "communities" in arrays else None
-        except Exception as error:  # NumPy's and zip's readers raise what the damage leads them to
-            raise FormatError(f"damaged order of batches ({error}); resume from another checkpoint", path) from error
         if order.size != len(self.dataset):
             raise InputError(f"{path} orders {order.size} rows, the data set has {len(self.dataset)}")
         if not whole:
@@ -114,12 +102,11 @@ class EpochBuilder:
         if "filled" in arrays:
             self._vectors = self.choice.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
             self._vectors.restore(arrays)
-        if communities is not None:
-            self._communities = communities
+        self.builder.communities = communities
 
     def _plan(self, epoch: int, batch_size: int) -> Batches:
         begin = time.perf_counter()
-        kind = "none" if epoch < self.choice.warmup else self.choice.method.vectors
+        kind = self.builder.kind(epoch)
         vectors = self._current_vectors(epoch, kind)
         embedded = time.perf_counter()
         if kind == "teacher" or (kind == "current" and self.choice.refresh == 1):
@@ -127,7 +114,8 @@ class EpochBuilder:
         built: Batches | FoilsError | None = None
         if rank_and_count()[0] == 0:
             try:
-                built = self._build(epoch, kind, vectors, batch_size)
+                pair = None if vectors is None else (vectors.queries, vectors.documents)
+                built = self.builder.build(epoch, pair, batch_size)
             except FoilsError as error:
                 built = error
         result = broadcast(built)
@@ -143,28 +131,6 @@ class EpochBuilder:
         )
         return batches
 
-    def _build(self, epoch: int, kind: str, vectors: EmbeddingCache | None, batch_size: int) -> Batches:
-        options: dict[str, Any] = {
-            "batch_size": batch_size,
-            "rng": np.random.default_rng([self.seed, epoch]),
-            "conflicts": self.conflicts,
-        }
-        if kind == "none":
-            return random_order(len(self.dataset), **options)
-        if kind == "teacher":
-            return community_batches(self._find_communities(vectors), **options)
-        if vectors is None:
-            raise InputError(f"{self.choice.name} needs vectors; attach an encoder")
-        settings = self.choice.settings_at(epoch)
-        return self.choice.method.build(vectors.queries, vectors.documents, **options, **settings)
-
-    def _find_communities(self, vectors: EmbeddingCache | None) -> list[Rows]:
-        if self._communities is None:
-            own = (vectors.queries, vectors.documents) if vectors is not None else None
-            queries, documents = self.choice.teacher or own or (np.empty((0, 0)), np.empty((0, 0)))
-            self._communities = rank_communities(queries, documents, **self.choice.settings)
-        return self._communities
-
     def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
         """Return the vectors that this epoch's batches are built from; embeds only what is due."""
         cache = self.choice.cache
@@ -172,7 +138,7 @@ class EpochBuilder:
             share_cache(cache)
             self._vectors, old = cache, cache.turn()
             return None if kind == "none" else self._embedded(cache, old)
-        if kind == "none" or (kind == "teacher" and (self.choice.teacher or self._communities)):
+        if kind == "none" or (kind == "teacher" and (self.choice.teacher or self.builder.communities)):
             return None
         due = (epoch - self.choice.warmup) % self.choice.refresh == 0 and kind == "current"
         if self._vectors is None or due:
@@ -199,6 +165,35 @@ class EpochBuilder:
                 vectors.update(own[part], queries[query[part]], documents[document[part]])
         share_cache(vectors)
         return vectors
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays into a checkpoint, whole."""
+    aside = path.with_suffix(".part.npz")
+    np.savez(aside, **arrays)
+    aside.replace(path)
+
+
+@contextmanager
+def saved_arrays(path: Path, what: str) -> Iterator[dict[str, Any]]:
+    """Hand out the arrays of a checkpoint's file; what goes wrong while they are read tells that it is damaged.
+
+    Raises:
+        InputError: there is no such file.
+        FormatError: it is damaged.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"resuming needs the {what} saved with the checkpoint, {path}, which is not there; start anew, or resume "
+            "from a checkpoint that was saved with it in the same folder"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            yield dict(saved)
+    except InputError:
+        raise
+    except Exception as error:  # NumPy's, zip's and JSON's readers raise what the damage leads them to
+        raise FormatError(f"damaged {what} ({error}); resume from another checkpoint", path) from error
 
 
 def _communities(arrays: dict[str, Any]) -> list[Rows]:

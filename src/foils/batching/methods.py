@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from foils.batching.b3 import b3_batches
-from foils.batching.batches import Batches
+import numpy as np
+
+from foils.batching.b3 import b3_batches, community_batches, rank_communities
+from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts
 from foils.batching.hobit import hobit_batches
 from foils.batching.hobit_c import EmbeddingCache, Vectors
 from foils.batching.ngame import ngame_batches
-from foils.batching.random import random_batches
+from foils.batching.random import random_batches, random_order
 from foils.batching.walks import walks_batches
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, check_names
 
 COMMON = frozenset({"queries", "documents", "batch_size", "rng", "conflicts"})
 
@@ -53,20 +55,19 @@ METHODS: dict[str, BatchingMethod] = {
 }
 
 
+SCHEDULE = {"warmup": 0, "refresh": 1, "anneal": 0}
+"""Settings that every method has beside its own, in epochs, as `BatchChoice` takes them."""
+
+
 def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
     """Return the method of this name, having checked that it knows these settings.
 
     Raises:
-        UnknownNameError: no such method.
-        InputError: settings that the method does not have; all are named.
+        UnknownNameError: no such method, or no such setting of it.
     """
-    if name not in METHODS:
-        raise UnknownNameError("batching method", name, METHODS)
-    method = METHODS[name]
-    if unknown := sorted(set(settings) - set(method.settings)):
-        known = ", ".join(method.settings) or "none"
-        raise InputError(f"{name} has no setting {', '.join(unknown)}; its settings: {known}")
-    return method
+    check_names("batching method", [name], METHODS)
+    check_names(f"setting of {name}", settings, {**METHODS[name].settings, **SCHEDULE})
+    return METHODS[name]
 
 
 class BatchChoice:
@@ -74,7 +75,7 @@ class BatchChoice:
 
     Args:
         name: one of `METHODS`.
-        settings: the method's own settings.
+        settings: the method's own settings; `warmup`, `refresh` and `anneal` may stand among them.
         warmup: epochs of random batches before the method begins (HOBIT A.9).
         refresh: embed anew every so many epochs; in between, batches are new but the vectors old.
         anneal: epochs after the warm-up over which HOBIT's α rises linearly from 0 to its value; 0: constant.
@@ -109,7 +110,11 @@ class BatchChoice:
     ) -> None:
         self.name, self.settings = name, dict(settings or {})
         self.method = method_named(name, self.settings)
-        if warmup < 0 or refresh < 1 or anneal < 0:
+        warmup, refresh, anneal = (
+            self.settings.pop(each, given) for each, given in zip(SCHEDULE, (warmup, refresh, anneal), strict=True)
+        )
+        whole = all(isinstance(each, int) for each in (warmup, refresh, anneal))
+        if not whole or warmup < 0 or refresh < 1 or anneal < 0:
             raise InputError(
                 f"warmup and anneal are at least 0 epochs, refresh at least 1; got {warmup}, {anneal}, {refresh}"
             )
@@ -136,3 +141,50 @@ class BatchChoice:
             return self.settings
         alpha = self.settings.get("alpha", self.method.settings["alpha"])
         return {**self.settings, "alpha": alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)}
+
+
+class BatchBuilder:
+    """Builds the batches of a training set epoch by epoch from vectors that are handed in.
+
+    Args:
+        choice: what to build.
+        rows: N, how many pairs there are.
+        conflicts: rows to keep apart.
+        seed: epoch e uses the generator of (seed, e).
+
+    Attributes:
+        communities: of a teacher's rank graph, once they are known.
+    """
+
+    def __init__(self, choice: BatchChoice, rows: int, *, conflicts: Conflicts | None, seed: int) -> None:
+        self.choice, self.rows, self.conflicts, self.seed = choice, rows, conflicts, seed
+        self.communities: list[Rows] | None = None
+
+    def kind(self, epoch: int) -> str:
+        """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
+        return "none" if epoch < self.choice.warmup else self.choice.method.vectors
+
+    def build(self, epoch: int, vectors: tuple[Vectors, Vectors] | None, batch_size: int) -> Batches:
+        """Return an epoch's batches.
+
+        Args:
+            epoch: counted from 0.
+            vectors: (N, d) of queries and of documents; None where the epoch needs none.
+            batch_size: rows per batch.
+
+        Raises:
+            InputError: vectors are needed, and there are none.
+        """
+        kind, rng = self.kind(epoch), np.random.default_rng([self.seed, epoch])
+        options: dict[str, Any] = {"batch_size": batch_size, "rng": rng, "conflicts": self.conflicts}
+        if kind == "none":
+            return random_order(self.rows, **options)
+        if kind == "teacher" and self.communities is not None:
+            return community_batches(self.communities, **options)
+        vectors = self.choice.teacher or vectors if kind == "teacher" else vectors
+        if vectors is None:
+            raise InputError(f"{self.choice.name} needs vectors; attach an encoder")
+        if kind == "teacher":
+            self.communities = rank_communities(*vectors, **self.choice.settings)
+            return community_batches(self.communities, **options)
+        return self.choice.method.build(*vectors, **options, **self.choice.settings_at(epoch))

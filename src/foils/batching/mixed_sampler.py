@@ -11,6 +11,7 @@ Needs torch and sentence-transformers: import this module where it is used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -59,9 +60,7 @@ class MixedBatchSampler(MultiDatasetDefaultBatchSampler):  # type: ignore[misc]
         return int(rows // self.batch_size if self.drop_last else -(-rows // self.batch_size))
 
     def __iter__(self) -> Iterator[list[int]]:
-        for batch in self.batches():
-            if not (self.drop_last and len(batch) < self.batch_size):
-                yield batch.tolist()
+        return (batch.tolist() for batch in islice(self.batches(), len(self)))
 
     def batches(self) -> Batches:
         """Return this epoch's batches over all data sets; plain order where no model was handed over."""

@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from foils.batching.measures import EpochMeasures
-from foils.batching.results import BatchPlan
-from foils.data.store import write_text
 from foils.pages.page import PALETTE, Example, Examples, Figure, Section, Table, label, render_page, shortened
-from foils.runtime.results import number
+from foils.runtime.results import number, signed
+
+if TYPE_CHECKING:
+    from foils.batching.results import BatchPlan
 
 RANDOM_COLOUR = "#8a8f94"
 READ = 8  # examples of a kind
 SHOWN = 5  # epochs in a figure
 
 
-def write_batch_report(path: str | Path, planned: BatchPlan) -> None:
-    """Write the report of a plan as one HTML page, whole.
-
-    Raises:
-        MissingExtraError: plotly is not installed.
-    """
-    write_text(path, batch_report(planned))
-
-
 def batch_report(planned: BatchPlan) -> str:
     """Return the report of a plan as HTML."""
-    plan, made = planned.plan, planned.made
+    plan, provenance = planned.plan, planned.provenance
     settings = ", ".join(f"{name} {value}" for name, value in plan.settings.items())
     subtitle = (
-        f"{planned.collection.name}, split {made['settings']['split']}: {len(planned.rows):,} rows · {plan.name}"
+        f"{planned.collection.name}, split {provenance['settings']['split']}: {len(planned.rows):,} rows · {plan.name}"
         f"{f' ({settings})' if settings else ''} · batches of {plan.batch_size} · "
-        f"encoder {made['encoder']['name']} · seed {made['seed']}"
+        f"encoder {provenance['encoder']['name']} · seed {provenance['seed']}"
     )
     return render_page(
         "Who meets whom in a batch",
@@ -49,8 +41,8 @@ def batch_report(planned: BatchPlan) -> str:
             Section("Coverage and variety", [_coverage(planned)], _COVERAGE),
             Section("Who meets whom", _examples(planned), _EXAMPLES),
         ],
-        footer=f"encoder fingerprint {made['encoder']['fingerprint']} · "
-        + " · ".join(f"{name} digest {digest}" for name, digest in made["inputs"].items()),
+        footer=f"encoder fingerprint {provenance['encoder']['fingerprint']} · "
+        + " · ".join(f"{name} digest {digest}" for name, digest in provenance["inputs"].items()),
     )
 
 
@@ -86,7 +78,7 @@ def _verdict(planned: BatchPlan) -> str:
     kind = "harder" if first.hardness_gain > 0 else "not harder"
     text = (
         f"{plan.name}'s batches are {kind} than random ones: the hardest negative of a query scores "
-        f"{number(first.hardness)}, {_signed(first.hardness_gain)} against the same pairs in random batches"
+        f"{number(first.hardness)}, {signed(first.hardness_gain)} against the same pairs in random batches"
     )
     text += f"; {100 * first.easier:.0f} % of them are easier than random ({100 * random.easier:.0f} % by chance). "
     if first.contradictions:
@@ -183,25 +175,9 @@ def _contradictions(planned: BatchPlan) -> list[Figure]:
 
 
 def _summary(planned: BatchPlan) -> Table:
-    plan = planned.plan
-    rows = [
-        (
-            name,
-            number(epoch.hardness),
-            _signed(epoch.hardness_gain),
-            number(epoch.hardness_worst_tenth),
-            f"{100 * epoch.easier:.0f} %",
-            number(epoch.weight),
-            number(epoch.loss),
-            _signed(epoch.loss_gain),
-            f"{epoch.contradictions:,}",
-            f"{epoch.seconds:.2f} s",
-        )
-        for name, epoch in plan.labelled()
-    ]
-    columns = ["batches", "hardness", "hardness gain", "worst tenth", "easier than random", "weight", "loss",
-               "loss gain", "contradictions", "time to build"]  # fmt: skip
-    return Table("", columns, rows, "Means over pairs; the worst tenth is of batches.", frozenset({len(rows) - 1}))
+    (table,) = planned.tables()
+    marked = frozenset({len(table.rows) - 1})
+    return replace(table, title="", caption="Means over pairs; the worst tenth is of batches.", marked=marked)
 
 
 def _coverage(planned: BatchPlan) -> Table:
@@ -227,7 +203,7 @@ def _examples(planned: BatchPlan) -> list[Examples]:
     rows = planned.plan.rows
     able = np.flatnonzero(~np.isnan(rows.hardness))
     hardest = able[np.argsort(-rows.hardness[able], kind="stable")[:READ]]
-    rng = np.random.default_rng([planned.made["seed"], 4])
+    rng = np.random.default_rng([planned.provenance["seed"], 4])
     drawn = np.sort(rng.choice(able, min(READ, able.size), replace=False))
     return [
         Examples(f"the {len(hardest)} hardest meetings", [_example(planned, int(row)) for row in hardest]),
@@ -244,10 +220,6 @@ def _example(planned: BatchPlan, row: int) -> Example:
     note = f"hardness {rows.hardness[row]:.3f} · weight {rows.weight[row]:.3f} · loss {rows.loss[row]:.3f}"
     heading = str(collection.queries["query_id"][int(trained.query_rows[row])])
     return Example(heading, {name: shortened(text) for name, text in texts.items()}, note)
-
-
-def _signed(value: float) -> str:
-    return "–" if value != value else f"{value:+.3f}"
 
 
 def _share(value: float) -> str:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from foils.batching.b3 import community_batches, rank_communities
-from foils.batching.batches import Batches, Rows, check_vectors
+from foils.batching.batches import Batches, check_vectors
 from foils.batching.conflicts import Conflicts
+from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
-from foils.batching.methods import BatchingMethod, method_named
+from foils.batching.methods import BatchBuilder, BatchChoice
 from foils.batching.random import random_order
 from foils.data.store import without_nan
 from foils.runtime.errors import InputError
@@ -102,7 +102,8 @@ def plan_epochs(
         InputError: an unknown method or setting, or a number out of range.
     """
     settings = dict(settings or {})
-    chosen = method_named(name, settings)
+    cache = EmbeddingCache(len(queries)) if name == "hobit-c" else None
+    builder = BatchBuilder(BatchChoice(name, settings, cache=cache), len(queries), conflicts=conflicts, seed=seed)
     if epochs < 1:
         raise InputError(f"a plan has at least 1 epoch; got {epochs}")
     check_vectors(queries, documents)
@@ -110,43 +111,27 @@ def plan_epochs(
     measure = partial(measure_rows, queries, documents, conflicts=conflicts)
     reference = measure(shuffled(rng=_rng(seed, REFERENCE), conflicts=conflicts))
 
-    def measured(build: Callable[..., Batches], epoch: int) -> tuple[Batches, RowMeasures, EpochMeasures]:
+    def measured(build: Callable[[], Batches]) -> tuple[Batches, RowMeasures, EpochMeasures]:
         begin = time.perf_counter()
-        batches = build(batch_size=batch_size, rng=_rng(seed, epoch), conflicts=conflicts)
+        batches = build()
         seconds = time.perf_counter() - begin
         rows = measure(batches)
         return batches, rows, epoch_measures(batches, rows, random=reference, seconds=seconds)
 
-    build = _builder(queries, documents, chosen, settings)
-    found = [measured(build, epoch) for epoch in range(epochs)]
-    planned = [batches for batches, _, _ in found]
+    plans = [measured(partial(builder.build, epoch, (queries, documents), batch_size)) for epoch in range(epochs)]
+    planned = [batches for batches, _, _ in plans]
     return PlannedEpochs(
         name,
         settings,
         batch_size,
         planned,
-        rows=found[0][1],
-        measures=[measures for _, _, measures in found],
-        random=measured(partial(random_order, len(queries)), 0)[2],
+        rows=plans[0][1],
+        measures=[measures for _, _, measures in plans],
+        random=measured(partial(shuffled, rng=_rng(seed, 0), conflicts=conflicts))[2],
         unguarded=sum(int(conflicts.matrix(rows).sum()) for rows in shuffled(rng=_rng(seed, 0))),
         overlap=overlap(planned),
         overlap_random=(min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
     )
-
-
-def _builder(
-    queries: Vectors, documents: Vectors, chosen: BatchingMethod, settings: Mapping[str, Any]
-) -> Callable[..., Batches]:
-    """What builds an epoch from batch_size, rng and conflicts; what a teacher's vectors decide, it finds once."""
-    if chosen.vectors != "teacher":
-        return partial(chosen.build, queries, documents, **settings)
-    communities: list[Rows] = []
-
-    def build(**given: Any) -> Batches:
-        communities.extend(() if communities else rank_communities(queries, documents, **settings))
-        return community_batches(communities, **given)
-
-    return build
 
 
 def _rng(seed: int, epoch: int) -> np.random.Generator:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from foils.batching.plan import PlannedEpochs
 from foils.data import Collection
-from foils.data.store import Provenance, write_table
+from foils.data.store import Provenance, write_table, write_text
 from foils.data.training_rows import TrainingRows
-from foils.runtime.results import Result, Table, number
+from foils.runtime.results import Result, Table, number, signed
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class BatchPlan(Result):
         rows: row i of the plan's batches is row i of the training.
         plan: batches and measures.
         negative_ids: (N,) ids of the negatives of triplets; None of pairs and lists.
-        made: the provenance.
+        provenance: of the plan.
     """
 
     collection: Collection
     rows: TrainingRows
     plan: PlannedEpochs
     negative_ids: pa.ChunkedArray | None
-    made: Provenance
+    provenance: Provenance
 
     def table(self) -> pa.Table:
         """Return a row per epoch and training row, in the order of training.
@@ -55,7 +55,7 @@ class BatchPlan(Result):
 
     def write(self, path: str | Path) -> None:
         """Write the table as Parquet with its provenance."""
-        write_table(path, self.table(), self.made)
+        write_table(path, self.table(), self.provenance)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan's measures and what was left out."""
@@ -67,21 +67,23 @@ class BatchPlan(Result):
         Raises:
             MissingExtraError: plotly is not installed.
         """
-        from foils.batching.page import write_batch_report
+        from foils.batching.page import batch_report
 
-        write_batch_report(path, self)
+        write_text(path, batch_report(self))
 
     def tables(self) -> list[Table]:
         """Return how hard, clean and varied the batches of each epoch are, beside random ones."""
-        plan, settings = self.plan, self.made["settings"]
+        plan, settings = self.plan, self.provenance["settings"]
         rows = [
             (
                 label,
                 number(epoch.hardness),
-                f"{epoch.hardness_gain:+.3f}",
+                signed(epoch.hardness_gain),
                 number(epoch.hardness_worst_tenth),
+                f"{100 * epoch.easier:.0f} %",
                 number(epoch.weight),
                 number(epoch.loss),
+                signed(epoch.loss_gain),
                 f"{epoch.contradictions:,}",
                 f"{epoch.seconds:.1f} s",
             )
@@ -92,13 +94,15 @@ class BatchPlan(Result):
             f"{self.rows.pairs:,} pairs; pairs left out: {self.rows.capped:,} over {settings['max_positives']} "
             f"positives, {self.rows.uncovered:,} without a negative",
             "hardness over the epoch: " + " ".join(number(value, 2) for value in plan.measures[0].hardness_curve),
-            f"gain: against the same pairs in random batches; contradictions in a plain shuffle: {plan.unguarded:,}",
+            "gain: against the same pairs in random batches; easier: share of the batches that are easier than those",
+            f"contradictions in a plain shuffle: {plan.unguarded:,}",
         ]
         if len(plan.epochs) > 1:
             notes.append(
                 f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "
                 f"at random {100 * plan.overlap_random:.1f} %"
             )
-        columns = ["batches", "hardness", "gain", "worst tenth", "weight", "loss", "contradictions", "time"]
+        columns = ["batches", "hardness", "gain", "worst tenth", "easier", "weight", "loss", "loss gain",
+                   "contradictions", "time"]  # fmt: skip
         title = f"Batches of {self.collection.name} ({settings['split']})"
         return [Table(title, columns, rows, "\n".join(notes))]

@@ -74,3 +74,8 @@ def p_value(p: float) -> str:
 def number(value: float | None, digits: int = 3) -> str:
     """Return a number with so many digits after the point, or an en dash where there is none."""
     return "–" if value is None or value != value else f"{value:.{digits}f}"
+
+
+def signed(value: float, digits: int = 3) -> str:
+    """Return a number with its sign and so many digits after the point, or an en dash where there is none."""
+    return "–" if value != value else f"{value:+.{digits}f}"

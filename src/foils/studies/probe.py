@@ -40,7 +40,7 @@ def probe(
         model: what to train; a static embedding (`static:NAME`) takes seconds.
         device: as torch names it.
     """
-    from foils.training.bi_encoder import train_encoder
+    from foils.training.bi_encoder import train_bi_encoder
     from foils.training.data import training_set
     from foils.training.models import load_trainable
     from foils.training.settings import TrainSettings
@@ -62,7 +62,7 @@ def probe(
                 shortened, negatives, split=settings.split, per_query=settings.per_query, max_positives=1
             )
             with tempfile.TemporaryDirectory() as folder:
-                train_encoder(trainable, data, Path(folder), settings=training)
+                train_bi_encoder(trainable, data, Path(folder), settings=training)
             measure = settings.measures[0]
             measured[name] = measure_encoder(trainable, measured_on, PROBED, [measure]).means[measure]
             advance(1)

@@ -268,7 +268,7 @@ class OpenCell:
 
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
         """Train and measure once; the checkpoints are gone afterwards."""
-        from foils.training.bi_encoder import train_encoder
+        from foils.training.bi_encoder import train_bi_encoder
 
         start, settings = time.perf_counter(), self.settings
         model, facts = self._untrained(), dict[str, Any]()
@@ -279,7 +279,9 @@ class OpenCell:
             data = self.rows(name, seed)
             if name == IN_BATCH and settings.per_query:  # as many steps as with negatives
                 training = replace(training, epochs=training.epochs * settings.per_query)
-            trained = train_encoder(model, data, checkpoints, settings=training, batches=settings.batches, resume=True)
+            trained = train_bi_encoder(
+                model, data, checkpoints, settings=training, batches=settings.batches, resume=True
+            )
             losses = [entry["loss"] for entry in trained.history if "loss" in entry]
             facts = {"rows": len(data), "steps": trained.steps, "loss_first": losses[0], "loss_last": losses[-1]}
         elif training.max_length is not None and model.max_seq_length not in (None, float("inf")):

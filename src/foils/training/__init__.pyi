@@ -1,13 +1,9 @@
 from .bi_encoder import train_bi_encoder as train_bi_encoder
-from .bi_encoder import train_encoder as train_encoder
 from .cached import CachedContrastiveLoss as CachedContrastiveLoss
 from .catalogue import LOSSES as LOSSES
 from .catalogue import make_loss as make_loss
-from .catalogue import make_mixing as make_mixing
 from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
-from .gaps import by_progress as by_progress
-from .gaps import outside_danger as outside_danger
 from .losses import ContrastiveLoss as ContrastiveLoss
 from .losses import LearnableTemperature as LearnableTemperature
 from .measured import MeasuredLoss as MeasuredLoss
@@ -16,6 +12,7 @@ from .mixing import LearnableMixing as LearnableMixing
 from .mixing import Mixing as Mixing
 from .mixing import ScheduledMixing as ScheduledMixing
 from .mixing import UncertaintyMixing as UncertaintyMixing
+from .mixing import make_mixing as make_mixing
 from .models import LEARNING_RATES as LEARNING_RATES
 from .models import load_trainable as load_trainable
 from .objectives import debiased_infonce as debiased_infonce
@@ -36,4 +33,6 @@ from .settings import Recipe as Recipe
 from .settings import TrainSettings as TrainSettings
 from .tiers import TierBatchSampler as TierBatchSampler
 from .tiers import TierCurriculum as TierCurriculum
+from .tiers import by_progress as by_progress
+from .tiers import outside_danger as outside_danger
 from .trainer import TrainingRun as TrainingRun

@@ -79,27 +79,29 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
         own = self.own_parameters()
         leaf = documents.detach().requires_grad_()
         sums: Tensor | None = None
-        found: list[list[Tensor]] = []
+        per_loss: list[list[Tensor]] = []
         for begin, end in self._blocks(len(queries)):
             block = queries[begin:end].detach().requires_grad_()
             part = self.sums(block, leaf, begin, end, batch)
             if sums is None:
                 sums = torch.zeros_like(part.detach())
-                found = [[torch.zeros_like(t) for t in (queries, leaf, *own)] for _ in part]
+                per_loss = [[torch.zeros_like(t) for t in (queries, leaf, *own)] for _ in part]
             sums += part.detach()
-            for index, (loss, gradients) in enumerate(zip(part, found, strict=True)):
+            for index, (loss, gradients) in enumerate(zip(part, per_loss, strict=True)):
                 more = index < len(part) - 1
                 new = torch.autograd.grad(loss, (block, leaf, *own), retain_graph=more, allow_unused=True)
                 _add([gradients[0][begin:end], *gradients[1:]], new)
         if sums is None:
             raise InputError("an empty batch has no loss")
         means = self.counts(len(queries), batch).to(sums)
-        found = [[gradient / mean for gradient in gradients] for gradients, mean in zip(found, means, strict=True)]
-        norms = torch.stack([gradient_norm(gradients[:2]) for gradients in found])
+        per_loss = [
+            [gradient / mean for gradient in gradients] for gradients, mean in zip(per_loss, means, strict=True)
+        ]
+        norms = torch.stack([gradient_norm(gradients[:2]) for gradients in per_loss])
         losses = (sums / means).requires_grad_()
         loss = self.total(losses, norms)
         shares, *mixed = torch.autograd.grad(loss, (losses, *own), allow_unused=True)
-        joined = [sum(share * g for share, g in zip(shares, of, strict=True)) for of in zip(*found, strict=True)]
+        joined = [sum(share * g for share, g in zip(shares, of, strict=True)) for of in zip(*per_loss, strict=True)]
         _add(joined[2:], mixed)
         self._own_gradients = joined[2:]
         torch.autograd.backward((queries, documents), joined[:2])

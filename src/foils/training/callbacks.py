@@ -24,6 +24,11 @@ DEV = "dev"
 CHANCE = "chance of "
 
 
+def checkpoint_of(args: Any, state: Any) -> Path:
+    """Return the folder of the checkpoint of this step."""
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
 class LossState(TrainerCallback):  # type: ignore[misc]
     """Tells the loss its epoch; keeps what the loss itself learns with each checkpoint, and restores it on resuming.
 
@@ -53,7 +58,7 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         own = self.own_state()
         if not state.global_step or not own:
             return
-        path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / LOSS_STATE
+        path = checkpoint_of(args, state) / LOSS_STATE
         if not path.is_file():
             raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
         from safetensors import SafetensorError
@@ -80,7 +85,7 @@ class LossState(TrainerCallback):  # type: ignore[misc]
 
         own = self.own_state()
         if own and state.is_world_process_zero:
-            save_file(own, Path(args.output_dir) / f"checkpoint-{state.global_step}" / LOSS_STATE)
+            save_file(own, checkpoint_of(args, state) / LOSS_STATE)
 
 
 class MarkWhole(TrainerCallback):  # type: ignore[misc]
@@ -89,7 +94,7 @@ class MarkWhole(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """List the files of the checkpoint, with their sizes."""
         if state.is_world_process_zero:
-            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            folder = checkpoint_of(args, state)
             write_json(folder / WHOLE, _sizes(folder))
 
 
@@ -98,7 +103,7 @@ def last_whole_checkpoint(folder: Path) -> Path | None:
 
     One whose list of files is missing or damaged is passed over: nobody knows whether it is whole.
     """
-    found = []
+    whole = []
     for path in folder.glob("checkpoint-*"):
         mark, step = path / WHOLE, path.name.removeprefix("checkpoint-")
         if not step.isdecimal():
@@ -108,8 +113,8 @@ def last_whole_checkpoint(folder: Path) -> Path | None:
         except InputError:
             continue
         if isinstance(listed, dict) and listed and listed.items() <= _sizes(path).items():
-            found.append((int(step), path))
-    return max(found)[1] if found else None
+            whole.append((int(step), path))
+    return max(whole)[1] if whole else None
 
 
 def _sizes(folder: Path) -> dict[str, int]:

@@ -41,13 +41,13 @@ def _without_clock(run: TrainingRun) -> None:
 
 def section(trained: Trained) -> str:
     """Return the card's section on the training, in Markdown."""
-    run, made = trained.run, trained.made
+    run, provenance = trained.run, trained.provenance
     lines = ["## Training with foils", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {_shown(value)} |" for name, value in made["settings"].items()]
-    lines += [f"| precision | {run.precision} |", f"| seed | {made['seed']} |"]
+    lines += [f"| {name} | {_shown(value)} |" for name, value in provenance["settings"].items()]
+    lines += [f"| precision | {run.precision} |", f"| seed | {provenance['seed']} |"]
     lines += [f"| steps | {run.steps:,} |", "", "### Data", "", "| | count |", "|---|---:|"]
     lines += [f"| {name} | {count:,} |" for name, count in trained.counts.items()]
-    lines += ["", *(f"- {name}: digest `{digest}`" for name, digest in made["inputs"].items())]
+    lines += ["", *(f"- {name}: digest `{digest}`" for name, digest in provenance["inputs"].items())]
     if trained.scores:
         lines += ["", "### Scores", "", "| measure | value |", "|---|---:|"]
         lines += [f"| {name} | {value:.4f} |" for name, value in trained.scores.items()]

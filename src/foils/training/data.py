@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from foils.data import Collection, Negatives
 from foils.data.collection import Rows
+from foils.data.negatives import negatives_table
+from foils.data.texts import DocumentTexts, texts_of
 from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
 from foils.runtime.errors import InputError, require
 from foils.training.facts import Floats, PairFacts
@@ -24,19 +26,22 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
+NONE = Negatives(negatives_table([], [], "none", [], []))
+
+
 @dataclass(frozen=True)
-class TextLookup:
-    """Texts of queries and documents by row; documents that a source brought along come after the collection's.
+class RowTexts:
+    """The transform of a data set: texts in the place of row numbers.
 
     Attributes:
-        collection: holds most texts.
-        extra: texts that are not in the collection.
+        collection: has the texts of queries, and of documents from row 0 on.
+        own: texts that a table of negatives brought along; text i has the row after the collection's documents, + i.
         documents: names of the data set's columns that hold document rows, or lists of them; the others but label
             hold query rows.
     """
 
     collection: Collection
-    extra: tuple[str, ...]
+    own: pa.Array | pa.ChunkedArray | None
     documents: frozenset[str]
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
@@ -46,17 +51,17 @@ class TextLookup:
     def texts(self, column: str, rows: Sequence[Any] | Rows) -> list[Any]:
         """Return the texts of a column's rows; of lists of rows, lists of texts."""
         if len(rows) and isinstance(rows[0], list):
-            found = iter(self.texts(column, [row for of in rows for row in of]))
-            return [list(islice(found, len(of))) for of in rows]
+            joined = iter(self.texts(column, [row for of in rows for row in of]))
+            return [list(islice(joined, len(of))) for of in rows]
         return self.document_texts(rows) if column in self.documents else self.collection.query_texts(rows)
 
     def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:
         """Return the text of each document row; an absent one has the empty text."""
         rows, count = np.asarray(rows, np.int64), len(self.collection.documents)
-        own = (rows >= 0) & (rows < count)
-        texts = np.full(len(rows), "", object)
-        texts[own] = self.collection.document_texts(rows[own])
-        texts[rows >= count] = [self.extra[row - count] for row in rows[rows >= count]]
+        there, texts = rows[rows >= 0], np.full(len(rows), "", object)
+        texts[rows >= 0] = DocumentTexts(self.collection, np.where(there < count, there, count - 1 - there), self.own)[
+            :
+        ]
         return list(texts)
 
 
@@ -70,14 +75,14 @@ class TrainingSet:
         facts: what is known about the rows.
         rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
         counts: what was used and what was left out, and why.
-        lookup: of the texts of its rows.
+        texts: the transform from its rows to their texts.
     """
 
     dataset: Dataset
     facts: PairFacts
     rows: Rows
     counts: dict[str, int]
-    lookup: TextLookup
+    texts: RowTexts
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -101,7 +106,7 @@ class TrainingSet:
         )
         counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
         names = [name for name in self.dataset.column_names if name != "label"]
-        return TrainingSet(_dataset(names, rows, self.lookup), facts, rows, counts, self.lookup)
+        return TrainingSet(_dataset(names, rows, self.texts), facts, rows, counts, self.texts)
 
 
 def training_set(
@@ -132,7 +137,7 @@ def training_set(
     chosen = training_rows(
         collection, negatives, split=split, form=form, per_query=per_query, max_positives=max_positives
     )
-    table = _Table.read(negatives, collection)
+    table = _Table.read(NONE if negatives is None else negatives, collection)
     absent = chosen.negatives < 0
     lists = np.full(chosen.negatives.shape, ABSENT)
     lists[~absent] = table.document[chosen.negatives[~absent]]
@@ -145,7 +150,13 @@ def training_set(
     if form == "lists":
         counts["short lists"] = int(absent.any(1).sum())
     counts["rows"] = len(rows)
-    return _assemble(collection, rows, table, counts, "negative" if form == "triplets" else "negative_{}")
+    pattern = "negative" if form == "triplets" else "negative_{}"
+    names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
+    texts = RowTexts(collection, table.own, frozenset(names[1:]))
+    facts = _facts(collection, rows, table, texts)
+    if np.isfinite(facts.ratings).any():
+        counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
+    return TrainingSet(_dataset(names, rows, texts), facts, rows, counts, texts)
 
 
 @dataclass(frozen=True)
@@ -158,20 +169,12 @@ class _Table:
     weight: Floats
     elo: Floats
     gap: Floats
-    extra: tuple[str, ...]
+    own: pa.Array | pa.ChunkedArray | None
 
     @classmethod
-    def read(cls, negatives: Negatives | None, collection: Collection) -> _Table:
-        if negatives is None:
-            none, nothing = np.zeros(0, np.int64), np.zeros(0)
-            return cls(none, none, none.astype(bool), nothing, nothing, nothing, ())
-        query, document = negatives.rows_in(collection)
-        document, extra = document.copy(), ()
-        if (document < 0).any():
-            own = negatives.table["text"].filter(pa.array(document < 0)).to_pylist()
-            number = {text: len(collection.documents) + i for i, text in enumerate(dict.fromkeys(own))}
-            document[document < 0] = [number[text] for text in own]
-            extra = tuple(number)
+    def read(cls, negatives: Negatives, collection: Collection) -> _Table:
+        query, texts = texts_of(negatives, collection)
+        document = np.arange(0) if texts.rows is None else texts.rows
 
         def column(name: str, missing: float) -> Floats:
             if name not in negatives.table.column_names:
@@ -185,47 +188,38 @@ class _Table:
                 f"{int(wrong.sum())} kept rows have a weight that is not above 0; a row of weight 0 is rejected "
                 "(foils select does it)"
             )
-        elo, gap = column("elo", np.nan), column("gap", np.nan)
-        return cls(query, document, negatives.keep, weight, elo, gap, extra)
+        document = np.where(document < 0, len(collection.documents) - 1 - document, document)
+        return cls(query, document, negatives.keep, weight, column("elo", np.nan), column("gap", np.nan), texts.own)
 
 
-def _assemble(collection: Collection, rows: Rows, table: _Table, counts: dict[str, int], pattern: str) -> TrainingSet:
-    names = ["anchor", "positive", *(pattern.format(i + 1) for i in range(rows.shape[1] - 2))]
-    lookup = TextLookup(collection, table.extra, frozenset(names[1:]))
-    facts = _facts(collection, rows, table, lookup)
-    if np.isfinite(facts.ratings).any():
-        counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
-    return TrainingSet(_dataset(names, rows, lookup), facts, rows, counts, lookup)
-
-
-def _dataset(names: Sequence[str], rows: Rows, lookup: TextLookup) -> Dataset:
+def _dataset(names: Sequence[str], rows: Rows, texts: RowTexts) -> Dataset:
     datasets = require("datasets", "train")
     columns = {name: pa.array(rows[:, i]) for i, name in enumerate(names)}
     dataset = datasets.Dataset(pa.table({**columns, "label": pa.array(np.arange(len(rows)))}))
-    return dataset.with_transform(lookup)
+    return dataset.with_transform(texts)
 
 
-def _facts(collection: Collection, rows: Rows, table: _Table, lookup: TextLookup) -> PairFacts:
+def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts) -> PairFacts:
     """Number queries and documents by their texts, and say what is known about their pairs."""
-    asked, answers = collection.known_positives.pairs()
-    query_number = TextNumbers(np.concatenate([rows[:, 0], asked]), collection.query_texts)
-    relevant = np.isin(query_number(asked), query_number(rows[:, 0]))
-    asked, answers = asked[relevant], answers[relevant]
+    queries, positives = collection.known_positives.pairs()
+    query_number = TextNumbers(np.concatenate([rows[:, 0], queries]), collection.query_texts)
+    relevant = np.isin(query_number(queries), query_number(rows[:, 0]))
+    queries, positives = queries[relevant], positives[relevant]
     listed = np.isin(table.query, rows[:, 0])
-    used = np.unique(np.concatenate([rows[:, 1:].ravel(), answers, table.document[listed]]))
-    document_number = TextNumbers(used[used >= 0], lookup.document_texts)
+    known = np.concatenate([positives, table.document[listed]])
+    used = np.unique(np.concatenate([rows[:, 1:].ravel(), known]))
+    document_number = TextNumbers(used[used >= 0], texts.document_texts)
     weight = np.where(table.keep, table.weight, 0.0)[listed]
     with np.errstate(divide="ignore"):
-        log_weight = np.concatenate([np.full(len(asked), -np.inf), np.log(weight)])
-    documents = document_number(rows[:, 1:])
+        log_weight = np.concatenate([np.full(len(queries), -np.inf), np.log(weight)])
     return PairFacts(
         query_number(rows[:, 0]),
-        documents,
+        document_number(rows[:, 1:]),
         _ratings(collection, rows, table),
-        query_number(np.concatenate([asked, table.query[listed]])),
-        document_number(np.concatenate([answers, table.document[listed]])),
+        query_number(np.concatenate([queries, table.query[listed]])),
+        document_number(known),
         log_weight,
-        np.concatenate([np.full(len(asked), np.nan), table.gap[listed]]),
+        np.concatenate([np.full(len(queries), np.nan), table.gap[listed]]),
     )
 
 
@@ -238,10 +232,11 @@ def _ratings(collection: Collection, rows: Rows, table: _Table) -> Floats:
     query, document, elo = table.query, table.document, table.elo
     only_query, only_document = _only_positives(collection)
     with_gap = np.flatnonzero(np.isfinite(elo) & np.isfinite(table.gap))
-    asked, first = np.unique(query[with_gap], return_index=True)
-    asked, first = (rows_of[np.isin(asked, only_query)] for rows_of in (asked, with_gap[first]))
-    query = np.concatenate([query, asked])
-    document = np.concatenate([document, only_document[np.searchsorted(only_query, asked)]])
+    rated_query, first = np.unique(query[with_gap], return_index=True)
+    single = np.isin(rated_query, only_query)
+    rated_query, first = rated_query[single], with_gap[first[single]]
+    query = np.concatenate([query, rated_query])
+    document = np.concatenate([document, only_document[np.searchsorted(only_query, rated_query)]])
     elo = np.concatenate([elo, (table.elo + table.gap)[first]])
     rated = np.isfinite(elo)
     if not rated.any():
@@ -251,12 +246,12 @@ def _ratings(collection: Collection, rows: Rows, table: _Table) -> Floats:
     known = elo[rated][first]
     wanted = rows[:, :1] * width + rows[:, 1:]
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found = np.where((keys[at] == wanted) & (rows[:, 1:] >= 0), known[at], np.nan)
-    return np.asarray((found - known.mean()) / (known.std() or 1.0), np.float64)
+    ratings = np.where((keys[at] == wanted) & (rows[:, 1:] >= 0), known[at], np.nan)
+    return np.asarray((ratings - known.mean()) / (known.std() or 1.0), np.float64)
 
 
 def _only_positives(collection: Collection) -> tuple[Rows, Rows]:
     """Return the queries with a single labelled positive, ascending, and its document."""
-    asked, answers = collection.known_positives.pairs()
-    queries, first, counts = np.unique(asked, return_index=True, return_counts=True)
-    return queries[counts == 1], answers[first[counts == 1]]
+    query, document = collection.known_positives.pairs()
+    queries, first, counts = np.unique(query, return_index=True, return_counts=True)
+    return queries[counts == 1], document[first[counts == 1]]

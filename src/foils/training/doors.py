@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,13 +15,23 @@ from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, a
 from foils.data.store import provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, STATIC
-from foils.encode.similarity import SIMILARITIES, similarity_of
+from foils.encode.similarity import SIMILARITIES
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
 from foils.training.results import Trained
-from foils.training.settings import OPEN, MethodSettings, Recipe, StepSettings, TrainSettings, check_batches, completed
+from foils.training.settings import (
+    MINED_ANEW,
+    OPEN,
+    TRAINING_ARGS,
+    MethodSettings,
+    Recipe,
+    StepSettings,
+    TrainSettings,
+    check_batches,
+    completed,
+)
 from foils.training.trackers import CHECKPOINTS, check_installed
 
 if TYPE_CHECKING:
@@ -35,7 +45,6 @@ else:
     ModelLike = RunLike = str
 
 MEASURE = "nDCG@10"
-MINED_ANEW = 10  # negatives per query, where no number is given
 POINTWISE = ("regression", "binary")
 
 
@@ -125,11 +134,11 @@ def train(
     output: Annotated[str | Path, Option(short="-o", metavar="FOLDER")],
     reranker: bool = False,
     method: MethodSettings,
+    similarity: Annotated[str | None, Option(names=SIMILARITIES, within=TRAINING_ARGS)] = None,
     steps: StepSettings = OPEN,
     rows: RowSettings,
     evaluation: DevSettings,
     resume: bool = False,
-    similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None,
     device: str | None = None,
     reading: CollectionSettings,
     machine: MemorySettings,
@@ -157,57 +166,36 @@ def train(
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
-    path = Path(output)
     rows = _completed_rows(rows, method, reranker=reranker, negatives=source is not None)
     settings = completed(steps, method.base(reranker=reranker), evaluated=evaluation.dev is not None)
-    batches = method.batches or method.base().batches
+    batching = method.describe()
     loaded = reading.open(collection)
     negatives = None if source is None else as_source(source, loaded)
-    untrained = partial(_trainable, model, settings, reranker=reranker, similarity=similarity, device=device)
-    data, refresh = _training_data(loaded, negatives.negatives if negatives else None, rows, method, untrained)
-    trainable = untrained()
+    load = partial(_trainable, model, settings, reranker=reranker, similarity=similarity, device=device)
+    data, refresh = _training_data(loaded, negatives.negatives if negatives else None, rows, method, load)
+    trainable = load()
     settings = _with_learning_rate(settings, trainable)
-    learned = _described(method, batches, rows)
-    described = {
-        "model": _name(model),
-        "reranker": reranker,
-        **learned,
-        **settings.describe(),
-        "similarity": similarity,
-    }
+    described = {"model": _name(model), "reranker": reranker, **batching, **vars(rows), **settings.describe()}
     inputs = {"collection": loaded.digest, **({negatives.name: negatives.digest} if negatives else {})}
-    made = provenance("train", described, inputs=inputs, seed=settings.seed)
-    score = evaluation.score(loaded)
-    scores = {} if score is None else {f"{MEASURE} on {evaluation.dev} before": score(trainable)}
-    fit: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
-    if not reranker:
-        own = {"batch_settings": method.batch_settings, "curriculum": method.curriculum, "refresh": refresh}
-        fit |= {"batches": batches, **own}
-    run = _fitted(trainable, data, path / CHECKPOINTS, reranker=reranker, **fit)
-    if run.best is not None:
-        scores[f"{MEASURE} on {evaluation.dev} after"] = run.best
-    trained = Trained(run.model, path, run, made, data.counts, scores)
-    if not int(os.environ.get("RANK", "0")):  # under torchrun the first process writes
-        from foils.training.card import save_model
+    described["similarity"] = similarity
+    history = provenance("train", described, inputs=inputs, seed=settings.seed)
+    how: dict[str, Any] = {"settings": settings, "score": evaluation.score(loaded), "resume": resume}
+    before = how["score"](trainable) if how["score"] else None
+    own = None if reranker else {**batching, "refresh": refresh}
+    run = _fitted(trainable, data, Path(output) / CHECKPOINTS, own, **how)
+    known = {when: value for when, value in (("before", before), ("after", run.best)) if value is not None}
+    scores = {f"{MEASURE} on {evaluation.dev} {when}": value for when, value in known.items()}
+    return _written(Trained(run.model, Path(output), run, history, data.counts, scores))
 
+
+def _written(trained: Trained) -> Trained:
+    """Write a model, and remove its checkpoints; under torchrun the first process does."""
+    from foils.training.card import save_model
+
+    if not int(os.environ.get("RANK", "0")):
         save_model(trained)
-        shutil.rmtree(path / CHECKPOINTS, ignore_errors=True)
+        shutil.rmtree(trained.path / CHECKPOINTS, ignore_errors=True)
     return trained
-
-
-def _described(method: MethodSettings, batches: str, rows: RowSettings) -> dict[str, Any]:
-    """Return what provenance says of what is learned from."""
-    return {
-        "recipe": method.recipe,
-        "batches": batches,
-        "batch_settings": dict(method.batch_settings or {}),
-        "form": rows.form,
-        "per_query": rows.per_query,
-        "max_positives": rows.max_positives,
-        "split": rows.split,
-        "curriculum": method.curriculum,
-        "refresh": method.refresh,
-    }
 
 
 def _completed_rows(rows: RowSettings, method: MethodSettings, *, reranker: bool, negatives: bool) -> RowSettings:
@@ -223,7 +211,7 @@ def _training_data(
     negatives: Negatives | None,
     rows: RowSettings,
     method: MethodSettings,
-    untrained: Callable[[], Any],
+    load: Callable[[], Any],
 ) -> tuple[TrainingSet, Refresh | None]:
     """Return what is trained on, and how it is mined anew.
 
@@ -232,18 +220,17 @@ def _training_data(
         negatives: None: pairs alone or, where negatives are mined anew, those of the untrained model.
         rows: which are trained on.
         method: says how often negatives are mined anew, and which curriculum there is.
-        untrained: loads the model.
+        load: loads the untrained model.
     """
     from foils.training.data import training_set
-    from foils.training.gaps import outside_danger
     from foils.training.refresh import ance_refresh
+    from foils.training.tiers import outside_danger
 
     refresh = None
     if method.refresh is not None:
-        shape: dict[str, Any] = {"split": rows.split, "form": rows.form, "max_positives": rows.max_positives}
-        refresh = ance_refresh(collection, every=method.refresh, top=rows.per_query or MINED_ANEW, **shape)
+        refresh = ance_refresh(collection, rows, every=method.refresh)
         if negatives is None:
-            negatives = refresh.mine(untrained())
+            negatives = refresh.mine(load())
     data = training_set(collection, negatives, **vars(rows))
     return (outside_danger(data) if method.curriculum == "progress" else data), refresh
 
@@ -255,18 +242,14 @@ def _trainable(
     if not reranker:
         from foils.training.models import load_trainable
 
-        if isinstance(model, (str, Path)):
-            return load_trainable(model, device=device, similarity=similarity)
-        if similarity is not None:
-            model.similarity_fn_name = similarity_of(model, similarity)
-        return model
+        return load_trainable(model, device=device, similarity=similarity)
     from foils.encode.cross_encoders import load_cross_encoder
     from foils.training.reranker import reranker_loss
 
     reranker_loss(settings.loss, settings.loss_settings)
-    if isinstance(model, (str, Path)):
-        return load_cross_encoder(model, device=device, new_head=True, seed=settings.seed)
-    return model
+    if not isinstance(model, (str, Path)):
+        return model
+    return load_cross_encoder(model, device=device, new_head=True, seed=settings.seed)
 
 
 def _with_learning_rate(settings: TrainSettings, model: Any) -> TrainSettings:
@@ -275,14 +258,17 @@ def _with_learning_rate(settings: TrainSettings, model: Any) -> TrainSettings:
     return with_defaults(settings, model)
 
 
-def _fitted(model: Any, data: TrainingSet, checkpoints: Path, *, reranker: bool, **more: Any) -> TrainingRun:
-    if reranker:
-        from foils.training.reranker import train_reranker
+def _fitted(
+    model: Any, data: TrainingSet, checkpoints: Path, batching: Mapping[str, Any] | None, **how: Any
+) -> TrainingRun:
+    """Train a bi-encoder with its batches or, where there are none, a reranker."""
+    from foils.training.bi_encoder import train_bi_encoder
+    from foils.training.reranker import train_reranker
 
-        return train_reranker(model, data, checkpoints, **more)
-    from foils.training.bi_encoder import train_encoder
-
-    return train_encoder(model, data, checkpoints, **more)
+    if batching is None:
+        return train_reranker(model, data, checkpoints, **how)
+    own = {name: batching[name] for name in ("batches", "batch_settings", "curriculum", "refresh")}
+    return train_bi_encoder(model, data, checkpoints, **own, **how)
 
 
 def _is_cross_encoder(model: Any) -> bool:

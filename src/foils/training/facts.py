@@ -43,10 +43,10 @@ class BatchFacts:
         inside = (self.rows >= begin) & (self.rows < end)
         if not inside.any() and not self.absent.any():
             return None
-        found = np.zeros((end - begin, len(self.absent)), np.float32)
-        found[:, self.absent] = -np.inf
-        found[self.rows[inside] - begin, self.columns[inside]] = self.log_weights[inside]
-        return found
+        block = np.zeros((end - begin, len(self.absent)), np.float32)
+        block[:, self.absent] = -np.inf
+        block[self.rows[inside] - begin, self.columns[inside]] = self.log_weights[inside]
+        return block
 
 
 @dataclass(frozen=True)
@@ -140,16 +140,16 @@ class PairFacts:
 
     def own_log_weights(self) -> Floats:
         """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""
-        found = self._own(self.known_log_weight, 0.0)
-        found[self.documents == ABSENT] = -np.inf
-        found[:, 0] = 0.0
-        return found
+        weights = self._own(self.known_log_weight, 0.0)
+        weights[self.documents == ABSENT] = -np.inf
+        weights[:, 0] = 0.0
+        return weights
 
     def own_gaps(self) -> Floats:
         """Return (N, k) rating gap of each row's own negatives; NaN where there is none, or the negative is absent."""
-        found = self._own(self.known_gap, np.nan)[:, 1:]
-        found[self.documents[:, 1:] == ABSENT] = np.nan
-        return found
+        gaps = self._own(self.known_gap, np.nan)[:, 1:]
+        gaps[self.documents[:, 1:] == ABSENT] = np.nan
+        return gaps
 
     def _own(self, values: Floats, missing: float) -> Floats:
         """Return (N, 1 + k) the known pairs' values at each row's own documents."""
@@ -157,16 +157,16 @@ class PairFacts:
             return np.full(self.documents.shape, missing)
         width = int(max(self.documents.max(initial=0), self.known_document.max(initial=0))) + 1
         known = self.known_query * width + self.known_document
-        asked = self.queries[:, None] * width + self.documents
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        return np.where(known[at] == asked, values[at], missing)
+        own = self.queries[:, None] * width + self.documents
+        at = np.minimum(np.searchsorted(known, own), len(known) - 1)
+        return np.where(known[at] == own, values[at], missing)
 
     def mask(self, rows: Codes) -> NDArray[np.bool_]:
         """Return (b, (1 + k)·b): True where a candidate is left out for a query."""
-        found = self.batch(rows)
-        mask = np.tile(found.absent, (len(rows), 1))
-        left_out = np.isneginf(found.log_weights)
-        mask[found.rows[left_out], found.columns[left_out]] = True
+        facts = self.batch(rows)
+        mask = np.tile(facts.absent, (len(rows), 1))
+        left_out = np.isneginf(facts.log_weights)
+        mask[facts.rows[left_out], facts.columns[left_out]] = True
         return mask
 
 

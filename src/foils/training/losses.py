@@ -11,7 +11,7 @@ sentence-transformers: import this module where it is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -143,14 +143,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             losses = losses / self.counts(len(queries), batch).to(losses)
             norms = None
             if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
-                norms = torch.stack(
-                    [
-                        gradient_norm(
-                            torch.autograd.grad(loss, (queries, documents), retain_graph=True, allow_unused=True)
-                        )
-                        for loss in losses
-                    ]
-                )
+                norms = gradient_norms(losses, (queries, documents))
             return self.total(losses, norms)
 
     def facts_of(self, columns: list[Tensor], labels: Tensor | None) -> BatchFacts | None:
@@ -221,6 +214,12 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         rated = torch.isfinite(ratings).any(1)
         predictions = self.gain * similarities.gather(1, own) + self.offset
         return rating_regression(predictions[rated], ratings[rated]).sum()
+
+
+def gradient_norms(losses: Iterable[Tensor], of: Sequence[Tensor]) -> Tensor:
+    """Return the length of each loss' gradient with respect to these tensors taken as one vector."""
+    gradients = [torch.autograd.grad(loss, of, retain_graph=True, allow_unused=True) for loss in losses]
+    return torch.stack([gradient_norm(each) for each in gradients])
 
 
 def gradient_norm(gradients: Iterable[Tensor | None]) -> Tensor:

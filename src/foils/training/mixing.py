@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, check_names
 
 
 def scheduled_alpha(epoch: float) -> float:
@@ -58,15 +58,14 @@ class Mixing(nn.Module):  # type: ignore[misc]
 
 
 class ScheduledMixing(Mixing):
-    """α by epoch: `schedule` of the epoch, Algorithm 3's unless another is given."""
+    """α by epoch, as `scheduled_alpha` has it."""
 
-    def __init__(self, schedule: Callable[[int], float] = scheduled_alpha) -> None:
-        super().__init__(schedule(1))
-        self.schedule = schedule
+    def __init__(self) -> None:
+        super().__init__(scheduled_alpha(1))
 
     def set_epoch(self, epoch: int) -> None:
         """Set α for the epoch, counted from 1."""
-        self.alpha = self.schedule(epoch)
+        self.alpha = scheduled_alpha(epoch)
 
 
 class LearnableMixing(Mixing):
@@ -167,6 +166,16 @@ MIXINGS: dict[str, Callable[..., Mixing]] = {
     "uncertainty": UncertaintyMixing,
     "gradnorm": GradNormMixing,
 }
+
+
+def make_mixing(name: str, alpha: float) -> Mixing:
+    """Return a way of mixing by name; alpha is where `fixed` stays and `learnable` begins.
+
+    Raises:
+        UnknownNameError: no such way.
+    """
+    check_names("way of mixing", [name], MIXINGS)
+    return MIXINGS[name](alpha) if name in ("fixed", "learnable") else MIXINGS[name]()
 
 
 def describe_mixing(mixing: Mixing) -> dict[str, Any]:

@@ -63,16 +63,13 @@ def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:
     return replace(settings, learning_rate=learning_rate_of(model))
 
 
-def load_trainable(
-    name: str | Path, *, device: str | None = None, trust_remote_code: bool = False, similarity: str | None = None
-) -> Any:
+def load_trainable(model: str | Path | Any, *, device: str | None = None, similarity: str | None = None) -> Any:
     """Return a SentenceTransformer to train, as `load_model` gives it.
 
     Args:
-        name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them, which trains in
-            seconds.
+        model: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them, which trains in
+            seconds; or a SentenceTransformer, to which the similarity applies.
         device: torch device; None: the first one available.
-        trust_remote_code: run code that comes with the model.
         similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the saved model; None: its
             own.
 
@@ -80,7 +77,8 @@ def load_trainable(
         InputError: there is no such model, or it has no word table.
         UnknownNameError: an unknown similarity.
     """
-    model = load_model(name, device=device, trust_remote_code=trust_remote_code)
+    if isinstance(model, (str, Path)):
+        model = load_model(model, device=device)
     if similarity is not None:
         model.similarity_fn_name = similarity_of(model, similarity)
     return model

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,13 @@ import torch
 from transformers import TrainerCallback
 
 from foils.data import Collection, Negatives
-from foils.data.training_rows import MAX_POSITIVES
+from foils.data.training_rows import RowSettings
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.mining.ance import refresh as mine_anew
 from foils.runtime.errors import FailureError, InputError
+from foils.training.callbacks import checkpoint_of
 from foils.training.data import TrainingSet, training_set
+from foils.training.settings import MINED_ANEW
 
 NEGATIVES = "foils_negatives.parquet"
 
@@ -58,11 +59,11 @@ class LiveTexts:
         labels = np.asarray(batch["label"], np.int64)
         names = [name for name in self.data.dataset.column_names if name != "label"]
         rows = {name: self.data.rows[labels, column] for column, name in enumerate(names)}
-        return self.data.lookup({**rows, "label": batch["label"]})
+        return self.data.texts({**rows, "label": batch["label"]})
 
     def texts(self, column: str, rows: Sequence[int]) -> list[str]:
         """Return the texts of rows of queries or positives, which are the same in every training set."""
-        return self.data.lookup.texts(column, rows)
+        return self.data.texts.texts(column, rows)
 
     def replace(self, data: TrainingSet) -> None:
         """Take another training set with the same queries and positives.
@@ -100,7 +101,7 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Restore the negatives where training resumes."""
-        path = Path(args.output_dir) / f"checkpoint-{state.global_step}" / NEGATIVES
+        path = checkpoint_of(args, state) / NEGATIVES
         if state.global_step and path.is_file():
             self._take(Negatives.read(path))
 
@@ -119,7 +120,7 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the negatives into the checkpoint."""
         if self.negatives is not None and state.is_world_process_zero:
-            self.negatives.write(Path(args.output_dir) / f"checkpoint-{state.global_step}" / NEGATIVES)
+            self.negatives.write(checkpoint_of(args, state) / NEGATIVES)
 
     def _take(self, negatives: Negatives) -> None:
         data = self.refresh.assemble(negatives)
@@ -130,41 +131,24 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
 
 
 def ance_refresh(
-    collection: Collection,
-    *,
-    every: int,
-    split: str,
-    top: int,
-    form: str = "triplets",
-    max_positives: int = MAX_POSITIVES,
-    ranks: tuple[int, int | None] = (0, None),
+    collection: Collection, rows: RowSettings, *, every: int, ranks: tuple[int, int | None] = (0, None)
 ) -> Refresh:
     """Return how to mine negatives anew with the model that trains, every so many epochs (ANCE).
 
     Args:
         collection: whose documents are embedded and searched at each refresh.
+        rows: of the training set: whose queries, triplets or lists, and how many negatives of a query (10, where they
+            do not say).
         every: epochs between refreshes.
-        split: whose queries.
-        top: negatives of a query.
-        form: of the training set: triplets or lists.
-        max_positives: labelled positives of a query, at most.
         ranks: window that negatives are taken from.
     """
+    top = rows.per_query or MINED_ANEW
+    rows = replace(rows.completed("triplets"), per_query=top)
 
     def mine(model: Any) -> Negatives:
         encoder = SentenceEncoder(model, EncoderSettings(), name="checkpoint")
         with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
             store = VectorStore(folder)
-            return mine_anew(collection, encoder, store, split=split, top=top, ranks=ranks)
+            return mine_anew(collection, encoder, store, split=rows.split, top=top, ranks=ranks)
 
-    def assemble(negatives: Negatives) -> TrainingSet:
-        return training_set(
-            collection,
-            negatives,
-            split=split,
-            form=form,
-            per_query=top,
-            max_positives=max_positives,
-        )
-
-    return Refresh(every, mine, assemble)
+    return Refresh(every, mine, lambda negatives: training_set(collection, negatives, **vars(rows)))

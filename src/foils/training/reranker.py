@@ -6,7 +6,6 @@ both.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,18 +17,19 @@ import pyarrow as pa
 from sentence_transformers.cross_encoder.losses import LambdaLoss
 from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
 from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
+from torch import Tensor
 from torch.nn import functional
 from transformers import TrainerCallback
 
 from foils.data.collection import Rows
 from foils.encode.cross_encoders import check_one_output
-from foils.runtime.errors import InputError, UnknownNameError, require
-from foils.training.catalogue import make_mixing
+from foils.runtime.errors import InputError, check_names, require
 from foils.training.data import TrainingSet
+from foils.training.mixing import make_mixing
 from foils.training.models import with_defaults
 from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
 from foils.training.settings import TrainSettings
-from foils.training.trainer import TrainingRun, arguments, fit
+from foils.training.trainer import TrainingRun, fit
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -40,10 +40,11 @@ class RerankerLoss:
     """A reranker's loss and the shape of data that it takes.
 
     Attributes:
-        make: (model, mini_batch_size, **settings) → loss.
+        make: (model, *, mini_batch_size, **settings) → loss.
         pointwise: a row for each pair instead of each list.
         ratings: it learns from ratings; else from labels, 1 for the positive and 0 for negatives.
         weighted: it heeds the table's weights, which come with the labels.
+        settings: names of its own settings.
     """
 
     make: Callable[..., Any]
@@ -51,43 +52,26 @@ class RerankerLoss:
     ratings: bool
     weighted: bool = True
 
-    @property
-    def settings(self) -> list[str]:
-        """Names of the loss' own settings."""
-        return [name for name in inspect.signature(self.make).parameters if name not in ("model", "mini_batch_size")]
-
-
-def _regression(model: Any, mini_batch_size: int | None) -> Any:
-    objective = partial(functional.mse_loss, reduction="none")
-    return PointwiseLoss(model, objective=objective, mini_batch_size=mini_batch_size)
-
-
-def _binary(model: Any, mini_batch_size: int | None) -> Any:
-    objective = partial(functional.binary_cross_entropy_with_logits, reduction="none")
-    return PointwiseLoss(model, objective=objective, mini_batch_size=mini_batch_size)
-
-
-def _listnet(model: Any, mini_batch_size: int | None) -> Any:
-    return ListNetLoss(model, mini_batch_size=mini_batch_size)
-
-
-def _lambda(model: Any, mini_batch_size: int | None) -> Any:
-    return LambdaLoss(model, mini_batch_size=mini_batch_size)
+    settings: tuple[str, ...] = ()
 
 
 def _hybrid(
-    model: Any, mini_batch_size: int | None, *, mixing: str = "fixed", alpha: float = 0.5, temperature: float = 1.0
-) -> Any:
+    model: Any, *, mini_batch_size: int | None, mixing: str = "fixed", alpha: float = 0.5, temperature: float = 1.0
+) -> RerankerHybridLoss:
     way = make_mixing(mixing, alpha)
     return RerankerHybridLoss(model, mixing=way, temperature=temperature, mini_batch_size=mini_batch_size)
 
 
+def _pointwise(objective: Callable[..., Tensor]) -> Callable[..., PointwiseLoss]:
+    return partial(PointwiseLoss, objective=partial(objective, reduction="none"))
+
+
 RERANKER_LOSSES: dict[str, RerankerLoss] = {
-    "regression": RerankerLoss(_regression, pointwise=True, ratings=True),
-    "binary": RerankerLoss(_binary, pointwise=True, ratings=False),
-    "listnet": RerankerLoss(_listnet, pointwise=False, ratings=False),
-    "lambda": RerankerLoss(_lambda, pointwise=False, ratings=False, weighted=False),
-    "hybrid": RerankerLoss(_hybrid, pointwise=False, ratings=True),
+    "regression": RerankerLoss(_pointwise(functional.mse_loss), pointwise=True, ratings=True),
+    "binary": RerankerLoss(_pointwise(functional.binary_cross_entropy_with_logits), pointwise=True, ratings=False),
+    "listnet": RerankerLoss(ListNetLoss, pointwise=False, ratings=False),
+    "lambda": RerankerLoss(LambdaLoss, pointwise=False, ratings=False, weighted=False),
+    "hybrid": RerankerLoss(_hybrid, pointwise=False, ratings=True, settings=("mixing", "alpha", "temperature")),
 }
 
 
@@ -97,11 +81,8 @@ def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
     """
-    if name not in RERANKER_LOSSES:
-        raise UnknownNameError("loss of a reranker", name, RERANKER_LOSSES)
-    for setting in settings:
-        if setting not in RERANKER_LOSSES[name].settings:
-            raise UnknownNameError(f"setting of the loss {name}", setting, RERANKER_LOSSES[name].settings)
+    check_names("loss of a reranker", [name], RERANKER_LOSSES)
+    check_names(f"setting of the loss {name}", settings, RERANKER_LOSSES[name].settings)
     return RERANKER_LOSSES[name]
 
 
@@ -145,8 +126,8 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
             both = _lists(facts[np.repeat(there[:, None], 2, 1)], np.repeat(lengths, 2))
             label = _lists(both, np.full(len(data), 2))
         columns = {"query": queries, "documents": _lists(documents, lengths), "label": label}
-    lookup = replace(data.lookup, documents=frozenset({"document", "documents"}))
-    return datasets.Dataset(pa.table(columns)).with_transform(lookup)
+    texts = replace(data.texts, documents=frozenset({"document", "documents"}))
+    return datasets.Dataset(pa.table(columns)).with_transform(texts)
 
 
 def _lists(values: Any, lengths: Rows) -> pa.ListArray:
@@ -186,21 +167,13 @@ def train_reranker(
     kind = reranker_loss(settings.loss, settings.loss_settings)
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
-    loss = kind.make(model, settings.mini_batch_size, **settings.loss_settings)
-    dataset = reranker_set(data, kind)
-    args = arguments(
+    return fit(
+        CrossEncoderTrainer,
         CrossEncoderTrainingArguments,
         model,
         Path(output),
-        settings=settings,
-        evaluated=score is not None,
-    )
-    return fit(
-        CrossEncoderTrainer,
-        model,
-        args,
-        dataset=dataset,
-        loss=loss,
+        dataset=reranker_set(data, kind),
+        loss=kind.make(model, mini_batch_size=settings.mini_batch_size, **settings.loss_settings),
         settings=settings,
         score=score,
         callbacks=callbacks,

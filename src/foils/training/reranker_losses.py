@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from foils.runtime.errors import InputError
-from foils.training.losses import gradient_norm
+from foils.training.losses import gradient_norms
 from foils.training.mixing import Mixing, describe_mixing
 from foils.training.objectives import rating_regression, weighted_infonce, weighted_listnet
 
@@ -28,13 +28,13 @@ class PairLoss(nn.Module):  # type: ignore[misc]
 
     def scores(self, pairs: Sequence[tuple[str, str]], prompt: str | None, task: str | None) -> Tensor:
         """Return (n,) float32 logits of the pairs."""
-        size, found = self.mini_batch_size or len(pairs), []
+        size, parts = self.mini_batch_size or len(pairs), []
         for start in range(0, len(pairs), size):
             tokens = self.model.preprocess(pairs[start : start + size], prompt=prompt, task=task)
             device = self.model.device
             tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
-            found.append(self.model(tokens)["scores"].view(-1))
-        return torch.cat(found).float()
+            parts.append(self.model(tokens)["scores"].view(-1))
+        return torch.cat(parts).float()
 
     def lists(
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None, task: str | None
@@ -138,8 +138,7 @@ class RerankerHybridLoss(PairLoss):
         means = [torch.cat(contrast).mean(), torch.cat(regression).mean() if regression else zero]
         norms = None
         if self.mixing.needs_norms and torch.is_grad_enabled():
-            found = [torch.autograd.grad(mean, parts, retain_graph=True, allow_unused=True) for mean in means]
-            norms = torch.stack([gradient_norm(gradients) for gradients in found])
+            norms = gradient_norms(means, parts)
         return self.mixing(torch.stack(means), norms)
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Trained(Result):
         model: a SentenceTransformer or a CrossEncoder; with an evaluation on dev, the best of those evaluated.
         path: the folder that it is written to.
         run: the loss over time.
-        made: provenance: collection, negatives, settings, seed, versions.
+        provenance: collection, negatives, settings, seed, versions.
         counts: what was used and left out.
         scores: name → value, as nDCG@10 on dev before and after.
     """
@@ -32,7 +32,7 @@ class Trained(Result):
     model: Any = field(repr=False)
     path: Path
     run: TrainingRun = field(repr=False)
-    made: Provenance = field(repr=False)
+    provenance: Provenance = field(repr=False)
     counts: Mapping[str, int]
     scores: Mapping[str, float]
 
@@ -49,7 +49,7 @@ class Trained(Result):
     def to_json(self) -> dict[str, Any]:
         """Return settings, counts, scores and the loss over time, as they lie beside the model."""
         return {
-            "provenance": self.made,
+            "provenance": self.provenance,
             "counts": dict(self.counts),
             "scores": dict(self.scores),
             "best_dev": self.run.best,

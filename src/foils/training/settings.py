@@ -16,7 +16,10 @@ from foils.training.trackers import TRACKERS
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 NO_DUPLICATES = "no-duplicates"
+TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 CURRICULA = ("fixed", "progress")
+MINED_ANEW = 10
+"""Negatives of a query that are mined anew where no number is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,15 +59,15 @@ class StepSettings(Settings):
         ),
     ] = field(default_factory=dict)
     batch_size: Annotated[int, Option(least=1)] = 128
-    mini_batch_size: Annotated[int | None, Option(flag="--mini-batch", least=1)] = None
+    mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     epochs: Annotated[int, Option(least=1)] = 1
     learning_rate: Annotated[float | None, Option(above=0)] = None
-    warmup: Annotated[float, Option(least=0, most=1)] = 0.1
-    weight_decay: Annotated[float, Option(least=0)] = 0.0
+    warmup: Annotated[float, Option(least=0, most=1, within=TRAINING_ARGS)] = 0.1
+    weight_decay: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 0.0
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
-    precision: Annotated[str, Option(names=PRECISIONS)] = "auto"
-    patience: Annotated[int | None, Option(least=1)] = None
-    checkpoint_steps: Annotated[int | None, Option(least=1)] = None
+    precision: Annotated[str, Option(names=PRECISIONS, within=TRAINING_ARGS)] = "auto"
+    patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
+    checkpoint_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     seed: Annotated[int, Option(least=0)] = 0
     trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
@@ -167,7 +170,7 @@ def completed(steps: StepSettings, recipe: Recipe, *, evaluated: bool) -> TrainS
 
 
 def ways_of_batching() -> list[str]:
-    """Return the names that `foils.training.bi_encoder.train_encoder` takes for its batches."""
+    """Return the names that `foils.training.bi_encoder.train_bi_encoder` takes for its batches."""
     return [*METHODS, NO_DUPLICATES]
 
 
@@ -206,6 +209,11 @@ class MethodSettings(Settings):
         if self.recipe is not None:
             return RECIPES[self.recipe]
         return Recipe(training=TrainSettings(loss="listnet")) if reranker else Recipe()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of them, the recipe's way of filling batches where none is given."""
+        batches = {"batches": self.batches or self.base().batches, "batch_settings": dict(self.batch_settings or {})}
+        return {"recipe": self.recipe, **batches, "curriculum": self.curriculum, "refresh": self.refresh}
 
 
 def check_batches(batches: str, settings: Mapping[str, Any] | None) -> None:

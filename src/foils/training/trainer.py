@@ -104,25 +104,26 @@ def embedded_at_once(settings: TrainSettings, device: torch.device) -> int:
     return FEW if device.type == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
 
 
-def precision_of(asked: str, device: torch.device) -> str:
+def precision_of(chosen: str, device: torch.device) -> str:
     """Return the precision to compute in: what is asked for, or with `auto` the fastest that the device has.
 
     Raises:
         InputError: float16 without a GPU.
     """
-    if asked == "auto":
+    if chosen == "auto":
         if device.type != "cuda":
             return "float32"
         return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
-    if asked == "float16" and device.type == "cpu":
+    if chosen == "float16" and device.type == "cpu":
         raise InputError("float16 training needs a GPU; use bfloat16 or float32 on the processor")
-    return asked
+    return chosen
 
 
 def fit(
     kind: Callable[..., Any],
+    arguments_kind: Callable[..., Any],
     model: Any,
-    args: Any,
+    output: Path,
     *,
     dataset: Any,
     loss: Any,
@@ -131,21 +132,20 @@ def fit(
     score: Callable[[Any], float] | None,
     callbacks: Sequence[TrainerCallback],
     resume: bool,
+    **more: Any,
 ) -> TrainingRun:
-    """Train with a trainer of sentence-transformers; all its arguments are made.
+    """Train with a trainer of sentence-transformers, and `more` arguments of it than the settings have.
 
     `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
 
     Raises:
-        InputError: not to be resumed, and the folder holds checkpoints.
+        InputError: what `arguments` refuses, or not to be resumed, and the folder holds checkpoints.
         FailureError: a checkpoint cannot be written (full disk, no permission).
     """
     start = time.perf_counter()
-    output = Path(args.output_dir)
+    args = arguments(arguments_kind, model, output, settings=settings, evaluated=score is not None, **more)
     if not resume and any(output.glob("checkpoint-*")):
-        raise InputError(
-            f"{args.output_dir} holds checkpoints of another training; resume it, or choose another folder"
-        )
+        raise InputError(f"{output} holds checkpoints of another training; resume it, or choose another folder")
     last = last_whole_checkpoint(output) if resume else None
     with ExitStack() as reporting:
         own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
@@ -194,6 +194,9 @@ def writing_weights(folder: Path) -> Iterator[None]:
 
 def _entry(log: dict[str, float]) -> dict[str, float]:
     names = {"loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate", f"eval_{DEV}": DEV}
-    found = {new: float(log[old]) for old, new in names.items() if old in log}
-    found.update({name: float(value) for name, value in log.items() if name.startswith(CHANCE)})
-    return {"step": log["step"], "epoch": log["epoch"], **found} if "loss" in found or DEV in found else {}
+    names |= {name: name for name in log if name.startswith(CHANCE)}
+    if "loss" not in log and f"eval_{DEV}" not in log:
+        return {}
+    return {"step": log["step"], "epoch": log["epoch"]} | {
+        new: float(log[old]) for old, new in names.items() if old in log
+    }
