@@ -16,30 +16,25 @@ from foils.runtime import memory
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
-Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How well a predictor's numbers agree with the measured ones.
+    """How well a predictor's numbers agree with the measured ones; NaN where all values of either are equal.
 
     Attributes:
         kendall: Kendall's τ-b in [−1, 1].
+        low: lower end of the bootstrap interval of τ, of the draws in which it exists.
+        high: upper end.
         spearman: Spearman's ρ in [−1, 1].
         pearson: Pearson's r in [−1, 1].
-        stability: share of source pairs within a setting that both order alike, in [0, 1].
-        intervals: name of each of the four → (low, high) of its bootstrap.
-        resampled: what the bootstrap drew: `sources`, or `replicates` where the outcome has several.
-        undefined: draws in which a coefficient does not exist (all values equal), left out of the intervals.
     """
 
     kendall: float
+    low: float
+    high: float
     spearman: float
     pearson: float
-    stability: float
-    intervals: dict[str, Interval]
-    resampled: str
-    undefined: int
 
 
 def kendall_tau(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -60,22 +55,27 @@ def kendall_tau(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
 def kendall_taus(a: Floats, b: Floats) -> Floats:
     """Return (m,) Kendall's τ-b of each row of (m, n) finite numbers with the same row of others."""
-    found = np.empty(len(a))
+    taus = np.empty(len(a))
     for rows in _blocks(a.shape):
         x, y = _signs(a[rows]), _signs(b[rows])
         both = np.sqrt(np.count_nonzero(x, axis=(1, 2)) * np.count_nonzero(y, axis=(1, 2)).astype(np.float64))
-        found[rows] = _divided((x * y).sum(axis=(1, 2)), both)
-    return found
+        taus[rows] = np.divide((x * y).sum(axis=(1, 2)), both, out=np.full(both.shape, np.nan), where=both > 0)
+    return taus
 
 
 def spearman_rho(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return Spearman's ρ: Pearson's r of the ranks, ties sharing their mean rank; arguments as `kendall_tau`."""
-    return float(_spearman(*_rows(a, b))[0])
+    from scipy.stats import rankdata
+
+    return pearson_r(*(rankdata(each[0]) for each in _rows(a, b)))
 
 
 def pearson_r(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return Pearson's r: Σ(a − ā)(b − b̄) / √(Σ(a − ā)² Σ(b − b̄)²); arguments as `kendall_tau`."""
-    return float(_pearson(*_rows(a, b))[0])
+    x, y = (each[0] - each[0].mean() for each in _rows(a, b))
+    if not (np.ptp(np.asarray(a)) and np.ptp(np.asarray(b))):
+        return float("nan")
+    return float(np.clip((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()), -1.0, 1.0))
 
 
 def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Hashable] | None = None) -> float:
@@ -96,9 +96,9 @@ def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Has
 
     Source: ECI_sem, section on simplifications (Table 4).
     """
-    x, y = _rows(a, b)
-    own = np.arange(x.shape[1])[None]
-    return float(_stability(x, y, _within(x.shape[1], settings), own)[0])
+    alike = np.equal(*(_signs(each)[0] for each in _rows(a, b)))
+    counted = _within(len(alike), settings) & ~np.eye(len(alike), dtype=bool)
+    return float(alike[counted].mean()) if counted.any() else float("nan")
 
 
 def agreement(
@@ -106,11 +106,10 @@ def agreement(
     outcome: npt.ArrayLike,
     *,
     rng: np.random.Generator,
-    settings: Sequence[Hashable] | None = None,
     level: float = 0.95,
     resamples: int = 2_000,
 ) -> Agreement:
-    """Return the agreement of a predictor with an outcome, with percentile bootstrap intervals.
+    """Return the agreement of a predictor with an outcome, τ with its percentile bootstrap interval.
 
     Where the outcome has replicates (seeds, or queries) their means are compared, and the bootstrap draws replicates
     with replacement, the same for all sources: the interval is about *these* sources. Without replicates it draws
@@ -120,7 +119,6 @@ def agreement(
         predictor: (n,) one number a source, higher meaning better; n ≥ 2.
         outcome: (n,) or (n, replicates), higher meaning better.
         rng: source of the draws.
-        settings: (n,) which setting each source belongs to; used by `stability` alone.
         level: coverage in (0, 1).
         resamples: how many draws, ≥ 1.
 
@@ -132,21 +130,16 @@ def agreement(
     x, y = _rows(predictor, results.mean(axis=1) if results.ndim == 2 and results.size else results)
     if not 0 < level < 1 or resamples < 1 or not np.isfinite(results).all():
         raise InputError(f"expected finite outcomes, level in (0, 1), resamples ≥ 1; found {level=}, {resamples=}")
-    within = _within(x.shape[1], settings)
     drawn = results.shape[1] if replicated else x.shape[1]
     taken = rng.integers(drawn, size=(resamples, drawn))
-    own = np.arange(x.shape[1])[None]
     if replicated:
-        draws = _coefficients(np.repeat(x, resamples, axis=0), _means_of(results, taken), within, own)
+        draws = kendall_taus(np.repeat(x, resamples, axis=0), _means_of(results, taken))
     else:
-        draws = _coefficients(x[0, taken], y[0, taken], within, taken)
-    names = ("kendall", "spearman", "pearson", "stability")
-    values = {name: float(value) for name, value in zip(names, _coefficients(x, y, within, own)[0], strict=True)}
-    intervals = {name: _interval(draws[:, i], level) for i, name in enumerate(names)}
-    undefined = int(np.isnan(draws).any(axis=1).sum())
-    return Agreement(
-        **values, intervals=intervals, resampled="replicates" if replicated else "sources", undefined=undefined
-    )
+        draws = kendall_taus(x[0, taken], y[0, taken])
+    defined = draws[~np.isnan(draws)]
+    ends = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]) if len(defined) else np.full(2, np.nan)
+    low, high = map(float, ends)
+    return Agreement(kendall_tau(x[0], y[0]), low, high, spearman_rho(x[0], y[0]), pearson_r(x[0], y[0]))
 
 
 def resampled_taus(
@@ -171,60 +164,11 @@ def _means_of(results: Floats, taken: npt.NDArray[np.int64]) -> Floats:
     return means
 
 
-def _coefficients(x: Floats, y: Floats, within: npt.NDArray[np.bool_], sources: npt.NDArray[np.int64]) -> Floats:
-    """(m, 4) Kendall's τ, Spearman's ρ, Pearson's r and stability of rows of (m, n) numbers; the others as below."""
-    return np.stack([kendall_taus(x, y), _spearman(x, y), _pearson(x, y), _stability(x, y, within, sources)], axis=1)
-
-
-def _spearman(x: Floats, y: Floats) -> Floats:
-    from scipy.stats import rankdata
-
-    return _pearson(*(np.asarray(rankdata(each, axis=1), np.float64) for each in (x, y)))
-
-
-def _pearson(x: Floats, y: Floats) -> Floats:
-    defined = (np.ptp(x, axis=1) > 0) & (np.ptp(y, axis=1) > 0)
-    x, y = (each - each.mean(axis=1, keepdims=True) for each in (x, y))
-    norms = np.where(defined, np.sqrt((x * x).sum(axis=1) * (y * y).sum(axis=1)), 0.0)
-    return np.asarray(np.clip(_divided((x * y).sum(axis=1), norms), -1.0, 1.0))
-
-
-def _stability(x: Floats, y: Floats, within: npt.NDArray[np.bool_], sources: npt.NDArray[np.int64]) -> Floats:
-    """(m,) shares of the pairs that both order alike; a source makes no pair with itself.
-
-    Args:
-        x: (m, n) numbers.
-        y: (m, n) numbers.
-        within: (s, s) whether two sources are of one setting.
-        sources: (m, n) the source of each number, or (1, n) where it is the same in every row.
-    """
-    found = np.empty(len(x))
-    for rows in _blocks(x.shape):
-        of = sources if len(sources) == 1 else sources[rows]
-        counted = within[of[:, :, None], of[:, None, :]] & (of[:, :, None] != of[:, None, :])
-        alike = (_signs(x[rows]) == _signs(y[rows])) & counted
-        found[rows] = _divided(alike.sum(axis=(1, 2)).astype(np.float64), counted.sum(axis=(1, 2)).astype(np.float64))
-    return found
-
-
-def _divided(a: Floats, b: Floats) -> Floats:
-    """A / b, NaN where b is 0."""
-    return np.asarray(np.divide(a, b, out=np.full(a.shape, np.nan), where=b > 0))
-
-
 def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     """Slices of the first of so many rows whose numbers, squared or not, fit in the budget of memory."""
     rows, *inner = shape
     size = memory.rows_at_once(8 * 6 * math.prod(inner) * (inner[0] if len(inner) == 1 else 1), most=max(rows, 1))
     return (slice(start, start + size) for start in range(0, rows, size))
-
-
-def _interval(draws: Floats, level: float) -> Interval:
-    defined = draws[~np.isnan(draws)]
-    if not len(defined):
-        return float("nan"), float("nan")
-    low, high = np.quantile(defined, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 def _within(n: int, settings: Sequence[Hashable] | None) -> npt.NDArray[np.bool_]:

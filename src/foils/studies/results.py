@@ -127,7 +127,7 @@ class StudyAnalysis(Result):
                     "cells": {
                         name: {
                             "kendall": _number(agreement.kendall),
-                            "interval": [_number(end) for end in agreement.intervals["kendall"]],
+                            "interval": [_number(agreement.low), _number(agreement.high)],
                             "spearman": _number(agreement.spearman),
                             "pearson": _number(agreement.pearson),
                         }
