@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foils.batching.measures import EpochMeasures
-from foils.pages.page import PALETTE, Example, Examples, Figure, Section, Table, label, render_page, shortened
+from foils.pages.page import (
+    LEGEND,
+    PALETTE,
+    Example,
+    Examples,
+    Figure,
+    Section,
+    Table,
+    axes,
+    label,
+    render_page,
+    scatter,
+    shortened,
+)  # fmt: skip
 from foils.runtime.results import number, signed
 
 if TYPE_CHECKING:
@@ -98,23 +111,13 @@ def _lines(planned: BatchPlan) -> list[tuple[str, EpochMeasures, str]]:
 
 
 def _line(name: str, values: Sequence[float], colour: str, *, x: Sequence[float] | None = None) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": label(name),
-        "x": list(range(len(values))) if x is None else list(x),
-        "y": [None if value != value else round(value, 4) for value in values],
-        "line": {"color": colour, "width": 1.6},
-    }
+    y = [None if value != value else round(value, 4) for value in values]
+    places = list(range(len(values))) if x is None else list(x)
+    return scatter(places, y, name=label(name), line={"color": colour, "width": 1.6})
 
 
 def _layout(x: str, y: str) -> dict[str, Any]:
-    return {
-        "xaxis": {"title": {"text": x}, "zeroline": False},
-        "yaxis": {"title": {"text": y}},
-        "legend": {"orientation": "h", "y": 1.12},
-        "hovermode": "x unified",
-    }
+    return axes(x, y, xaxis={"zeroline": False}, legend=LEGEND, hovermode="x unified")
 
 
 def _over_epoch(planned: BatchPlan) -> Figure:
@@ -170,7 +173,7 @@ def _contradictions(planned: BatchPlan) -> list[Figure]:
         for name, epoch, colour in lines
     ]
     layout = {**_layout("batch", "contradictions"), "barmode": "group", "bargap": 0}
-    layout["yaxis"] = {"title": {"text": "contradictions"}, "rangemode": "nonnegative"}
+    layout["yaxis"]["rangemode"] = "nonnegative"
     return [Figure(data, layout, "Contradictions of each batch, in the order of training.", height=240)]
 
 

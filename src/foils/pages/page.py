@@ -14,9 +14,13 @@ import jinja2
 from foils.runtime.errors import require
 from foils.runtime.results import Table
 
-__all__ = ["PALETTE", "Example", "Examples", "Figure", "Section", "Table", "label", "render_page", "shortened"]
+__all__ = [
+    "LEGEND", "PALETTE", "Example", "Examples", "Figure", "Section", "Table", "axes", "ends", "label", "render_page",
+    "scatter", "shortened",
+]  # fmt: skip
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
+LEGEND = {"orientation": "h", "y": 1.12}
 LONGEST = 700  # characters of a text to read
 
 
@@ -98,6 +102,24 @@ def render_page(title: str, *, subtitle: str, verdict: str, sections: Sequence[S
 def label(text: str) -> str:
     """Return text for a figure: Plotly reads some HTML in labels, so what users named is escaped."""
     return escape(text)
+
+
+def scatter(x: Sequence[Any], y: Sequence[Any], *, mode: str = "lines", **more: Any) -> dict[str, Any]:
+    """Return a trace of a figure: lines or markers, with what more Plotly takes."""
+    return {"type": "scatter", "mode": mode, "x": x, "y": y, **more}
+
+
+def ends(values: Sequence[float], low: Sequence[float], high: Sequence[float]) -> dict[str, Any]:
+    """Return the error bars of markers at `values`, from `low` to `high`."""
+    above = [max(0.0, end - value) for value, end in zip(values, high, strict=True)]
+    below = [max(0.0, value - end) for value, end in zip(values, low, strict=True)]
+    return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.3}
+
+
+def axes(x: str, y: str, **more: Any) -> dict[str, Any]:
+    """Return a figure's layout with titles of its axes, and what more Plotly takes; `more` may add to an axis."""
+    titles = {"xaxis": {"title": {"text": x}}, "yaxis": {"title": {"text": y}}}
+    return {**more, **{axis: {**own, **more.get(axis, {})} for axis, own in titles.items()}}
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

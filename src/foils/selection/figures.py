@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.pages.page import PALETTE, Figure, label
+from foils.pages.page import LEGEND, PALETTE, Figure, axes, label, scatter
 from foils.selection.optimal import information, optimal_gap, two_group_risk
 from foils.selection.rows import GapMixture
 from foils.selection.rules import BOUNDS, TIERS, tier_of
@@ -20,6 +20,7 @@ Words = npt.NDArray[np.object_]
 ZONE_COLOURS = ("#d55e00", "#e69f00", "#009e73", "#56b4e9", "#8a8f94")
 """Of danger, soft, goldilocks, medium, easy."""
 
+GAP = "gap to the positive, Elo points"
 _BINS = 70
 _SHOWN = 120  # negatives in the plot of single gaps
 _FEWEST = 20  # direct answers in a bin before its share is drawn
@@ -85,10 +86,9 @@ def gap_figure(gaps: Gaps, thresholds: Mapping[str, float], mixture: GapMixture 
     edges = np.linspace(low, high, _BINS + 1)
     names = list(dict.fromkeys(gaps.source.tolist()))
     data = [
-        {**_line(edges, _shares(gaps.gap[gaps.source == name], edges), PALETTE[index % len(PALETTE)]),
-         "name": label(name)}
+        _line(label(name), edges, gaps.gap[gaps.source == name], PALETTE[index % len(PALETTE)])
         for index, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     layout = _zones(low, high)
     caption = "Share of each source's negatives by gap. Coloured bands are the zones of the base table."
     if mixture is not None:
@@ -100,10 +100,8 @@ def gap_figure(gaps: Gaps, thresholds: Mapping[str, float], mixture: GapMixture 
         for name, value in thresholds.items():
             _mark(layout, value, f"{name} {value:,.0f}")
         caption += " Dashed lines are the rule's thresholds: above the line begins what it is named after."
-    layout |= {
-        "xaxis": {"title": {"text": "gap to the positive, Elo points"}, "range": [low, high]},
-        "yaxis": {"title": {"text": "% of negatives"}, "range": [0, 1.15 * max(max(one["y"]) for one in data)]},
-    }
+    heights = {"range": [0, 1.15 * max(max(one["y"]) for one in data)]}
+    layout |= axes(GAP, "% of negatives", xaxis={"range": [low, high]}, yaxis=heights)
     return Figure(data, layout, caption, height=400)
 
 
@@ -112,15 +110,9 @@ def error_figure(gaps: Gaps) -> Figure:
     kinds = {"of the negative's rating": gaps.rating_error} | ({"of the gap": gaps.error} if gaps.own_error else {})
     known = np.concatenate([values[np.isfinite(values)] for values in kinds.values()])
     edges = np.linspace(0.0, float(np.percentile(known, 99)) if len(known) else 1.0, 51)
-    data = [
-        {**_line(edges, _shares(values, edges), PALETTE[index]), "name": name}
-        for index, (name, values) in enumerate(kinds.items())
-    ]
-    layout = {
-        "xaxis": {"title": {"text": "standard error, Elo points"}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": "% of negatives"}, "rangemode": "tozero"},
-        "legend": _LEGEND,
-    }
+    data = [_line(name, edges, values, PALETTE[index]) for index, (name, values) in enumerate(kinds.items())]
+    zero = {"rangemode": "tozero"}
+    layout = axes("standard error, Elo points", "% of negatives", xaxis=zero, yaxis=zero, legend=LEGEND)
     return Figure(data, layout, "How uncertain ratings and gaps are.", height=320)
 
 
@@ -134,27 +126,15 @@ def single_gaps_figure(gaps: Gaps) -> Figure:
         mine = gaps.zone[chosen] == zone
         bar = {"type": "data", "array": _rounded(gaps.error[chosen][mine]), "thickness": 1, "width": 0}
         if mine.any():
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "x": _rounded(percent[mine]),
-                    "y": _rounded(gaps.gap[chosen][mine]),
-                    "error_y": bar,
-                    "marker": {"size": 5, "color": colour},
-                }
-            )  # fmt: skip
-    layout = {
-        "xaxis": {"title": {"text": "% of negatives with a smaller gap"}, "range": [0, 100]},
-        "yaxis": {"title": {"text": "gap ± standard error"}, "range": list(gaps.span)},
-        "shapes": [
-            {"type": "line", "x0": 0, "x1": 100, "y0": bound, "y1": bound, "line": {"width": 1, "color": "#8a8f94"},
-             "layer": "below"}
-            for bound in BOUNDS
-        ],
-        "legend": _LEGEND,
-    }  # fmt: skip
+            x, y = _rounded(percent[mine]), _rounded(gaps.gap[chosen][mine])
+            data.append(scatter(x, y, mode="markers", name=name, error_y=bar, marker={"size": 5, "color": colour}))
+    bounds = [
+        {"type": "line", "x0": 0, "x1": 100, "y0": bound, "y1": bound, "line": {"width": 1, "color": "#8a8f94"},
+         "layer": "below"}
+        for bound in BOUNDS
+    ]  # fmt: skip
+    ranges = {"xaxis": {"range": [0, 100]}, "yaxis": {"range": list(gaps.span)}}
+    layout = axes("% of negatives with a smaller gap", "gap ± standard error", shapes=bounds, legend=LEGEND, **ranges)
     of = "the gap's" if gaps.own_error else "the rating's"
     caption = f"{len(chosen)} negatives, evenly from all, with one standard error ({of}). Lines are the zones' bounds; "
     caption += "the most extreme gaps are outside the picture."
@@ -173,21 +153,17 @@ def laffer_figure(gaps: Gaps, benefit: Benefit) -> Figure:
         f"benefit I − {benefit.damage:g}·P": (signal - benefit.damage * risk, PALETTE[2], "dash"),
     }
     data: list[dict[str, Any]] = [
-        {"type": "scatter", "mode": "lines", "name": name, "x": _rounded(grid), "y": _rounded(values, 4),
-         "line": {"color": colour, "dash": dash, "width": 2.2}}
+        scatter(_rounded(grid), _rounded(values, 4), name=name, line={"color": colour, "dash": dash, "width": 2.2})
         for name, (values, colour, dash) in curves.items()
-    ]  # fmt: skip
+    ]
     caption = "Harder negatives are to the right."
     if (points := _answers(gaps, low, high)) is not None:
         data.append(points)
         caption += f" Diamonds: of the negatives in a bin (at least {_FEWEST}), the share that the judge, asked "
         caption += "directly, ranks above the positive."
     best = benefit.best(gaps.gap)
-    layout: dict[str, Any] = {
-        "xaxis": {"title": {"text": "gap to the positive, Elo points"}, "range": [high, low]},
-        "yaxis": {"title": {"text": "bits; probability"}, "range": [min(-0.5, 0.5 - benefit.damage / 2), 1.05]},
-        "legend": {**_LEGEND, "y": 1.18},
-    }
+    ranges = {"xaxis": {"range": [high, low]}, "yaxis": {"range": [min(-0.5, 0.5 - benefit.damage / 2), 1.05]}}
+    layout = axes(GAP, "bits; probability", legend={**LEGEND, "y": 1.18}, **ranges)
     _mark(layout, best, f"optimum {best:,.0f}")
     return Figure(data, layout, caption, height=400)
 
@@ -199,11 +175,8 @@ def kept_figure(rows: Mapping[str, tuple[int, int]]) -> Figure:
         {"type": "bar", "name": name, "x": tiers, "y": [of[at] for of in rows.values()], "marker": {"color": colour}}
         for at, (name, colour) in enumerate((("kept", PALETTE[2]), ("rejected", "#b7bdc3")))
     ]
-    layout = {"barmode": "stack", "yaxis": {"title": {"text": "negatives"}}, "legend": _LEGEND}
+    layout = {"barmode": "stack", "yaxis": {"title": {"text": "negatives"}}, "legend": LEGEND}
     return Figure(data, layout, "Negatives by tier.", height=300)
-
-
-_LEGEND = {"orientation": "h", "y": 1.15}
 
 
 def _zones(low: float, high: float) -> dict[str, Any]:
@@ -217,7 +190,7 @@ def _zones(low: float, high: float) -> dict[str, Any]:
         if end - begin > 0.06 * (high - low):
             names.append({"x": (begin + end) / 2, "y": 1.0, "yref": "paper", "text": name, "showarrow": False,
                           "yanchor": "top", "font": {"color": colour, "size": 12}})  # fmt: skip
-    return {"shapes": shapes, "annotations": names, "legend": {**_LEGEND, "y": 1.2}}
+    return {"shapes": shapes, "annotations": names, "legend": {**LEGEND, "y": 1.2}}
 
 
 def _mark(layout: dict[str, Any], value: float, text: str) -> None:
@@ -233,11 +206,14 @@ def _components(mixture: GapMixture, edges: Floats) -> list[dict[str, Any]]:
     grid = np.linspace(edges[0], edges[-1], 241)
     density = 100 * (edges[1] - edges[0]) * mixture.density(grid)
     return [
-        {"type": "scatter", "mode": "lines", "x": _rounded(grid), "y": _rounded(density[:, k], 4),
-         "name": f"component {k + 1}: {100 * mixture.share[k]:.0f} %, {mixture.mean[k]:,.0f} ± {mixture.sd[k]:,.0f}",
-         "line": {"dash": "dot", "width": 1.8, "color": colour}}
+        scatter(
+            _rounded(grid),
+            _rounded(density[:, k], 4),
+            name=f"component {k + 1}: {100 * mixture.share[k]:.0f} %, {mixture.mean[k]:,.0f} ± {mixture.sd[k]:,.0f}",
+            line={"dash": "dot", "width": 1.8, "color": colour},
+        )
         for k, colour in zip(range(len(mixture.mean)), ("#d55e00", "#009e73", "#8a8f94"), strict=False)
-    ]  # fmt: skip
+    ]
 
 
 def _answers(gaps: Gaps, low: float, high: float) -> dict[str, Any] | None:
@@ -249,24 +225,16 @@ def _answers(gaps: Gaps, low: float, high: float) -> dict[str, Any] | None:
     enough = count >= _FEWEST
     if not enough.any():
         return None
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": "judge prefers the negative",
-        "x": _rounded(((edges[1:] + edges[:-1]) / 2)[enough]),
-        "y": _rounded(against[enough] / count[enough], 4),
-        "marker": {"symbol": "diamond", "size": 8, "color": PALETTE[3]},
-    }
+    x, y = _rounded(((edges[1:] + edges[:-1]) / 2)[enough]), _rounded(against[enough] / count[enough], 4)
+    marker = {"symbol": "diamond", "size": 8, "color": PALETTE[3]}
+    return scatter(x, y, mode="markers", name="judge prefers the negative", marker=marker)
 
 
-def _line(edges: Floats, shares: Floats, colour: str) -> dict[str, Any]:
-    return {"type": "scatter", "mode": "lines", "line": {"color": colour, "shape": "hvh", "width": 1.8},
-            "x": _rounded((edges[1:] + edges[:-1]) / 2), "y": _rounded(shares, 3)}  # fmt: skip
-
-
-def _shares(values: Floats, edges: Floats) -> Floats:
+def _line(name: str, edges: Floats, values: Floats, colour: str) -> dict[str, Any]:
     """Percent of all values in each bin; what lies outside counts, and is not drawn."""
-    return np.asarray(100 * np.histogram(values, edges)[0] / max(1, len(values)))
+    shares = np.asarray(100 * np.histogram(values, edges)[0] / max(1, len(values)))
+    line = {"color": colour, "shape": "hvh", "width": 1.8}
+    return scatter(_rounded((edges[1:] + edges[:-1]) / 2), _rounded(shares, 3), name=name, line=line)
 
 
 def _rounded(values: Floats, digits: int = 2) -> list[float | None]:

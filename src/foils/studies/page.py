@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from foils.pages.page import PALETTE, Figure, Section, Table, label, render_page
+from foils.pages.page import LEGEND, PALETTE, Figure, Section, Table, ends, label, render_page, scatter
 from foils.studies.cells import BASELINES, Cell
 from foils.studies.outcomes import Outcome
-from foils.studies.results import StudyAnalysis
-from foils.studies.tables import outcome_table, predictor_table
 from foils.studies.verdict import lead_sentence
+
+if TYPE_CHECKING:
+    from foils.studies.results import StudyAnalysis
 
 SHOWN = ("eci_sem", "mnrl_proxy", "benefit_loss", "eci_per_query", "gradient_energy", "rho")
 _READING = (
@@ -66,33 +67,31 @@ def study_page(analysis: StudyAnalysis) -> str:
 
 def _leaderboard_figure(analysis: StudyAnalysis) -> Figure:
     ranked = [each for each in analysis.leaderboard if not each.missing][::-1]
-    data = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [each.kendall for each in ranked],
-            "y": [label(each.predictor) for each in ranked],
-            "marker": {"size": 9, "color": PALETTE[0]},
-            "error_x": {
-                "type": "data",
-                "symmetric": False,
-                "array": [max(0.0, each.high - each.kendall) for each in ranked],
-                "arrayminus": [max(0.0, each.kendall - each.low) for each in ranked],
-                "thickness": 1.3,
-            },
-        }
-    ]
-    layout = {
-        "xaxis": {"title": {"text": "mean Kendall's τ with the measured result"}, "range": [-1.05, 1.05]},
-        "yaxis": {"categoryorder": "array", "categoryarray": [label(each.predictor) for each in ranked]},
-        "showlegend": False,
-    }
-    return Figure(data, layout, "Mean over the cells, with its interval.", height=110 + 21 * len(ranked))
+    names, points = [each.predictor for each in ranked], [(each.kendall, each.low, each.high) for each in ranked]
+    layout = _by_name("mean Kendall's τ with the measured result", names, showlegend=False)
+    layout["xaxis"]["range"] = [-1.05, 1.05]
+    caption = "Mean over the cells, with its interval."
+    return Figure([_points(names, points, PALETTE[0])], layout, caption, height=110 + 21 * len(ranked))
+
+
+def _points(
+    names: Sequence[str], points: Sequence[tuple[float, float, float]], colour: str, **more: Any
+) -> dict[str, Any]:
+    """A marker for each name at a value, with its interval: (value, low, high) each."""
+    x = [value for value, _, _ in points]
+    bars = ends(x, *([each[end] for each in points] for end in (1, 2)))
+    marker = {"size": 9, "color": colour}
+    return scatter(x, [label(name) for name in names], mode="markers", marker=marker, error_x=bars, **more)
+
+
+def _by_name(x: str, names: Sequence[str], **more: Any) -> dict[str, Any]:
+    order = {"type": "category", "categoryorder": "array", "categoryarray": [label(name) for name in names]}
+    return {"xaxis": {"title": {"text": x}}, "yaxis": order, **more}
 
 
 def _leaderboard(analysis: StudyAnalysis) -> Table:
     caption = "Higher predictor is taken to mean better; ECI_sem is marked."
-    return replace(predictor_table(analysis, described=True, caption=caption), title="")
+    return replace(analysis.predictor_table(described=True), title="", caption=caption)
 
 
 def _cells_table(analysis: StudyAnalysis) -> Table:
@@ -122,37 +121,17 @@ def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
 
 
 def _outcomes(analysis: StudyAnalysis, cell: Cell) -> Table:
-    return replace(outcome_table(analysis, cell), title="", caption="Best first.")
+    return replace(analysis.outcome_table(cell), title="", caption="Best first.")
 
 
 def _outcome_figure(outcomes: Sequence[Outcome], measure: str) -> Figure:
-    ranked = outcomes[::-1]
-    data = []
-    for wanted, colour, name in ((False, PALETTE[0], "source"), (True, PALETTE[7], "baseline")):
-        chosen = [each for each in ranked if (each.source in BASELINES) == wanted]
+    ranked, data = outcomes[::-1], []
+    for baseline, colour, kind in ((False, PALETTE[0], "source"), (True, PALETTE[7], "baseline")):
+        chosen = [each for each in ranked if (each.source in BASELINES) == baseline]
         if chosen:
-            data.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "name": name,
-                    "x": [each.mean for each in chosen],
-                    "y": [label(each.source) for each in chosen],
-                    "marker": {"size": 9, "color": colour},
-                    "error_x": {
-                        "type": "data",
-                        "symmetric": False,
-                        "array": [each.high - each.mean for each in chosen],
-                        "arrayminus": [each.mean - each.low for each in chosen],
-                        "thickness": 1.3,
-                    },
-                }
-            )
-    layout = {
-        "xaxis": {"title": {"text": label(measure)}},
-        "yaxis": {"type": "category", "categoryorder": "array", "categoryarray": [label(e.source) for e in ranked]},
-        "legend": {"orientation": "h", "y": 1.1},
-    }
+            points = [(each.mean, each.low, each.high) for each in chosen]
+            data.append(_points([each.source for each in chosen], points, colour, name=kind))
+    layout = _by_name(label(measure), [each.source for each in ranked], legend=LEGEND)
     return Figure(data, layout, f"{measure} after training on each source.", height=120 + 24 * len(ranked))
 
 
@@ -169,17 +148,16 @@ def _scatter(analysis: StudyAnalysis, cell: Cell) -> Figure:
         suffix = "" if index == 0 else str(index + 1)
         tau = next(each for each in here if each.predictor == name).cells[cell.name].kendall
         data.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "xaxis": f"x{suffix}",
-                "yaxis": f"y{suffix}",
-                "x": [cell.predictors[source][name] for source in cell.sources],
-                "y": [means[source] for source in cell.sources],
-                "text": [label(source) for source in cell.sources],
-                "hovertemplate": "%{text}<br>%{x:.4g} → %{y:.4f}<extra></extra>",
-                "marker": {"color": PALETTE[index % len(PALETTE)], "size": 8},
-            }
+            scatter(
+                [cell.predictors[source][name] for source in cell.sources],
+                [means[source] for source in cell.sources],
+                mode="markers",
+                xaxis=f"x{suffix}",
+                yaxis=f"y{suffix}",
+                text=[label(source) for source in cell.sources],
+                hovertemplate="%{text}<br>%{x:.4g} → %{y:.4f}<extra></extra>",
+                marker={"color": PALETTE[index % len(PALETTE)], "size": 8},
+            )
         )
         column, row = index % columns, index // columns
         left, top = column / columns, 1 - row / rows

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from foils.data.store import without_nan, write_text
-from foils.runtime.results import Result, Table
+from foils.runtime.results import Result, Table, number
 from foils.statistics.agreement import Agreement
 from foils.studies.cells import Cell
 from foils.studies.outcomes import Lead, Outcome
-from foils.studies.verdict import headline, warnings_of
+from foils.studies.verdict import headline, lead_sentence, warnings_of
 
 
 @dataclass(frozen=True)
@@ -78,13 +78,46 @@ class StudyAnalysis(Result):
 
     def tables(self) -> list[Table]:
         """Return the results of each cell, and the predictors; the last has the headline and the warnings below it."""
-        from foils.studies.tables import outcome_table, predictor_table
-
         remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
-        cells = [outcome_table(self, cell) for cell in self.cells]
-        if self.leaderboard:
-            return [*cells, predictor_table(self, caption=remarks)]
-        return [*cells[:-1], replace(cells[-1], caption=remarks)]
+        tables = [self.outcome_table(cell) for cell in self.cells]
+        tables += [self.predictor_table()] if self.leaderboard else []
+        return [*tables[:-1], replace(tables[-1], caption=remarks)]
+
+    def outcome_table(self, cell: Cell) -> Table:
+        """Return what training on each source gave in a cell, best first, and how far the best is ahead."""
+        rows = [
+            (
+                each.source,
+                number(each.mean, 4),
+                f"{each.low:.4f}–{each.high:.4f}",
+                "" if math.isnan(each.gain) else f"{each.gain:+.4f} [{each.gain_low:+.4f}, {each.gain_high:+.4f}]",
+                f"{len(each.seeds)}",
+            )
+            for each in self.outcomes[cell.name]
+        ]
+        columns = ["trained on", self.measure, "95 % interval", "gain over untrained", "seeds"]
+        return Table(cell.name, columns, rows, caption=lead_sentence(self, cell.name))
+
+    def predictor_table(self, *, described: bool = False) -> Table:
+        """Return the predictors, best first; with a column that says what each is where `described`."""
+        rows = [
+            (
+                each.predictor,
+                *([each.title] if described else []),
+                f"{each.kendall:+.2f}",
+                "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}",
+                f"{each.worst:+.2f}",
+                number(each.regret, 4),
+                f"{100 * each.regret_share:.0f} %",
+                f"{each.missing or ''}",
+            )
+            for each in self.leaderboard
+        ]
+        columns = ["predictor", *(["what it is"] if described else []), "mean τ", "95 % interval", "worst cell",
+                   "regret", "of best − worst", "cells without it"]  # fmt: skip
+        title = f"Which predictor orders the sources as {self.measure} does"
+        marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
+        return Table(title, columns, rows, "", marked, frozenset({1} if described else {}))
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page.
