@@ -16,8 +16,7 @@ from foils.batching.objective import (
     query_gradient,
     smooth_hardness,
 )
-from foils.batching.random import random_batches, random_order
-from foils.batching.repair import dealt, repaired
+from foils.batching.repair import dealt, random_batches, random_order, repaired
 from foils.batching.walks import proximity_graph, walks_batches
 
 __all__ = [

@@ -72,18 +72,18 @@ class Cells:
         left = np.ascontiguousarray(queries, np.float32)
         looked = np.argpartition(-(left @ self.centres.T), probes, axis=1)[:, :probes]
         asking = np.argsort(looked.ravel(), kind="stable") // probes
-        asked = np.searchsorted(np.sort(looked.ravel()), np.arange(count + 1))
+        begin_asking = np.searchsorted(np.sort(looked.ravel()), np.arange(count + 1))
         members = among[np.argsort(self.cell_of[among], kind="stable")]
         begins = np.searchsorted(self.cell_of[members], np.arange(count + 1))
         scores = np.full((len(left), k), -np.inf, np.float32)
         rows = np.full((len(left), k), np.iinfo(np.int64).max, np.int64)
         for cell in range(count):
-            who, ids = asking[asked[cell] : asked[cell + 1]], members[begins[cell] : begins[cell + 1]]
+            who, ids = asking[begin_asking[cell] : begin_asking[cell + 1]], members[begins[cell] : begins[cell + 1]]
             if who.size and ids.size:
                 right = documents[ids].astype(np.float32, copy=False)
                 kernels.merge_top_of(who, left[who] @ right.T, ids, scores, rows)
         short = np.flatnonzero(np.isneginf(scores).any(axis=1))
-        found = np.take_along_axis(rows, np.lexsort((rows, -scores), axis=1), axis=1)
+        best = np.take_along_axis(rows, np.lexsort((rows, -scores), axis=1), axis=1)
         if short.size:
-            found[short] = nearest(queries[short], documents, among, k=k)[0]
-        return found
+            best[short] = nearest(queries[short], documents, among, k=k)[0]
+        return best

@@ -18,7 +18,7 @@ from foils.batching.conflicts import Conflicts
 from foils.batching.hobit import hobit_batches
 from foils.batching.hobit_c import EmbeddingCache, Vectors
 from foils.batching.ngame import ngame_batches
-from foils.batching.random import random_batches, random_order
+from foils.batching.repair import random_batches, random_order
 from foils.batching.walks import walks_batches
 from foils.runtime.errors import InputError, check_names
 

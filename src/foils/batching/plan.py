@@ -16,7 +16,7 @@ from foils.batching.conflicts import Conflicts
 from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
 from foils.batching.methods import BatchBuilder, BatchChoice
-from foils.batching.random import random_order
+from foils.batching.repair import random_order
 from foils.data.store import without_nan
 from foils.runtime.errors import InputError
 

@@ -17,7 +17,7 @@ from foils.batching.batches import Rows
 POOL = 256
 """Rows that one facility-location ranking represents."""
 
-ASKED, NEAREST = 1024, 16
+SAMPLED, NEAREST = 1024, 16
 """Random queries that a document's isolation is judged by, and how many of them, the nearest, count."""
 
 
@@ -92,13 +92,13 @@ def isolated_first_seeds(
     left out; rows come by rising nearness, ties by position. Not in the paper.
     """
     n = queries.shape[0]
-    asked = np.sort(rng.choice(n, size=min(ASKED, n), replace=False))
-    right, count = queries[asked].astype(np.float32), min(NEAREST, asked.size)
+    sampled = np.sort(rng.choice(n, size=min(SAMPLED, n), replace=False))
+    right, count = queries[sampled].astype(np.float32), min(NEAREST, sampled.size)
     nearness = np.empty(n, np.float32)
     for start in range(0, n, 8192):
         scores = documents[start : start + 8192].astype(np.float32) @ right.T
-        own = np.flatnonzero((asked >= start) & (asked < start + len(scores)))
-        scores[asked[own] - start, own] = -1.0
+        own = np.flatnonzero((sampled >= start) & (sampled < start + len(scores)))
+        scores[sampled[own] - start, own] = -1.0
         nearness[start : start + len(scores)] = np.sort(np.partition(scores, -count, axis=1)[:, -count:], axis=1).mean(
             1
         )

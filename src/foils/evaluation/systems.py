@@ -123,6 +123,21 @@ def evaluate_runs(
         UnknownNameError: an unknown split.
         MissingExtraError: ir-measures is not installed.
     """
+    systems = _measured(collection, runs, split, measures)
+    intervals = {
+        system.name: {
+            measure: bootstrap_interval(values, rng=rng, resamples=resamples)
+            for measure, values in system.per_query.items()
+        }
+        for system in systems
+    }
+    values = {system.name: system.per_query for system in systems}
+    comparing: dict[str, Any] = {"against": against, "alternative": alternative, "resamples": resamples}
+    comparisons = compare_systems(values, rng=rng, **comparing) if len(systems) > 1 else []
+    return Evaluation(split, systems, intervals, tuple(comparisons), collection.identical_ids(split), collection.name)
+
+
+def _measured(collection: Collection, runs: Sequence[Run], split: str, measures: Sequence[str]) -> tuple[Measured, ...]:
     names = [run.name for run in runs]
     if not runs or len(set(names)) != len(names):
         raise InputError(f"expected at least one run, with names that differ; found {names}")
@@ -137,25 +152,7 @@ def evaluate_runs(
             f"no query of the split {split!r} of {collection.name} is in: {', '.join(silent)}; "
             f"check the split (there are {', '.join(collection.splits)}) and the query ids"
         )
-    intervals = {
-        system.name: {
-            measure: bootstrap_interval(values, rng=rng, resamples=resamples)
-            for measure, values in system.per_query.items()
-        }
-        for system in systems
-    }
-    comparisons = (
-        compare_systems(
-            {system.name: system.per_query for system in systems},
-            rng=rng,
-            against=against,
-            alternative=alternative,
-            resamples=resamples,
-        )
-        if len(systems) > 1
-        else []
-    )
-    return Evaluation(split, systems, intervals, tuple(comparisons), collection.identical_ids(split), collection.name)
+    return systems
 
 
 def qrels_of(collection: Collection, split: str) -> Qrels:

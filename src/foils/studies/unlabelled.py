@@ -43,7 +43,7 @@ def estimate_unlabelled(measured: Measured, recaptures: Mapping[str, Recapture |
     from scipy.stats import beta
 
     records = measured.records
-    known = {name: found for name in records.names if (found := recaptures.get(name)) is not None and found.returned}
+    known = {name: own for name in records.names if (own := recaptures.get(name)) is not None and own.returned}
     if not known:
         return math.nan
     densest = max(known, key=lambda name: known[name].returned / known[name].kept)

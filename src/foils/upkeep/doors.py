@@ -16,8 +16,7 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.memory import parsed_size
 from foils.runtime.options import Option, Settings, refuse, spelled
-from foils.upkeep.checks import checked, damage
-from foils.upkeep.entries import KINDS, Entry, entries, others
+from foils.upkeep.entries import KINDS, Entry, checked, damage, entries, others
 from foils.upkeep.results import CacheCheck, CachePruned, CacheSize
 
 DAY = 86_400.0
@@ -67,14 +66,14 @@ def cache(
     folder = cache_folder()
     if action != "prune":
         refuse(prune.changed(), f"with {action}; it goes with prune")
-    found = entries(folder, kind)
+    every = entries(folder, kind)
     if action == "size":
-        return CacheSize(folder, found, None if kind else others(folder, found))
-    return _verified(folder, found) if action == "verify" else _pruned(folder, found, prune)
+        return CacheSize(folder, every, None if kind else others(folder, every))
+    return _verified(folder, every) if action == "verify" else _pruned(folder, every, prune)
 
 
-def _verified(folder: Path, found: Sequence[Entry]) -> CacheCheck:
-    files = {each: checked(each) for each in found}
+def _verified(folder: Path, every: Sequence[Entry]) -> CacheCheck:
+    files = {each: checked(each) for each in every}
     count, damaged = Counter[str](), dict[Path, str]()
     with progress.task("checking the cache", total=sum(map(len, files.values())), unit="files") as advance:
         for entry, paths in files.items():
@@ -87,14 +86,14 @@ def _verified(folder: Path, found: Sequence[Entry]) -> CacheCheck:
     return CacheCheck(folder, dict(count), dict(without), damaged)
 
 
-def _pruned(folder: Path, found: Sequence[Entry], settings: PruneSettings) -> CachePruned:
+def _pruned(folder: Path, every: Sequence[Entry], settings: PruneSettings) -> CachePruned:
     if settings.keep is None and settings.older_than is None:
         keep, older = spelled("keep"), spelled("older_than")
         raise InputError(f"prune needs {keep} (a size), {older} (days), or both: what is to be removed")
     oldest = -float("inf") if settings.older_than is None else time.time() - settings.older_than * DAY
-    size, limit = sum(each.bytes for each in found), settings.keep
+    size, limit = sum(each.bytes for each in every), settings.keep
     removed, in_use, kept = list[Entry](), list[Entry](), list[Entry]()
-    for entry in sorted(found, key=lambda each: (each.used, each.name)):
+    for entry in sorted(every, key=lambda each: (each.used, each.name)):
         if not (entry.used < oldest or (limit is not None and size > limit)):
             kept.append(entry)
         elif settings.dry_run or remove_unused(entry.path):

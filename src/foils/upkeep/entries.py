@@ -1,12 +1,19 @@
-"""What lies in the cache: entries of each kind, each of which is kept or removed whole."""
+"""What lies in the cache: entries of each kind, each kept or removed whole, and whether they are damaged."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from foils.data.build import check_stored
+from foils.data.store import read_table
+from foils.encode.shards import check_shard
+from foils.encode.vectors import FORM
+from foils.llm.log import check_log
+from foils.runtime.errors import FoilsError
 
 OTHER = "other"
 
@@ -67,7 +74,7 @@ def entries(folder: Path, kinds: Collection[str] = ()) -> list[Entry]:
         folder: of the cache; it may be missing.
         kinds: these alone; empty: all.
     """
-    found = []
+    every = []
     for name, kind in KINDS.items():
         if name in (kinds or KINDS):
             places = [folder / name]
@@ -76,8 +83,8 @@ def entries(folder: Path, kinds: Collection[str] = ()) -> list[Entry]:
             for path in sorted(inner for place in places for inner in _inside(place)):
                 fits = kind.entry.fullmatch(path.name) and not path.name.startswith(".")
                 if fits and (path.is_file() if kind.files else path.is_dir()):
-                    found.append(_measured(name, path, folder))
-    return found
+                    every.append(_measured(name, path, folder))
+    return every
 
 
 def others(folder: Path, known: Collection[Entry]) -> Entry:
@@ -85,6 +92,33 @@ def others(folder: Path, known: Collection[Entry]) -> Entry:
     whole = _measured(OTHER, folder, folder)
     files, size = (sum(getattr(each, name) for each in known) for name in ("files", "bytes"))
     return Entry(OTHER, OTHER, folder, max(0, whole.files - files), max(0, whole.bytes - size), whole.used)
+
+
+def checked(entry: Entry) -> list[Path]:
+    """Return the files of an entry that carry a checksum; of a collection, its folder."""
+    path = entry.path
+    if entry.kind == "vectors":
+        return sorted(path.glob("*.npy")) if path.name.endswith(FORM) else []
+    if entry.kind == "judgements":
+        return sorted(path.glob("part-*.parquet"))
+    return [path] if entry.kind in _CHECKS else []
+
+
+def damage(kind: str, path: Path) -> str | None:
+    """Say what is wrong with a file of a kind, or a collection; None where nothing is, or it was removed meanwhile."""
+    try:
+        _CHECKS[kind](path)
+    except FoilsError as error:
+        return str(error) if path.exists() else None
+    return None
+
+
+_CHECKS: dict[str, Callable[[Path], object]] = {
+    "vectors": check_shard,
+    "collections": check_stored,
+    "judgements": read_table,
+    "llm": check_log,
+}
 
 
 def files_of(path: Path) -> Iterator[Path]:

@@ -31,7 +31,7 @@ class CacheSize(Result):
         if self.other is not None:
             rows.append(("anything else", "", f"{self.other.files:,}", shown(self.other.bytes)))
         every = [*self.entries, *([self.other] if self.other is not None else [])]
-        rows.append(("all", *_sums(every)[:1], *_sums(every)[1:]))
+        rows.append(("all", *_sums(every)))
         return [Table(f"the cache, {self.folder}", ["kind", "entries", "files", "size"], rows)]
 
     def to_json(self) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def shown(size: int) -> str:
 
 
 def _by_kind(entries: Sequence[Entry]) -> dict[str, list[Entry]]:
-    return {kind: found for kind in KINDS if (found := [each for each in entries if each.kind == kind])}
+    return {kind: own for kind in KINDS if (own := [each for each in entries if each.kind == kind])}
 
 
 def _bytes(entries: Sequence[Entry]) -> int:
