@@ -19,6 +19,7 @@ from train_models import made_up_folder, static_model
 OPTIONS: dict[str, Any] = {
     "seeds": 2, "queries": 15, "measures": ["nDCG@10", "RR@10"], "temperature": 2.0, "similarity": "dot",
     "training": {"batch_size": 16, "learning_rate": 0.05, "loss": "mnrl"}, "unlabelled": 1.5, "baselines": False,
+    "seed": 3,
 }  # fmt: skip
 TYPED = [
     "--seeds",
@@ -40,6 +41,8 @@ TYPED = [
     "--unlabelled",
     "1.5",
     "--no-baselines",
+    "--seed",
+    "3",
 ]
 
 
@@ -81,6 +84,7 @@ def test_study_and_report(foils: Callable[..., Any], world: list[str], tmp_path:
     result = study("made-up", paths, models=["static"], output="door-made", **OPTIONS, vectors="v")
     assert contents("door-made") == contents("program-made")
     assert str(result).split() == ended.out.split()
+    assert report("door-made", seed=3).to_json() == result.to_json() != report("door-made").to_json()
 
     again = foils("report", "program-made", "-o", "program.html", "--json", "program.json", "--measure", "RR@10")
     assert again.status == 0, again.err

@@ -89,7 +89,7 @@ def study(
     store = storing.open_store()
     for cell in cells:
         cell.run(store)
-    analysis: StudyAnalysis = report(folder)
+    analysis: StudyAnalysis = report(folder, seed=settings.seed)
     write_json(folder / RESULTS, analysis.to_json())
     analysis.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)

@@ -53,6 +53,7 @@ class StudySettings(Settings):
         estimate_with: Better encoder with which the number of unlabelled documents is estimated. Default: the model
             itself, before training.
         baselines: Also measure the model untrained, and trained on in-batch negatives alone.
+        seed: Seed of the bootstraps; the same seed gives the same bytes. Trainings have the seeds 0, 1, and so on.
     """
 
     heading = "Study"
@@ -81,6 +82,7 @@ class StudySettings(Settings):
     unlabelled: Annotated[float | None, Option(least=0)] = None
     estimate_with: Annotated[str | None, Option(metavar="MODEL")] = None
     baselines: bool = True
+    seed: Annotated[int, Option(least=0)] = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.measures, str):
