@@ -21,7 +21,7 @@ from foils.data import Negatives, load_collection
 from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.training.settings import OPEN, RECIPES, Recipe, StepSettings, TrainSettings, completed
+from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
 from train_models import WORDS, cross_encoder, static_model, table
 
 Foils = Callable[..., Any]
@@ -123,7 +123,7 @@ def test_a_recipe_fills_in_what_is_open(tmp_path: Path) -> None:
     assert completed(OPEN, Recipe(), evaluated=True) == TrainSettings()
     assert completed(OPEN, RECIPES["hobit"], evaluated=True) == hobit
     assert completed(OPEN, RECIPES["hobit"], evaluated=False).patience is None
-    given = StepSettings(**{**vars(OPEN), "batch_size": 128, "loss": "debiased", "loss_settings": {"prior": 0.2}})
+    given = TrainSettings(**{**vars(OPEN), "batch_size": 128, "loss": "debiased", "loss_settings": {"prior": 0.2}})
     chosen = completed(given, RECIPES["eci-sem"], evaluated=False)
     assert (chosen.batch_size, chosen.loss_settings) == (128, {"prior": 0.2}), "a default that is given is given"
     assert (chosen.mini_batch_size, chosen.learning_rate) == (2048, 2e-5)

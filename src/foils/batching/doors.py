@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -18,7 +17,7 @@ from foils.data.texts import DocumentTexts
 from foils.data.training_rows import RowSettings, training_rows
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime.doors import door
-from foils.runtime.keyed import parsed_settings
+from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option
 from foils.runtime.surroundings import ScaleSettings
 
@@ -31,10 +30,7 @@ def batch(
     *,
     batch_size: Annotated[int, Option(least=1)] = 128,
     epochs: Annotated[int, Option(least=1)] = 1,
-    settings: Annotated[
-        Mapping[str, Any] | None,
-        Option(flag="--set", metavar="NAME=VALUE", parse=partial(parsed_settings, words=True), repeated=True),
-    ] = None,
+    settings: Annotated[Mapping[str, Any] | None, settings_option(words=True)] = None,
     seed: Annotated[int, Option(least=0)] = 0,
     rows: RowSettings,
     reading: CollectionSettings,

@@ -48,6 +48,12 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
     return settings
 
 
+def settings_option(name: str = "settings", *, flag: str = "--set", words: bool = False) -> Option:
+    """Return the option of a dictionary of settings, which the program takes as NAME=VALUE (`parsed_settings`)."""
+    parse = partial(parsed_settings, option=name, words=words)
+    return Option(flag=flag, metavar="NAME=VALUE", parse=parse, repeated=True)
+
+
 @dataclass(frozen=True)
 class KeyedSetting(Setting):
     """An option of the program whose value is KEY=VALUE,…, each key a setting of its own.

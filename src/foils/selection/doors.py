@@ -10,7 +10,7 @@ from foils.data.store import provenance
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.fusion import fuse_sources
 from foils.runtime.doors import door
-from foils.runtime.keyed import parsed_settings
+from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
 from foils.scoring import compose as composition
@@ -25,9 +25,7 @@ def select(
     rated: Annotated[SourceLike, Option(metavar="RATED")],
     *,
     by: Annotated[str, Option(names=RULES)] = "table",
-    settings: Annotated[
-        Mapping[str, Any] | None, Option(flag="--set", metavar="NAME=VALUE", parse=parsed_settings, repeated=True)
-    ] = None,
+    settings: Annotated[Mapping[str, Any] | None, settings_option()] = None,
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,

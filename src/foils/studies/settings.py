@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Annotated, Any
 
 from foils.encode.similarity import SIMILARITIES
 from foils.runtime.errors import InputError
-from foils.runtime.keyed import parsed_settings
+from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, Settings, spelled
 
 MEASURES = ("nDCG@10", "RR@10", "R@100")
@@ -68,15 +67,7 @@ class StudySettings(Settings):
     temperature: Annotated[float, Option(above=0)] = 0.05
     similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None
     batches: Annotated[str, Option(names=_ways_of_batching)] = "random"
-    training: Annotated[
-        Mapping[str, Any],
-        Option(
-            flag="--set",
-            metavar="NAME=VALUE",
-            parse=partial(parsed_settings, option="training", words=True),
-            repeated=True,
-        ),
-    ] = field(default_factory=dict)
+    training: Annotated[Mapping[str, Any], settings_option("training", words=True)] = field(default_factory=dict)
     probe: Annotated[str | None, Option(metavar="MODEL")] = None
     probe_rows: Annotated[int, Option(least=1)] = 20_000
     unlabelled: Annotated[float | None, Option(least=0)] = None

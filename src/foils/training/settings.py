@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Annotated, Any
 
 from foils.batching.methods import METHODS, method_named
 from foils.data.training_rows import MAX_POSITIVES
 from foils.runtime.errors import InputError
-from foils.runtime.keyed import parsed_settings
+from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, Settings, spelled
 from foils.training.trackers import TRACKERS
 
@@ -23,8 +22,8 @@ MINED_ANEW = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepSettings(Settings):
-    """How the weights move.
+class TrainSettings(Settings):
+    """How to train a model.
 
     Attributes:
         loss: Loss: mnrl, weighted, debiased, hard-weighted or hybrid; of rerankers regression, binary, listnet, lambda
@@ -43,21 +42,18 @@ class StepSettings(Settings):
         patience: Evaluations on dev without a better score before training stops. Default: the recipe's, or never.
         checkpoint_steps: Steps between checkpoints, and evaluations on dev. Default: a checkpoint per epoch.
         seed: Seed of weights that are drawn, of the order of the data and of dropout.
+        clip: Longest gradient; 0: no limit. Default: the recipe's, or 1.
+        keep_checkpoints: Checkpoints to keep, the best among them.
+        log_steps: Steps between entries of the history. Default: about a hundred entries in all.
         trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
     """
 
     heading = "Training"
 
     loss: str = "mnrl"
-    loss_settings: Annotated[
-        Mapping[str, Any],
-        Option(
-            flag="--set",
-            metavar="NAME=VALUE",
-            parse=partial(parsed_settings, option="loss_settings", words=True),
-            repeated=True,
-        ),
-    ] = field(default_factory=dict)
+    loss_settings: Annotated[Mapping[str, Any], settings_option("loss_settings", words=True)] = field(
+        default_factory=dict
+    )
     batch_size: Annotated[int, Option(least=1)] = 128
     mini_batch_size: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     epochs: Annotated[int, Option(least=1)] = 1
@@ -69,27 +65,15 @@ class StepSettings(Settings):
     patience: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     checkpoint_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     seed: Annotated[int, Option(least=0)] = 0
+    clip: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 1.0
+    keep_checkpoints: Annotated[int, Option(least=1, within=TRAINING_ARGS)] = 2
+    log_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.warmup == 1:
             raise InputError(f"{spelled('warmup')} 1; expected a share below 1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainSettings(StepSettings):
-    """How to train a model, with what is seldom changed.
-
-    Attributes:
-        clip: Longest gradient; 0: no limit.
-        keep_checkpoints: Checkpoints to keep, the best among them.
-        log_steps: Steps between entries of the history. Default: about a hundred entries in all.
-    """
-
-    clip: Annotated[float, Option(least=0)] = 1.0
-    keep_checkpoints: Annotated[int, Option(least=1)] = 2
-    log_steps: Annotated[int | None, Option(least=1)] = None
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the settings, its seed apart."""
@@ -145,14 +129,13 @@ are masked where they could not be kept apart; the share of warm-up is ours."""
 
 RECIPES_OWN = (
     "loss", "batch_size", "mini_batch_size", "epochs", "learning_rate", "warmup", "weight_decay", "max_length",
-    "patience",
+    "patience", "clip",
 )  # fmt: skip
 """Settings that a recipe may have; `None` leaves them to it."""
-_NOTHING: dict[str, Any] = dict.fromkeys(RECIPES_OWN)
-OPEN = replace(StepSettings(), **_NOTHING)
+OPEN = replace(TrainSettings(), **dict.fromkeys(RECIPES_OWN))  # type: ignore[arg-type]
 
 
-def completed(steps: StepSettings, recipe: Recipe, *, evaluated: bool) -> TrainSettings:
+def completed(steps: TrainSettings, recipe: Recipe, *, evaluated: bool) -> TrainSettings:
     """Return the settings of a training: what is open is the recipe's.
 
     Args:
@@ -174,11 +157,6 @@ def ways_of_batching() -> list[str]:
     return [*METHODS, NO_DUPLICATES]
 
 
-def parsed_batch_settings(texts: list[str]) -> dict[str, Any]:
-    """Read the settings of a way of batching, NAME=VALUE."""
-    return parsed_settings(texts, option="batch_settings", words=True)
-
-
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings(Settings):
     """What is learned from: a recipe, the batches, a curriculum, negatives that are mined anew.
@@ -198,8 +176,7 @@ class MethodSettings(Settings):
     recipe: Annotated[str | None, Option(names=RECIPES)] = None
     batches: Annotated[str | None, Option(names=ways_of_batching)] = None
     batch_settings: Annotated[
-        Mapping[str, Any] | None,
-        Option(flag="--set-batches", metavar="NAME=VALUE", parse=parsed_batch_settings, repeated=True),
+        Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches", words=True)
     ] = None
     curriculum: Annotated[str | None, Option(names=CURRICULA)] = None
     refresh: Annotated[int | None, Option(metavar="EPOCHS", least=1)] = None
