@@ -12,7 +12,7 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.store import provenance
-from foils.runtime.errors import UnknownNameError
+from foils.runtime.errors import check_names
 from foils.selection.curriculum import curriculum, progress
 from foils.selection.mixture import mixture
 from foils.selection.optimal import optimal
@@ -63,13 +63,10 @@ def select_negatives(
         UnknownNameError: no such rule, or no such setting of it.
         InputError: the table is not rated, or has weights already; a setting out of range.
     """
-    if by not in RULES:
-        raise UnknownNameError("rule", by, RULES)
+    check_names("rule", [by], RULES)
     rule, chosen = RULES[by], dict(settings or {})
     known = [name for name in inspect.signature(rule).parameters if name not in ("rows", "rng")]
-    for setting in chosen:
-        if setting not in known:
-            raise UnknownNameError(f"setting of {by}", setting, known)
+    check_names(f"setting of {by}", chosen, known)
     shown = np.flatnonzero(negatives.keep)
     drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
     selection = rule(_rated_rows(negatives, shown), **chosen, **drawing)

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError, check_names
 
 Floats = npt.NDArray[np.float64]
 Alternative = Literal["two-sided", "greater", "less"]
@@ -92,8 +92,7 @@ def paired_test(
     """
     from scipy import stats
 
-    if alternative not in ALTERNATIVES:
-        raise UnknownNameError("alternative", alternative, ALTERNATIVES)
+    check_names("alternative", [alternative], ALTERNATIVES)
     first, second = _paired(a, b)
     differences = first - second
     mean = float(np.mean(differences))
@@ -234,9 +233,7 @@ def compare_systems(
 def _pairs(names: list[str], against: Sequence[str] | None) -> list[tuple[str, str]]:
     if against is None:
         return [(a, b) for b, a in combinations(names, 2)]
-    for name in against:
-        if name not in names:
-            raise UnknownNameError("system", name, names)
+    check_names("system", against, names)
     return [(a, b) for b in against for a in names if a != b and a not in against[: against.index(b)]]
 
 
