@@ -180,7 +180,10 @@ def test_heavy_parts_are_imported_where_they_are_used() -> None:
 
 
 def modules_loaded_by(file: str) -> set[str]:
-    return {each.module.partition(".")[0] for each in ALL if each.at_load and each.file == file}
+    """The packages that a module imports when it is loaded, and those that a heavy module it imports needs."""
+    loaded = [each.module for each in ALL if each.at_load and each.file == file]
+    heavy = (HEAVY_MODULES.get(f"{name.removeprefix('foils.').replace('.', '/')}.py", set()) for name in loaded)
+    return {name.partition(".")[0] for name in loaded}.union(*heavy)
 
 
 @pytest.mark.parametrize("package", PARTS_OF_TERMINAL)
