@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data import Collection, Negatives, load_collection
+from foils.data.recapture import Recapture
 from foils.data.store import cache_folder, provenance, write_json
 from foils.data.texts import DocumentTexts
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
-from foils.studies.benefit import Recapture
 from foils.studies.run import run_study
 from foils.studies.settings import StudySettings
 
@@ -73,11 +73,9 @@ def mined(collection: Collection, encoding: EncoderSettings, per_query: int) -> 
         both = fuse_sources(
             {name: Negatives(found[name].kept()) for name in (a, b)}, method="interleave", top=per_query
         )
-        recapture = Recapture.joined([Recapture.of(found[name].provenance) for name in (a, b)])
-        if recapture is not None:  # the union's rate, of its own number of rows
-            rows = int(both.keep.sum())
-            share = recapture.returned / recapture.kept
-            both = both.with_provenance({"recapture": {**vars(recapture), "returned": share * rows, "kept": rows}})
+        recapture = Recapture.joined([Recapture.of_table(found[name]) for name in (a, b)], kept=int(both.keep.sum()))
+        if recapture is not None:
+            both = both.with_provenance({"recapture": recapture.to_json()})
         found[f"{a} & {b}"] = both
     return found
 

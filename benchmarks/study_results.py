@@ -16,9 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from batch_figures import COLOURS, Line, page, panel
+from foils.data import Recapture
 from foils.data.store import write_json
 from foils.statistics.agreement import kendall_tau
-from foils.studies import Recapture, analyse, read_cells
+from foils.studies import analyse, read_cells
 from foils.studies.cells import Cell
 
 ROOT = Path(__file__).parents[1]

@@ -217,8 +217,10 @@ def test_the_title_is_part_of_the_text() -> None:
 def test_scores_and_provenance_come_through(small: Collection) -> None:
     made = {"stage": "mine", "settings": {"top": 2}}
     found = mine_negatives(small, Listed({0: [1, 4, 5]}, name="mine"), split="train", top=2, made=made)
-    recapture = {"returned": found.recaptured, "labelled": 4, "kept": 2}
+    recapture = found.provenance["recapture"]
     assert found.provenance == {**made, "recapture": recapture}
+    counts = {name: recapture[name] for name in ("way", "labelled", "kept", "queries")}
+    assert counts == {"way": "counted", "labelled": 4, "kept": 2, "queries": 3}
     first = found.table.slice(0, 1).to_pylist()[0]
     assert (first["query_id"], first["source"], first["score"]) == ("q1", "mine", 0.5)
 

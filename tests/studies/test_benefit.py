@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from foils.data.negatives import Negatives
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
-from foils.studies.benefit import Recapture, false_probabilities, net_pull
+from foils.studies.benefit import false_probabilities, net_pull
 
 
 def measured(s_p, s_n, record):
@@ -19,44 +17,6 @@ def measured(s_p, s_n, record):
         similarities=SimpleNamespace(s_n=np.asarray(s_n, float)),
         records=SimpleNamespace(record=record, names=("a",), members=np.ones(len(record), np.int64)),
     )
-
-
-@pytest.mark.parametrize("window", [(0, 3), (2, 5)])
-def test_recapture_counts_the_positives_of_the_window(small, window):
-    first, end = window
-    retriever = RandomRetriever(small, seed=3)
-    found = mine_negatives(small, retriever, split="train", top=end - first, ranks=window)
-    positives = small.positives("train")
-    known, place = small.known_positives, {}
-    returned = 0
-    for index, query in enumerate(positives.query_rows):
-        rows, _ = retriever.search(np.array([query]), len(small.documents))
-        place = {int(row): rank for rank, row in enumerate(rows[0])}
-        own = {int(d) for i, q in enumerate(known.query_rows) if q == query for d in known.of(i)}
-        for document in own:
-            above = sum(1 for row, rank in place.items() if rank < place[document] and row not in own)
-            kept = [row for row in place if row not in own]
-            returned += first <= above < min(end, len(kept))
-        assert index < len(positives)
-    assert found.recaptured == returned
-    told = Recapture.of(found.provenance)
-    assert told == Recapture(returned, len(positives.doc_rows), int(found.keep.sum()))
-
-
-def test_recapture_is_read_back_from_a_file(small, tmp_path):
-    found = mine_negatives(small, BM25Retriever(small), split="train", top=2)
-    found.write(tmp_path / "a.parquet")
-    again = Negatives.read(tmp_path / "a.parquet")
-    assert Recapture.of(again.provenance) == Recapture.of(found.provenance)
-    assert Recapture.of({}) is None
-
-
-def test_rates_by_hand():
-    assert Recapture(30, 100, 1000).false_negatives(2.0) == pytest.approx(0.06)
-    assert Recapture(30, 100, 1000).false_negatives(100.0) == 1.0
-    joined = Recapture.joined([Recapture(30, 100, 1000), Recapture(0, 100, 500)])
-    assert joined.false_negatives(1.0) == pytest.approx((0.03 + 0) / 2)
-    assert Recapture.joined([Recapture(30, 100, 1000), None]) is None
 
 
 def test_net_pull_is_minus_the_slope_of_the_loss_in_the_positives_logit():

@@ -13,7 +13,6 @@ import pytest
 from foils.data.sealed import SEAL, write_sealed
 from foils.runtime.errors import FormatError, InputError
 from foils.studies import analyse, read_cells
-from foils.studies.benefit import Recapture
 from foils.studies.cells import CELL, COMMANDS, SCORES, known_commands, trained_file, write_cell
 
 SOURCES = {"random": "0" * 10, "bm25": "1" * 10, "dense": "2" * 10}
@@ -160,24 +159,6 @@ def test_a_measure_that_one_source_lacks_is_not_compared(cell: Path) -> None:
         path.write_text(path.read_text().replace("nDCG@10", "AP"))
     with pytest.raises(InputError, match=r"c · m have no nDCG@10; measured were AP, nDCG@10"):
         analyse(read_cells(cell.parents[1]))
-
-
-COUNTS = {"returned": 1, "labelled": 2, "kept": 3}
-
-
-@pytest.mark.parametrize(
-    "found",
-    [1, [], {}, {"returned": 1, "labelled": 2}, *({**COUNTS, "returned": n} for n in ("1", -1, float("nan"), 10**400))],
-)
-def test_a_recapture_that_is_none(found: object) -> None:
-    with pytest.raises(InputError, match="expected counts returned, labelled, kept"):
-        Recapture.of({"recapture": found})
-
-
-def test_the_recapture_of_nothing_is_not_joined() -> None:
-    some, nothing = Recapture(1, 2, 3), Recapture(0, 2, 0)
-    assert Recapture.joined([some, nothing]) is None
-    assert Recapture.joined([some, some]) == some
 
 
 def test_results_that_are_all_alike_agree_with_nothing_and_warn_of_nothing(cell: Path) -> None:

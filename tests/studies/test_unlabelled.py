@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from foils.data import Collection
+from foils.data.recapture import Recapture
 from foils.encode import VectorStore
 from foils.mining import DenseRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
-from foils.studies.benefit import Recapture
 from foils.studies.unlabelled import estimate_unlabelled
 
 TOPICS, MEMBERS, OTHERS = 12, 30, 200

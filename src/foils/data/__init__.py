@@ -4,6 +4,7 @@ from foils.data.collection import Collection, Positives
 from foils.data.labels import Labels
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
+from foils.data.recapture import Recapture
 from foils.data.run import Run
 
-__all__ = ["Collection", "Labels", "Negatives", "Positives", "Run", "load_collection"]
+__all__ = ["Collection", "Labels", "Negatives", "Positives", "Recapture", "Run", "load_collection"]

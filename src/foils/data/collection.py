@@ -56,6 +56,25 @@ class Positives:
         """(n,) how many positives each query has."""
         return np.diff(self.offsets)
 
+    def places(self, query_rows: Rows) -> Rows:
+        """Return the position of each query in `query_rows`, (n,); −1 where it has no positive."""
+        if not len(self):
+            return np.full(len(query_rows), -1, np.int64)
+        order, ascending = self._in_order
+        at = order[np.minimum(np.searchsorted(ascending, query_rows), len(order) - 1)]
+        return np.where(self.query_rows[at] == query_rows, at, -1)
+
+    @cached_property
+    def _in_order(self) -> tuple[Rows, Rows]:
+        """Positions in `query_rows`, by row, and the rows."""
+        order = np.argsort(self.query_rows)
+        return order, self.query_rows[order]
+
+    def counts_of(self, query_rows: Rows) -> Rows:
+        """Return how many positives each query has, (n,)."""
+        at = self.places(query_rows)
+        return np.where(at < 0, 0, np.r_[self.counts, 0][at])
+
     def of(self, index: int) -> Rows:
         """Return the positives of the query at position `index` of `query_rows`."""
         return self.doc_rows[self.offsets[index] : self.offsets[index + 1]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +22,7 @@ from foils.mining.filters import with_positives
 from foils.mining.judging import SPARE, Judge
 from foils.mining.look_alikes import LookAlikes
 from foils.mining.pairs import Draw, Marks, PairScorer, Rule, Scores
+from foils.mining.planting import LISTED, Planted, Way, recaptured
 from foils.mining.results import Mined
 from foils.mining.window import Window
 from foils.runtime import progress
@@ -36,7 +37,7 @@ class Retriever(Protocol):
     """Ranks documents of a collection for queries of it.
 
     One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking depends on its
-    query alone, and nothing is embedded or kept on the way.
+    query alone, and nothing is embedded or kept on the way. One that reads judgements is `Judged`.
 
     Attributes:
         name: of the source.
@@ -77,6 +78,7 @@ def mine_negatives(
     draw: Draw | None = None,
     seed: int = 0,
     at_once: int = QUERIES,
+    plant: int = 0,
     made: Provenance | None = None,
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
@@ -86,8 +88,8 @@ def mine_negatives(
     similarity of `near_duplicate` or more to a positive's, stays in the table with `keep = false` and does not count
     towards `top`; so do one that has the query's own id (`Collection.identical`), those that a rule rejects, and those
     before the window of ranks. A list ends with its last negative, or with the window. The table's provenance says
-    under `recapture` how many labelled positives the window held, of how many, beside how many negatives kept: what an
-    estimate of false negatives needs.
+    under `recapture` how many labelled positives would be among the negatives, were they not known (`Recapture`): what
+    an estimate of false negatives needs. For a window without rules and draw they are counted, else planted.
 
     Args:
         collection: documents, queries, judgements.
@@ -99,13 +101,16 @@ def mine_negatives(
             first.
         rank_rejected: whether rejected documents count in the ranks of the window.
         depth: how many documents of a ranking are looked at, labelled ones included; None: as many as it takes.
-        leave_out_positives: False: documents labelled relevant for the query stay, for a ranking of all.
+        leave_out_positives: False: documents labelled relevant for the query stay, for a ranking of all, and the table
+            says nothing of what would be returned.
         rules: reject, in their order, before the look-alikes; the first that holds gives the reason.
         scorer: its scores are what rules and draw see, and are added as a column of its name; None: the retriever's.
         fill: the next in rank takes the place of a rejected document; False: lists with rejected ones are short.
         draw: `top` candidates of the window are drawn from this distribution, without replacement; None: its first.
         seed: of the draws; a query's depends on it and on the query's row alone.
         at_once: queries that are ranked together; changes speed and memory alone.
+        plant: the largest number of queries that are mined once more, for what a draw, rules, or a retriever that reads
+            judgements would do with an unknown positive; 0: the table then says nothing of it.
         made: provenance of the table.
 
     Raises:
@@ -118,30 +123,36 @@ def mine_negatives(
     if end is None and rules and draw is None:
         end = first + DEPTH * top
     window = Window(top, first, end, fill, draw, seed, rank_rejected, depth)
-    positives = collection.positives(split)
+    rows = collection.positives(split).query_rows
     judge = Judge(collection, LookAlikes(collection, near_duplicate), rules, scorer, leave_out_positives)
+    candidates = _all_searched(retriever, rows, window, judge, f"mining with {retriever.name}", at_once)
+    negatives = _table(candidates.taken(), judge, retriever.name, made or {})
+    kept = int(negatives.keep.sum())
 
-    def ranked(block: Rows) -> _Candidates:
-        return _searched(retriever, block, window, judge)
+    def mine(reduced: Collection, way: Way, planted: Planted) -> npt.NDArray[np.void]:
+        """Mine anew for the queries of the planted documents, and return which of these are listed."""
+        again = Judge(reduced, LookAlikes(reduced, near_duplicate), way.rules, scorer)
+        task = f"planting positives for {retriever.name}"
+        anew = replace(window, draw=way.draw)
+        found = _all_searched(way.retriever, planted.query_rows, anew, again, task, at_once).taken()
+        own = planted.contain(found["query"], found["document"]) & ~np.isin(found["reason"], again.passed_over)
+        listed = _listed(found[own], ranks_within(found["query"])[own])
+        listed["keep"] = _table(found[own], again, retriever.name, {}).keep
+        return listed
 
-    candidates, blocks = _Candidates(), np.split(positives.query_rows, range(at_once, len(positives), at_once))
-    with progress.task(f"mining with {retriever.name}", total=len(positives), unit="queries") as advance:
-        portable = scorer is None and getattr(retriever, "portable", False)
-        for block, part in zip(blocks, map_shards(ranked, blocks) if portable else map(ranked, blocks), strict=True):
-            candidates.add(part)
-            advance(len(block))
-    negatives = _table(candidates, judge, retriever.name, rules, scorer, made or {})
-    recapture = {"returned": candidates.recaptured, "labelled": len(positives.doc_rows)}
+    way, positives = Way(retriever, rules, draw), np.concatenate(candidates.listed)
+    said = {}
+    if leave_out_positives:
+        said = recaptured(collection, way, positives, mine, query_rows=rows, kept=kept, most=plant, seed=seed)
     return Mined.of(
-        negatives.with_provenance({"recapture": {**recapture, "kept": int(negatives.keep.sum())}}),
+        negatives.with_provenance(said),
         title=f"{retriever.name} negatives of {collection.name} ({split})",
         collection=collection,
         split=split,
         source=retriever.name,
         top=top,
-        queries=len(positives),
+        queries=len(rows),
         positives_left_out=candidates.positives,
-        recaptured=candidates.recaptured,
         short=dict(candidates.short),
     )
 
@@ -152,28 +163,25 @@ class _Candidates:
 
     rows: list[npt.NDArray[np.void]] = field(default_factory=list)
     positives: int = 0
-    recaptured: int = 0
+    listed: list[npt.NDArray[np.void]] = field(default_factory=list)  # labelled positives in the window
     short: Counter[str] = field(default_factory=Counter)
 
     def add(self, part: _Candidates) -> None:
         """Take in the candidates of the next queries."""
         self.rows += part.rows
         self.positives += part.positives
-        self.recaptured += part.recaptured
+        self.listed += part.listed
         self.short += part.short
 
+    def taken(self) -> npt.NDArray[np.void]:
+        """Return the rows, and let go of them: a table that is made of them is as large."""
+        rows = np.concatenate(self.rows)
+        self.rows.clear()
+        return rows
 
-def _table(
-    candidates: _Candidates,
-    judge: Judge,
-    source: str,
-    rules: Sequence[Rule],
-    scorer: PairScorer | None,
-    made: Provenance,
-) -> Negatives:
-    """The candidates as a table; their rows are let go of, being as large as what is made of them."""
-    rows = np.concatenate(candidates.rows)
-    candidates.rows.clear()
+
+def _table(rows: npt.NDArray[np.void], judge: Judge, source: str, made: Provenance) -> Negatives:
+    """The candidates as a table."""
     table = negatives_table(
         judge.collection.queries["query_id"].take(pa.array(rows["query"])),
         judge.collection.documents["doc_id"].take(pa.array(rows["document"])),
@@ -183,9 +191,35 @@ def _table(
     )
     table = table.append_column("keep", pa.array(rows["reason"] == 0))
     negatives = Negatives(table.append_column("reason", judge.in_words(rows["reason"])), made)
-    if scorer is not None:
-        negatives = negatives.with_columns({scorer.column: rows["scale"]})
-    return with_positives(negatives, judge.pairs(rows), rules)
+    if judge.scorer is not None:
+        negatives = negatives.with_columns({judge.scorer.column: rows["scale"]})
+    return with_positives(negatives, judge.pairs(rows), judge.rules)
+
+
+def _listed(rows: npt.NDArray[np.void], ranks: npt.ArrayLike) -> npt.NDArray[np.void]:
+    """Candidates as they would stand in the table, with their ranks there."""
+    listed = np.ones(len(rows), LISTED)
+    listed["query"], listed["document"], listed["score"] = rows["query"], rows["document"], rows["score"]
+    listed["rank"] = ranks
+    return listed
+
+
+def _all_searched(
+    retriever: Retriever, query_rows: Rows, window: Window, judge: Judge, task: str, at_once: int
+) -> _Candidates:
+    """Candidates of all queries, block by block, in other processes where they may be sent there."""
+
+    def searched(block: Rows) -> _Candidates:
+        return _searched(retriever, block, window, judge)
+
+    candidates, blocks = _Candidates(), np.split(query_rows, range(at_once, len(query_rows), at_once))
+    portable = judge.scorer is None and getattr(retriever, "portable", False)
+    with progress.task(task, total=len(query_rows), unit="queries") as advance:
+        parts = map_shards(searched, blocks) if portable else map(searched, blocks)
+        for block, part in zip(blocks, parts, strict=True):
+            candidates.add(part)
+            advance(len(block))
+    return candidates
 
 
 def _searched(retriever: Retriever, query_rows: Rows, window: Window, judge: Judge) -> _Candidates:
@@ -215,7 +249,8 @@ def _searched(retriever: Retriever, query_rows: Rows, window: Window, judge: Jud
             usable = _drawn(judge, candidates, valid & inside, window, window.draw, final)
         result.rows.append(candidates[listed & valid])
         result.positives += int((positive & listed).sum())
-        result.recaptured += int((positive & listed & (rank >= window.first)).sum())
+        within = positive & listed & (rank >= window.first)
+        result.listed.append(_listed(candidates[within], (np.cumsum(valid, axis=1) - valid)[within]))
         lacking = final & (usable.sum(axis=1) < window.top)
         for which, why in (
             (lacking & through, window.why_short),

@@ -18,6 +18,7 @@ from foils.encode.processes import Processes, in_processes
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Retriever
 from foils.mining.pairs import Scores, TextPairs
+from foils.mining.planting import judged_anew
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ class CrossEncoderRetriever:
     """
 
     name = "cross-encoder"
+    compares = False
 
     def __init__(
         self,
@@ -124,6 +126,15 @@ class CrossEncoderRetriever:
         self._collection, self._scorer, self._pool, self._depth = collection, scorer, pool, depth
         self._leave_out, self.column = leave_out_positives, scorer.column
         self.short = f"the pool ({pool.name}, {depth} deep) has no further document"
+
+    def with_judgements(self, collection: Collection) -> CrossEncoderRetriever | None:
+        """Return it for other judgements, which leave out other documents; None where the pool cannot be had so."""
+        pool = judged_anew(self._pool, collection)
+        if pool is None:
+            return None
+        return CrossEncoderRetriever(
+            collection, self._scorer, pool, depth=self._depth, leave_out_positives=self._leave_out
+        )
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and scores; −1 and NaN after the pool's end."""

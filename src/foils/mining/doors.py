@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_source, as_sources
@@ -12,11 +13,13 @@ from foils.data.store import provenance
 from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, EncodingSettings
 from foils.llm import LLMSettings
 from foils.mining.candidates import mine_negatives
+from foils.mining.carrying import carried_by_filter, carried_by_fusion
 from foils.mining.filters import filter_negatives
 from foils.mining.fusion import fuse_sources
 from foils.mining.generation import SAMPLING, first_prompt, generate_negatives
 from foils.mining.generation_prompt import WritingSettings
 from foils.mining.methods import METHODS, Models
+from foils.mining.planting import PLANTED
 from foils.mining.results import FirstPrompt, Fused, Generated, Mined
 from foils.mining.settings import (
     RULES,
@@ -147,6 +150,7 @@ def mine(
         fill=not window.keep_short,
         draw=draw,
         seed=window.seed,
+        plant=PLANTED,
         made=provenance("mine", facts, inputs={"collection": loaded.digest}),
     )
 
@@ -219,16 +223,18 @@ def fuse(
     named = as_sources(sources, loaded)
     if len(named) < 2:
         raise InputError(f"fusion needs at least two sources, not {len(named)}")
-    negatives = fuse_sources(
-        {each.name: each.negatives for each in named},
+    fused_by = partial(
+        fuse_sources,
         method=fusion.method,
         top=fusion.top,
         k=fusion.rrf_k,
         weights=fusion.weights and {name: float(weight) for name, weight in fusion.weights.items()},
         digests={each.name: each.digest for each in named},
     )
+    tables = {each.name: each.negatives for each in named}
+    negatives = fused_by(tables)
     return Fused.of(
-        negatives,
+        negatives.with_provenance(carried_by_fusion(tables, negatives, loaded, fused_by, split=split)),
         title=f"{fusion.method} of {len(named)} sources",
         collection=loaded,
         split=split,
@@ -265,6 +271,8 @@ def filter(
     marked = filter_negatives(named.negatives, loaded, rules, scorer=scorer)
     facts = {"split": split, "rules": filters.describe(), **scored_by}
     inputs = {"collection": loaded.digest, named.name: named.digest}
-    made = provenance("filter", facts, inputs=inputs, before=named.negatives.provenance)
+    before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
+    carried = carried_by_filter(named.negatives, marked, loaded, rules, split=split, scorer=scorer)
+    made = provenance("filter", facts, inputs=inputs, before=before, **carried)
     title = f"{named.name}, filtered"
     return NegativesResult.of(marked, provenance=made, title=title, collection=loaded, split=split)

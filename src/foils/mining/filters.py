@@ -6,7 +6,7 @@ Margins compare a candidate's score s with the scores of its query's labelled po
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from foils.data.duplicates import near_pairs
 from foils.data.negatives import Negatives
 from foils.data.texts import texts_of
 from foils.data.tokens import alphanumeric
-from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs
+from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs, Unjudged
 from foils.runtime.errors import InputError, UnknownNameError
 
 REFERENCES = ("minimum", "mean", "maximum", "each")
@@ -45,6 +45,11 @@ class PositiveScores:
         wanted = np.isin(queries, query_rows)
         pairs = TextPairs(collection, queries[wanted], documents[wanted], np.full(int(wanted.sum()), np.nan))
         return cls(pairs.query_rows, pairs.doc_rows, scorer.score(pairs))
+
+    def with_judgements(self, collection: Collection) -> PositiveScores:
+        """Return the scores of those that are positives in a collection with fewer judgements."""
+        left = collection.known_positives.contain(self.query_rows, self.doc_rows)
+        return PositiveScores(self.query_rows[left], self.doc_rows[left], self.scores[left])
 
     def reference(self, query_rows: Rows, against: str) -> Scores:
         """Return the score that candidates of these queries are held against, (n,).
@@ -96,6 +101,7 @@ class Margin:
     absolute: float = 0.0
     relative: float = 0.0
     against: str = "minimum"
+    compares = True
 
     def __post_init__(self) -> None:
         if self.against not in REFERENCES:
@@ -120,6 +126,10 @@ class Margin:
         reference = self.positives.reference(pairs.query_rows, self.against)
         return np.asarray(_scored(pairs) > self._limit(reference))
 
+    def with_judgements(self, collection: Collection) -> Margin:
+        """Return the margin against the positives that a collection with fewer judgements has."""
+        return replace(self, positives=self.positives.with_judgements(collection))
+
     def cleared(self, pairs: TextPairs) -> list[Rows]:
         """Return for each pair the rows of the positives that it clears, each held against its own score."""
         queries, starts, counts = np.unique(self.positives.query_rows, return_index=True, return_counts=True)
@@ -133,7 +143,7 @@ class Margin:
 
 
 @dataclass(frozen=True)
-class ScoreAbove:
+class ScoreAbove(Unjudged):
     """Rejects s > limit."""
 
     limit: float
@@ -149,7 +159,7 @@ class ScoreAbove:
 
 
 @dataclass(frozen=True)
-class ScoreBelow:
+class ScoreBelow(Unjudged):
     """Rejects s < limit."""
 
     limit: float
@@ -164,7 +174,7 @@ class ScoreBelow:
         return np.asarray(_scored(pairs) < self.limit)
 
 
-class HoldsAnswer:
+class HoldsAnswer(Unjudged):
     """Rejects documents that hold an answer of the query, as whole words: equal tokens (`alphanumeric`) in a row.
 
     Args:
@@ -193,7 +203,7 @@ class HoldsAnswer:
         return marks
 
 
-class LabelledElsewhere:
+class LabelledElsewhere(Unjudged):
     """Rejects documents that are labelled relevant for another query that is nearly the same.
 
     Args:

@@ -30,12 +30,13 @@ class Judge:
         scorer: PairScorer | None,
         leave_out_positives: bool = True,
     ) -> None:
-        self.collection, self._looks, self._rules, self._scorer = collection, looks, rules, scorer
+        self.collection, self._looks, self.rules, self.scorer = collection, looks, rules, scorer
         self._leave_out = leave_out_positives
         self.reasons = (EQUAL, NEAR, IDENTICAL, *(rule.reason for rule in rules), BEFORE, NOT_DRAWN)
         if len(self.reasons) > np.iinfo(np.uint8).max:
             raise InputError(f"{len(rules)} rules; expected at most 250")
         self.before, self.not_drawn = len(self.reasons) - 1, len(self.reasons)
+        self.passed_over = (self.before, self.not_drawn)
         self.rejects_much = bool(rules) and scorer is None  # so that one search of the whole window is cheapest
         self.most_positives = int(looks.known.counts.max(initial=0))
 
@@ -45,7 +46,7 @@ class Judge:
 
     def pairs(self, rows: npt.NDArray[np.void]) -> TextPairs:
         """Return candidates as rules and draws see them."""
-        scores = rows["score"] if self._scorer is None else rows["scale"]
+        scores = rows["score"] if self.scorer is None else rows["scale"]
         return TextPairs(self.collection, rows["query"], rows["document"], scores)
 
     def judged(self, query_rows: Rows, rows: Rows, scores: Scores) -> tuple[npt.NDArray[np.void], Marks, Marks]:
@@ -56,12 +57,12 @@ class Judge:
         positive = self._leave_out & self._looks.known.contain(flat["query"], flat["document"])
         unlabelled = np.flatnonzero((flat["document"] >= 0) & ~positive)
         part = flat[unlabelled]
-        if self._scorer is not None:
-            part["scale"] = self._scorer.score(
+        if self.scorer is not None:
+            part["scale"] = self.scorer.score(
                 TextPairs(self.collection, part["query"], part["document"], part["score"])
             )
         part["reason"][self.collection.identical[part["query"]] == part["document"]] = 3
-        for code, rule in enumerate(self._rules, 4):
+        for code, rule in enumerate(self.rules, 4):
             fresh = rule.marks(self.pairs(part)) & (part["reason"] == 0)
             part["reason"][fresh] = code
         flat[unlabelled] = part

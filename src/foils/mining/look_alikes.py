@@ -29,13 +29,14 @@ class LookAlikes:
     def __init__(self, collection: Collection, threshold: float | None) -> None:
         self.collection, self.threshold = collection, threshold
         self.known = collection.known_positives
-        self._order = np.argsort(self.known.query_rows)
         self._forget()
 
     def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
-        """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do."""
-        index = self._order[np.searchsorted(self.known.query_rows[self._order], queries)]
-        counts = self.known.counts[index]
+        """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do.
+
+        A query without a positive has no look-alike of one.
+        """
+        counts, index = self.known.counts_of(queries), self.known.places(queries)
         pair = np.repeat(np.arange(len(queries)), counts)
         positives = self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
         distinct, inverse = np.unique(np.concatenate([documents[pair], positives]), return_inverse=True)
@@ -78,18 +79,22 @@ class NearPositive:
     """
 
     reason = NEAR
+    compares = True
 
     def __init__(self, collection: Collection, threshold: float = 0.9) -> None:
         if not threshold > 0:
             raise InputError(f"near-duplicate threshold {threshold}; expected above 0, and above 1 for none")
         self._collection, self._threshold = collection, threshold
 
+    def with_judgements(self, collection: Collection) -> NearPositive:
+        """Return the rule with the positives that a collection has."""
+        return NearPositive(collection, self._threshold)
+
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which documents are near-duplicates of a positive of their query, (n,)."""
         known = self._collection.known_positives
-        place = {int(row): index for index, row in enumerate(known.query_rows)}
-        places = [place.get(row) for row in pairs.query_rows.tolist()]
-        rows = [np.zeros(0, np.int64) if index is None else known.of(index) for index in places]
+        places = known.places(pairs.query_rows).tolist()
+        rows = [known.of(index) if index >= 0 else np.zeros(0, np.int64) for index in places]
         sets = Vocabulary()
         documents = sets.sets(pairs.documents[:])
         distinct, inverse = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]), return_inverse=True)

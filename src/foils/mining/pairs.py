@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -65,7 +65,7 @@ class PairScorer(Protocol):
 
 
 class Rule(Protocol):
-    """Rejects candidates.
+    """Rejects candidates; one that is `Judged` too can be estimated to reject relevant documents without a label.
 
     Attributes:
         reason: why, in a few words, the same for every candidate of the rule.
@@ -82,8 +82,34 @@ class Rule(Protocol):
 
 
 class Draw(Protocol):
-    """A distribution over the candidates of a query."""
+    """A distribution over the candidates of a query; as for rules, `Judged` is of use."""
 
     def log_weights(self, pairs: TextPairs) -> Scores:
         """Return the logarithm of each pair's weight among its query's, up to a constant, (n,); −inf: never drawn."""
         ...
+
+
+@runtime_checkable
+class Judged(Protocol):
+    """A rule, a draw or a retriever that can be had for other judgements of the same documents and queries.
+
+    Attributes:
+        compares: whether it compares candidates with the labelled positives of their query, so that it cannot be asked
+            of a query that has none.
+    """
+
+    compares: bool
+
+    def with_judgements(self, collection: Collection) -> Self | None:
+        """Return it as it would be with the judgements of `collection`; None where that cannot be known."""
+        ...
+
+
+class Unjudged:
+    """What reads no judgements of the candidates' own queries, and is the same whatever they are."""
+
+    compares = False
+
+    def with_judgements(self, collection: Collection) -> Self:
+        """Return itself."""
+        return self

@@ -10,6 +10,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.mining.candidates import Retriever
 from foils.mining.pairs import Scores
+from foils.mining.planting import judged_anew
 from foils.runtime.errors import InputError
 
 
@@ -26,6 +27,7 @@ class TableRetriever:
     """
 
     short = "the source has no further document"
+    compares = False
 
     def __init__(self, collection: Collection, negatives: Negatives, *, name: str = "source") -> None:
         self.name = name
@@ -38,6 +40,9 @@ class TableRetriever:
         self._documents = documents[order]
         self._scores: Scores = np.asarray(negatives.table["score"].to_numpy(), np.float64)[order]
         self._offsets = np.searchsorted(queries[order], np.arange(len(collection.queries) + 1))
+
+    def with_judgements(self, collection: Collection) -> None:
+        """Return None: what the table would hold of its queries' positives, were they not known, it does not say."""
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and the table's scores, −1 and NaN after a list's end."""
@@ -56,12 +61,20 @@ class UnionRetriever:
         retrievers: at least one.
     """
 
+    compares = False
+
     def __init__(self, retrievers: Sequence[Retriever]) -> None:
         if not retrievers:
             raise InputError("a union of rankings needs at least one")
         self._retrievers = tuple(retrievers)
         self.name = "+".join(retriever.name for retriever in retrievers)
         self.short = "no ranking has a further document"
+
+    def with_judgements(self, collection: Collection) -> UnionRetriever | None:
+        """Return the union of its retrievers with other judgements; None where one of them cannot be had so."""
+        parts = [judged_anew(retriever, collection) for retriever in self._retrievers]
+        known = [part for part in parts if part is not None]
+        return UnionRetriever(known) if len(known) == len(parts) else None
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows, and NaN for scores."""

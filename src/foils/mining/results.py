@@ -19,7 +19,6 @@ class Mined(NegativesResult):
         top: negatives per query that were wanted.
         queries: number of queries of the split.
         positives_left_out: labelled positives that the ranking held above its last negative.
-        recaptured: of them, those within the window of ranks: what it would return as negatives, were they not known.
         short: reason -> number of queries with fewer than `top` negatives.
     """
 
@@ -27,7 +26,6 @@ class Mined(NegativesResult):
     top: int
     queries: int
     positives_left_out: int
-    recaptured: int
     short: dict[str, int]
 
     def rows(self) -> list[tuple[str, str]]:

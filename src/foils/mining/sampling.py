@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from foils.data.collection import Collection
 from foils.mining.filters import PositiveScores
-from foils.mining.pairs import Scores, TextPairs
+from foils.mining.pairs import Scores, TextPairs, Unjudged
 from foils.runtime.errors import InputError
 
 
-class Uniform:
+class Uniform(Unjudged):
     """Every candidate is as likely."""
 
     def log_weights(self, pairs: TextPairs) -> Scores:
@@ -44,6 +45,7 @@ class SimANS:
     a: float = 0.5
     b: float = 0.0
     against: str = "mean"
+    compares = True
 
     def __post_init__(self) -> None:
         if not (self.a >= 0 and np.isfinite([self.a, self.b]).all()):
@@ -55,3 +57,7 @@ class SimANS:
             raise InputError("candidates without a score; SimANS needs a scorer for this source")
         reference = self.positives.reference(pairs.query_rows, self.against)
         return np.asarray(-self.a * (pairs.scores - reference - self.b) ** 2)
+
+    def with_judgements(self, collection: Collection) -> SimANS:
+        """Return the draw by the positives that a collection with fewer judgements has."""
+        return replace(self, positives=self.positives.with_judgements(collection))

@@ -16,6 +16,8 @@ positive (HOBIT section 5.1: "neither trivial nor too close to the positive").
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from foils.data.collection import Collection, Rows
@@ -41,6 +43,8 @@ class TriSampler:
         InputError: a bound out of its range; a candidate that is not in the collection.
     """
 
+    compares = True
+
     def __init__(
         self,
         collection: Collection,
@@ -54,10 +58,14 @@ class TriSampler:
             raise InputError(f"angle {angle}, closest {closest}; expected in (0, 180] degrees and in (−1, 1]")
         self._queries, self._documents = queries, documents
         self._angle, self._closest = angle, closest
-        known = collection.known_positives
-        self._first = np.full(len(collection.queries), -1, np.int64)
-        self._first[known.query_rows] = known.first
+        self._first = _first_positives(collection)
         self.reason = f"outside the quasi-triangular region ({angle:g}°, cosine to the positive {closest:g})"
+
+    def with_judgements(self, collection: Collection) -> TriSampler:
+        """Return it with the first positives that a collection names."""
+        other = copy.copy(self)
+        other._first = _first_positives(collection)
+        return other
 
     def marks(self, pairs: TextPairs) -> Marks:
         """Return which candidates lie outside the region, (n,)."""
@@ -90,3 +98,10 @@ class TriSampler:
         q, p, d = self._queries.take(query_rows), self._documents.take(positive_rows), self._documents.take(doc_rows)
         q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in (q, p, d))
         return np.stack([np.einsum("nd,nd->n", a, b) for a, b in ((q, p), (q, d), (p, d))])
+
+
+def _first_positives(collection: Collection) -> Rows:
+    """The first labelled positive of each query of a collection, −1 where there is none."""
+    first = np.full(len(collection.queries), -1, np.int64)
+    first[collection.known_positives.query_rows] = collection.known_positives.first
+    return first

@@ -1,7 +1,6 @@
 """All of it, for several sources: does a score predict the training?"""
 
 from foils.studies.analysis import analyse
-from foils.studies.benefit import Recapture
 from foils.studies.cells import Cell, read_cells
 from foils.studies.predictors import PREDICTORS
 from foils.studies.results import StudyAnalysis
@@ -12,7 +11,6 @@ from foils.studies.unlabelled import estimate_unlabelled
 __all__ = [
     "PREDICTORS",
     "Cell",
-    "Recapture",
     "StudyAnalysis",
     "StudySettings",
     "analyse",

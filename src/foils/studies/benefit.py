@@ -4,78 +4,20 @@ B = (1 − φ)·G − φ·D (ANMI 2.0, proof of Theorem 4, eq. A.1), φ the shar
 pushed away where it should be pulled near: its pull has the size of a true one's and the opposite sign, so D = G and
 B = (1 − 2φ)·G for a source whose false negatives are no harder than its true ones.
 
-φ is estimated by *recapture*: the labelled positives that a way of mining would return, were they not known, stand
-for the relevant documents without a label. Where a label is no likelier for one relevant document than for another,
-a source that returns `returned` labelled ones beside `kept` others holds o·returned false negatives among these, o
-the number of unlabelled relevant documents for each labelled one: φ = min(1, o·returned/kept).
+φ is estimated by recapture (`foils.data.recapture`).
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from foils.runtime.errors import InputError
+from foils.data.recapture import Recapture
 from foils.scoring.gates import Float64s
 from foils.scoring.prepared import Measured
 from foils.scoring.results import SourceScore
-
-
-@dataclass(frozen=True)
-class Recapture:
-    """What a way of mining does with the positives that are known.
-
-    Attributes:
-        returned: labelled positives that it ranks among its negatives.
-        labelled: labelled positives of its queries.
-        kept: negatives.
-    """
-
-    returned: float
-    labelled: float
-    kept: float
-
-    @classmethod
-    def of(cls, provenance: Mapping[str, Any]) -> Recapture | None:
-        """Read it from a table's provenance; None where the table does not say.
-
-        Raises:
-            InputError: what the table says are no counts.
-        """
-        recapture = provenance.get("recapture")
-        if recapture is None:
-            return None
-        numbers = [recapture.get(each.name) for each in fields(cls)] if isinstance(recapture, Mapping) else []
-        counts = [float(n) for n in numbers if isinstance(n, (int, float)) and 0 <= n <= sys.float_info.max]
-        if len(counts) < len(fields(cls)):
-            raise InputError(
-                f"a table's recapture is {str(recapture)[:200]}; expected counts returned, labelled, kept; mine it "
-                "again"
-            )
-        return cls(*counts)
-
-    @classmethod
-    def joined(cls, parts: list[Recapture | None]) -> Recapture | None:
-        """Return that of a union that takes equally many from each part: the mean of the parts' rates.
-
-        None where a part's is not known, or has no negative.
-        """
-        known = [part for part in parts if part is not None and part.kept]
-        if len(known) < len(parts) or not known:
-            return None
-        kept = sum(part.kept for part in known) / len(known)
-        rate = sum(part.returned / part.kept for part in known) / len(known)
-        return cls(rate * kept, known[0].labelled, kept)
-
-    def false_negatives(self, unlabelled: float) -> float:
-        """Return φ = min(1, o·returned/kept), o relevant documents being unlabelled for each labelled one."""
-        return min(1.0, unlabelled * self.returned / self.kept) if self.kept else math.nan
 
 
 def benefits(

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from foils.data.recapture import Recapture
 from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS, Float64s
 from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.results import Scores
 from foils.statistics.elo_scale import ELO_PER_LOGIT
-from foils.studies.benefit import Recapture, benefits
+from foils.studies.benefit import benefits
 
 LAMBDAS = (0.1, 0.01, 0.001)
 _PLAIN = (

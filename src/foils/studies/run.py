@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foils.data import Collection, Negatives
+from foils.data.recapture import Recapture
 from foils.data.sealed import write_sealed
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.evaluation import measure_encoder
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError
 from foils.scoring import ScoreSettings, score_sources
-from foils.studies.benefit import Recapture
 from foils.studies.cells import (
     BASELINES,
     IN_BATCH,

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data import Collection, Negatives
+from foils.data.recapture import Recapture
 from foils.mining.fusion import fuse_sources
-from foils.studies.benefit import Recapture
 from foils.studies.settings import StudySettings
 
 
@@ -27,9 +27,11 @@ def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> 
         for names in combinations(sources, parts):
             lists = {name: Negatives(prepared[name].kept()) for name in names}  # what one rejects, another may take
             joined = fuse_sources(lists, method="interleave", top=settings.per_query)
-            recapture = Recapture.joined([Recapture.of(prepared[name].provenance) for name in names])
-            provenance = {**joined.provenance, **({"recapture": vars(recapture)} if recapture else {})}
-            prepared[" & ".join(names)] = Negatives(joined.table, provenance)
+            known = [Recapture.of_table(prepared[name]) for name in names]
+            recapture = Recapture.joined(known, kept=int(joined.keep.sum()))
+            prepared[" & ".join(names)] = joined.with_provenance(
+                {"recapture": recapture.to_json()} if recapture else {}
+            )
     return prepared
 
 
@@ -47,8 +49,7 @@ def _cut(negatives: Negatives, per_query: int | None) -> Negatives:
 
 def _whole(negatives: Negatives) -> Negatives:
     """The table, without its recapture where rows were rejected since it was counted: it was that of other rows."""
-    recapture = Recapture.of(negatives.provenance)
-    if recapture is None or recapture.kept == negatives.keep.sum():
+    if Recapture.of_table(negatives) is not None:
         return negatives
     provenance = {name: value for name, value in negatives.provenance.items() if name != "recapture"}
     return Negatives(negatives.table, provenance)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from foils.data.collection import Rows
+from foils.data.recapture import Recapture
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import pair_similarities
 from foils.scoring.prepared import Measured
-from foils.studies.benefit import Recapture
 
 TAILS = np.linspace(0.02, 0.5, 25)
 CONFIDENCE = 0.95

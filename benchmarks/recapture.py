@@ -1,0 +1,155 @@
+"""Does recapture find the share of false negatives of every way of mining, where it is known?
+
+    python benchmarks/recapture.py COLLECTION [--hide 0.5 0.9] [--seeds 3] [--top 10]
+
+The collection's judgements must be complete (banking77, clinc150). A share of each training query's positives is
+hidden, at least one left. Each way of mining is given the true number of hidden positives for each known one, and the
+share of false negatives that its table's recapture then gives is held against the share that is hidden positives. The
+seconds are of this process, on all its threads: of mining, and of planting beside it. Writes
+benchmarks/results/recapture.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foils.data import Collection, Negatives, Recapture, load_collection
+from foils.data.store import cache_folder, write_json
+from foils.data.texts import DocumentTexts
+from foils.encode import EncoderSettings, VectorStore, load_encoder
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
+from foils.mining.ance import ANCERetriever
+from foils.mining.cross_encoder import CrossEncoderRetriever
+from foils.mining.filters import Margin, PositiveScores, ScoreAbove
+from foils.mining.fusion import FUSIONS, fuse_sources
+from foils.mining.planting import PLANTED
+from foils.mining.sampling import SimANS, Uniform
+from foils.mining.scorers import EncoderScorer
+from foils.mining.trisampler import TriSampler
+from study_first import false_shares, hidden
+
+RESULTS = Path(__file__).parent / "results" / "recapture.json"
+Settings = dict[str, Any]
+
+
+class Models:
+    """What mines in a collection with hidden positives; vectors come from the store."""
+
+    def __init__(self, collection: Collection) -> None:
+        self.collection, rows = collection, np.arange(len(collection.queries))
+        self.encoder = load_encoder("all-MiniLM-L6-v2", EncoderSettings(max_length=128))
+        self.store = VectorStore(cache_folder() / "vectors")
+        self.queries = self.store.embed(self.encoder, collection.query_texts(rows), "query")
+        self.documents = self.store.embed(self.encoder, DocumentTexts(collection), "document")
+        self.bm25, self.dense = BM25Retriever(collection), DenseRetriever(self.queries, self.documents)
+        static = load_encoder("static:all-MiniLM-L6-v2", EncoderSettings(max_length=128))
+        self.ance = ANCERetriever(collection, static, self.store)
+        self.positives = PositiveScores.of(collection, self.dense, rows)
+
+    def reranked(self, pool: Any) -> CrossEncoderRetriever:
+        """The pool's first hundred, ranked anew pair by pair: as a cross-encoder that agrees with the encoder."""
+        scorer: Any = EncoderScorer(self.encoder, self.store)
+        return CrossEncoderRetriever(self.collection, scorer, pool)
+
+
+def ways(models: Models) -> dict[str, Callable[[], Settings]]:
+    """The settings of each way of mining, made when it is mined."""
+    dense, collection, positives = models.dense, models.collection, models.positives
+    region = TriSampler(collection, models.queries, models.documents)
+    scorer = EncoderScorer(models.encoder, models.store)
+
+    def margin(**how: Any) -> Settings:
+        return {"retriever": dense, "rules": [Margin(positives, **how)]}
+
+    return {
+        "random": lambda: {"retriever": RandomRetriever(collection)},
+        "bm25 0-10": lambda: {"retriever": models.bm25},
+        "dense 0-10": lambda: {"retriever": dense},
+        "dense 50-60": lambda: {"retriever": dense, "ranks": (50, 60)},
+        "dense 0-10, near-duplicates kept": lambda: {"retriever": dense, "near_duplicate": 1.1},
+        "ance": lambda: {"retriever": models.ance},
+        "uniform of dense 0-100": lambda: {"retriever": dense, "ranks": (0, 100), "draw": Uniform()},
+        "SimANS of dense 0-100": lambda: {
+            "retriever": dense, "ranks": (0, 100), "draw": SimANS(positives, a=100.0, b=-0.1),
+        },
+        "uniform of bm25 0-100": lambda: {"retriever": models.bm25, "ranks": (0, 100), "draw": Uniform()},
+        "relative margin 5 %, minimum": lambda: margin(relative=0.05),
+        "relative margin 5 %, mean": lambda: margin(relative=0.05, against="mean"),
+        "relative margin 5 %, mean, not filled": lambda: {**margin(relative=0.05, against="mean"), "fill": False},
+        "margin 0.1, mean, of bm25": lambda: {
+            "retriever": models.bm25, "scorer": scorer, "rules": [Margin(positives, absolute=0.1, against="mean")],
+        },
+        "score at most 0.6": lambda: {"retriever": dense, "rules": [ScoreAbove(0.6)]},
+        "cross-encoder of dense": lambda: {"retriever": models.reranked(dense)},
+        "cross-encoder of bm25": lambda: {"retriever": models.reranked(models.bm25)},
+        "cross-encoder of bm25, margin 5 %": lambda: {
+            "retriever": models.reranked(models.bm25), "rules": [Margin(positives, relative=0.05, against="mean")],
+        },
+        "trisampler": lambda: {"retriever": dense, "rules": [region], "draw": region, "ranks": (0, 100)},
+    }  # fmt: skip
+
+
+def timed(collection: Collection, settings: Settings) -> tuple[Negatives, float]:
+    retriever = settings["retriever"]
+    rest = {name: value for name, value in settings.items() if name != "retriever"}
+    start = time.process_time()
+    found = mine_negatives(collection, retriever, split="train", **rest)
+    return found, time.process_time() - start
+
+
+def row(negatives: Negatives, gone: Any, unlabelled: float) -> dict[str, float | str | None]:
+    """The true and the estimated share of false negatives, and the standard error of the estimate."""
+    recapture = Recapture.of_table(negatives)
+    facts: dict[str, float | str | None] = {"true": false_shares({"": negatives}, gone)[""]}
+    if recapture is not None and recapture.standard_error is not None:
+        error = unlabelled * recapture.standard_error / recapture.kept
+        facts |= {"estimated": recapture.false_negatives(unlabelled), "error": error, "way": recapture.way}
+    return facts
+
+
+def measured(whole: Collection, share: float, seed: int, top: int) -> dict[str, Any]:
+    collection, gone = hidden(whole, share, seed)
+    models = Models(collection)
+    unlabelled = len(gone) / len(collection.positives("train").doc_rows)
+    tables, rows = {}, {}
+    for name, settings in ways(models).items():
+        _, alone = timed(collection, {"top": top, "seed": seed, **settings()})
+        tables[name], both = timed(collection, {"top": top, "seed": seed, "plant": PLANTED, **settings()})
+        rows[name] = {**row(tables[name], gone, unlabelled), "mining": alone, "planting": both - alone}
+        print(share, seed, name, rows[name], flush=True)
+    for parts in (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("uniform of dense 0-100", "dense 0-10")):
+        for method in FUSIONS:
+            if method == "weighted":  # random negatives have no score
+                continue
+            named = {part.replace(" ", "-"): tables[part] for part in parts}
+            union = fuse_sources(named, method=method, top=top)
+            name = f"{method} of {' & '.join(parts)}"
+            rows[name] = row(union, gone, unlabelled)
+            print(share, seed, name, rows[name], flush=True)
+    return {"unlabelled": unlabelled, "ways": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collection")
+    parser.add_argument("--hide", type=float, nargs="+", default=[0.5, 0.9])
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--top", type=int, default=10)
+    given = parser.parse_args()
+    whole = load_collection(given.collection)
+    every = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    for share in given.hide:
+        runs = [measured(whole, share, seed, given.top) for seed in range(given.seeds)]
+        every[f"{whole.name}, {100 * share:g} % hidden"] = runs
+        write_json(RESULTS, every)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What a table says of the labelled positives that its way of mining would return."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from foils.data import Collection, Negatives
+from foils.data.recapture import Recapture
+from foils.mining import BM25Retriever, mine_negatives
+from foils.runtime.errors import InputError
+
+COUNTS = {"returned": 1, "labelled": 2, "kept": 3}
+
+
+def test_it_is_read_back_from_a_file(small, tmp_path):
+    found = mine_negatives(small, BM25Retriever(small), split="train", top=2)
+    found.write(tmp_path / "a.parquet")
+    again = Negatives.read(tmp_path / "a.parquet")
+    assert Recapture.of_table(again) == Recapture.of(found.provenance)
+    assert Recapture.of(again.provenance).to_json() == json.loads(json.dumps(found.provenance["recapture"]))
+    assert Recapture.of({}) is None
+
+
+def test_rows_that_were_rejected_since_are_not_those_that_were_counted(small):
+    found = mine_negatives(small, BM25Retriever(small), split="train", top=2)
+    first = np.arange(len(found)) == int(np.flatnonzero(found.keep)[0])
+    assert Recapture.of_table(found.reject(first, "no")) is None
+
+
+def test_rates_by_hand():
+    assert Recapture(30, 100, 1000).false_negatives(2.0) == pytest.approx(0.06)
+    assert Recapture(30, 100, 1000).false_negatives(100.0) == 1.0
+    joined = Recapture.joined([Recapture(30, 100, 1000), Recapture(0, 100, 500)])
+    assert joined.false_negatives(1.0) == pytest.approx((0.03 + 0) / 2)
+    assert Recapture.joined([Recapture(30, 100, 1000), None]) is None
+
+
+def test_a_union_by_hand():
+    one = Recapture(30, 100, 1000, queries=50, standard_error=10)
+    other = Recapture(10, 100, 500, "planted", queries=40, standard_error=15)
+    joined = Recapture.joined([one, other], kept=800)
+    assert joined == Recapture(pytest.approx(20), 100, 800, "joined", 40, pytest.approx(800 * (0.01 + 0.03) / 2))
+    assert Recapture.joined([one, Recapture(10, 100, 500)]).standard_error is None
+    some, nothing = Recapture(1, 2, 3), Recapture(0, 2, 0)
+    assert Recapture.joined([some, nothing]) is None
+    assert Recapture.joined([some, some]) == Recapture(1, 2, 3, "joined")
+
+
+def test_an_estimate_by_hand():
+    found = Recapture.estimated([1, 0, 2], [1, 1, 2], labelled=40, kept=100, way="planted")
+    assert found.returned == 30  # 3/4 of 40
+    squares = 0.25**2 + 0.75**2 + 0.5**2
+    assert found.standard_error == pytest.approx(40 * np.sqrt(squares + (4 / 3 / 2) ** 2) / 4)
+    assert Recapture.estimated([0, 0], [1, 1], labelled=2, kept=9, way="planted").standard_error == pytest.approx(0.5)
+
+
+def test_the_standard_error_is_that_of_repeated_samples():
+    """Of 300 queries with 1–8 positives each, returned or not as they come, in 400 samples."""
+    rng, estimates = np.random.default_rng(0), []
+    for _ in range(400):
+        positives = rng.integers(1, 9, 300)
+        returned = positives * (rng.random(300) < 0.2)
+        estimates.append(Recapture.estimated(returned, positives, labelled=1000, kept=1, way="planted"))
+    spread = np.std([each.returned for each in estimates])
+    assert np.mean([each.standard_error for each in estimates]) == pytest.approx(spread, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        1, [], {}, {"returned": 1, "labelled": 2},
+        *({**COUNTS, "returned": n} for n in ("1", -1, float("nan"), 10**400)),
+        *({**COUNTS, "way": "planted", "standard_error": n} for n in ("1", -1, float("nan"))),
+    ],
+)  # fmt: skip
+def test_counts_that_are_none(found: object) -> None:
+    with pytest.raises(InputError, match="expected counts returned, labelled, kept"):
+        Recapture.of({"recapture": found})
+
+
+def test_counts_of_an_unknown_way_are_not_used() -> None:
+    assert Recapture.of({"recapture": COUNTS}) is None
+    assert Recapture.of({"recapture": {**COUNTS, "way": "counted"}}) == Recapture(1, 2, 3)
+
+
+def test_positives_are_looked_up_by_query_in_any_order() -> None:
+    judged = {"train": {"q2": {"a": 1, "b": 1}, "q0": {"b": 1}}}
+    collection = Collection.from_dicts("c", {"a": "a", "b": "b"}, {f"q{n}": "q" for n in range(4)}, judged)
+    known = collection.known_positives
+    assert known.places(np.array([0, 1, 2, 3])).tolist() == [1, -1, 0, -1]
+    assert known.counts_of(np.array([3, 2, 1, 0])).tolist() == [0, 2, 0, 1]
+    nobody = Collection.from_dicts("c", {"a": "a"}, {"q": "q"}, {}).known_positives
+    assert nobody.counts_of(np.array([0])).tolist() == [0]

@@ -1,0 +1,80 @@
+"""Collections whose positives are truly hidden, and the share of a table's negatives that they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from foils.data import Collection, Recapture
+from foils.encode import Vectors
+from foils.mining import DenseRetriever
+from foils.mining.filters import PositiveScores
+
+QUERIES, DOCUMENTS, D = 500, 4_000, 16
+
+
+@dataclass(frozen=True)
+class World:
+    """A collection whose relevant documents are labelled by a coin, and what is relevant without a label."""
+
+    collection: Collection
+    queries: Vectors
+    documents: Vectors
+    hidden: set[tuple[str, str]]
+
+    @property
+    def unlabelled(self) -> float:
+        """o: relevant documents without a label for each labelled one, over the queries that have one."""
+        return len(self.hidden) / len(self.collection.known_positives.doc_rows)
+
+    def dense(self) -> DenseRetriever:
+        return DenseRetriever(self.queries, self.documents)
+
+    def scores(self) -> PositiveScores:
+        return PositiveScores.of(self.collection, self.dense(), np.arange(QUERIES))
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def hidden_world(seed: int, *, labelled: float = 0.5, duplicates: float = 0.0) -> World:
+    """1–9 relevant documents a query, more or less near it, among others; each is labelled with one probability."""
+    rng = np.random.default_rng(seed)
+    queries = unit(rng.standard_normal((QUERIES, D)))
+    documents = unit(rng.standard_normal((DOCUMENTS, D)))
+    texts = [f"{a} {b} {c}" for a, b, c in rng.integers(10_000, size=(DOCUMENTS, 3))]
+    free, qrels, hidden = iter(rng.permutation(DOCUMENTS).tolist()), {}, set()
+    for query in range(QUERIES):
+        own = [next(free) for _ in range(rng.integers(1, 10 if query % 3 else 4))]
+        for row in own:
+            documents[row] = unit(queries[[query]] + rng.uniform(0.1, 0.45) * rng.standard_normal((1, D)))[0]
+            if rng.random() < duplicates:
+                texts[row] = texts[own[0]]
+        known = {f"d{row}": 1 for row in own if rng.random() < labelled}
+        if known:
+            qrels[f"q{query}"] = known
+            hidden |= {(f"q{query}", f"d{row}") for row in own if f"d{row}" not in known}
+    names = {f"d{row}": text for row, text in enumerate(texts)}
+    asked = {f"q{row}": f"query {row}" for row in range(QUERIES)}
+    collection = Collection.from_dicts("hidden", names, asked, {"train": qrels})
+    return World(collection, Vectors.of(queries), Vectors.of(documents), hidden)
+
+
+def shares(world: World, negatives) -> tuple[float, float, float]:
+    """The true share of hidden positives, the estimated one, and the standard error of their difference.
+
+    The true one varies too, being of these hidden positives: as a ratio over queries, false ones to hidden ones.
+    """
+    kept = negatives.kept()
+    pairs = zip(kept["query_id"].to_pylist(), kept["doc_id"].to_pylist(), strict=True)
+    false = np.zeros(QUERIES)
+    np.add.at(false, [int(query[1:]) for query, document in pairs if (query, document) in world.hidden], 1)
+    hidden = np.bincount([int(query[1:]) for query, _ in world.hidden], minlength=QUERIES)
+    recapture = Recapture.of_table(negatives)
+    assert recapture is not None
+    scale = world.unlabelled / recapture.kept
+    own = np.sqrt(((false - false.sum() / hidden.sum() * hidden) ** 2).sum()) / recapture.kept
+    error = np.hypot(recapture.standard_error * scale, own)
+    return false.sum() / len(kept), recapture.false_negatives(world.unlabelled), float(error)

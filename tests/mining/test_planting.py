@@ -1,0 +1,285 @@
+"""What provenance says under `recapture`, held against positives that are truly hidden, for every way of mining."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hidden_positives import DOCUMENTS, QUERIES, World, hidden_world, shares
+
+from foils.data import Collection
+from foils.data.recapture import Recapture
+from foils.encode import Vectors
+from foils.mining import RandomRetriever, mine_negatives
+from foils.mining.cross_encoder import CrossEncoderRetriever
+from foils.mining.filters import LabelledElsewhere, Margin, PositiveScores, ScoreAbove, ScoreBelow
+from foils.mining.look_alikes import NearPositive
+from foils.mining.pairs import TextPairs
+from foils.mining.planting import Planted, Sample
+from foils.mining.pool import TableRetriever, UnionRetriever
+from foils.mining.sampling import SimANS, Uniform
+from foils.mining.trisampler import TriSampler
+
+MOST = 2_000
+
+
+class NoisyScorer:
+    """A cross-encoder's stand-in: the cosine, and noise of the pair's own."""
+
+    column = "logit"
+
+    def __init__(self, world: World) -> None:
+        self.dense = world.dense()
+        self.noise = np.random.default_rng(5).standard_normal((QUERIES, DOCUMENTS))
+
+    def score(self, pairs: TextPairs) -> np.ndarray:
+        return self.dense.score(pairs) + 0.1 * self.noise[pairs.query_rows, pairs.doc_rows]
+
+
+def cross_encoder(world: World, depth: int = 40) -> CrossEncoderRetriever:
+    return CrossEncoderRetriever(world.collection, NoisyScorer(world), world.dense(), depth=depth)  # type: ignore[arg-type]
+
+
+def trisampler(world: World) -> dict[str, object]:
+    region = TriSampler(world.collection, world.queries, world.documents)
+    return {"retriever": world.dense(), "rules": [region], "draw": region, "ranks": (0, 50)}
+
+
+WAYS = {
+    "window": lambda world: {"retriever": world.dense()},
+    "later window": lambda world: {"retriever": world.dense(), "ranks": (3, 8), "fill": False},
+    "uniform draw": lambda world: {"retriever": world.dense(), "ranks": (0, 20), "draw": Uniform()},
+    "SimANS": lambda world: {
+        "retriever": world.dense(), "ranks": (0, 20), "draw": SimANS(world.scores(), a=30.0, b=-0.1),
+    },
+    "margin, minimum": lambda world: {"retriever": world.dense(), "rules": [Margin(world.scores(), relative=0.05)]},
+    "margin, mean": lambda world: {
+        "retriever": world.dense(), "rules": [Margin(world.scores(), absolute=0.05, against="mean")],
+    },
+    "margin, each": lambda world: {
+        "retriever": world.dense(), "rules": [Margin(world.scores(), absolute=0.02, against="each")],
+    },
+    "margin of a random order": lambda world: {
+        "retriever": RandomRetriever(world.collection), "ranks": (0, DOCUMENTS), "scorer": world.dense(),
+        "rules": [ScoreBelow(0.6), Margin(world.scores(), absolute=-0.2)],
+    },
+    "margin, not filled": lambda world: {
+        "retriever": world.dense(), "fill": False, "rules": [Margin(world.scores(), relative=0.02)],
+    },
+    "highest score": lambda world: {"retriever": world.dense(), "rules": [ScoreAbove(0.85)]},
+    "cross-encoder": lambda world: {"retriever": cross_encoder(world)},
+    "cross-encoder, later, with a margin": lambda world: {
+        "retriever": cross_encoder(world), "ranks": (2, 30),
+        "rules": [Margin(PositiveScores.of(world.collection, NoisyScorer(world), np.arange(QUERIES)), absolute=0.02)],
+    },
+    "cross-encoder of two pools": lambda world: {
+        "retriever": CrossEncoderRetriever(
+            world.collection, NoisyScorer(world),  # type: ignore[arg-type]
+            UnionRetriever([world.dense(), RandomRetriever(world.collection)]), depth=30,
+        ),
+    },
+    "TriSampler": trisampler,
+}  # fmt: skip
+
+
+def mined(world: World, way: str, **more: object):
+    settings = {"top": 6, "near_duplicate": 1.1, "plant": MOST, **WAYS[way](world), **more}
+    retriever = settings.pop("retriever")
+    return mine_negatives(world.collection, retriever, split="train", **settings)
+
+
+@pytest.fixture(scope="module", params=[0.3, 0.6])
+def worlds(request) -> list[World]:
+    return [hidden_world(seed, labelled=request.param) for seed in range(3)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_share_of_false_negatives_is_right_for_every_way_of_mining(worlds, way):
+    """The mean error of three worlds, over its standard error, lies within ±3.5 (once in 2,000 by chance)."""
+    true, estimated, errors = np.array([shares(world, mined(world, way)) for world in worlds]).T
+    error = np.sqrt((errors**2).sum()) / len(worlds)
+    assert true.mean() > 0.003
+    assert error < 0.2 * true.mean() + 0.002  # else the next line could not fail
+    assert abs(estimated.mean() - true.mean()) < 3.5 * error
+
+
+@pytest.mark.parametrize("window", [(0, 3), (2, 5)])
+def test_positives_of_a_window_are_counted(small, window):
+    first, end = window
+    retriever = RandomRetriever(small, seed=3)
+    found = mine_negatives(small, retriever, split="train", top=end - first, ranks=window)
+    positives = small.positives("train")
+    known, returned, labelled = small.known_positives, 0, 0
+    for query in positives.query_rows:
+        rows, _ = retriever.search(np.array([query]), len(small.documents))
+        place = {int(row): rank for rank, row in enumerate(rows[0])}
+        own = {int(d) for i, q in enumerate(known.query_rows) if q == query for d in known.of(i)}
+        labelled += len(own)
+        for document in own:
+            above = sum(1 for row, rank in place.items() if rank < place[document] and row not in own)
+            kept = [row for row in place if row not in own]
+            returned += first <= above < min(end, len(kept))
+    recapture = Recapture.of_table(found)
+    assert (recapture.way, recapture.queries) == ("counted", len(positives))
+    assert (recapture.returned, recapture.labelled, recapture.kept) == (returned, labelled, found.keep.sum())
+
+
+def test_planting_agrees_with_counting_where_both_are_possible(worlds):
+    for world in worlds:
+        counted = Recapture.of(mined(world, "window").provenance)
+        planted = recapture_of_window(world)
+        assert (counted.way, planted.way) == ("counted", "planted")
+        assert (counted.labelled, counted.kept, counted.queries) == (planted.labelled, planted.kept, planted.queries)
+        assert abs(counted.returned - planted.returned) < 3.5 * planted.standard_error
+        assert counted.standard_error < planted.standard_error  # one of each query's positives, or all of them
+
+
+def recapture_of_window(world: World) -> Recapture:
+    """The dense window's, by planting: a draw of as many as the window holds takes them all."""
+    found = mined(world, "window", ranks=(0, 6), draw=Uniform())
+    assert found.table.equals(mined(world, "window").table)
+    return Recapture.of(found.provenance)
+
+
+def test_a_planted_look_alike_of_a_positive_is_rejected_as_a_hidden_one_is():
+    ways = ("uniform draw", "cross-encoder", "margin, minimum")
+    found = [hidden_world(seed, duplicates=0.6) for seed in range(3)]
+    for way in ways:
+        true, estimated, errors = np.array([shares(world, mined(world, way)) for world in found]).T
+        assert abs(estimated.mean() - true.mean()) < 3.5 * np.sqrt((errors**2).sum()) / 3
+
+
+def test_many_samples_of_few_queries_are_right_on_average_and_say_how_far_they_stray():
+    world = hidden_world(1)
+    whole = Recapture.of(mined(world, "uniform draw").provenance)
+    few = [Recapture.of(mined(world, "uniform draw", plant=60, seed=seed).provenance) for seed in range(1, 25)]
+    assert {each.queries for each in few} == {60}
+    returned = np.array([each.returned for each in few])
+    deviation = returned.std(ddof=1)
+    assert abs(returned.mean() - whole.returned) < 3.5 * np.hypot(deviation / np.sqrt(24), whole.standard_error)
+    assert np.mean([each.standard_error for each in few]) == pytest.approx(deviation, rel=0.4)
+
+
+def test_the_table_is_the_same_with_and_without_planting_and_the_estimate_repeats():
+    world = hidden_world(2)
+    for way in ("uniform draw", "margin, mean", "cross-encoder", "TriSampler"):
+        with_it, again, without = mined(world, way), mined(world, way), mined(world, way, plant=0)
+        assert with_it.table.equals(without.table)
+        assert with_it.provenance == again.provenance
+        assert "recapture" not in without.provenance
+        assert set(with_it.provenance) - set(without.provenance) == {"recapture", "planted"}
+
+
+# q0's documents by cosine: 1 2 3 4 5; q1's the other way round
+SCORES = np.linspace(0.9, 0.5, 5)
+
+
+def small_world(qrels: dict[str, dict[str, int]], **splits: dict[str, dict[str, int]]) -> World:
+    documents = np.stack([SCORES, SCORES[::-1], np.sqrt(1.5 - SCORES**2 - SCORES[::-1] ** 2)], axis=1)
+    collection = Collection.from_dicts(
+        "small", {f"d{row}": f"word{row}" for row in range(1, 6)}, {"q0": "one", "q1": "two"},
+        {"train": qrels, **splits},
+    )  # fmt: skip
+    return World(collection, Vectors.of(np.eye(3)[:2]), Vectors.of(documents), set())
+
+
+def of(world: World, **settings: object) -> Recapture | None:
+    given = {"split": "train", "top": 1, "near_duplicate": 1.1, "plant": 10, **settings}
+    return Recapture.of(mine_negatives(world.collection, world.dense(), **given).provenance)
+
+
+def small_scores(world: World) -> PositiveScores:
+    return PositiveScores.of(world.collection, world.dense(), np.arange(2))
+
+
+def test_a_draw_by_hand():
+    """One of q0's first two unlabelled documents is drawn: with d1 planted, d1 or d3; with d2 planted, d2 or d3."""
+    world = small_world({"q0": {"d1": 1, "d2": 1}})
+    kept = {of(world, ranks=(0, 2), draw=Uniform(), seed=seed).returned for seed in range(20)}
+    assert kept == {0.0, 2.0}  # of two positives: the planted one stands for both
+    assert of(world, ranks=(0, 2), top=2, draw=Uniform()).returned == 2
+    assert of(world, ranks=(2, 3), draw=Uniform()).returned == 0  # both lie before the window, whichever is planted
+
+
+def test_a_margin_by_hand():
+    """Against the one that is left: d1 planted is .1 above d2, d2 planted .1 below d1."""
+    world = small_world({"q0": {"d1": 1, "d2": 1}})
+    known, scores = world.collection.known_positives, small_scores(world)
+    drawn = [Planted.drawn(known, np.array([0]), Sample(2, 10, seed)).doc_rows[0] + 1 for seed in range(20)]
+    for absolute, planted, returned in ((0.05, 1, 0), (0.05, 2, 2), (0.15, 2, 0), (-0.15, 1, 2)):
+        assert planted in drawn
+        found = of(world, rules=[Margin(scores, absolute=absolute)], seed=drawn.index(planted))
+        assert (found.way, found.returned) == ("planted", returned)
+
+
+def test_a_query_with_one_positive_can_be_planted_in_unless_something_compares_with_positives():
+    world = small_world({"q0": {"d1": 1}, "q1": {"d1": 1}})
+    scores = small_scores(world)
+    assert of(world, ranks=(0, 1), draw=Uniform()).returned == 1  # the first of q0, the last of q1
+    assert of(world, rules=[ScoreAbove(0.85)]).returned == 0
+    assert of(world, rules=[Margin(scores, absolute=0.1)]) is None
+    assert of(world, ranks=(0, 3), draw=SimANS(scores)) is None
+    assert of(world, rules=[NearPositive(world.collection)]) is None
+    assert of(world, rules=[TriSampler(world.collection, world.queries, world.documents)]) is None
+    both = small_world({"q0": {"d1": 1, "d2": 1}, "q1": {"d1": 1}})
+    found = of(both, rules=[Margin(small_scores(both), absolute=-1.0)])
+    assert (found.returned, found.labelled, found.queries) == (3, 3, 1)  # all of q0's, and so all
+
+
+def test_labels_of_other_splits_are_taken_away_too():
+    world = small_world({"q0": {"d1": 1}}, dev={"q0": {"d1": 1}})
+    assert of(world, ranks=(0, 1), draw=Uniform()).returned == 1
+
+
+def test_what_is_labelled_for_a_near_identical_query_stays_labelled_there():
+    world = small_world({"q0": {"d1": 1}, "q1": {"d1": 1}})
+    collection = replace(world.collection, queries=world.collection.queries.set_column(1, "text", pa.array(
+        ["one two", "two one"], pa.large_string())))  # fmt: skip
+    rule = LabelledElsewhere(collection)
+    found = mine_negatives(collection, world.dense(), split="train", top=5, rules=[rule], plant=9, near_duplicate=1.1)
+    assert Recapture.of(found.provenance).returned == 0
+
+
+class OwnRule:
+    """A user's rule, of which nobody knows how it reads judgements."""
+
+    reason = "mine"
+
+    def marks(self, pairs: TextPairs) -> np.ndarray:
+        return np.zeros(len(pairs), bool)
+
+
+def test_nothing_is_said_of_what_cannot_be_planted():
+    world = small_world({"q0": {"d1": 1, "d2": 1}})
+    assert of(world, rules=[OwnRule()]) is None
+    assert of(world, rules=[ScoreAbove(2.0), OwnRule()]) is None
+    assert of(world, ranks=(0, 2), draw=Uniform(), plant=0) is None
+    table = mine_negatives(world.collection, world.dense(), split="train", top=3, near_duplicate=1.1)
+    source = TableRetriever(world.collection, table)  # it was made without the positives
+    scorer = world.dense()
+    for retriever in (
+        source,
+        UnionRetriever([world.dense(), source]),
+        CrossEncoderRetriever(world.collection, scorer, source),  # type: ignore[arg-type]
+    ):
+        found = mine_negatives(world.collection, retriever, split="train", top=2, near_duplicate=1.1, plant=10)
+        assert "recapture" not in found.provenance
+    union = UnionRetriever([world.dense(), RandomRetriever(world.collection)])
+    found = mine_negatives(world.collection, union, split="train", top=2, near_duplicate=1.1, plant=10)
+    assert Recapture.of(found.provenance).way == "planted"
+
+
+def test_the_first_queries_that_are_planted_are_the_same_for_every_number_and_need():
+    known = hidden_world(3).collection.known_positives
+    few, many, two = (
+        Planted.drawn(known, known.query_rows, Sample(least, most, 4))
+        for least, most in ((1, 50), (1, 200), (2, 10_000))
+    )
+    all_of = dict(zip(many.query_rows.tolist(), many.doc_rows.tolist(), strict=True))
+    assert all(all_of[query] == document for query, document in zip(few.query_rows, few.doc_rows, strict=True))
+    assert (two.weights >= 2).all()
+    assert len(two.query_rows) == (known.counts >= 2).sum()
+    other = Planted.drawn(known, known.query_rows, Sample(1, 50, 5))
+    assert set(other.query_rows) != set(few.query_rows)
