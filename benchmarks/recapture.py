@@ -15,6 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from foils.data.texts import DocumentTexts
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.ance import ANCERetriever
+from foils.mining.carrying import carried_by_filter, carried_by_fusion
 from foils.mining.cross_encoder import CrossEncoderRetriever
-from foils.mining.filters import Margin, PositiveScores, ScoreAbove
+from foils.mining.filters import Margin, PositiveScores, ScoreAbove, filter_negatives
 from foils.mining.fusion import FUSIONS, fuse_sources
 from foils.mining.planting import PLANTED
 from foils.mining.sampling import SimANS, Uniform
@@ -66,7 +68,7 @@ def ways(models: Models) -> dict[str, Callable[[], Settings]]:
     scorer = EncoderScorer(models.encoder, models.store)
 
     def margin(**how: Any) -> Settings:
-        return {"retriever": dense, "rules": [Margin(positives, **how)]}
+        return {"retriever": dense, "rules": [Margin(positives, **how)], "ranks": (0, 500)}
 
     return {
         "random": lambda: {"retriever": RandomRetriever(collection)},
@@ -82,11 +84,12 @@ def ways(models: Models) -> dict[str, Callable[[], Settings]]:
         "uniform of bm25 0-100": lambda: {"retriever": models.bm25, "ranks": (0, 100), "draw": Uniform()},
         "relative margin 5 %, minimum": lambda: margin(relative=0.05),
         "relative margin 5 %, mean": lambda: margin(relative=0.05, against="mean"),
-        "relative margin 5 %, mean, not filled": lambda: {**margin(relative=0.05, against="mean"), "fill": False},
-        "margin 0.1, mean, of bm25": lambda: {
-            "retriever": models.bm25, "scorer": scorer, "rules": [Margin(positives, absolute=0.1, against="mean")],
+        "margin 0.05, maximum, not filled": lambda: {**margin(absolute=0.05, against="maximum"), "fill": False},
+        "margin 0.1, mean, of bm25 0-500": lambda: {
+            "retriever": models.bm25, "scorer": scorer, "ranks": (0, 500),
+            "rules": [Margin(positives, absolute=0.1, against="mean")],
         },
-        "score at most 0.6": lambda: {"retriever": dense, "rules": [ScoreAbove(0.6)]},
+        "score at most 0.6": lambda: {"retriever": dense, "rules": [ScoreAbove(0.6)], "ranks": (0, 500)},
         "cross-encoder of dense": lambda: {"retriever": models.reranked(dense)},
         "cross-encoder of bm25": lambda: {"retriever": models.reranked(models.bm25)},
         "cross-encoder of bm25, margin 5 %": lambda: {
@@ -129,10 +132,19 @@ def measured(whole: Collection, share: float, seed: int, top: int) -> dict[str, 
             if method == "weighted":  # random negatives have no score
                 continue
             named = {part.replace(" ", "-"): tables[part] for part in parts}
-            union = fuse_sources(named, method=method, top=top)
+            fuse = partial(fuse_sources, method=method, top=top)
+            union = fuse(named)
+            start = time.process_time()
+            carried = carried_by_fusion(named, union, collection, fuse, split="train")
             name = f"{method} of {' & '.join(parts)}"
-            rows[name] = row(union, gone, unlabelled)
+            rows[name] = row(union.with_provenance(carried), gone, unlabelled)
+            rows[name] |= {"planting": time.process_time() - start}
             print(share, seed, name, rows[name], flush=True)
+    rules = [Margin(models.positives, relative=0.05, against="mean")]
+    for name in ("dense 0-10", "uniform of dense 0-100"):
+        marked = filter_negatives(tables[name], collection, rules)
+        carried = carried_by_filter(tables[name], marked, collection, rules, split="train")
+        rows[f"{name}, then relative margin 5 %, mean"] = row(marked.with_provenance(carried), gone, unlabelled)
     return {"unlabelled": unlabelled, "ways": rows}
 
 

@@ -126,6 +126,30 @@ def audit() -> str:
     return "\n\n".join(parts)
 
 
+def recapture() -> str:
+    every = load("recapture")
+    names = list(dict.fromkeys(name for runs in every.values() for run in runs for name in run["ways"]))
+    rows = [
+        f"| | {' | '.join(f'{world}: true | estimated' for world in every)} | planting, of mining |",
+        "|---|" + "---:|" * (2 * len(every) + 1),
+    ]
+    for name in names:
+        cells, extra = [], []
+        for runs in every.values():
+            found = [run["ways"][name] for run in runs]
+            cells.append(f"{sum(each['true'] for each in found) / len(found):.3f}")
+            known = [each for each in found if "estimated" in each]
+            error = sum(each["error"] ** 2 for each in known) ** 0.5 / max(len(known), 1)
+            mean = sum(each["estimated"] for each in known) / max(len(known), 1)
+            cells.append(f"{mean:.3f} ± {error:.3f}" if known else "–")
+            extra += [each["planting"] / each["mining"] for each in known if "mining" in each]
+        planted = any(run["ways"][name].get("way") == "planted" for runs in every.values() for run in runs)
+        cost = f"{sum(extra) / len(extra):.2f}" if planted and extra else "–"
+        rows.append(f"| {name} | {' | '.join(cells)} | {cost} |")
+    seeds = max(len(runs) for runs in every.values())
+    return "\n".join(rows) + f"\n\n{seeds} seed{'s' if seeds > 1 else ''}."
+
+
 def put(path: Path, marker: str, text: str) -> None:
     """Replace what stands between `<!-- marker: benchmarks/tables.py -->` and `<!-- end -->`."""
     whole = path.read_text(encoding="utf-8")
@@ -162,7 +186,7 @@ def main() -> None:
     put(ROOT / "docs" / "training.md", "learning rates", training_tables.learning_rates(load("learning_rates")))
     put(ROOT / "docs" / "robustness.md", "fuzz", fuzz.table(load("fuzz")))
     page = ROOT / "docs" / "benchmarks.md"
-    for marker, text in (("rankings", rankings()), ("speed", speed()), ("audit", audit())):
+    for marker, text in (("rankings", rankings()), ("speed", speed()), ("recapture", recapture()), ("audit", audit())):
         put(page, marker, text)
 
 

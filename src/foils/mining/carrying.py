@@ -32,11 +32,10 @@ def replay_of(negatives: Negatives, collection: Collection, split: str) -> Repla
         return None
     try:
         samples = tuple(Sample(int(each["least"]), int(each["most"]), int(each["seed"])) for each in facts["samples"])
-        listed = np.zeros(len(facts["rank"]), LISTED)
-        listed["query"] = collection.query_rows(facts["query_id"])
-        listed["document"] = collection.document_rows(facts["doc_id"])
-        listed["rank"], listed["keep"] = facts["rank"], facts["keep"]
-        listed["score"] = [np.nan if score is None else score for score in facts["score"]]
+        queries, documents = collection.query_rows(facts["query_id"]), collection.document_rows(facts["doc_id"])
+        scores = [np.nan if score is None else score for score in facts["score"]]
+        columns = (queries.tolist(), documents.tolist(), facts["rank"], scores, facts["keep"])
+        listed = np.array(list(zip(*columns, strict=True)), LISTED)
         query_rows = collection.positives(split).query_rows
         planted = _of_all([Planted.drawn(collection.known_positives, query_rows, sample) for sample in samples])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, pa.ArrowException) as error:
