@@ -441,7 +441,7 @@ FORMATS: dict[str, Format] = {
         Format("tuples", lambda: packed(_TUPLES), _counted, _negative_texts, True, "tuples.jsonl"),
         Format("trec-source", lambda: packed(TREC.encode()), _counted, lambda data: len(records(data)), True, "a.trec"),
         Format("labels-tsv", lambda: packed(LABELS_TSV), _labels, lines=True, file="l.tsv"),
-        Format("labels-csv", lambda: packed(LABELS_CSV), _labels, file="l.csv", lines=True),
+        Format("labels-csv", lambda: packed(LABELS_CSV), _labels, file="l.csv"),
         Format("trec-run", lambda: packed(TREC.encode()), _run, lambda data: len(records(data)), True, "b.trec"),
         Format("answers", lambda: packed(jsonl({"query_id": "q1", "answer": "x"}, {"query_id": 1, "answer": "y"})),
                _search_answers, lambda data: len(records(data)), True, "answers.jsonl"),
