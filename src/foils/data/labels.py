@@ -111,6 +111,9 @@ class Labels(Result):
         table = self.table
         for name, values in (shown or {}).items():
             table = table.append_column(name, pa.array(list(values), pa.large_string()))
+        if shown:  # what is read and filled in comes first
+            first = ("relevant", *shown)
+            table = table.select([*first, *(name for name in LABELS.names if name not in first)])
         write_labels(path, table, self.provenance)
 
     def programs(self) -> list[str]:

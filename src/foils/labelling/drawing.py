@@ -83,9 +83,13 @@ def pairs_of(sources: Mapping[str, Negatives]) -> Universe:
     if not len(joined):
         raise InputError("the sources keep no negative; there is nothing to label")
     indices = np.asarray(pair_keys(joined).combine_chunks().dictionary_encode().indices, np.int64)
-    _, first = np.unique(indices, return_index=True)
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(indices), prepend=-1))  # codes count up as they are met
     ends = np.cumsum([len(table) for table in tables])[:-1]
-    members = {name: np.unique(part) for name, part in zip(sources, np.split(indices, ends), strict=True)}
+    members = {}
+    for name, part in zip(sources, np.split(indices, ends), strict=True):
+        inside = np.zeros(len(first), bool)
+        inside[part] = True
+        members[name] = np.flatnonzero(inside)
     return Universe(joined.take(pa.array(first)), members)
 
 

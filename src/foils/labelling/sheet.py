@@ -16,8 +16,10 @@ from foils.data.label_files import LABELS, PERSON
 from foils.data.labels import Labels, pair_keys, pair_rows
 from foils.data.store import Provenance
 from foils.labelling.drawing import Universe
+from foils.pages.page import shortened
 from foils.statistics.survey import Drawn
 
+LONGEST = 5_000  # characters of a text that a file shows; spreadsheets cut longer cells
 _SPARED = 10  # a file that takes so many times the time since the last writing is written later
 
 
@@ -28,6 +30,9 @@ class Shown:
     query: str
     positive: str
     document: str
+
+
+_NONE = Shown("", "", "")
 
 
 @dataclass
@@ -105,11 +110,7 @@ class Sheet:
         """Write the file of labels."""
         start = time.monotonic()
         rows, shown = self._rows()
-        texts = {
-            "query": [each.query for each in shown],
-            "positive": [each.positive for each in shown],
-            "document": [each.document for each in shown],
-        }
+        texts = {name: [shortened(getattr(each, name), LONGEST) for each in shown] for name in vars(_NONE)}
         labels = Labels(pa.Table.from_pylist(rows, LABELS), self.provenance)
         labels.write(self.path, shown=texts if self.with_texts else None)
         self._written = time.monotonic()
@@ -130,7 +131,7 @@ class Sheet:
         for key, columns in self.others.items():
             answers = self.answers[key]
             rows += [{**columns, "judge": judge, "relevant": relevant} for judge, relevant in answers.items()]
-            shown += [Shown("", "", "")] * len(answers)
+            shown += [_NONE] * len(answers)
         return rows, shown
 
 
