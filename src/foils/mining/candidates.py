@@ -19,8 +19,8 @@ from foils.data.negatives import Negatives, negatives_table
 from foils.data.run import ranks_within
 from foils.data.store import Provenance
 from foils.mining.filters import with_positives
-from foils.mining.judging import SPARE, Judge
 from foils.mining.look_alikes import LookAlikes
+from foils.mining.marking import SPARE, Marker
 from foils.mining.pairs import Draw, Marks, PairScorer, Rule, Scores
 from foils.mining.planting import LISTED, Planted, Way, recaptured
 from foils.mining.results import Mined
@@ -124,14 +124,14 @@ def mine_negatives(
         end = first + DEPTH * top
     window = Window(top, first, end, fill, draw, seed, rank_rejected, depth)
     rows = collection.positives(split).query_rows
-    judge = Judge(collection, LookAlikes(collection, near_duplicate), rules, scorer, leave_out_positives)
-    candidates = _all_searched(retriever, rows, window, judge, f"mining with {retriever.name}", at_once)
-    negatives = _table(candidates.taken(), judge, retriever.name, made or {})
+    marker = Marker(collection, LookAlikes(collection, near_duplicate), rules, scorer, leave_out_positives)
+    candidates = _all_searched(retriever, rows, window, marker, f"mining with {retriever.name}", at_once)
+    negatives = _table(candidates.taken(), marker, retriever.name, made or {})
     kept = int(negatives.keep.sum())
 
     def mine(reduced: Collection, way: Way, planted: Planted) -> npt.NDArray[np.void]:
         """Mine anew for the queries of the planted documents, and return which of these are listed."""
-        again = Judge(reduced, LookAlikes(reduced, near_duplicate), way.rules, scorer)
+        again = Marker(reduced, LookAlikes(reduced, near_duplicate), way.rules, scorer)
         task = f"planting positives for {retriever.name}"
         anew = replace(window, draw=way.draw)
         found = _all_searched(way.retriever, planted.query_rows, anew, again, task, at_once).taken()
@@ -180,20 +180,20 @@ class _Candidates:
         return rows
 
 
-def _table(rows: npt.NDArray[np.void], judge: Judge, source: str, made: Provenance) -> Negatives:
+def _table(rows: npt.NDArray[np.void], marker: Marker, source: str, made: Provenance) -> Negatives:
     """The candidates as a table."""
     table = negatives_table(
-        judge.collection.queries["query_id"].take(pa.array(rows["query"])),
-        judge.collection.documents["doc_id"].take(pa.array(rows["document"])),
+        marker.collection.queries["query_id"].take(pa.array(rows["query"])),
+        marker.collection.documents["doc_id"].take(pa.array(rows["document"])),
         source,
         ranks_within(rows["query"]),
         rows["score"],
     )
     table = table.append_column("keep", pa.array(rows["reason"] == 0))
-    negatives = Negatives(table.append_column("reason", judge.in_words(rows["reason"])), made)
-    if judge.scorer is not None:
-        negatives = negatives.with_columns({judge.scorer.column: rows["scale"]})
-    return with_positives(negatives, judge.pairs(rows), judge.rules)
+    negatives = Negatives(table.append_column("reason", marker.in_words(rows["reason"])), made)
+    if marker.scorer is not None:
+        negatives = negatives.with_columns({marker.scorer.column: rows["scale"]})
+    return with_positives(negatives, marker.pairs(rows), marker.rules)
 
 
 def _listed(rows: npt.NDArray[np.void], ranks: npt.ArrayLike) -> npt.NDArray[np.void]:
@@ -205,15 +205,15 @@ def _listed(rows: npt.NDArray[np.void], ranks: npt.ArrayLike) -> npt.NDArray[np.
 
 
 def _all_searched(
-    retriever: Retriever, query_rows: Rows, window: Window, judge: Judge, task: str, at_once: int
+    retriever: Retriever, query_rows: Rows, window: Window, marker: Marker, task: str, at_once: int
 ) -> _Candidates:
     """Candidates of all queries, block by block, in other processes where they may be sent there."""
 
     def searched(block: Rows) -> _Candidates:
-        return _searched(retriever, block, window, judge)
+        return _searched(retriever, block, window, marker)
 
     candidates, blocks = _Candidates(), np.split(query_rows, range(at_once, len(query_rows), at_once))
-    portable = judge.scorer is None and getattr(retriever, "portable", False)
+    portable = marker.scorer is None and getattr(retriever, "portable", False)
     with progress.task(task, total=len(query_rows), unit="queries") as advance:
         parts = map_shards(searched, blocks) if portable else map(searched, blocks)
         for block, part in zip(blocks, parts, strict=True):
@@ -222,31 +222,31 @@ def _all_searched(
     return candidates
 
 
-def _searched(retriever: Retriever, query_rows: Rows, window: Window, judge: Judge) -> _Candidates:
+def _searched(retriever: Retriever, query_rows: Rows, window: Window, marker: Marker) -> _Candidates:
     """Search ever deeper, for the queries whose list is still short, until each is full or ends."""
-    documents, result = len(judge.collection.documents), _Candidates()
-    most = window.most(documents, judge.most_positives)
-    depth = min(most, window.first_depth(judge.most_positives, whole=judge.rejects_much, spare=SPARE))
+    documents, result = len(marker.collection.documents), _Candidates()
+    most = window.most(documents, marker.most_positives)
+    depth = min(most, window.first_depth(marker.most_positives, whole=marker.rejects_much, spare=SPARE))
     pending = query_rows
     while len(pending):
         rows, scores = retriever.search(pending, depth)
-        candidates, valid, positive = judge.judged(pending, rows, scores)
+        candidates, valid, positive = marker.judged(pending, rows, scores)
         if not window.rank_rejected:
-            judge.look(candidates, valid, None)
+            marker.look(candidates, valid, None)
         counted = valid if window.rank_rejected else valid & (candidates["reason"] == 0)
         rank: Rows = np.cumsum(counted, axis=1) - counted
         inside = (rank >= window.first) & (rank < (window.end or documents))
         if window.rank_rejected:
-            judge.look(candidates, valid & inside, None if window.draw else window.top)
+            marker.look(candidates, valid & inside, None if window.draw else window.top)
         usable = valid & inside & (candidates["reason"] == 0)
         wished = np.cumsum(usable, axis=1) - usable < window.top
         over, through = (rows < 0).any(axis=1), counted.sum(axis=1) >= (window.end or documents)
         full = np.zeros(len(pending), bool) if window.draw else usable.sum(axis=1) >= window.top
         final = full | over | through | (depth == most)
         listed = (rank < (window.end or documents)) & final[:, None] & (wished | (window.draw is not None))
-        candidates["reason"][valid & (rank < window.first) & (candidates["reason"] == 0)] = judge.before
+        candidates["reason"][valid & (rank < window.first) & (candidates["reason"] == 0)] = marker.before
         if window.draw is not None:
-            usable = _drawn(judge, candidates, valid & inside, window, window.draw, final)
+            usable = _drawn(marker, candidates, valid & inside, window, window.draw, final)
         result.rows.append(candidates[listed & valid])
         result.positives += int((positive & listed).sum())
         within = positive & listed & (rank >= window.first)
@@ -267,13 +267,13 @@ def _searched(retriever: Retriever, query_rows: Rows, window: Window, judge: Jud
 
 
 def _drawn(
-    judge: Judge, candidates: npt.NDArray[np.void], inside: Marks, window: Window, draw: Draw, final: Marks
+    marker: Marker, candidates: npt.NDArray[np.void], inside: Marks, window: Window, draw: Draw, final: Marks
 ) -> Marks:
     """Draw by the largest log weight + Gumbel noise; mark what was not drawn, and return what was and may stay."""
     free = candidates["reason"] == 0
     among = inside & (free | (not window.fill)) & final[:, None]
     keys = np.full(candidates.shape, -np.inf)
-    keys[among] = draw.log_weights(judge.pairs(candidates[among]))
+    keys[among] = draw.log_weights(marker.pairs(candidates[among]))
     place: Rows = np.maximum(np.cumsum(inside, axis=1) - 1, 0)
     for row in np.flatnonzero(final):
         rng = np.random.default_rng([window.seed, int(candidates["query"][row, 0])])
@@ -282,5 +282,5 @@ def _drawn(
     drawn = np.zeros(candidates.shape, bool)
     np.put_along_axis(drawn, order, True, axis=1)
     drawn &= np.isfinite(keys)
-    candidates["reason"][inside & free & ~drawn] = judge.not_drawn
+    candidates["reason"][inside & free & ~drawn] = marker.not_drawn
     return np.asarray(drawn & free)

@@ -15,7 +15,7 @@ from foils.data.collection import Rows
 from foils.data.negatives import REQUIRED, Negatives
 from foils.data.run import ranks_within
 from foils.data.store import provenance
-from foils.mining.judging import BEFORE, NOT_DRAWN
+from foils.mining.marking import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, UnknownNameError
 
 Scores = npt.NDArray[np.float64]

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from foils.data.lines import whole_text
 from foils.llm.kept import digest
 from foils.llm.template import Template, TemplateLike
+from foils.mining.settings import RULE_ARGS
 from foils.runtime.options import Option, Settings
 
 VERSION = "negatives-2"
@@ -43,7 +44,7 @@ class WritingSettings(Settings):
     example: Annotated[str, Option(parse=_example_of, metavar="FILE")] = ""
     template: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
     asks: Annotated[int, Option(least=1)] = 3
-    shortest: Annotated[float, Option(least=0, most=1)] = 0.1
+    shortest: Annotated[float, Option(least=0, most=1, within=RULE_ARGS)] = 0.1
 
     @cached_property
     def _template(self) -> Template:

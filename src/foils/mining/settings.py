@@ -34,6 +34,7 @@ else:
     AnswersLike = Path
     PoolLike = str
 
+RANKING_ARGS, RULE_ARGS = "ranking_args", "rule_args"  # options of the program that take settings as their keys
 DRAWS = ("top", "uniform", "simans")
 SCORERS = ("own", "encoder", "cross-encoder")
 _MARGINS = ("margin", "relative_margin", "share_of_positive")
@@ -59,14 +60,14 @@ class TakeSettings(Settings):
     Attributes:
         top: Negatives per query.
         split: Split of the judgements; its queries that have a positive get negatives.
-        near_duplicate: Reject documents whose token sets have at least this Jaccard similarity to those of a positive.
-            Above 1, only documents that equal a positive are rejected.
+        near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their sets of tokens;
+            above 1, only those that equal one.
         seed: Seed of everything that is drawn; the same seed gives the same bytes.
     """
 
     top: Annotated[int, Option(least=1)] = 10
     split: str = "train"
-    near_duplicate: Annotated[float, Option(above=0)] = 0.9
+    near_duplicate: Annotated[float, Option(above=0, within=RULE_ARGS)] = 0.9
     seed: Annotated[int, Option(least=0)] = 0
 
 
@@ -84,7 +85,7 @@ class WindowSettings(TakeSettings):
 
     ranks: Annotated[tuple[int, int | None] | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
     draw: str = "top"
-    keep_short: bool = False
+    keep_short: Annotated[bool, Option(within=RULE_ARGS)] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,10 +126,10 @@ class RankingSettings(Settings):
 
     heading = "Ranking"
 
-    k1: Annotated[float, Option(least=0)] = 1.2
-    b: Annotated[float, Option(least=0, most=1)] = 0.75
+    k1: Annotated[float, Option(least=0, within=RANKING_ARGS)] = 1.2
+    b: Annotated[float, Option(least=0, most=1, within=RANKING_ARGS)] = 0.75
     pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
-    pool_depth: Annotated[int, Option(least=1)] = 100
+    pool_depth: Annotated[int, Option(least=1, within=RANKING_ARGS)] = 100
 
     def pools(self) -> list[str] | None:
         """Return the names of the rankings that are the pool; None where it is a source.
@@ -159,14 +160,12 @@ class FilterSettings(Settings):
         margin: Reject negatives that score within this margin of the positive.
         relative_margin: Reject negatives that score within this share of the positive's score, as 0.05.
         share_of_positive: Reject negatives that score above this share of the positive's score, as 0.95 (NV-Retriever).
-        against: Positive that margins are held against: the minimum, mean or maximum of the query's positives, or each
-            for itself.
+        against: Which of the query's positives margins are held against.
         max_score: Reject negatives that score above this.
         min_score: Reject negatives that score below this.
-        answers: Reject documents that contain an answer to the query; a file of JSON lines, each with query_id and a
-            list of answers. In Python also a dictionary: query id -> answers.
-        same_query: Reject documents that are labelled relevant for another query, where the token sets of the two
-            queries have at least this Jaccard similarity, as 0.9.
+        answers: Reject documents that contain an answer to the query, by a file of JSON lines {"query_id", "answers"}.
+            In Python also a dictionary: query id -> answers.
+        same_query: Reject what is labelled relevant for another query of at least this Jaccard similarity, as 0.9.
         scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
         cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
     """
@@ -175,12 +174,12 @@ class FilterSettings(Settings):
 
     margin: float | None = None
     relative_margin: float | None = None
-    share_of_positive: float | None = None
-    against: Annotated[str, Option(names=REFERENCES)] = "minimum"
-    max_score: float | None = None
-    min_score: float | None = None
-    answers: Annotated[AnswersLike | None, Option(metavar="FILE")] = None
-    same_query: Annotated[float | None, Option(above=0, most=1)] = None
+    share_of_positive: Annotated[float | None, Option(within=RULE_ARGS)] = None
+    against: Annotated[str, Option(names=REFERENCES, within=RULE_ARGS)] = "minimum"
+    max_score: Annotated[float | None, Option(within=RULE_ARGS)] = None
+    min_score: Annotated[float | None, Option(within=RULE_ARGS)] = None
+    answers: Annotated[AnswersLike | None, Option(within=RULE_ARGS)] = None
+    same_query: Annotated[float | None, Option(above=0, most=1, within=RULE_ARGS)] = None
     scorer: Annotated[str, Option(names=SCORERS)] = "own"
     cross_encoder: Annotated[CrossEncoderLike | None, Option(metavar="MODEL")] = None
 

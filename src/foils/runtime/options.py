@@ -89,7 +89,7 @@ class Option:
             return
         for each in value if isinstance(value, (list, tuple)) and not isinstance(value, str) else [value]:
             if isinstance(each, str) and (allowed := self.allowed()) and each not in allowed:
-                raise UnknownNameError(name.removesuffix("=…"), each, allowed)
+                raise UnknownNameError(name, each, allowed)
             if isinstance(each, bool) or not isinstance(each, (int, float)):
                 continue
             low = (self.least is not None and each < self.least) or (self.above is not None and each <= self.above)

@@ -19,7 +19,7 @@ SPARE = 8  # ranked beyond what is needed, so that look-alikes seldom need a sec
 CANDIDATE = np.dtype([("query", "i8"), ("document", "i8"), ("score", "f8"), ("scale", "f8"), ("reason", "u1")])
 
 
-class Judge:
+class Marker:
     """Lays a search's result out as candidates, marked by the rules in their order; `look` then finds look-alikes."""
 
     def __init__(
