@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,19 @@ def test_more_pairs_keep_the_answers_and_other_pairs_stay(
     assert len(other.labels) >= 7, "labels of pairs that are not drawn now are kept"
     assert other.labels.table["probability"].drop_null().to_pylist() != []
     assert other.shares[0].drawn == 2
+
+
+def test_answers_may_come_line_by_line(
+    foils: Foils, sources: tuple[Path, dict[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, paths = sources
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\nno\n\nwhat?\ns\n"))
+    ended = foils("label", folder, *paths.values(), "--with", "terminal", "-n", 5, "-o", tmp_path / "labels.jsonl")
+    assert ended.status == 0
+    assert ended.err.count("Is the document relevant") == 6, "what is no answer is asked again"
+    counts = Labels.read(tmp_path / "labels.jsonl").to_json()["judges"]["person"]
+    assert counts == {"judged": 2, "relevant": 1, "skipped": 1}
+    assert "2 of" in ended.out
 
 
 def test_a_function_that_fails_loses_no_answer(sources: tuple[Path, dict[str, Path]], tmp_path: Path) -> None:
