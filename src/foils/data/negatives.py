@@ -19,32 +19,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
-from foils.data.columns import with_types
+from foils.data.negatives_schema import KNOWN, REQUIRED, check_pairs, checked, negatives_table, pair_keys
 from foils.data.store import Provenance, read_table, table_bytes, write_table
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table
 
-REQUIRED = pa.schema(
-    [
-        ("query_id", pa.string()),
-        ("doc_id", pa.string()),
-        ("source", pa.string()),
-        ("rank", pa.int32()),
-        ("score", pa.float64()),
-    ]
-)
-KNOWN = {
-    "text": pa.large_string(),
-    "keep": pa.bool_(),
-    "reason": pa.string(),
-    "cosine": pa.float64(),
-    "dot": pa.float64(),
-    "elo": pa.float64(),
-    "elo_se": pa.float64(),
-    "gap": pa.float64(),
-    "weight": pa.float64(),
-    "tier": pa.string(),
-}
+__all__ = ["KNOWN", "LABELS", "POSITIVE", "REQUIRED", "Negatives", "negatives_table"]
+
+LABELS = "labels"
+"""Source of rows that stand in a table for the sake of what is known of labelled positives."""
+POSITIVE = "labelled positive"
+"""Why they are rejected."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +52,13 @@ class Negatives(Result):
     provenance: Provenance = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", _checked(self.table))
-        _check_pairs(self.table)
+        object.__setattr__(self, "table", checked(self.table))
+        check_pairs(self.table)
 
     def _of_the_same_pairs(self, table: pa.Table, provenance: Provenance) -> Negatives:
         """Wrap a table whose pairs, being these, need no further look: that takes longest."""
         made = object.__new__(Negatives)
-        object.__setattr__(made, "table", _checked(table))
+        object.__setattr__(made, "table", checked(table))
         object.__setattr__(made, "provenance", provenance)
         return made
 
@@ -160,24 +145,35 @@ class Negatives(Result):
         return self._of_the_same_pairs(table, self.provenance)
 
     def with_rejected(
-        self, query_ids: pa.Array, doc_ids: pa.Array, *, source: str, reason: str
+        self,
+        query_ids: pa.Array,
+        doc_ids: pa.Array,
+        *,
+        source: str = LABELS,
+        reason: str = POSITIVE,
+        values: Mapping[str, npt.ArrayLike] | None = None,
     ) -> tuple[Negatives, Rows]:
         """Return the table with a row for each of these pairs, and (m,) the row of each.
 
         A pair that has a row keeps it as it is. One that has none gets a row after all others: rejected, of rank 0,
-        without a score and whatever else the others have.
+        without a score and whatever else the others have, but for `values`.
 
         Args:
             query_ids: (m,) of documents in the collection that belong in the table but are no negatives.
             doc_ids: (m,) their ids; no pair twice.
             source: of the new rows.
             reason: why they are rejected.
+            values: name of a column of numbers -> (m,) those of the new rows.
         """
-        more = negatives_table(query_ids, doc_ids, source, np.zeros(len(doc_ids)), np.full(len(doc_ids), np.nan))
+        numbers = {name: np.asarray(column, np.float64) for name, column in (values or {}).items()}
+        scores = numbers.pop("score", np.full(len(doc_ids), np.nan))
+        more = negatives_table(query_ids, doc_ids, source, np.zeros(len(doc_ids)), scores)
+        for name, column in numbers.items():
+            more = more.append_column(name, pa.array(column))
         more = more.append_column("keep", pa.array(np.zeros(len(more), bool)))
         more = more.append_column("reason", pa.repeat(pa.scalar(reason), len(more)))
         marked = self.reject(np.zeros(len(self), bool), "").table
-        keys = _pair_keys(pa.concat_tables([table.select(["query_id", "doc_id"]) for table in (marked, more)]))
+        keys = pair_keys(pa.concat_tables([table.select(["query_id", "doc_id"]) for table in (marked, more)]))
         order = np.argsort(keys[: len(self)], kind="stable")
         known, wanted = keys[: len(self)][order], keys[len(self) :]
         at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
@@ -210,6 +206,30 @@ class Negatives(Result):
                 )
         return queries, np.where(has_text, -1, documents)
 
+    def to_pandas(self) -> Any:
+        """Return the table as a DataFrame of pandas.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        return require("pandas", "hub").DataFrame(self.table.to_pydict())
+
+    def to_polars(self) -> Any:
+        """Return the table as a DataFrame of polars, which shares its memory.
+
+        Raises:
+            MissingExtraError: polars is not installed.
+        """
+        return require("polars", "mteb").from_arrow(self.table)
+
+    def to_dataset(self) -> Any:
+        """Return the table as a `datasets.Dataset`; of texts, in a form for training, see `foils.export`.
+
+        Raises:
+            MissingExtraError: datasets is not installed.
+        """
+        return require("datasets", "hub").Dataset(self.table)
+
     def write(self, path: str | Path) -> None:
         """Write the table as Parquet with its provenance."""
         write_table(path, self.table, self.provenance)
@@ -227,75 +247,3 @@ class Negatives(Result):
             return Negatives(table, recorded)
         except InputError as error:
             raise FormatError(str(error), path) from error
-
-
-def negatives_table(
-    query_ids: pa.Array, doc_ids: pa.Array, source: str, ranks: npt.ArrayLike, scores: npt.ArrayLike
-) -> pa.Table:
-    """Make the five required columns of a table whose rows come from one source; each argument is (n,)."""
-    ranks, scores = np.asarray(ranks, np.int32), np.asarray(scores, np.float64)
-    sources = pa.repeat(pa.scalar(source), len(ranks))
-    return pa.table([query_ids, doc_ids, sources, pa.array(ranks), pa.array(scores)], schema=REQUIRED)
-
-
-def _checked(table: pa.Table) -> pa.Table:
-    missing = [name for name in REQUIRED.names if name not in table.column_names]
-    if missing:
-        raise InputError(f"no column {', '.join(missing)}; a table of negatives has {', '.join(REQUIRED.names)}")
-    table = with_types(table, {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN})
-    if table["score"].null_count:
-        table = table.set_column(table.column_names.index("score"), "score", pc.fill_null(table["score"], np.nan))
-    _check_values(table)
-    return table
-
-
-def _check_values(table: pa.Table) -> None:
-    for name in ("query_id", "doc_id", "source", "rank", "keep"):
-        if name in table.column_names and table[name].null_count:
-            raise InputError(f"{table[name].null_count} rows have no {name}; every row needs one")
-    numbers = ["score", *(name for name, kind in KNOWN.items() if kind == pa.float64() and name in table.column_names)]
-    for name in numbers:
-        if infinite := int(np.isinf(table[name].to_numpy()).sum()):
-            raise InputError(f"{infinite} values of {name} are infinite; a missing one is NaN")
-    if "weight" in numbers and (table["weight"].to_numpy() < 0).any():
-        raise InputError("negative weights; a row that does not count has weight 0")
-    if len(table) and pc.min(table["rank"]).as_py() < 0:
-        raise InputError("negative ranks; ranks begin at 0")
-    if ("keep" in table.column_names) != ("reason" in table.column_names):
-        raise InputError("keep and reason come together: a rejected row says why")
-    if "keep" in table.column_names:
-        keep, said = np.asarray(table["keep"].to_numpy(), bool), np.asarray(table["reason"].is_valid().to_numpy(), bool)
-        if (keep == said).any():
-            raise InputError("a row has a reason exactly where keep is false")
-
-
-def _check_pairs(table: pa.Table) -> None:
-    codes, values = zip(*(_encoded(table[name]) for name in ("query_id", "doc_id")), strict=True)
-    keys = _joined(codes[0], codes[1], len(values[1]))
-    keys.sort()
-    if len(twice := np.unique(keys[1:][keys[1:] == keys[:-1]])):
-        query, document = (
-            each[int(at)].as_py() for each, at in zip(values, divmod(twice[0], len(values[1])), strict=True)
-        )
-        raise InputError(
-            f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
-            "a pair has one row"
-        )
-
-
-def _pair_keys(table: pa.Table) -> Rows:
-    """Return (n,) one number for each row's pair: equal where the pairs are."""
-    (queries, _), (documents, names) = (_encoded(table[name]) for name in ("query_id", "doc_id"))
-    return _joined(queries, documents, len(names))
-
-
-def _joined(queries: npt.NDArray[np.int32], documents: npt.NDArray[np.int32], distinct: int) -> Rows:
-    return np.asarray(queries.astype(np.int64) * max(distinct, 1) + documents, np.int64)
-
-
-def _encoded(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
-    """Return each row's place in the distinct values, and these, in the order in which they are first seen."""
-    chunks = column.dictionary_encode().unify_dictionaries().chunks
-    if not chunks:
-        return np.zeros(0, np.int32), pa.array([], column.type)
-    return np.concatenate([np.asarray(chunk.indices) for chunk in chunks]), chunks[0].dictionary

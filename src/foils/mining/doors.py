@@ -77,7 +77,7 @@ def _check_mining(
 def _check_filtering(filters: FilterSettings, scale: ScaleSettings, encoding: EncodingSettings) -> None:
     """Refuse options that do nothing beside the others, and filtering without a rule."""
     _check_models(filters, {**encoding.changed(base=AT_128), **scale.changed("ray")}, set(), "filter")
-    if not filters.changed(*RULES):
+    if not filters.changed(*RULES, "score_positives"):
         raise InputError(f"no rule to filter by; give {', '.join(map(spelled, RULES[:4]))}, …")
 
 
@@ -133,12 +133,16 @@ def mine(
         **{name: getattr(window, name) for name in ("top", "split", "near_duplicate")},
         **way.facts,
         **scored_by,
-        **({"rules": {**filters.describe(), **window.changed("keep_short")}} if rules or scorer else {}),
+        **(
+            {"rules": {**filters.describe(), **window.changed("keep_short")}}
+            if rules or scorer or filters.score_positives
+            else {}
+        ),
         **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
         **({"ranks": ranks} if ranks != (0, None) else {}),
         **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
     }
-    return mine_negatives(
+    mined = mine_negatives(
         loaded,
         way.retriever,
         split=window.split,
@@ -153,6 +157,9 @@ def mine(
         plant=PLANTED,
         made=provenance("mine", facts, inputs={"collection": loaded.digest}),
     )
+    if not filters.score_positives:
+        return mined
+    return mined.altered(table=positives().beside(mined, loaded, scorer.column if scorer else "score").table)
 
 
 @door
@@ -274,5 +281,7 @@ def filter(
     before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
     carried = carried_by_filter(named.negatives, marked, loaded, rules, split=split, scorer=scorer)
     made = provenance("filter", facts, inputs=inputs, before=before, **carried)
+    if filters.score_positives:
+        marked = models.positive_scores(scorer)().beside(marked, loaded, scorer.column if scorer else "score")
     title = f"{named.name}, filtered"
     return NegativesResult.of(marked, provenance=made, title=title, collection=loaded, split=split)

@@ -51,6 +51,18 @@ class PositiveScores:
         left = collection.known_positives.contain(self.query_rows, self.doc_rows)
         return PositiveScores(self.query_rows[left], self.doc_rows[left], self.scores[left])
 
+    def beside(self, negatives: Negatives, collection: Collection, column: str) -> Negatives:
+        """Return a table with a rejected row for each positive of its queries, with its score in this column."""
+        wanted = np.isin(self.query_rows, collection.query_rows(negatives.table["query_id"].unique()))
+        query_ids, doc_ids = (
+            ids.take(pa.array(rows[wanted])).combine_chunks().cast(pa.string())
+            for ids, rows in (
+                (collection.queries["query_id"], self.query_rows),
+                (collection.documents["doc_id"], self.doc_rows),
+            )
+        )
+        return negatives.with_rejected(query_ids, doc_ids, values={column: self.scores[wanted]})[0]
+
     def reference(self, query_rows: Rows, against: str) -> Scores:
         """Return the score that candidates of these queries are held against, (n,).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +76,15 @@ class Models:
     def positive_scores(
         self, scorer: PairScorer | None, retriever: Retriever | None = None
     ) -> Callable[[], PositiveScores]:
-        """Return a function that scores the positives, on the scorer's scale or the retriever's own."""
+        """Return a function that scores the positives once, on the scorer's scale or the retriever's own."""
 
+        @cache
         def scored() -> PositiveScores:
             own = retriever if hasattr(retriever, "score") else None
             if (chosen := scorer or own) is None:
                 name = spelled("scorer")
                 raise InputError(
-                    f"a margin needs scores of the positives, which this source does not give; choose {name} encoder"
+                    f"scores of the positives are wanted, which this source does not give; choose {name} encoder"
                 )
             query_rows = self.collection.positives(self.split).query_rows
             return PositiveScores.of(self.collection, chosen, query_rows)  # type: ignore[arg-type]

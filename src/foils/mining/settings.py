@@ -168,6 +168,7 @@ class FilterSettings(Settings):
         same_query: Reject what is labelled relevant for another query of at least this Jaccard similarity, as 0.9.
         scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
         cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
+        score_positives: Add a rejected row with its score for each labelled positive, for exports with scores.
     """
 
     heading = "Rules"
@@ -182,6 +183,7 @@ class FilterSettings(Settings):
     same_query: Annotated[float | None, Option(above=0, most=1, within=RULE_ARGS)] = None
     scorer: Annotated[str, Option(names=SCORERS)] = "own"
     cross_encoder: Annotated[CrossEncoderLike | None, Option(metavar="MODEL")] = None
+    score_positives: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -217,6 +219,7 @@ class FilterSettings(Settings):
             **({"against": self.against} if self.changed(*_MARGINS) else {}),
             **self.changed("max_score", "min_score", "answers", "same_query"),
             "scorer": self.scorer,
+            **self.changed("score_positives"),
         }
         if self.answers is not None:
             facts["answers"] = Path(self.answers).name if isinstance(self.answers, (str, Path)) else "given"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.negatives import Negatives
+from foils.data.negatives import LABELS, POSITIVE, Negatives
 from foils.data.store import Provenance, provenance
 from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.rating.adaptive import ESTIMATORS, rate_adaptively
@@ -28,8 +28,6 @@ from foils.runtime.errors import InputError
 
 BORDERLINE = (80.0, 150.0)
 NO_POSITIVE = "query without a positive in the split"
-POSITIVE = "labelled positive"
-LABELS = "labels"
 
 
 @door
