@@ -73,7 +73,7 @@ def static_model(folder: Path) -> None:
 def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float) -> dict[str, float]:
     import datasets  # noqa: F401 (both sides hold it before they begin)
 
-    from foils.data.export import as_dataset
+    from foils.data.doors import export
     from foils.data.texts import DocumentTexts
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.mining import DenseRetriever, mine_negatives
@@ -94,7 +94,7 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
         rules=[rule],
         near_duplicate=near_duplicate,
     )
-    rows = len(as_dataset(found, collection, form="triplets", split=split))
+    rows = len(export(collection, found, form="triplets", split=split).dataset())
     return measured(start, worked, before, rows)
 
 

@@ -1,6 +1,7 @@
 from .batching.doors import batch as batch
 from .data.collection import Collection as Collection
 from .data.doors import describe as describe
+from .data.doors import export as export
 from .data.doors import load as load
 from .data.negatives import Negatives as Negatives
 from .data.run import Run as Run

@@ -20,6 +20,7 @@ import pytest
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives, Run
 from foils.data.export import FILES, export
+from foils.data.forms import FORMS
 from foils.encode import VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.runtime.errors import FormatError, InputError
@@ -152,9 +153,13 @@ def test_ids_are_no_paths(form: str, tmp_path: Path) -> None:
     before = {path for path in tmp_path.rglob("*") if path.is_file()}
     told = pytest.raises(InputError, match="white space") if form == "trec" else nullcontext()  # TREC cannot hold them
     with told:
-        export(Negatives(pa.Table.from_pylist(rows)), collection, inside / "out", form=form, split="train")
+        table, *positives = Negatives(pa.Table.from_pylist(rows)), pa.array(STRANGE), pa.array(["d"] * len(STRANGE))
+        table = table.with_rejected(*positives, values={"score": np.arange(len(STRANGE))})[0]
+        scores = "score" if form in FORMS and FORMS[form].scores != "cannot" else ""
+        export(table, collection, inside / "out", form=form, split="train", scores=scores)
     after = {path for path in tmp_path.rglob("*") if path.is_file()} - before
-    assert after <= {inside / "out"}
+    tables = {inside / "out" / f"{name}.parquet" for name in ("train", "queries", "documents")}
+    assert after <= (tables if form == "pylate" else {inside / "out"})
     assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
 
 

@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foils.data.export import FILES, FORMS, as_dataset, export
+from foils.data.export import Exported, export
+from foils.data.forms import FORMS
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import read_source
+from foils.data.training_data import TrainingData
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError, UnknownNameError
@@ -28,6 +30,10 @@ def table(small) -> Negatives:
     )
     own = pa.array([None, None, None, "Bread is bought.", None, None], pa.large_string())
     return Negatives(table.append_column("text", own)).reject(np.arange(6) == 4, "no")
+
+
+def as_dataset(table, small, *, form, split):
+    return Exported(TrainingData(small, table, split), form).dataset()
 
 
 def text(small, identifier: str) -> str:
@@ -59,7 +65,10 @@ def expected(small, form: str) -> list[dict]:
     }[form]
 
 
-@pytest.mark.parametrize("form", FORMS)
+SENTENCE_TRANSFORMERS = [name for name, form in FORMS.items() if form.tool == "sentence-transformers"]
+
+
+@pytest.mark.parametrize("form", SENTENCE_TRANSFORMERS)
 def test_forms_by_hand_as_files_and_as_datasets(small, table, tmp_path, form):
     assert export(table, small, tmp_path / "out.jsonl", form=form, split="train") == len(expected(small, form))
     assert lines(tmp_path / "out.jsonl") == expected(small, form)
@@ -74,16 +83,27 @@ def test_a_dataset_holds_references_not_texts(small, table):
     assert kept[0] == {"anchor": 0, "positive": 0, "negative": 1}
 
 
-LOSSES = {
-    "triplets": "MultipleNegativesRankingLoss",
-    "tuples": "MultipleNegativesRankingLoss",
-    "labelled-pairs": "ContrastiveLoss",
-}
+LOSSES = [
+    ("triplets", "", "MultipleNegativesRankingLoss"),
+    ("tuples", "", "MultipleNegativesRankingLoss"),
+    ("labelled-pairs", "", "ContrastiveLoss"),
+    ("triplets", "cosine", "MarginMSELoss"),
+    ("tuples", "cosine", "MarginMSELoss"),
+    ("tuples", "cosine", "DistillKLDivLoss"),
+    ("labelled-pairs", "cosine", "CosineSimilarityLoss"),
+]
 
 
-@pytest.mark.parametrize("form", LOSSES)
-def test_sentence_transformers_trains_an_encoder_on_a_dataset(small, table, tmp_path, form):
-    """Two steps of its own trainer, which reads the columns by their order."""
+@pytest.fixture
+def with_cosines(table) -> Negatives:
+    table = table.with_columns({"cosine": np.linspace(0.5, 0.0, 6)})
+    positives = pa.array(["q1", "q1", "q2"]), pa.array(["d1", "d3", "d4"])
+    return table.with_rejected(*positives, values={"cosine": [0.9, 0.8, 0.7]})[0]
+
+
+@pytest.mark.parametrize(("form", "scores", "loss"), LOSSES)
+def test_sentence_transformers_trains_an_encoder_on_a_dataset(small, with_cosines, tmp_path, form, scores, loss):
+    """Two steps of its own trainer, which reads the columns by their order, and knows labels by their names."""
     from sentence_transformers import (
         SentenceTransformer,
         SentenceTransformerTrainer,
@@ -93,17 +113,18 @@ def test_sentence_transformers_trains_an_encoder_on_a_dataset(small, table, tmp_
 
     model = SentenceTransformer(str(tiny_encoder(tmp_path, small.document_texts(range(10)))), device="cpu")
     before = model[0].embedding.weight.detach().clone()
-    dataset = as_dataset(table, small, form=form, split="train")
+    dataset = Exported(TrainingData(small, with_cosines, "train", scores), form).dataset()
     settings = SentenceTransformerTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
-    loss = getattr(losses, LOSSES[form])(model)
-    done = SentenceTransformerTrainer(model, settings, train_dataset=dataset, loss=loss).train()
+    objective = getattr(losses, loss)(model)
+    done = SentenceTransformerTrainer(model, settings, train_dataset=dataset, loss=objective).train()
     assert done.training_loss > 0
     words, changed = model.tokenizer.get_vocab(), (model[0].embedding.weight.detach() != before).any(dim=1)
     assert changed[words["boat"]]
     assert not changed[words["bees"]], "a word of no row"
 
 
-def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, table, tmp_path):
+@pytest.mark.parametrize("scores", ["", "cosine"])
+def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, with_cosines, tmp_path, scores):
     from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
     from sentence_transformers.cross_encoder.losses import ListNetLoss
 
@@ -111,7 +132,7 @@ def test_sentence_transformers_trains_a_cross_encoder_on_lists(small, table, tmp
 
     model = load_cross_encoder(tiny_cross_encoder(tmp_path, small.document_texts(range(10))), device="cpu")
     before = cross_encoder_digest(model)
-    dataset = as_dataset(table, small, form="labelled-lists", split="train")
+    dataset = Exported(TrainingData(small, with_cosines, "train", scores), "labelled-lists").dataset()
     settings = CrossEncoderTrainingArguments(str(tmp_path / "out"), learning_rate=0.1, **TWO_STEPS)
     done = CrossEncoderTrainer(model, settings, train_dataset=dataset, loss=ListNetLoss(model)).train()
     assert done.training_loss > 0
@@ -157,7 +178,7 @@ def test_tevatron_comes_back(small, table, tmp_path):
     assert lines(path)[0]["positive_passages"][0]["title"] == "Sailing"
 
 
-@pytest.mark.parametrize("form", [*FORMS, "flagembedding"])
+@pytest.mark.parametrize("form", [*SENTENCE_TRANSFORMERS, "flagembedding", "nemo", "ms-swift", "ms-swift-pairs"])
 def test_texts_come_back(small, table, tmp_path, form):
     path = tmp_path / "t.jsonl"
     export(table, small, path, form=form, split="train")
@@ -219,7 +240,7 @@ def test_refusals(small, table, tmp_path):
     with pytest.raises(UnknownNameError, match="triplets"):
         as_dataset(table, small, form="triples", split="train")
     only = Negatives(table.table.slice(5, 1))
-    for form in FILES[:6]:
+    for form in [form for form in FORMS if form != "pylate"]:
         with pytest.raises(InputError, match="nothing to export"):
             export(only, small, tmp_path / "x", form=form, split="train")
     assert not (tmp_path / "x").exists()

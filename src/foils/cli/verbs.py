@@ -29,8 +29,8 @@ def _forms(texts: Sequence[str]) -> dict[str, Path]:
 EXPORT = option(
     "export",
     dict,
-    "Write the kept rows for training, too: triplets, tuples, labelled-pairs, labelled-lists, tevatron, flagembedding "
-    "or trec; may be given several times.",
+    "Write the kept rows for training, too: triplets, tuples, labelled-pairs, labelled-lists, flagembedding, tevatron, "
+    "nemo, ms-swift, ms-swift-pairs or trec; may be given several times. With scores: foils export.",
     metavar="FORM=FILE",
     parse=_forms,
     repeated=True,
@@ -106,6 +106,11 @@ DOORS: dict[str, Verb] = {
     "describe": Verb(
         "foils.data.doors:describe",
         example="foils describe pairs.csv --columns query=question,positive=answer",
+    ),
+    "export": Verb(
+        "foils.data.doors:export",
+        example="foils export scifact/ rated.parquet --form flagembedding --scores elo -o train.jsonl",
+        writes="records",
     ),
     "score": Verb(
         "foils.scoring.doors:score",

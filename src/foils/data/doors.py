@@ -1,11 +1,17 @@
-"""The doors of data: opening a collection, and looking at what was understood."""
+"""The doors of data: opening a collection, looking at what was understood, and handing negatives to other tools."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from foils.data.collection import Collection
 from foils.data.description import Description, describe_collection
-from foils.data.resolve import CollectionLike, CollectionSettings
+from foils.data.export import Exported
+from foils.data.forms import FORMS
+from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
+from foils.data.training_data import TrainingData
 from foils.runtime.doors import door
+from foils.runtime.options import Option, refuse, spelled
 
 
 @door
@@ -27,3 +33,37 @@ def describe(collection: CollectionLike, *, reading: CollectionSettings) -> Desc
         InputError: there is no such collection, or it is not well-formed.
     """
     return describe_collection(reading.open(collection))
+
+
+@door
+def export(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    form: Annotated[str, Option(names=tuple(FORMS))] = "triplets",
+    scores: Annotated[str | None, Option(metavar="COLUMN")] = None,
+    number: Annotated[int | None, Option(least=1)] = None,
+    split: str = "train",
+    reading: CollectionSettings,
+) -> Exported:
+    """Export the kept negatives, with their queries and positives, in a form that a training tool reads.
+
+    Forms: triplets, tuples, labelled-pairs and labelled-lists (sentence-transformers), flagembedding, tevatron, pylate,
+    nemo (NeMo AutoModel), ms-swift and ms-swift-pairs. Files are JSON lines; of pylate a folder of three tables.
+
+    Args:
+        form: Form of the records.
+        scores: Column of the table whose scores go along, of positives and negatives: score, cosine, logit, elo, …
+            Positives have scores in a table that foils rate, or --score-positives of mine and filter, made.
+        number: Negatives in an n-tuple; shorter lists are left out. Default: as many as the positive with most has.
+        split: Split of the judgements whose positives go along.
+
+    Raises:
+        InputError: nothing to export, or scores that are missing or have no place in the form.
+        UnknownNameError: no such form, split or column.
+    """
+    if form != "tuples":
+        refuse({"number": number}, f"with {spelled('form')} {form}; it goes with {spelled('form')} tuples")
+    loaded = reading.open(collection)
+    negatives = as_source(source, loaded).negatives
+    return Exported(TrainingData(loaded, negatives, split, scores or ""), form, number)

@@ -1,259 +1,206 @@
-"""Tables of negatives in the forms that training tools read."""
+"""Tables of negatives in the forms that training tools read: as files, as data sets, as records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from foils.data.collection import Collection, Rows
+from foils.data.forms import FORMS, Form, Record
 from foils.data.negatives import Negatives
 from foils.data.run import Run, ranks_within
-from foils.data.store import write_whole
-from foils.data.texts import DocumentTexts, texts_of
+from foils.data.store import fill_folder, write_whole
+from foils.data.training_data import Group, TrainingData
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.options import spelled
+from foils.runtime.results import Result, Table
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-Example = dict[str, Any]  # column -> a reference to a text, a list of them, or a label
+FILES = (*FORMS, "trec", "parquet")
+"""Names of the forms that files have: those of JSON lines, a TREC run, and our own table, with all rows and columns."""
+TABLES = ("train", "queries", "documents")
+"""The files of a folder of `pylate`, each `.parquet`."""
 
 
 @dataclass(frozen=True)
-class TrainingData:
-    """A split's positives and the kept rows of a table, by query: what the forms are made of.
-
-    A text is referred to by a number, as the rows of `DocumentTexts`: a document's row; below 0 a text of the table.
+class Exported(Result):
+    """A split's positives and the kept rows of a table, in a form that a training tool reads.
 
     Attributes:
-        collection: documents, queries, judgements.
-        negatives: the table, less the rejected rows of the one that was given.
-        split: whose positives. Rows of other queries are left out.
-
-    Raises:
-        InputError: ids that the collection does not know, or no row for any query of the split.
-    """
-
-    collection: Collection
-    negatives: Negatives
-    split: str
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "negatives", self.negatives.without_rejected())
-        if not len(self._rows[0]):
-            raise InputError(f"no kept negative is of a query of the split {self.split!r}; nothing to export")
-
-    @property
-    def texts(self) -> TextTransform:
-        """What puts texts in the place of references."""
-        return TextTransform(self.collection, self._documents.own)
-
-    @cached_property
-    def left_out(self) -> int:
-        """How many kept rows are of queries without a positive in the split."""
-        return len(self.negatives) - len(self._rows[0])
-
-    def queries(self) -> Iterator[tuple[int, list[int], Rows]]:
-        """Yield (query row, its positives, rows of the table by rank) for each query that has negatives."""
-        positives = self.collection.positives(self.split)
-        place = {int(row): index for index, row in enumerate(positives.query_rows)}
-        order, queries = self._rows
-        starts = np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]])
-        spans = {int(queries[a]): order[a:b] for a, b in zip(starts, np.r_[starts[1:], len(order)], strict=True)}
-        for row in sorted(spans, key=place.__getitem__):
-            yield row, positives.of(place[row]).tolist(), spans[row]
-
-    def pairs(self) -> Iterator[tuple[int, int, list[int]]]:
-        """Yield (query row, positive, references of its negatives by rank) for each labelled pair.
-
-        Where the table says in `positives` which positives a row may stand beside, it stands beside those alone.
-        """
-        for query, positives, rows in self.queries():
-            for positive in positives:
-                stands = rows if self._beside is None else [row for row in rows if positive in self._beside[row]]
-                yield query, positive, [int(self.references[row]) for row in stands]
-
-    def text_of(self, reference: int) -> str:
-        """Return the text that a reference names."""
-        return DocumentTexts(self.collection, np.array([reference]), self._documents.own)[0]
-
-    @property
-    def references(self) -> Rows:
-        """(n,) of every row of the table, what it refers to."""
-        return np.asarray(self._documents.rows)
-
-    @cached_property
-    def _beside(self) -> list[set[int]] | None:
-        if "positives" not in self.negatives.table.column_names:
-            return None
-        lists = self.negatives.table["positives"].to_pylist()
-        return [set(self.collection.document_rows(listed or []).tolist()) for listed in lists]
-
-    @cached_property
-    def _known(self) -> tuple[Rows, DocumentTexts]:
-        return texts_of(self.negatives, self.collection)
-
-    @property
-    def _documents(self) -> DocumentTexts:
-        return self._known[1]
-
-    @cached_property
-    def _rows(self) -> tuple[Rows, Rows]:
-        """Rows of the split's queries, by query and rank; and their queries."""
-        queries, _ = self._known
-        wanted = np.isin(queries, self.collection.positives(self.split).query_rows)
-        ranks = np.asarray(self.negatives.table["rank"].to_numpy())
-        order = np.lexsort((ranks, queries))
-        order = order[wanted[order]]
-        return order, queries[order]
-
-
-def triplets(data: TrainingData) -> Iterator[Example]:
-    """Yield anchor, positive, negative: one for each pair of a positive and a negative of a query."""
-    for query, positive, negatives in data.pairs():
-        for negative in negatives:
-            yield {"anchor": query, "positive": positive, "negative": negative}
-
-
-def tuples(data: TrainingData, *, number: int | None = None) -> Iterator[Example]:
-    """Yield anchor, positive, negative_1 … negative_n: one for each positive with n negatives; others are left out.
-
-    Args:
-        data: what to export.
-        number: n; None: as many as the positive with most has.
-    """
-    if number is None:
-        number = max(len(negatives) for *_, negatives in data.pairs())
-    if number < 1:
-        raise InputError(f"tuples with {number} negatives; expected at least 1")
-    for query, positive, negatives in data.pairs():
-        if len(negatives) >= number:
-            named = {f"negative_{at}": negative for at, negative in enumerate(negatives[:number], 1)}
-            yield {"anchor": query, "positive": positive, **named}
-
-
-def labelled_pairs(data: TrainingData) -> Iterator[Example]:
-    """Yield anchor, document, label: each positive of a query with 1, then each negative with 0."""
-    for query, positives, rows in data.queries():
-        for document, label in [*((p, 1) for p in positives), *((int(data.references[row]), 0) for row in rows)]:
-            yield {"anchor": query, "document": document, "label": label}
-
-
-def labelled_lists(data: TrainingData) -> Iterator[Example]:
-    """Yield anchor, documents, labels: one list for each query, its positives (1) before its negatives (0)."""
-    for query, positives, rows in data.queries():
-        negatives = [int(data.references[row]) for row in rows]
-        labels = [1] * len(positives) + [0] * len(negatives)
-        yield {"anchor": query, "documents": [*positives, *negatives], "labels": labels}
-
-
-FORMS: dict[str, Callable[..., Iterator[Example]]] = {
-    "triplets": triplets,
-    "tuples": tuples,
-    "labelled-pairs": labelled_pairs,
-    "labelled-lists": labelled_lists,
-}
-
-
-class TextTransform:
-    """Puts texts in the place of references: a batched transform, and a picklable one.
-
-    Args:
-        collection: whose rows the references are.
-        own: texts that references below 0 count, from −1; None: there are none.
-    """
-
-    def __init__(self, collection: Collection, own: pa.Array | pa.ChunkedArray | None) -> None:
-        self._collection, self._own = collection, own
-
-    def __call__(self, batch: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        """Return the batch with texts; labels stay."""
-        return {name: self._column(name, values) for name, values in batch.items()}
-
-    def _column(self, name: str, values: list[Any]) -> list[Any]:
-        if name in ("label", "labels"):
-            return list(values)
-        if name == "anchor":
-            return self._collection.query_texts(values)
-        if name != "documents":
-            return self._documents(values)
-        flat = iter(self._documents([reference for listed in values for reference in listed]))
-        return [[next(flat) for _ in listed] for listed in values]
-
-    def _documents(self, references: list[int]) -> list[str]:
-        return DocumentTexts(self._collection, np.asarray(references, np.int64), self._own)[:]
-
-
-def as_dataset(
-    negatives: Negatives, collection: Collection, *, form: str, split: str, number: int | None = None
-) -> Dataset:
-    """Return a `datasets.Dataset` for sentence-transformers, in one of its forms.
-
-    Nothing is copied: it holds references, and gives texts when it is read.
-
-    Args:
-        negatives: the table; its rejected rows are left out.
-        collection: it was made from.
-        form: a name in FORMS; the columns, in order, are what the functions of that name yield.
-        split: whose positives.
-        number: of negatives in a tuple; None: as many as the positive with most has.
+        data: what the form is made of.
+        form: its name in FORMS.
+        number: negatives in an n-tuple; None: as many as the positive with most has.
 
     Raises:
         UnknownNameError: no such form.
-        InputError: nothing to export.
-        MissingExtraError: without the package datasets.
+        InputError: scores that the form has no place for, or none where it needs them; tuples of no negative.
     """
-    datasets = require("datasets", "train")
-    data = TrainingData(collection, negatives, split)
-    columns: dict[str, list[Any]] = {}
-    for example in _examples(data, form, number):
-        for name, value in example.items():
-            columns.setdefault(name, []).append(value)
-    return datasets.Dataset.from_dict(columns).with_transform(data.texts)
+
+    data: TrainingData
+    form: str
+    number: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.form not in FORMS:
+            raise UnknownNameError("form", self.form, FORMS)
+        _check_scores(self.form, self._form.scores, self.data.scores)
+        if self.number is not None and self.number < 1:
+            raise InputError(f"tuples with {self.number} negatives; expected at least 1")
+
+    @property
+    def _form(self) -> Form:
+        return FORMS[self.form]
+
+    def records(self) -> Iterator[Record]:
+        """Yield the records, with their texts, which are read as they are needed."""
+        yield from self._records(self.data.groups())
+
+    def dataset(self) -> Dataset:
+        """Return the records as a `datasets.Dataset`.
+
+        Where texts stand in columns of their own, nothing is copied: it holds references, and gives texts when it is
+        read. Of other forms it holds the records.
+
+        Raises:
+            MissingExtraError: without the package datasets.
+        """
+        datasets = require("datasets", "hub")
+        if not self._form.flat:
+            return datasets.Dataset.from_list(list(self.records()))
+        columns: dict[str, list[Any]] = {}
+        for record in self._records(self.data.references()):
+            for name, value in record.items():
+                columns.setdefault(name, []).append(value)
+        return datasets.Dataset.from_dict(columns).with_transform(self.data.transform)
+
+    def to_arrow(self) -> pa.Table:
+        """Return the records, with their texts, as an Arrow table."""
+        return pa.Table.from_pylist(list(self.records()))
+
+    def to_pandas(self) -> Any:
+        """Return the records, with their texts, as a DataFrame of pandas.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        return require("pandas", "hub").DataFrame(list(self.records()))
+
+    def to_polars(self) -> Any:
+        """Return the records, with their texts, as a DataFrame of polars.
+
+        Raises:
+            MissingExtraError: polars is not installed.
+        """
+        return require("polars", "mteb").from_arrow(self.to_arrow())
+
+    def write(self, path: str | Path) -> int:
+        """Write the records as JSON lines, whole; of `pylate` a folder of tables. Return how many records there are."""
+        if self.form == "pylate":
+            return self._write_tables(Path(path))
+        count = 0
+        with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
+            for record in self.records():
+                out.write(json.dumps(record, ensure_ascii=False) + "\n")
+                count += 1
+        return count
+
+    def tables(self) -> list[Table]:
+        """Return how many queries, positives and negatives go along, and how many rows do not."""
+        rows = [(name.replace("_", " "), f"{count:,}") for name, count in self._counts().items()]
+        scores = f", with {self.data.scores} as scores" if self.data.scores else ""
+        return [Table(f"{self.form} for {self._form.tool}{scores}", ("", "count"), rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form, its tool, the scores, and the counts."""
+        facts = {"form": self.form, "tool": self._form.tool, "scores": self.data.scores or None}
+        return {**facts, "split": self.data.split, **self._counts()}
+
+    def _counts(self) -> dict[str, int]:
+        groups = list(self.data.references())
+        return {
+            "queries": len(groups),
+            "positives": sum(len(each.positives) for each in groups),
+            "negatives": sum(len(each.negatives) for each in groups),
+            "records": sum(1 for _ in self._records(iter(groups))),
+            "rows_of_other_queries": self.data.left_out,
+        }
+
+    def _records(self, groups: Iterator[Group]) -> Iterator[Record]:
+        number = (self.number or self.data.longest) if self.form == "tuples" else 0
+        for group in self.data.by_positive(groups) if self._form.by_positive else groups:
+            yield from self._form.records(group, number)
+
+    def _write_tables(self, folder: Path) -> int:
+        """Write train (query_id, document_ids, scores), and the texts that it names: queries and documents."""
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder} is a file; pylate reads three tables, which are written to a folder")
+        groups = list(self.data.references())
+        texts: dict[str, int] = {}
+        for group in groups:
+            for each in (*group.positives, *group.negatives):
+                texts.setdefault(each.doc_id, each.whole)
+        schemas = (
+            {"query_id": pa.string(), "document_ids": pa.list_(pa.string()), "scores": pa.list_(pa.float64())},
+            {"query_id": pa.string(), "text": pa.large_string()},
+            {"document_id": pa.string(), "text": pa.large_string()},
+        )
+        columns: tuple[list[list[Any]], ...] = (
+            [list(column) for column in zip(*(each.values() for each in self._records(iter(groups))), strict=True)],
+            [[each.query_id for each in groups], self.data.collection.query_texts([each.query for each in groups])],
+            [list(texts), self.data.transform({"documents": list(texts.values())})["documents"]],
+        )
+        with fill_folder(folder) as aside:
+            for name, schema, values in zip(TABLES, schemas, columns, strict=True):
+                arrays = [pa.array(column, kind) for column, kind in zip(values, schema.values(), strict=True)]
+                pq.write_table(pa.table(arrays, names=list(schema)), aside / f"{name}.parquet", compression="zstd")
+        return len(groups)
 
 
 def export(
-    negatives: Negatives, collection: Collection, path: str | Path, *, form: str, split: str, number: int | None = None
+    negatives: Negatives,
+    collection: Collection,
+    path: str | Path,
+    *,
+    form: str,
+    split: str,
+    number: int | None = None,
+    scores: str = "",
 ) -> int:
-    """Write a table in a form that training tools read, and return how many lines or rows were written.
-
-    Forms: those of FORMS as JSON lines; `tevatron` (query_id, query, positive_passages, negative_passages, with
-    scores); `flagembedding` (query, pos, neg); `trec`, a run; `parquet`, our own, with all rows and columns.
+    """Write a table in a form that training tools read, and return how many records or rows were written.
 
     Args:
         negatives: the table; its rejected rows are left out, except of `parquet`.
         collection: it was made from.
-        path: of the file, written whole.
-        form: as above.
+        path: of the file, written whole; of `pylate`, of a folder.
+        form: a name in FILES: of FORMS, `trec`, a run, or `parquet`, our own, with all rows and columns.
         split: whose positives.
         number: of negatives in a tuple; None: as many as the positive with most has.
+        scores: the column of scores that go along; empty: none (of `tevatron`: the source's own).
 
     Raises:
-        UnknownNameError: no such form.
-        InputError: nothing to export, or, of `trec`, documents with a text of their own.
+        UnknownNameError: no such form, or no such column.
+        InputError: nothing to export, scores that are missing or have no place, or, of `trec`, documents with a text
+            of their own.
     """
-    if form == "parquet":
+    if form in ("parquet", "trec"):
+        _check_scores(form, "cannot", scores)
+        if form == "trec":
+            return _write_run(negatives, collection, path)
         negatives.write(path)
         return len(negatives)
-    if form == "trec":
-        return _write_run(negatives, collection, path)
-    lines = 0
-    with write_whole(path) as aside, aside.open("w", encoding="utf-8", newline="\n") as out:
-        for record in _records(TrainingData(collection, negatives, split), form, number):
-            out.write(json.dumps(record, ensure_ascii=False) + "\n")
-            lines += 1
-    return lines
-
-
-FILES = (*FORMS, "tevatron", "flagembedding", "trec", "parquet")
+    if form not in FORMS:
+        raise UnknownNameError("form", form, FILES)
+    return Exported(TrainingData(collection, negatives, split, scores), form, number).write(path)
 
 
 def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
@@ -270,64 +217,23 @@ def parsed_exports(texts: Sequence[str]) -> dict[str, Path]:
             raise InputError(f"{spelled('export')} {text}: expected FORM=FILE, as in triplets=train.jsonl")
         if form not in FILES:
             raise UnknownNameError("form", form, FILES)
+        if form in FORMS and FORMS[form].scores == "must":
+            raise InputError(
+                f"{spelled('export')} {text}: {form} is made of scores; write the table, and foils export with them"
+            )
         if form in files:
             raise InputError(f"{spelled('export')} {text}: {form} is written to {files[form]} already")
         files[form] = Path(path)
     return files
 
 
-def _records(data: TrainingData, form: str, number: int | None) -> Iterator[dict[str, Any]]:
-    if form == "tevatron":
-        yield from _tevatron(data)
-    elif form == "flagembedding":
-        yield from _flagembedding(data)
-    else:
-        texts = data.texts
-        for example in _examples(data, form, number):
-            yield {name: values[0] for name, values in texts({key: [value] for key, value in example.items()}).items()}
-
-
-def _examples(data: TrainingData, form: str, number: int | None) -> Iterator[Example]:
-    if form not in FORMS:
-        raise UnknownNameError("form", form, FILES)
-    return tuples(data, number=number) if form == "tuples" else FORMS[form](data)
-
-
-def _tevatron(data: TrainingData) -> Iterator[dict[str, Any]]:
-    ids, scores = data.negatives.table["doc_id"], np.asarray(data.negatives.table["score"].to_numpy())
-    for query, positives, rows in data.queries():
-        passages = _passages(data, [int(data.references[row]) for row in rows])
-        for passage, row in zip(passages, rows.tolist(), strict=True):
-            passage["docid"] = ids[row].as_py()
-            if np.isfinite(scores[row]):
-                passage["score"] = float(scores[row])
-        yield {
-            "query_id": data.collection.queries["query_id"][query].as_py(),
-            "query": data.collection.query_texts([query])[0],
-            "positive_passages": _passages(data, positives),
-            "negative_passages": passages,
-        }
-
-
-def _passages(data: TrainingData, references: list[int]) -> list[dict[str, Any]]:
-    inside = [row for row in references if row >= 0]
-    stored = iter(data.collection.documents.take(pa.array(inside, pa.int64())).to_pylist())
-    passages: list[dict[str, Any]] = []
-    for row in references:
-        if row >= 0:
-            document = next(stored)
-            passages.append({"docid": document["doc_id"], "title": document["title"], "text": document["text"]})
-        else:
-            passages.append({"docid": "", "title": "", "text": data.text_of(row)})
-    return passages
-
-
-def _flagembedding(data: TrainingData) -> Iterator[dict[str, Any]]:
-    texts = data.texts
-    for query, positives, rows in data.queries():
-        negatives = [int(data.references[row]) for row in rows]
-        batch = texts({"anchor": [query], "documents": [positives, negatives]})
-        yield {"query": batch["anchor"][0], "pos": batch["documents"][0], "neg": batch["documents"][1]}
+def _check_scores(form: str, place: str, scores: str) -> None:
+    if scores and place == "cannot":
+        raise InputError(f"{form} has no place for scores; leave {spelled('scores')} out, or choose another form")
+    if not scores and place == "must":
+        raise InputError(
+            f"{form} is made of scores; name their column with {spelled('scores')}, as cosine, logit or elo"
+        )
 
 
 def _write_run(negatives: Negatives, collection: Collection, path: str | Path) -> int:

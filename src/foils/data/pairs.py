@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from foils.data.collection import Collection
 from foils.data.lines import Complaints
 from foils.data.pair_columns import OF_CORPUS, Document, PairColumns, PairRecord
 from foils.data.splitting import NAMES, SHARES, split_queries
-from foils.data.tables import Records, arrow_table, records_in_memory, records_of_file
+from foils.data.tables import Records, records_of
 from foils.runtime.errors import FormatError
 
 SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
@@ -76,7 +75,7 @@ def read_pairs(
     parts = list(given.items()) if isinstance(given, Mapping) else [("", given)]
     alone = len(parts) == 1  # a data set of one split says nothing about what to test on
     tables = [_table(part, columns, "" if alone else SPLIT_OF.get(split, split)) for split, part in parts]
-    more = None if corpus is None else _records(corpus)
+    more = None if corpus is None else records_of(corpus)
     made = _Pairs(tables, more, columns, tuple(shares))
     documents = Source(tables[0].records.where, made.documents)
     queries = Source(tables[0].records.where, made.queries)
@@ -107,18 +106,10 @@ def pair_negatives(
     complaints.settle()
 
 
-def _records(given: Any) -> Records:
-    if isinstance(given, Records):
-        return given
-    if isinstance(given, (str, Path)):
-        return records_of_file(given)
-    return records_in_memory(arrow_table(given), type(given).__name__)
-
-
 def _table(
     given: Any, columns: Mapping[str, str] | None, split: str, needed: Sequence[str] = ("query", "positive")
 ) -> PairTable:
-    records = _records(given)
+    records = records_of(given)
     return PairTable(records, PairColumns.of(records.columns, columns, records.where, needed=needed), split)
 
 

@@ -57,8 +57,13 @@ class NegativesResult(Negatives):
         """Return the counts as one table."""
         return [Table(self.title, ("", "count"), self.rows())]
 
-    def export(self, path: str | Path, *, form: str = "triplets") -> int:
+    def export(self, path: str | Path, *, form: str = "triplets", scores: str = "") -> int:
         """Write the kept rows in a form that training tools read (see `foils.data.export.export`).
+
+        Args:
+            path: of the file; of `pylate`, of a folder.
+            form: its name.
+            scores: the column of scores that go along; empty: none.
 
         Returns:
             How many lines or rows were written.
@@ -69,7 +74,7 @@ class NegativesResult(Negatives):
         """
         if self.collection is None:
             raise InputError("the texts of this table are not known; name the collection that it was made from")
-        return export(self, self.collection, path, form=form, split=self.split)
+        return export(self, self.collection, path, form=form, split=self.split, scores=scores)
 
 
 def rejected_rows(negatives: Negatives) -> list[tuple[str, str]]:

@@ -59,6 +59,19 @@ def arrow_table(given: Any) -> pa.Table:
     )
 
 
+def records_of(given: Any) -> Records:
+    """Return the records of a file, or of a table in memory.
+
+    Raises:
+        InputError: no such file, or no table.
+    """
+    if isinstance(given, Records):
+        return given
+    if isinstance(given, (str, Path)):
+        return records_of_file(given)
+    return records_in_memory(arrow_table(given), type(given).__name__)
+
+
 def records_in_memory(table: pa.Table, where: str) -> Records:
     """Return the records of an Arrow table."""
 

@@ -1,0 +1,97 @@
+"""Exports read by the tools that they are for, where these are installed: their own readers, and the same scores.
+
+None of these tools is needed elsewhere. To run these tests, install them without their dependencies:
+`pip install --no-deps FlagEmbedding pylate ms-swift`, and Tevatron and NeMo AutoModel from their repositories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import foils
+from foils.data import Collection
+
+Write = Callable[..., Path]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def write(small: Collection, tmp_path: Path) -> Write:
+    """Write BM25's negatives in a form, with the positives' and the negatives' scores."""
+
+    def written(form: str, **more: Any) -> Path:
+        mined = foils.mine(small, top=2, score_positives=True)
+        foils.export(small, mined, form=form, **more).write(tmp_path / f"{form}.jsonl")
+        return tmp_path / f"{form}.jsonl"
+
+    return written
+
+
+def expected(small: Collection) -> list[dict[str, Any]]:
+    mined = foils.mine(small, top=2, score_positives=True)
+    return list(foils.export(small, mined, form="labelled-lists", scores="score").records())
+
+
+def test_flagembedding(small: Collection, write: Write, tmp_path: Path) -> None:
+    arguments = pytest.importorskip("FlagEmbedding.abc.finetune.embedder.AbsArguments")
+    module = pytest.importorskip("FlagEmbedding.abc.finetune.embedder.AbsDataset")
+    settings = arguments.AbsEmbedderDataArguments(
+        train_data=[str(write("flagembedding", scores="score"))], knowledge_distillation=True, train_group_size=2,
+        cache_path=str(tmp_path / "cache"),
+    )  # fmt: skip
+    data = module.AbsEmbedderTrainDataset(settings, None)
+    for row, record in enumerate(expected(small)):
+        query, passages, scores = data[row]
+        of = dict(zip(record["documents"], record["scores"], strict=True))
+        assert (query, [of[passage] for passage in passages]) == (record["anchor"], scores)
+
+
+def test_pylate(small: Collection, write: Write) -> None:
+    processing = pytest.importorskip("pylate.utils").KDProcessing
+    load = pytest.importorskip("datasets").Dataset.from_parquet
+    folder = write("pylate", scores="score")
+    train, queries, documents = (load(str(folder / f"{name}.parquet")) for name in ("train", "queries", "documents"))
+    train.set_transform(processing(queries=queries, documents=documents).transform)
+    rows = [{"anchor": row["query"], "documents": row["documents"], "scores": row["scores"]} for row in train]
+    assert rows == expected(small)
+
+
+def test_tevatron(small: Collection, write: Write, tmp_path: Path) -> None:
+    dataset = pytest.importorskip("tevatron.retriever.dataset")
+    settings = SimpleNamespace(
+        dataset_name="json", dataset_config=None, dataset_path=str(write("tevatron", scores="score")), num_proc=1,
+        dataset_split="train", dataset_cache_dir=str(tmp_path / "cache"), corpus_name=None, train_group_size=2,
+        query_prefix="", passage_prefix="", assets_path=None,
+    )  # fmt: skip
+    trainer = SimpleNamespace(state=SimpleNamespace(epoch=0), args=SimpleNamespace(seed=0))
+    data = dataset.DistilTrainDataset(settings, trainer)
+    for row, record in enumerate(expected(small)):
+        (query, *_), passages, scores = data[row]
+        of = dict(zip(record["documents"], record["scores"], strict=True))
+        assert (query, [of[text.strip()] for text, *_ in passages]) == (record["anchor"], scores)
+
+
+def test_nemo(small: Collection, write: Write) -> None:
+    inline = pytest.importorskip("nemo_automodel.components.datasets.llm.retrieval_dataset_inline")
+    data, _ = inline.load_datasets(str(write("nemo", scores="score")))
+    for row, record in zip(data, expected(small), strict=True):
+        assert row["question"] == record["anchor"]
+        assert [each["text"] for each in (*row["pos_doc"], *row["neg_doc"])] == record["documents"]
+
+
+def test_ms_swift(small: Collection, write: Write) -> None:
+    load = pytest.importorskip("swift.dataset").load_dataset
+    data, _ = load([str(write("ms-swift-pairs", scores="score"))])
+    found = [(row["messages"][0]["content"], row["positive_messages"][0][0]["content"], row["label"]) for row in data]
+    assert sorted(found) == sorted(
+        (record["anchor"], document, score)
+        for record in expected(small)
+        for document, score in zip(record["documents"], record["scores"], strict=True)
+    )
+    data, _ = load([str(write("ms-swift"))])
+    assert {"messages", "positive_messages", "negative_messages"} <= set(data.column_names)

@@ -1,0 +1,201 @@
+"""Exports with scores: every form by hand; read back as a source with its scores, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import foils as library
+from foils.data import Collection, Negatives
+from foils.data.forms import FORMS
+from foils.data.negatives import LABELS, POSITIVE, negatives_table
+from foils.data.resolve import as_source
+from foils.runtime.errors import FormatError, InputError, UnknownNameError
+
+SCORED = [name for name, form in FORMS.items() if form.scores != "cannot"]
+OWN = "Bread is bought."
+COSINES = {("q1", "d2"): 0.5, ("q1", "d10"): 0.25, ("q2", "d5"): 0.125, ("q2", "llm:1"): -0.5}
+OF_POSITIVES = {("q1", "d1"): 0.75, ("q1", "d3"): 0.625, ("q2", "d4"): 1.0}
+
+
+@pytest.fixture
+def scored() -> Negatives:
+    """Cosines of four negatives, one with a text of its own, and of three positives; one row rejected by a rule."""
+    ids = [pa.array(column) for column in zip(*COSINES, ("q2", "d6"), strict=True)]
+    table = negatives_table(*ids, "x", [0, 1, 0, 1, 2], np.full(5, np.nan))
+    table = table.append_column("text", pa.array([None, None, None, OWN, None], pa.large_string()))
+    table = table.append_column("cosine", pa.array([*COSINES.values(), 0.0]))
+    negatives = Negatives(table).reject(np.arange(5) == 4, "near")
+    of = [pa.array(column) for column in zip(*OF_POSITIVES, strict=True)]
+    return negatives.with_rejected(*of, values={"cosine": list(OF_POSITIVES.values())})[0]
+
+
+def text(small: Collection, identifier: str) -> str:
+    return OWN if identifier == "llm:1" else small.document_texts(small.document_rows([identifier]))[0]
+
+
+def message(content: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": content}]
+
+
+def by_hand(small: Collection) -> dict[str, list[dict[str, Any]]]:
+    (q1, q2), t = small.query_texts([0, 1]), {f"d{at}": text(small, f"d{at}") for at in range(1, 11)}
+    pairs = [(q1, t["d1"], 0.75), (q1, t["d3"], 0.625), (q1, t["d2"], 0.5), (q1, t["d10"], 0.25),
+             (q2, t["d4"], 1.0), (q2, t["d5"], 0.125), (q2, OWN, -0.5)]  # fmt: skip
+    triplets = [(q1, "d1", 0.75, "d2", 0.5), (q1, "d1", 0.75, "d10", 0.25), (q1, "d3", 0.625, "d2", 0.5),
+                (q1, "d3", 0.625, "d10", 0.25), (q2, "d4", 1.0, "d5", 0.125)]  # fmt: skip
+    passage = {row["doc_id"]: row for row in small.documents.to_pylist()}
+
+    def tevatron(identifier: str, score: float) -> dict[str, Any]:
+        of = passage.get(identifier, {"title": "", "text": OWN})
+        return {"docid": identifier, "title": of["title"], "text": of["text"], "score": score}
+
+    def nemo(identifier: str, score: float) -> dict[str, Any]:
+        return {"id": identifier, "text": text(small, identifier), "score": score}
+
+    groups = [
+        (query, [(d, s) for (q, d), s in OF_POSITIVES.items() if q == query],
+         [(d, s) for (q, d), s in COSINES.items() if q == query])
+        for query in ("q1", "q2")
+    ]  # fmt: skip
+    of_query = {"q1": q1, "q2": q2}
+    return {
+        "triplets": [
+            *({"anchor": q, "positive": t[p], "negative": t[n], "scores": [a, b]} for q, p, a, n, b in triplets),
+            {"anchor": q2, "positive": t["d4"], "negative": OWN, "scores": [1.0, -0.5]},
+        ],
+        "tuples": [
+            {"anchor": q1, "positive": t["d1"], "negative_1": t["d2"], "negative_2": t["d10"],
+             "scores": [0.75, 0.5, 0.25]},
+            {"anchor": q1, "positive": t["d3"], "negative_1": t["d2"], "negative_2": t["d10"],
+             "scores": [0.625, 0.5, 0.25]},
+            {"anchor": q2, "positive": t["d4"], "negative_1": t["d5"], "negative_2": OWN, "scores": [1.0, 0.125, -0.5]},
+        ],
+        "labelled-pairs": [{"anchor": q, "document": d, "score": s} for q, d, s in pairs],
+        "labelled-lists": [
+            {"anchor": q, "documents": [d for a, d, _ in pairs if a == q], "scores": [s for a, _, s in pairs if a == q]}
+            for q in (q1, q2)
+        ],
+        "flagembedding": [
+            {"query": of_query[q], "pos": [text(small, d) for d, _ in ps], "neg": [text(small, d) for d, _ in ns],
+             "pos_scores": [s for _, s in ps], "neg_scores": [s for _, s in ns]}
+            for q, ps, ns in groups
+        ],
+        "tevatron": [
+            {"query_id": q, "query": of_query[q], "positive_passages": [tevatron(*each) for each in ps],
+             "negative_passages": [tevatron(*each) for each in ns]}
+            for q, ps, ns in groups
+        ],
+        "nemo": [
+            {"question_id": q, "query": of_query[q], "pos_doc": [nemo(*each) for each in ps],
+             "neg_doc": [nemo(*each) for each in ns]}
+            for q, ps, ns in groups
+        ],
+        "ms-swift-pairs": [
+            {"messages": message(q), "positive_messages": [message(d)], "label": s} for q, d, s in pairs
+        ],
+        "pylate": [
+            {"query_id": q, "document_ids": [d for d, _ in (*ps, *ns)], "scores": [s for _, s in (*ps, *ns)]}
+            for q, ps, ns in groups
+        ],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SCORED)
+def test_records_by_hand(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
+    exported = library.export(small, scored, form=form, scores="cosine")
+    assert list(exported.records()) == by_hand(small)[form]
+    assert exported.write(tmp_path / "out") == len(by_hand(small)[form])
+    if form != "pylate":
+        assert [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()] == by_hand(small)[form]
+    assert exported.to_json() == {
+        "form": form, "tool": FORMS[form].tool, "scores": "cosine", "split": "train", "queries": 2, "positives": 3,
+        "negatives": 4, "records": len(by_hand(small)[form]), "rows_of_other_queries": 0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("form", SCORED)
+def test_frames_and_data_sets(small: Collection, scored: Negatives, form: str) -> None:
+    expected = by_hand(small)[form]
+    exported = library.export(small, scored, form=form, scores="cosine")
+    assert exported.to_arrow().to_pylist() == expected
+    for package, frame in (("pandas", exported.to_pandas), ("polars", exported.to_polars)):
+        pytest.importorskip(package)
+        assert pa.table(frame()).to_pylist() == expected
+    pytest.importorskip("datasets")
+    assert [exported.dataset()[at] for at in range(len(expected))] == expected
+
+
+@pytest.mark.parametrize("form", SCORED)
+def test_scores_come_back(small: Collection, scored: Negatives, tmp_path: Path, form: str) -> None:
+    """As a file and as a table; the positives' scores in rejected rows, so that the same can be exported again."""
+    exported = library.export(small, scored, form=form, scores="cosine")
+    exported.write(tmp_path / "out")
+    for given in (tmp_path / "out", *([] if form in ("pylate", "tevatron") else [exported.to_arrow()])):
+        negatives = as_source(given, small).negatives
+        rows = [(row["query_id"], text(small, row["doc_id"]) if row["text"] is None else row["text"], row["score"])
+                for row in negatives.kept().to_pylist()]  # fmt: skip
+        assert rows == [(query, text(small, document), score) for (query, document), score in COSINES.items()]
+        rejected = negatives.table.filter(pa.array(~negatives.keep))
+        assert {(row["query_id"], row["doc_id"]): row["score"] for row in rejected.to_pylist()} == OF_POSITIVES
+        assert {*rejected["source"].to_pylist(), *rejected["reason"].to_pylist()} == {LABELS, POSITIVE}
+        again = library.export(small, negatives, form="triplets", scores="score")
+        assert list(again.records()) == by_hand(small)["triplets"]
+
+
+def test_tables_of_pylate(small: Collection, scored: Negatives, tmp_path: Path) -> None:
+    library.export(small, scored, form="pylate", scores="cosine").write(tmp_path / "kd")
+    tables = {name: pq.read_table(tmp_path / "kd" / f"{name}.parquet") for name in ("train", "queries", "documents")}
+    assert tables["train"].to_pylist() == by_hand(small)["pylate"]
+    assert tables["queries"].to_pylist() == [
+        {"query_id": key, "text": query} for key, query in zip(("q1", "q2"), small.query_texts([0, 1]), strict=True)
+    ]
+    texts = {row["document_id"]: row["text"] for row in tables["documents"].to_pylist()}
+    assert texts == {document: text(small, document) for _, document in {**COSINES, **OF_POSITIVES}}
+    train = tables["train"].set_column(2, "scores", pa.array([[1.0], [2.0]]))
+    pq.write_table(train, tmp_path / "kd" / "train.parquet")
+    with pytest.raises(FormatError, match=r"train.parquet:1: expected query_id, and as many scores as document_ids"):
+        as_source(tmp_path / "kd", small)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file; pylate reads three tables"):
+        library.export(small, scored, form="pylate", scores="cosine").write(tmp_path / "file")
+
+
+def test_what_cannot_be_exported(small: Collection, scored: Negatives) -> None:
+    with pytest.raises(InputError, match="ms-swift has no place for scores; leave scores out"):
+        library.export(small, scored, form="ms-swift", scores="cosine")
+    with pytest.raises(InputError, match="pylate is made of scores; name their column with scores, as cosine"):
+        library.export(small, scored, form="pylate")
+    with pytest.raises(UnknownNameError, match="unknown column of scores 'elo'; expected one of: cosine, score"):
+        library.export(small, scored, scores="elo")
+    with pytest.raises(InputError, match="3 of 3 positives and 4 of 4 negatives have no score; score both: filter"):
+        library.export(small, scored, scores="score")
+    without = Negatives(scored.kept())
+    with pytest.raises(InputError, match="3 of 3 positives and 0 of 4 negatives have no cosine"):
+        library.export(small, without, scores="cosine")
+    with pytest.raises(InputError, match=r"number 2: no effect with form triplets; it goes with form tuples"):
+        library.export(small, scored, number=2)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"anchor": "Q", "positive": "x", "negative": "y", "scores": [1.0]},
+        {"anchor": "Q", "positive": "x", "negative": "y", "scores": [1.0, "2"]},
+        {"anchor": "Q", "positive": "x", "negative": "y", "scores": [1.0, float("nan")]},
+        {"query": "Q", "pos": ["x"], "neg": ["y", "z"], "pos_scores": [1.0], "neg_scores": [1.0]},
+        {"query": "Q", "pos": ["x"], "neg": ["y"], "pos_scores": [1.0], "neg_scores": 3},
+    ],
+)
+def test_scores_that_are_not_those_of_the_documents(small: Collection, tmp_path: Path, record: dict[str, Any]) -> None:
+    key = "query" if "query" in record else "anchor"
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({**record, key: small.query_texts([0])[0]}))
+    with pytest.raises(FormatError, match=r"a.jsonl:1: expected as many scores, finite numbers, as documents"):
+        as_source(path, small)
