@@ -47,7 +47,7 @@ def test_positives_are_scored_on_the_scale_of_the_negatives(
     foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path, scorer: str | None
 ) -> None:
     """By the ranking itself, or by a scorer, whose column has them; filtering scores without any rule."""
-    folder, typed = beir_folder(), ["--scorer", scorer, "--vectors", tmp_path / "v"] if scorer else []
+    folder, typed = beir_folder(), ["--scorer", scorer, "--encoder-args", f"vectors={tmp_path / 'v'}"] if scorer else []
     plain, table = tmp_path / "plain.parquet", tmp_path / "scored.parquet"
     assert foils("mine", folder, "--top", 2, *typed, "-o", plain).status == 0
     assert foils("mine", folder, "--top", 2, *typed, "--score-positives", "-o", table).status == 0

@@ -21,8 +21,8 @@ A_COLLECTION = (
     "In Python also a `Collection`, a DataFrame, an Arrow table, a data set of `datasets`, or a dictionary of splits."
 )
 A_SOURCE = (
-    "Negatives, [NAME=]PATH: a Parquet table, JSONL in Tevatron's form, triplets or n-tuples in any form that pairs "
-    "have, or a TREC run. In Python also a table of negatives or a DataFrame."
+    "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, whatever foils export "
+    "writes, or a TREC run. In Python also a table of negatives or a DataFrame."
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 COLLECTION_ARGS = "collection_args"  # the program's option that takes rarely used settings as its keys
