@@ -6,15 +6,17 @@ done. So the number of threads, workers and machines changes speed, and not one 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Protocol, TypeVar
 
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -51,7 +53,14 @@ def executing(executor: Executor | None) -> Iterator[None]:
 
 def workers() -> int:
     """Return how many threads BLAS would use: what `OMP_NUM_THREADS` and the like say, or the number of cores."""
-    return max((int(pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
+    pools = _pools(len(sys.modules)).info()
+    return max((int(pool["num_threads"]) for pool in pools if pool["user_api"] == "blas"), default=1)
+
+
+@lru_cache(maxsize=1)
+def _pools(modules: int) -> ThreadpoolController:
+    """Return the thread pools of the libraries that are loaded; to find them, with more modules anew, takes longest."""
+    return ThreadpoolController()
 
 
 def map_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
@@ -63,7 +72,7 @@ def map_blocks(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterato
     """
     count = workers()
     waiting: deque[Future[Result]] = deque()
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(count) as pool:
+    with _pools(len(sys.modules)).limit(limits=1, user_api="blas"), ThreadPoolExecutor(count) as pool:
         try:
             for item in items:
                 waiting.append(pool.submit(copy_context().run, work, item))
