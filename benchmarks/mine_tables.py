@@ -47,3 +47,19 @@ def mining(found: dict[str, Any]) -> str:
         )
         rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def drop_in(found: dict[str, Any]) -> str:
+    """The same call of mine_hard_negatives on both sides, by collection, encoder and options."""
+    rows = ["| pairs, encoder | call | time, of theirs | memory, of theirs |", "|---|---|" + "---:|" * 2]
+    for name, measured in found.items():
+        size = f"{name} ({measured['queries']:,} queries, {measured['documents']:,} documents)"
+        for case, compared in measured["cases"].items():
+            options = ", ".join(f"{option}={value!r}" for option, value in compared["options"].items())
+            call = (
+                f"`{options}`" if options else "defaults, nothing embedded yet" if case == "first call" else "defaults"
+            )
+            ratios = (f"{compared['ratios'][key]:.2f} ×" for key in ("processor seconds", "growth"))
+            rows.append(f"| {' | '.join((size, call, *ratios))} |")
+            size = ""
+    return "\n".join(rows)

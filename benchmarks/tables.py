@@ -169,6 +169,7 @@ def main() -> None:
     put(ROOT / "docs" / "encoding.md", "encoding", encoding())
     page = ROOT / "docs" / "mining.md"
     put(page, "peer", mine_tables.mining(load("mine")))
+    put(ROOT / "docs" / "from-sentence-transformers.md", "drop-in", mine_tables.drop_in(load("drop_in")))
     put(page, "llm", mine_tables.llm(load("llm_negatives")["pydocs"]))
     page = ROOT / "docs" / "batches.md"
     put(page, "speed", batch_tables.speed(load("batch")))

@@ -205,6 +205,9 @@ def test_draws_follow_the_seed_or_the_generator_of_python(model, vectors):
     one, two = (ours(dataset, model, vectors, **options) for _ in range(2))
     random.seed(5)
     assert one["negative"][:] == ours(dataset, model, vectors, **options)["negative"][:] != two["negative"][:]
+    state = random.getstate()
+    ours(dataset, model, vectors)
+    assert random.getstate() == state
 
 
 def test_arguments_and_defaults_are_theirs_and_more():
@@ -298,6 +301,8 @@ BAD = {
     "corpus": ({"corpus": "one text"}, "expected a list of texts"),
     "blank corpus": ({"corpus": ["a", " "]}, r"1 rows without a text of the corpus \(first: 1"),
     "numbers": ({"corpus": [1, 2]}, "no list of texts"),
+    "seed of nothing": ({"seed": 1}, "seed.*draws nothing"),
+    "seed": ({"seed": -1, "sampling_strategy": "random"}, "seed -1; expected at least 0"),
     "count": ({"num_negatives": 0}, "num_negatives 0; expected at least 1"),
     "window": ({"range_max": 4, "range_min": 2}, "leave 2 ranks for 3 negatives"),
     "before": ({"range_min": -1}, "range_min -1"),

@@ -1,4 +1,4 @@
-"""sentence-transformers' `mine_hard_negatives`, made of what mines here: for who changes one import."""
+"""sentence-transformers' `mine_hard_negatives`, made of what mines here, for people who change one import."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from foils.data.paired_texts import SPLIT
 from foils.data.store import Provenance, provenance
 from foils.data.texts import ColumnTexts
+from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import SentenceEncoder
 from foils.encode.opening import StoreSettings
 from foils.encode.processes import in_processes
@@ -27,6 +28,7 @@ from foils.mining.results import Mined
 from foils.mining.sampling import Uniform
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError, require
+from foils.runtime.options import refuse
 from foils.runtime.terminal import print_tables
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def mine_hard_negatives(
     anchor_column_name: str | None = None,
     positive_column_name: str | None = None,
     corpus: Sequence[str] | None = None,
-    cross_encoder: CrossEncoder | None = None,
+    cross_encoder: CrossEncoder | str | Path | None = None,
     range_min: int = 0,
     range_max: int | None = None,
     max_score: float | None = None,
@@ -85,7 +87,7 @@ def mine_hard_negatives(
         anchor_column_name: column of the queries. Default: the first.
         positive_column_name: column of the positives. Default: the second.
         corpus: texts of more documents.
-        cross_encoder: scores the candidates anew where a threshold is given, by its `predict`.
+        cross_encoder: scores the candidates anew where a threshold is given, by its `predict`; also a name.
         range_min: negatives left out at the top of each list, of those that no threshold rejects.
         range_max: end of the window of ranks. Default: `range_min` + `num_negatives` (10 times as many with a
             threshold) + the largest number of pairs of a query.
@@ -135,8 +137,6 @@ def mine_hard_negatives(
         cross_encoder = None
     wide = limits.any(least=cross_encoder is not None)
     end = window_end(range_max, range_min, num_negatives, wide=wide, most=pairs.most)
-    if sampling_strategy not in STRATEGIES:
-        raise UnknownNameError("sampling_strategy", sampling_strategy, STRATEGIES)
     for name, count in (("batch_size", batch_size), ("faiss_batch_size", faiss_batch_size)):
         if count < 1:
             raise InputError(f"{name} {count}; expected at least 1")
@@ -147,12 +147,12 @@ def mine_hard_negatives(
     way = _Way(
         pairs=pairs,
         encoder=opened_encoder(model, batch_size, prompts),
-        cross_encoder=cross_encoder,
+        cross_encoder=load_cross_encoder(cross_encoder) if isinstance(cross_encoder, (str, Path)) else cross_encoder,
         limits=limits,
         number=num_negatives,
         window=(range_min, end),
         random=sampling_strategy == "random",
-        seed=random.getrandbits(32) if seed is None else seed,
+        seed=_seed(seed, sampling_strategy),
         near_duplicate=near_duplicate,
         leave_out_positives=not include_positives,
         batch_size=batch_size,
@@ -168,6 +168,23 @@ def mine_hard_negatives(
     rows = arrow_of(lists, form, pairs.anchor, pairs.positive, scored=scored)
     made: Dataset = require("datasets", "train").Dataset(rows)
     return made
+
+
+def _seed(seed: int | None, strategy: str) -> int:
+    """Return the seed of the draws: what is given, or, where something is drawn, a number of Python's generator.
+
+    Raises:
+        UnknownNameError: no such strategy.
+        InputError: a seed below 0, or where nothing is drawn.
+    """
+    if strategy not in STRATEGIES:
+        raise UnknownNameError("sampling_strategy", strategy, STRATEGIES)
+    if strategy == "top":
+        refuse({"seed": seed}, "with sampling_strategy='top', which draws nothing; leave it out")
+        return 0
+    if seed is not None and seed < 0:
+        raise InputError(f"seed {seed}; expected at least 0")
+    return random.getrandbits(32) if seed is None else seed
 
 
 @dataclass(frozen=True, kw_only=True)
