@@ -135,7 +135,7 @@ def measured(whole: Collection, share: float, seed: int, top: int) -> dict[str, 
             fuse = partial(fuse_sources, method=method, top=top)
             union = fuse(named)
             start = time.process_time()
-            carried = carried_by_fusion(named, union, collection, fuse, split="train")
+            carried = carried_by_fusion(named, union, collection, fuse)
             name = f"{method} of {' & '.join(parts)}"
             rows[name] = row(union.with_provenance(carried), gone, unlabelled)
             rows[name] |= {"planting": time.process_time() - start}
@@ -143,7 +143,7 @@ def measured(whole: Collection, share: float, seed: int, top: int) -> dict[str, 
     rules = [Margin(models.positives, relative=0.05, against="mean")]
     for name in ("dense 0-10", "uniform of dense 0-100"):
         marked = filter_negatives(tables[name], collection, rules)
-        carried = carried_by_filter(tables[name], marked, collection, rules, split="train")
+        carried = carried_by_filter(tables[name], marked, collection, rules)
         rows[f"{name}, then relative margin 5 %, mean"] = row(marked.with_provenance(carried), gone, unlabelled)
     return {"unlabelled": unlabelled, "ways": rows}
 
@@ -156,9 +156,9 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=10)
     given = parser.parse_args()
     whole = load_collection(given.collection)
-    every = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     for share in given.hide:
         runs = [measured(whole, share, seed, given.top) for seed in range(given.seeds)]
+        every = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
         every[f"{whole.name}, {100 * share:g} % hidden"] = runs
         write_json(RESULTS, every)
 

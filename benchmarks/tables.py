@@ -136,14 +136,14 @@ def recapture() -> str:
     for name in names:
         cells, extra = [], []
         for runs in every.values():
-            found = [run["ways"][name] for run in runs]
-            cells.append(f"{sum(each['true'] for each in found) / len(found):.3f}")
+            found = [run["ways"][name] for run in runs if name in run["ways"]]
+            cells.append(f"{sum(each['true'] for each in found) / len(found):.3f}" if found else "–")
             known = [each for each in found if "estimated" in each]
             error = sum(each["error"] ** 2 for each in known) ** 0.5 / max(len(known), 1)
             mean = sum(each["estimated"] for each in known) / max(len(known), 1)
             cells.append(f"{mean:.3f} ± {error:.3f}" if known else "–")
             extra += [each["planting"] / each["mining"] for each in known if "mining" in each]
-        planted = any(run["ways"][name].get("way") == "planted" for runs in every.values() for run in runs)
+        planted = any(run["ways"].get(name, {}).get("way") == "planted" for runs in every.values() for run in runs)
         cost = f"{sum(extra) / len(extra):.2f}" if planted and extra else "–"
         rows.append(f"| {name} | {' | '.join(cells)} | {cost} |")
     seeds = max(len(runs) for runs in every.values())

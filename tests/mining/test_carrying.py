@@ -55,7 +55,7 @@ def fused(world: World, parts: dict[str, Negatives], method: str, top: int | Non
         return fuse_sources(tables, method=method, top=top)
 
     whole = fuse(parts)
-    return whole.with_provenance(carried_by_fusion(parts, whole, world.collection, fuse, split="train"))
+    return whole.with_provenance(carried_by_fusion(parts, whole, world.collection, fuse))
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_a_filtered_table_has_the_right_share(worlds, which, drawn):
         rules = RULES[which](world)
         table = mined(world, **({"ranks": (0, 20), "draw": Uniform()} if drawn else {}))
         marked = filter_negatives(table, world.collection, rules)
-        carried = carried_by_filter(table, marked, world.collection, rules, split="train")
+        carried = carried_by_filter(table, marked, world.collection, rules)
         found.append(shares(world, marked.with_provenance(carried)))
     check(found)
 
@@ -105,7 +105,7 @@ def test_what_was_fused_can_be_fused_and_filtered_again(worlds):
         scores = PositiveScores.of(world.collection, world.dense(), np.arange(QUERIES))
         rules: list[Rule] = [Margin(scores, absolute=0.02)]
         marked = filter_negatives(three, world.collection, rules, scorer=world.dense())
-        carried = carried_by_filter(three, marked, world.collection, rules, split="train", scorer=world.dense())
+        carried = carried_by_filter(three, marked, world.collection, rules, scorer=world.dense())
         found.append(shares(world, marked.with_provenance(carried)))
     check(found)
 
@@ -117,7 +117,7 @@ def test_filtering_while_mining_and_after_it_say_the_same():
     at_once = mined(world, rules=rules, fill=False)
     table = mined(world, fill=False)
     marked = filter_negatives(table, world.collection, rules)
-    carried = carried_by_filter(table, marked, world.collection, rules, split="train")
+    carried = carried_by_filter(table, marked, world.collection, rules)
     assert carried["recapture"] == at_once.provenance["recapture"]
     assert sorted(carried["planted"]["query_id"]) == sorted(at_once.provenance["planted"]["query_id"])
 
@@ -138,20 +138,20 @@ def test_nothing_is_said_where_a_part_says_nothing():
     assert "recapture" not in fused(world, {"a": table, "b": bare}, "rrf", 6).provenance
     cut = shaken.reject(shaken.table["rank"].to_numpy() > 3, "cut")
     assert "recapture" not in fused(world, {"a": table, "b": cut}, "rrf", 6).provenance
-    assert carried_by_filter(table, table, world.collection, [OwnRule()], split="train") == {}
+    assert carried_by_filter(table, table, world.collection, [OwnRule()]) == {}
     single = Collection.from_dicts("one", {"a": "a", "b": "b"}, {"q0": "q"}, {"train": {"q0": {"a": 1}}})
     dense = DenseRetriever(Vectors.of(np.ones((1, 1))), Vectors.of(np.ones((2, 1))))
     one = mine_negatives(single, dense, split="train", top=1, plant=5)
     scores = PositiveScores.of(single, dense, np.array([0]))
-    assert carried_by_filter(one, one, single, [ScoreAbove(2.0)], split="train")["recapture"]["way"] == "planted"
-    assert carried_by_filter(one, one, single, [Margin(scores)], split="train") == {}
+    assert carried_by_filter(one, one, single, [ScoreAbove(2.0)])["recapture"]["way"] == "planted"
+    assert carried_by_filter(one, one, single, [Margin(scores)]) == {}
 
 
-def test_another_collection_or_split_is_not_taken_for_the_one_that_was_mined():
+def test_another_collection_is_not_taken_for_the_one_that_was_mined():
     world, other = hidden_world(5), hidden_world(6)
     table = mined(world)
-    assert replay_of(table, world.collection, "train") is not None
-    assert replay_of(table, other.collection, "train") is None
+    assert replay_of(table, world.collection) is not None
+    assert replay_of(table, other.collection) is None
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_another_collection_or_split_is_not_taken_for_the_one_that_was_mined():
     [
         {"samples": 3},
         {"samples": [{}]},
-        {"samples": [{"least": 1, "most": 9, "seed": -1}]},
+        {"samples": [{"split": "train", "least": 1, "most": 9, "seed": -1}]},
         {"rank": "xyz"},
         {"score": [1.0]},
     ],
@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_refused(change):
     table = mined(world)
     broken = table.with_provenance({"planted": {**table.provenance["planted"], **change}})
     with pytest.raises(InputError, match="planted positives cannot be read"):
-        replay_of(broken, world.collection, "train")
+        replay_of(broken, world.collection)
 
 
 def test_the_verbs_carry_it(beir_folder, tmp_path):
@@ -186,3 +186,16 @@ def test_the_verbs_carry_it(beir_folder, tmp_path):
     assert "planted" not in marked.provenance["before"]
     drawn = foils.mine(folder, "random", top=2, ranks=(0, 4), draw="uniform")
     assert Recapture.of_table(drawn).way == "planted"
+
+
+def test_collections_without_that_split_are_fused_without_it():
+    judged = {"q0": {"a": 1, "b": 1}}
+    known = Collection.from_dicts("c", {"a": "a", "b": "b", "c": "c"}, {"q0": "a b c"}, {"dev": judged})
+    other = Collection.from_dicts("c", {"a": "a", "b": "b", "c": "c"}, {"q0": "a b c"}, {"test": judged})
+    table = mine_negatives(known, RandomRetriever(known), split="dev", top=1, plant=5)
+    assert replay_of(table, known) is not None
+    assert replay_of(table, other) is None
+    both = {"a": table, "b": table}
+    whole = fuse_sources(both)
+    assert carried_by_fusion(both, whole, known, fuse_sources)["recapture"]["labelled"] == 2
+    assert carried_by_fusion(both, whole, other, fuse_sources) == {}

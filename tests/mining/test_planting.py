@@ -207,7 +207,7 @@ def test_a_margin_by_hand():
     """Against the one that is left: d1 planted is .1 above d2, d2 planted .1 below d1."""
     world = small_world({"q0": {"d1": 1, "d2": 1}})
     known, scores = world.collection.known_positives, small_scores(world)
-    drawn = [Planted.drawn(known, np.array([0]), Sample(2, 10, seed)).doc_rows[0] + 1 for seed in range(20)]
+    drawn = [Planted.drawn(known, np.array([0]), Sample("train", 2, 10, seed)).doc_rows[0] + 1 for seed in range(20)]
     for absolute, planted, returned in ((0.05, 1, 0), (0.05, 2, 2), (0.15, 2, 0), (-0.15, 1, 2)):
         assert planted in drawn
         found = of(world, rules=[Margin(scores, absolute=absolute)], seed=drawn.index(planted))
@@ -274,12 +274,12 @@ def test_nothing_is_said_of_what_cannot_be_planted():
 def test_the_first_queries_that_are_planted_are_the_same_for_every_number_and_need():
     known = hidden_world(3).collection.known_positives
     few, many, two = (
-        Planted.drawn(known, known.query_rows, Sample(least, most, 4))
+        Planted.drawn(known, known.query_rows, Sample("train", least, most, 4))
         for least, most in ((1, 50), (1, 200), (2, 10_000))
     )
     all_of = dict(zip(many.query_rows.tolist(), many.doc_rows.tolist(), strict=True))
     assert all(all_of[query] == document for query, document in zip(few.query_rows, few.doc_rows, strict=True))
     assert (two.weights >= 2).all()
     assert len(two.query_rows) == (known.counts >= 2).sum()
-    other = Planted.drawn(known, known.query_rows, Sample(1, 50, 5))
+    other = Planted.drawn(known, known.query_rows, Sample("train", 1, 50, 5))
     assert set(other.query_rows) != set(few.query_rows)

@@ -143,7 +143,7 @@ def mine_negatives(
     way, positives = Way(retriever, rules, draw), np.concatenate(candidates.listed)
     said = {}
     if leave_out_positives:
-        said = recaptured(collection, way, positives, mine, query_rows=rows, kept=kept, most=plant, seed=seed)
+        said = recaptured(collection, way, positives, mine, split=split, kept=kept, most=plant, seed=seed)
     return Mined.of(
         negatives.with_provenance(said),
         title=f"{retriever.name} negatives of {collection.name} ({split})",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +20,10 @@ from foils.mining.planting import LISTED, Planted, Replay, Sample
 from foils.runtime.errors import InputError
 
 
-def replay_of(negatives: Negatives, collection: Collection, split: str) -> Replay | None:
+def replay_of(negatives: Negatives, collection: Collection) -> Replay | None:
     """Read from a table's provenance what became of the positives that were planted.
 
-    None where it does not say, where rows were rejected since, or where the collection's split is another one.
+    None where it does not say, where rows were rejected since, or where the collection is another one.
 
     Raises:
         InputError: what it says cannot be read.
@@ -31,16 +32,19 @@ def replay_of(negatives: Negatives, collection: Collection, split: str) -> Repla
     if facts is None or recapture is None:
         return None
     try:
-        samples = tuple(Sample(int(each["least"]), int(each["most"]), int(each["seed"])) for each in facts["samples"])
+        samples = tuple(_sample(each) for each in facts["samples"])
         queries, documents = collection.query_rows(facts["query_id"]), collection.document_rows(facts["doc_id"])
         scores = [np.nan if score is None else score for score in facts["score"]]
         columns = (queries.tolist(), documents.tolist(), facts["rank"], scores, facts["keep"])
         listed = np.array(list(zip(*columns, strict=True)), LISTED)
-        query_rows = collection.positives(split).query_rows
-        planted = _of_all([Planted.drawn(collection.known_positives, query_rows, sample) for sample in samples])
+        if not {sample.split for sample in samples} <= set(collection.splits):
+            return None
+        rows = [collection.positives(sample.split).query_rows for sample in samples]
+        drawn = zip(rows, samples, strict=True)
+        planted = _of_all([Planted.drawn(collection.known_positives, each, sample) for each, sample in drawn])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, pa.ArrowException) as error:
         raise InputError(f"what a table says of planted positives cannot be read ({error}); mine it again") from error
-    labelled = collection.known_positives.counts_of(query_rows).sum()
+    labelled = collection.known_positives.counts_of(rows[0]).sum()
     same = recapture.labelled == labelled and planted.contain(listed["query"], listed["document"]).all()
     return Replay(planted, samples, listed) if same else None
 
@@ -51,7 +55,6 @@ def carried_by_filter(
     collection: Collection,
     rules: Sequence[Rule],
     *,
-    split: str,
     scorer: PairScorer | None = None,
 ) -> Provenance:
     """Return what the provenance of a filtered table says of recapture: planted positives are filtered as its rows are.
@@ -61,14 +64,13 @@ def carried_by_filter(
         marked: what filtering made of it.
         collection: documents, queries, judgements.
         rules: that it was filtered by.
-        split: that it was mined for.
         scorer: that the rules saw the scores of.
 
     Returns:
         `recapture` and `planted`; nothing where they are not known of the table, or a rule does not say how it reads
         judgements, or compares with positives and no query has two.
     """
-    replay = replay_of(negatives, collection, split)
+    replay = replay_of(negatives, collection)
     if replay is None or not all(isinstance(rule, Judged) for rule in rules):
         return {}
     if any(getattr(rule, "compares", False) for rule in rules):
@@ -88,8 +90,6 @@ def carried_by_fusion(
     fused: Negatives,
     collection: Collection,
     fuse: Callable[[Mapping[str, Negatives]], Negatives],
-    *,
-    split: str,
 ) -> Provenance:
     """Return what the provenance of a fused table says of recapture: lists with the planted positives are fused anew.
 
@@ -98,12 +98,11 @@ def carried_by_fusion(
         fused: what fusing made of them.
         collection: documents, queries, judgements.
         fuse: how they were fused.
-        split: that they were mined for.
 
     Returns:
         `recapture` and `planted`; nothing where one of the sources does not say what became of planted positives.
     """
-    replays = [replay_of(negatives, collection, split) for negatives in sources.values()]
+    replays = [replay_of(negatives, collection) for negatives in sources.values()]
     known = [replay for replay in replays if replay is not None]
     if not known or len(known) < len(replays):
         return {}
@@ -169,3 +168,7 @@ def _said(replay: Replay, before: Negatives, after: Negatives, collection: Colle
     labelled = before.provenance["recapture"]["labelled"]
     recapture = replay.recapture(labelled, int(after.keep.sum()))
     return {"recapture": recapture.to_json(), "planted": replay.to_json(collection)}
+
+
+def _sample(facts: Mapping[str, Any]) -> Sample:
+    return Sample(str(facts["split"]), int(facts["least"]), int(facts["most"]), int(facts["seed"]))

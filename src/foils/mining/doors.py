@@ -241,7 +241,7 @@ def fuse(
     tables = {each.name: each.negatives for each in named}
     negatives = fused_by(tables)
     return Fused.of(
-        negatives.with_provenance(carried_by_fusion(tables, negatives, loaded, fused_by, split=split)),
+        negatives.with_provenance(carried_by_fusion(tables, negatives, loaded, fused_by)),
         title=f"{fusion.method} of {len(named)} sources",
         collection=loaded,
         split=split,
@@ -279,7 +279,7 @@ def filter(
     facts = {"split": split, "rules": filters.describe(), **scored_by}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
-    carried = carried_by_filter(named.negatives, marked, loaded, rules, split=split, scorer=scorer)
+    carried = carried_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
     made = provenance("filter", facts, inputs=inputs, before=before, **carried)
     if filters.score_positives:
         marked = models.positive_scores(scorer)().beside(marked, loaded, scorer.column if scorer else "score")

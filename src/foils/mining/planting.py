@@ -124,6 +124,7 @@ class Planted:
 class Sample:
     """How positives to plant are drawn, so that they can be drawn again."""
 
+    split: str
     least: int
     most: int
     seed: int
@@ -168,7 +169,7 @@ def recaptured(
     listed: npt.NDArray[np.void],
     mine: Callable[[Collection, Way, Planted], npt.NDArray[np.void]],
     *,
-    query_rows: Rows,
+    split: str,
     kept: int,
     most: int,
     seed: int,
@@ -180,7 +181,7 @@ def recaptured(
         way: of mining.
         listed: the labelled positives that a window of ranks holds, an array of LISTED.
         mine: which planted documents a way of mining lists, an array of LISTED, of a collection without their labels.
-        query_rows: of the queries that were mined for.
+        split: whose queries were mined for.
         kept: negatives in all.
         most: queries to plant in.
         seed: of their choice.
@@ -190,8 +191,8 @@ def recaptured(
         for what is done with the table later. The first is missing where it would be planted and a part of the way of
         mining does not say how it reads judgements, or positives are compared with and no query has two.
     """
-    known = collection.known_positives
-    sample = Sample(2 if way.compares else 1, most, seed)
+    known, query_rows = collection.known_positives, collection.positives(split).query_rows
+    sample = Sample(split, 2 if way.compares else 1, most, seed)
     planted = Planted.drawn(known, query_rows, sample)
     labels = known.counts_of(query_rows)
     labelled = int(labels.sum())
