@@ -92,7 +92,7 @@ def on_a_terminal(folder: Path, reply: Callable[[int], str | None]) -> tuple[int
     child, handle = pty.fork()
     if child == 0:
         os.execv(sys.executable, [sys.executable, "-m", "foils", *command])
-    shown, asked, end = b"", 0, time.monotonic() + 120
+    shown, asked, end = b"", 0, time.monotonic() + 240
     while time.monotonic() < end:
         if not select.select([handle], [], [], 1)[0]:
             continue
@@ -110,6 +110,8 @@ def on_a_terminal(folder: Path, reply: Callable[[int], str | None]) -> tuple[int
                 os.write(handle, key.encode())
         if not read:
             break
+    else:
+        os.kill(child, signal.SIGKILL)
     os.close(handle)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), shown.decode()
 
