@@ -25,7 +25,7 @@ def contents(path: Path) -> list[bytes]:
 @pytest.mark.parametrize("form", FORMS)
 def test_export(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, form: str) -> None:
     folder, table = beir_folder(), tmp_path / "mined.parquet"
-    assert foils("mine", folder, "--top", 2, "--score-positives", "-o", table).status == 0
+    assert foils("mine", folder, "--top", 2, "--rule-args", "score_positives=true", "-o", table).status == 0
     mined = library.mine(folder, top=2, score_positives=True)
     scores = {} if FORMS[form].scores == "cannot" else {"scores": "score"}
     typed = [f"--{name}={value}" for name, value in scores.items()]
@@ -50,7 +50,7 @@ def test_positives_are_scored_on_the_scale_of_the_negatives(
     folder, typed = beir_folder(), ["--scorer", scorer, "--encoder-args", f"vectors={tmp_path / 'v'}"] if scorer else []
     plain, table = tmp_path / "plain.parquet", tmp_path / "scored.parquet"
     assert foils("mine", folder, "--top", 2, *typed, "-o", plain).status == 0
-    assert foils("mine", folder, "--top", 2, *typed, "--score-positives", "-o", table).status == 0
+    assert foils("mine", folder, "--top", 2, *typed, "--rule-args", "score_positives=true", "-o", table).status == 0
     negatives, column = library.Negatives.read(table), "cosine" if scorer else "score"
     kept = library.Negatives.read(plain).table
     rows_of_before = negatives.table.slice(0, len(kept)).select(kept.column_names)
@@ -60,7 +60,12 @@ def test_positives_are_scored_on_the_scale_of_the_negatives(
         (query, document, POSITIVE) for query, document in (("q1", "d1"), ("q1", "d3"), ("q2", "d4"), ("q3", "d7"))
     }
     if scorer:
-        assert foils("filter", folder, plain, *typed, "--score-positives", "-o", tmp_path / "f.parquet").status == 2
+        assert (
+            foils(
+                "filter", folder, plain, *typed, "--rule-args", "score_positives=true", "-o", tmp_path / "f.parquet"
+            ).status
+            == 2
+        )
         encoder, store = HashingEncoder(), library.VectorStore(tmp_path / "v")
         bare = library.mine(folder, top=2)
         filtered = library.filter(folder, bare, scorer="encoder", score_positives=True, encoder=encoder, vectors=store)
@@ -73,7 +78,7 @@ def test_positives_are_scored_on_the_scale_of_the_negatives(
             assert row[column] == pytest.approx((query @ document.T).item(), abs=1e-6)
     else:
         assert all(row["score"] > 0 for row in more)
-        ended = foils("mine", folder, "--with", "random", "--score-positives", "-o", table)
+        ended = foils("mine", folder, "--with", "random", "--rule-args", "score_positives=true", "-o", table)
         assert ended.status == 2
         assert "this source does not give; choose --scorer encoder" in ended.err
 

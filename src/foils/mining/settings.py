@@ -183,7 +183,7 @@ class FilterSettings(Settings):
     same_query: Annotated[float | None, Option(above=0, most=1, within=RULE_ARGS)] = None
     scorer: Annotated[str, Option(names=SCORERS)] = "own"
     cross_encoder: Annotated[CrossEncoderLike | None, Option(metavar="MODEL")] = None
-    score_positives: bool = False
+    score_positives: Annotated[bool, Option(within=RULE_ARGS)] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
