@@ -31,7 +31,7 @@ from foils.encode import (
     VectorStore,
     load_encoder,
 )
-from foils.encode.models import load_model
+from foils.encode.models import STATIC, load_model
 from foils.encode.vectors import cosine_loss
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.scoring import ScoreSettings, score_sources
@@ -66,7 +66,7 @@ def speed(name: str, texts: list[str], collection: Collection, pairs: int, threa
 
     torch.set_num_threads(threads)
     theirs = load_model(MODELS[name][0], device="cpu")
-    if theirs.max_seq_length is not None:
+    if not MODELS[name][0].startswith(STATIC):
         theirs.max_seq_length = LENGTH
     ratios: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as folder:

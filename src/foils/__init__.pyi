@@ -3,6 +3,7 @@ from .data.collection import Collection as Collection
 from .data.doors import describe as describe
 from .data.doors import export as export
 from .data.doors import load as load
+from .data.doors import push as push
 from .data.negatives import Negatives as Negatives
 from .data.run import Run as Run
 from .encode.encoder import load_encoder as load_encoder

@@ -238,6 +238,10 @@ DOORS: dict[str, Verb] = {
         example="foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 "
         "-o model/",
     ),
+    "push": Verb(
+        "foils.data.doors:push",
+        example="foils push bm25.parquet hf:me/scifact-bm25 --license cc-by-4.0",
+    ),
     "cache": Verb(
         "foils.upkeep.doors:cache",
         example="foils cache prune --keep 20GiB",

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
 from foils.data.description import Description, describe_collection
 from foils.data.export import Exported
 from foils.data.forms import FORMS
+from foils.data.negatives import Negatives
+from foils.data.push import Pushed, push_to_hub
 from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
 from foils.data.training_data import TrainingData
 from foils.runtime.doors import door
 from foils.runtime.options import Option, refuse, spelled
+
+if TYPE_CHECKING:
+    PushLike = str | Path | Negatives | Any  # Any: what `train` returns
+else:
+    PushLike = Annotated[str, Option(metavar="WHAT")]
 
 
 @door
@@ -67,3 +75,33 @@ def export(
     loaded = reading.open(collection)
     negatives = as_source(source, loaded).negatives
     return Exported(TrainingData(loaded, negatives, split, scores or ""), form, number)
+
+
+@door
+def push(
+    what: PushLike,
+    to: Annotated[str, Option(metavar="REPOSITORY")],
+    *,
+    license: str | None = None,
+    public: bool = False,
+    overwrite: bool = False,
+) -> Pushed:
+    """Put a table of negatives, a model or a study on the Hugging Face hub, with a card that says how it was made.
+
+    A table is read again as the source hf:OWNER/NAME, with the same digest. Of a folder, hidden files, checkpoints,
+    logs and links that lead out of it are left out. Of absolute paths in provenance, cards and settings only the last
+    part is sent. Log in first, by `hf auth login` or HF_TOKEN.
+
+    Args:
+        what: The Parquet file of a table, or the folder of a model or of a study. In Python also a table of negatives,
+            or what `train` returned.
+        to: Where to: hf:OWNER/NAME, made where it is not there.
+        license: Licence, by the hub's identifier, as apache-2.0 or cc-by-4.0. Default: that of a model's own card.
+        public: Let everyone see it. Default: only you, and who you share the repository with.
+        overwrite: Replace the files that the repository holds.
+
+    Raises:
+        InputError: HF_HUB_OFFLINE is set, no licence, nothing that can be pushed, or a repository that holds files.
+        FailureError: the hub refuses, or cannot be reached.
+    """
+    return push_to_hub(what, to, license=license, public=public, overwrite=overwrite)

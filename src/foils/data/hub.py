@@ -30,6 +30,7 @@ LAYOUT = (
     "expected configurations 'corpus' (_id, title, text) and 'queries' (_id, text), and the judgements (query-id, "
     "corpus-id, score) by split in 'qrels', in 'default', or in the repository {name}-qrels"
 )
+TABLE = "negatives.parquet"  # of a repository that holds a table of negatives
 _SPLIT_OF = {name: split for split, names in SPLITS.items() for name in names}
 
 
@@ -133,6 +134,20 @@ def hf_pairs(name: str) -> dict[str, Records] | None:
             split: Records(f"hf:{name} ({split})", _columns(rows), partial(_hf_records, rows), tuple(part.files))
             for split, rows in chosen.items()
         }
+
+
+def fetched_table(name: str | Path) -> Path:
+    """Return the file of a table of negatives: fetched from the hub for `hf:NAME`, and any other path as it is.
+
+    Raises:
+        InputError: no such repository, none that holds a table of negatives, or none that can be reached.
+    """
+    if not str(name).startswith("hf:"):
+        return Path(name)
+    from huggingface_hub import hf_hub_download
+
+    with _fetching(f"{name}, as {TABLE} of a data set"):
+        return Path(hf_hub_download(str(name).removeprefix("hf:"), TABLE, repo_type="dataset"))
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

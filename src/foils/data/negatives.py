@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
+from foils.data.local_paths import last_parts
 from foils.data.negatives_schema import KNOWN, REQUIRED, check_pairs, checked, negatives_table, pair_keys
 from foils.data.store import Provenance, read_table, table_bytes, write_table
 from foils.runtime.errors import FormatError, InputError, require
@@ -83,7 +84,7 @@ class Negatives(Result):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the file that `write` writes, in hexadecimal, for provenance."""
-        return hashlib.sha256(table_bytes(self.table, self.provenance)).hexdigest()
+        return hashlib.sha256(self.file_bytes()).hexdigest()
 
     def tables(self) -> list[Table]:
         """Return how many rows there are, kept, and rejected for which reason."""
@@ -123,6 +124,15 @@ class Negatives(Result):
     def with_provenance(self, more: Provenance) -> Negatives:
         """Return the table with more, or other, entries of its provenance."""
         return self._of_the_same_pairs(self.table, {**self.provenance, **more})
+
+    def without_local_paths(self) -> Negatives:
+        """Return the table, its provenance without the folders of absolute paths; itself where it has none."""
+        cleaned = last_parts(self.provenance)
+        return self if cleaned == self.provenance else self._of_the_same_pairs(self.table, cleaned)
+
+    def file_bytes(self) -> bytes:
+        """Return the bytes of the file that `write` writes."""
+        return table_bytes(self.table, self.provenance)
 
     def reject(self, rows: npt.NDArray[np.bool_], reason: str) -> Negatives:
         """Return the table with these rows rejected; a row that was rejected before keeps its first reason.

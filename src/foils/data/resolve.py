@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
+from foils.data.hub import fetched_table
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
 from foils.data.sources import NamedSource, is_of_negatives, negatives_of_pairs, read_source, read_sources
@@ -22,7 +23,8 @@ A_COLLECTION = (
 )
 A_SOURCE = (
     "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, whatever foils export "
-    "writes, or a TREC run. In Python also a table of negatives or a DataFrame."
+    "writes, a TREC run, or hf:NAME, a table that foils push put there. In Python also a table of negatives or a "
+    "DataFrame."
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 COLLECTION_ARGS = "collection_args"  # the program's option that takes rarely used settings as its keys
@@ -155,7 +157,8 @@ def as_table(given: SourceLike) -> NamedSource:
     if isinstance(given, NamedSource):
         return given
     if isinstance(given, (str, Path)):
-        return NamedSource(Path(given).name, Negatives.read(given), file_digest(given))
+        path = fetched_table(given)
+        return NamedSource(Path(given).name, Negatives.read(path), file_digest(path))
     negatives = given if isinstance(given, Negatives) else Negatives(arrow_table(given))
     return NamedSource(_own_name(negatives), negatives, negatives.digest)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection
+from foils.data.hub import fetched_table
 from foils.data.lines import Complaints, magic, numbered_lines, text_field
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.pair_columns import NAMES, plain
@@ -74,10 +75,11 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
     passage that is not a document of the collection brings its own text.
 
     Raises:
-        InputError: no such file.
+        InputError: no such file, or `hf:NAME` that cannot be fetched.
         FormatError: what is wrong in the file, ids that the collection does not know among it, with lines.
     """
     name, path = split_name(spec)
+    path = fetched_table(path)
     form = _form(path)
     negatives = Negatives.read(path) if form is None else form(path, name, collection)
     try:

@@ -1,0 +1,239 @@
+"""Pushing to a hub on loopback, and reading from it again, by library and program in processes of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import foils
+from foils.data import Negatives
+from foils.data.card import model_card, table_card
+from foils.data.local_paths import last_parts, without_paths
+from foils.data.sealed import intact, sealed
+from foils.data.store import provenance
+from foils.runtime.errors import InputError
+
+pytest.importorskip("huggingface_hub")
+from hub_server import TOKEN, Hub, hub
+
+
+@pytest.fixture
+def server() -> Iterator[Hub]:
+    with hub() as running:
+        yield running
+
+
+@pytest.fixture
+def negatives(tmp_path: Path) -> Path:
+    rows = [("q1", "d5", 0, 2.5, True, None), ("q1", "d9", 1, 2.0, False, "labelled"), ("q2", "d7", 0, 1.5, True, None)]
+    columns = list(zip(*rows, strict=True))
+    names = ("query_id", "doc_id", "rank", "score", "keep", "reason")
+    table = pa.table({name: list(column) for name, column in zip(names, columns, strict=True)})
+    table = table.append_column("source", pa.array(["bm25"] * 3))
+    Negatives(table, provenance("mine", {"with": "bm25", "top": 2}, inputs={"collection": "c0ffee"})).write(
+        tmp_path / "bm25.parquet"
+    )
+    return tmp_path / "bm25.parquet"
+
+
+def run(server: Hub, home: Path, *arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run the program, or Python's code after -c, with this hub as the hub."""
+    first = ["-m", "foils"] if arguments[0] != "-c" else []
+    return subprocess.run(
+        [sys.executable, *first, *map(str, arguments)],
+        env={
+            **os.environ, "HF_ENDPOINT": server.url, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_XET": "1",
+            "HF_TOKEN": TOKEN, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1",
+            "FOILS_CACHE": str(home / "foils"), **env,
+        },
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def header(card: str) -> dict[str, Any]:
+    import yaml
+
+    _, head, _ = card.split("---\n", 2)
+    return yaml.safe_load(head)  # type: ignore[no-any-return]
+
+
+def test_a_table_is_pushed_privately_and_read_again_with_its_digest(
+    server: Hub, negatives: Path, beir_folder: Any, tmp_path: Path
+) -> None:
+    folder = beir_folder()
+    pushed = run(
+        server, tmp_path, "push", negatives, "hf:me/hard", "--license", "cc-by-4.0", "--json", tmp_path / "p.json"
+    )
+    assert pushed.returncode == 0, pushed.stderr
+    repository = server.repositories["dataset", "me/hard"]
+    assert repository.private
+    assert repository.files.keys() == {".gitattributes", "README.md", "negatives.parquet"}
+    assert repository.files["negatives.parquet"] == negatives.read_bytes()
+    card = repository.files["README.md"].decode()
+    assert header(card)["license"] == "cc-by-4.0"
+    assert header(card)["configs"] == [{"config_name": "default", "data_files": "negatives.parquet"}]
+    for shown in ("| rows | 3 |", "| rejected: labelled | 1 |", "| from bm25 | 3 |", '"with": "bm25"', "c0ffee"):
+        assert shown in card
+    digest = hashlib.sha256(negatives.read_bytes()).hexdigest()
+    assert f"`{digest}`" in card
+    result = json.loads((tmp_path / "p.json").read_text())
+    assert (result["kind"], result["public"], result["name"]) == ("table", False, "me/hard")
+    assert result["files"]["negatives.parquet"] == negatives.stat().st_size
+
+    code = (
+        "from foils.data import load_collection\nfrom foils.data.resolve import as_source, as_table\n"
+        f"c = load_collection({str(folder)!r})\n"
+        "for s in (as_source('hf:me/hard', c), as_source('mine=hf:me/hard', c), as_table('hf:me/hard')):\n"
+        "    print(s.name, s.digest, len(s.negatives))"
+    )
+    read = run(server, tmp_path, "-c", code)
+    assert read.stdout.splitlines() == [f"hard {digest} 3", f"mine {digest} 3", f"hard {digest} 3"], read.stderr
+    by_program = run(server, tmp_path, "fuse", folder, "hf:me/hard", f"other={negatives}", "-o", tmp_path / "f.parquet")
+    assert by_program.returncode == 0, by_program.stderr
+    missing = run(server, tmp_path, "fuse", folder, "hf:me/none", negatives, "-o", tmp_path / "g.parquet")
+    assert missing.returncode == 2
+    assert "cannot read hf:me/none, as negatives.parquet of a data set" in missing.stderr
+
+
+def test_the_library_pushes_what_the_program_pushes(server: Hub, negatives: Path, tmp_path: Path) -> None:
+    assert run(server, tmp_path, "push", negatives, "hf:me/same", "--license", "mit", "--public").returncode == 0
+    first = server.repositories.pop(("dataset", "me/same"))
+    for what in (f"{str(negatives)!r}", f"foils.Negatives.read({str(negatives)!r})"):
+        done = run(
+            server, tmp_path, "-c", f"import foils\nfoils.push({what}, 'hf:me/same', license='mit', public=True)"
+        )
+        assert done.returncode == 0, done.stderr
+        second = server.repositories.pop(("dataset", "me/same"))
+        assert first == second
+        assert not second.private
+
+
+def test_what_is_there_is_not_replaced_unasked(server: Hub, negatives: Path, tmp_path: Path) -> None:
+    push = ("push", negatives, "hf:me/kept", "--license", "mit")
+    assert run(server, tmp_path, *push).returncode == 0
+    repository = server.repositories["dataset", "me/kept"]
+    repository.files["notes.md"] = b"mine"
+    before = dict(repository.files)
+    refused = run(server, tmp_path, *push)
+    assert refused.returncode == 2
+    assert "hf:me/kept holds 3 files already" in refused.stderr
+    assert "--overwrite" in refused.stderr
+    repository.private = False
+    exposed = run(server, tmp_path, *push, "--overwrite")
+    assert exposed.returncode == 2
+    assert "is there, and public; give --public" in exposed.stderr
+    assert repository.files == before
+    assert run(server, tmp_path, *push, "--overwrite", "--public").returncode == 0
+    assert repository.files.keys() == {".gitattributes", "README.md", "negatives.parquet"}
+
+
+def test_a_hub_that_refuses_or_is_not_there(server: Hub, negatives: Path, tmp_path: Path) -> None:
+    push = ("push", negatives, "hf:me/x", "--license", "mit")
+    for env in ({"HF_TOKEN": "hf_wrong"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}):
+        ended = run(server, tmp_path, *push, **env)
+        assert ended.returncode == 1
+        assert "cannot push to hf:me/x" in ended.stderr
+        assert "hf auth login" in ended.stderr
+    assert not server.repositories
+
+
+def test_a_model_and_a_study_are_pushed_without_what_nobody_named(server: Hub, negatives: Path, tmp_path: Path) -> None:
+    model, study = tmp_path / "model", tmp_path / "study"
+    for name, text in {
+        "config.json": json.dumps({"_name_or_path": "/home/me/models/base", "hidden_size": 16}),
+        "README.md": "---\nlicense: mit\ntags: [a]\n---\n# My model\nTrained on /home/me/data/pairs.csv.\n",
+        ".git/config": "secret", "checkpoint-100/config.json": "{}", "tokenizer.json": '{"vocab": {"/usr/lib/x": 1}}',
+    }.items():  # fmt: skip
+        (model / name).parent.mkdir(parents=True, exist_ok=True)
+        (model / name).write_text(text)
+    (model / "model.safetensors").write_bytes(b"weights")
+    (model / "linked.json").symlink_to(negatives)
+    assert run(server, tmp_path, "push", model, "hf:me/model").returncode == 0
+    files = server.repositories["model", "me/model"].files
+    assert files.keys() == {".gitattributes", "README.md", "config.json", "model.safetensors", "tokenizer.json"}
+    assert json.loads(files["config.json"]) == {"_name_or_path": "base", "hidden_size": 16}
+    assert files["tokenizer.json"] == (model / "tokenizer.json").read_bytes()
+    assert header(files["README.md"].decode()) == {"license": "mit", "tags": ["a", "foils"]}
+    assert "Trained on pairs.csv." in files["README.md"].decode()
+    cell = study / "cells" / "a--b--c"
+    (cell / "sources").mkdir(parents=True)
+    (cell / "trained").mkdir()
+    (cell / "cell.json").write_text(json.dumps(sealed({"model": {"name": "/home/me/models/base"}})))
+    (cell / "sources" / "bm25--1.parquet").write_bytes(negatives.read_bytes())
+    (cell / "trained" / "bm25--1--0.json").write_text("{}")
+    (study / "commands.txt").write_text("foils study /home/me/data/scifact/ -o study/\n")
+    (study / "letters.txt").write_text("private")
+    pushed = run(server, tmp_path, "push", study, "hf:me/study", "--license", "cc-by-4.0")
+    assert pushed.returncode == 0, pushed.stderr
+    files = server.repositories["dataset", "me/study"].files
+    assert "letters.txt" not in files
+    assert files["commands.txt"] == b"foils study \xe2\x80\xa6 -o study/\n"
+    kept = json.loads(files["cells/a--b--c/cell.json"])
+    assert kept["model"]["name"] == "base"
+    assert intact(kept)
+    assert "| a--b--c | 1 |" in files["README.md"].decode()
+    assert not any(b"/home/me" in content for content in files.values())
+
+
+def test_nothing_is_sent_offline_and_without_a_licence(server: Hub, negatives: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="HF_HUB_OFFLINE is set, so that nothing may be sent"):
+        foils.push(negatives, "hf:me/x", license="mit")  # as all tests run
+    ended = run(server, tmp_path, "push", negatives, "hf:me/x", "--license", "mit", HF_HUB_OFFLINE="1")
+    assert ended.returncode == 2
+    assert "HF_HUB_OFFLINE is set" in ended.stderr
+    ended = run(server, tmp_path, "push", negatives, "hf:me/x")
+    assert ended.returncode == 2
+    assert "no licence; give --license" in ended.stderr
+    (tmp_path / "empty").mkdir()
+    ended = run(server, tmp_path, "push", tmp_path / "empty", "hf:me/x", "--license", "mit")
+    assert "expected a table of negatives, or the folder of a model or of a study" in ended.stderr
+    with pytest.raises(InputError, match="expected hf:OWNER/NAME"):
+        foils.push(negatives, "me/x", license="mit")
+    assert not server.requests
+
+
+def test_licences(negatives: Path) -> None:
+    table = Negatives.read(negatives)
+    for wrong in ("Apache 2", "", "CC-BY"):
+        with pytest.raises(InputError, match="expected an identifier of the hub's"):
+            table_card(table, "me/x", wrong, digest="0")
+    with pytest.raises(InputError, match="no licence"):
+        model_card("# no header\n", "me/x", None)
+    assert header(model_card("---\nlicense: mit\n---\n# x\n", "me/x", "apache-2.0"))["license"] == "apache-2.0"
+    assert header(model_card("", "me/x", "mit"))["library_name"] == "sentence-transformers"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/home/me/a b", "a b"), ("--run=/tmp/x/run.trec and", "--run=run.trec and"), ("~/models/m", "m"),
+        (r"C:\Users\me\m", "m"), ("x /data/s/ y", "x … y"), ("https://a.b/c/d", "https://a.b/c/d"),
+        ("and/or, 1/2, BAAI/bge", "and/or, 1/2, BAAI/bge"), ("</td></tr>", "</td></tr>"), ("a\n/n", "a\n/n"),
+        ("../data/x", "../data/x"),
+    ],
+)  # fmt: skip
+def test_paths_of_this_machine_lose_their_folders(text: str, expected: str) -> None:
+    assert last_parts({"a": [text]}) == {"a": [expected]}
+
+
+def test_a_file_without_paths_keeps_its_bytes(negatives: Path) -> None:
+    for name, content in (
+        ("a.json", b'{"b":  1}'),
+        ("a.md", b"# A\r\n"),
+        ("a.txt", b"\xff/home/me/x"),
+        ("b.json", b"{"),
+    ):
+        assert without_paths(name, content) == content
+    table = Negatives.read(negatives)
+    assert table.without_local_paths() is table
+    marked = table.with_provenance({"settings": {"template": "/home/me/prompt.txt"}})
+    assert marked.without_local_paths().provenance["settings"] == {"template": "prompt.txt"}
