@@ -27,13 +27,12 @@ from foils.searching import (
     DimensionSettings,
     ExactIndex,
     Relevant,
-    dimension_order,
     evaluate_grid,
-    kept_count,
     measure_ranks,
     published_grid,
     search_vectors,
 )
+from foils.searching.dimensions import dimension_order, kept_count
 from foils.searching.ranks import UNREACHED
 
 MEASURES = ("nDCG@10", "AP")

@@ -26,20 +26,9 @@ from foils.data import load_collection
 from foils.data.store import cache_folder
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import evaluate_runs
-from foils.searching import (
-    DimensionSettings,
-    by_moon,
-    by_share,
-    compare_filters,
-    depth_values,
-    dime_grid,
-    embed_collection,
-    grid_values,
-    honest_and_oracle,
-    prepare,
-    published_grid,
-    search_collection,
-)
+from foils.searching import DimensionSettings, dime_grid, embed_collection, published_grid, search_collection
+from foils.searching.bench import grid_values, prepare
+from foils.searching.experiments import by_moon, by_share, compare_filters, depth_values, honest_and_oracle, sun_values
 from foils.statistics import bootstrap_interval, compare_systems
 
 MEASURES = ("nDCG@10", "AP")
@@ -55,12 +44,15 @@ def family(named, kinds: tuple[str, ...]):
 def filters(bench, reading: str) -> tuple[dict[str, object], object]:
     grid = published_grid(reading)
     start = time.perf_counter()
-    values = grid_values(bench, grid, measures=MEASURES)
+    values = grid_values(bench, grid)
     seconds = time.perf_counter() - start
-    grids = {"DIME": dime_grid(), "DIME, k⁺ 1..14": dime_grid(range(1, 15)), "Eclipse": grid}
-    systems = compare_filters(
-        bench, grids, rng=np.random.default_rng(0), measures=MEASURES, tuned={"PRF Eclipse": values}
-    )
+    grids = sun_values(bench, {"DIME": dime_grid(), "DIME, k⁺ 1..14": dime_grid(range(1, 15))})
+    grids |= {"PRF Eclipse": values} | {
+        f"{sun} Eclipse": grid_values(bench, grid, answers=answers)
+        for sun, answers in bench.suns.items()
+        if answers is not None
+    }
+    systems = compare_filters(bench, grids, rng=np.random.default_rng(0))
     named = {f"{s.name} ({s.kind})" if s.kind != "fixed" else s.name: s for s in systems}
     comparisons = [*family(named, ("fixed", "honest")), *family(named, ("oracle",))]
     rows = []
@@ -77,11 +69,14 @@ def filters(bench, reading: str) -> tuple[dict[str, object], object]:
 def experiments(bench, values) -> dict[str, object]:
     curves = {m: {share: s.means[m] for share, s in by_share(values, m).items()} for m in MEASURES}
     few, rng = published_grid("spread"), np.random.default_rng(0)
+    bench = replace(bench, embedded=replace(bench.embedded, answers=None))
     systems = honest_and_oracle(depth_values(bench, few, rng=rng), rng=rng)
-    depths = [{"depth": s.name, "kind": s.kind, "means": s.means} for s in systems]
+    depths = [{"depth": s.name.removeprefix("PRF "), "kind": s.kind, "means": s.means} for s in systems]
     fixed = DimensionSettings("eclipse", k_plus=5)
     moons = {
-        name: {m: [float(np.mean([s.means[m] for s in of])), float(np.std([s.means[m] for s in of]))] for m in MEASURES}
+        name.removeprefix("PRF "): {
+            m: [float(np.mean([s.means[m] for s in of])), float(np.std([s.means[m] for s in of]))] for m in MEASURES
+        }
         for name, of in by_moon(bench, fixed, rng=np.random.default_rng(0)).items()
     }
     return {
@@ -104,7 +99,7 @@ def one(path: str, split: str, encoder, store, reading: str, further: bool, answ
         having = ~np.isnan(embedded.answers).any(axis=1)
         parts = {name: getattr(embedded, name)[having] for name in ("query_rows", "queries", "answers")}
         embedded = replace(embedded, **parts)
-    bench = prepare(embedded, k=1000, feedback_depth=len(collection.documents) if further else 1000)
+    bench = prepare(embedded, k=1000, longest=len(collection.documents) if further else 0)
     result, values = filters(bench, reading)
     result = {
         "collection": collection.name,

@@ -21,7 +21,8 @@ from foils.evaluation.measuring import measure_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.dense import embed_queries
 from foils.mining.pairs import TextPairs
-from foils.searching import DimensionSettings, embed_collection, prepare, search_collection
+from foils.searching import DimensionSettings, embed_collection, search_collection
+from foils.searching.bench import prepare
 
 DOCUMENTS = {
     "a": "boats sail against the wind", "b": "boats do not sail against the wind", "c": "bread rises by yeast",

@@ -338,7 +338,7 @@ def _settings(path: Path) -> int:
 
 
 def _search_answers(path: Path) -> int:
-    from foils.searching import read_answers
+    from foils.searching.answers import read_answers
 
     return len(read_answers(path))
 

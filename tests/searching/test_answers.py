@@ -13,13 +13,13 @@ from foils.searching import (
     ExactIndex,
     Grid,
     Relevant,
-    answer_prompt,
     ask_answers,
     embed_collection,
     evaluate_grid,
     query_masks,
     search_vectors,
 )
+from foils.searching.answers import answer_prompt
 from llm_server import Reply, serving
 
 QUERIES = {"a": "what is tack", "b": "what is a keel", "c": "what is yeast"}

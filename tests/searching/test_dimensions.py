@@ -7,19 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from foils.runtime.errors import InputError
-from foils.searching import (
-    check_depths,
-    dime_importance,
-    dimension_order,
-    eclipse_importance,
-    keep_share,
-    kept_count,
-    masked,
-    moon,
-    moon_rows,
-    rdime_mask,
-    sun,
-)
+from foils.searching import dime_importance, eclipse_importance, keep_share, moon, rdime_mask, sun
+from foils.searching.dimensions import check_depths, dimension_order, kept_count, masked, moon_rows
 
 FEEDBACK = np.array([[4.0, 0, 0, 1], [2, 2, 0, 1], [0, 2, 2, 1], [0, 0, 4, 1], [0, 0, 6, 3]])
 QUERY = np.array([0.5, 1.0, 0.25, -1.0])

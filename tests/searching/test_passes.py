@@ -16,13 +16,13 @@ from foils.searching import (
     eclipse_importance,
     keep_share,
     moon,
-    moon_rows,
     passes,
     query_masks,
     rdime_mask,
     search_vectors,
     sun,
 )
+from foils.searching.dimensions import moon_rows
 
 
 def unit(n, d=12, seed=0):

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from foils.searching import System
 from foils.searching.findings import Findings
 from foils.searching.page import findings_page
+from foils.searching.systems import System
 from foils.statistics import compare_systems
 
 pytest.importorskip("plotly")

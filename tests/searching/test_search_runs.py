@@ -12,23 +12,16 @@ from foils.searching import (
     DimensionSettings,
     FaissIndex,
     Grid,
-    by_moon,
-    by_share,
-    compare_filters,
     cross_validate,
-    depth_values,
     dime_grid,
     embed_collection,
     evaluate_grid,
-    feedback_lists,
-    grid_values,
-    honest_and_oracle,
-    mask_values,
-    prepare,
     query_masks,
-    relevant_of,
     search_collection,
 )
+from foils.searching.bench import grid_values, mask_values, prepare
+from foils.searching.experiments import by_moon, by_share, compare_filters, depth_values, honest_and_oracle, sun_values
+from foils.searching.runs import feedback_lists, relevant_of
 
 
 class Bag:
@@ -151,7 +144,7 @@ def test_relevant_documents_come_with_their_grades(embedded):
 
 @pytest.fixture(scope="module")
 def bench(embedded):
-    return prepare(embedded, k=60, feedback_depth=100, rerank_depth=60)
+    return prepare(embedded, k=60, feedback_depth=60, rerank_depth=60, longest=100)
 
 
 def test_values_of_masks_are_those_of_the_run(embedded, bench):
@@ -171,9 +164,8 @@ def test_values_of_masks_are_those_of_the_run(embedded, bench):
 
 
 def test_filters_are_compared_honestly_and_by_oracle(bench):
-    systems = compare_filters(
-        bench, {"DIME": dime_grid(), "Eclipse": GRID}, rng=np.random.default_rng(0), feedback_depth=60
-    )
+    values = sun_values(bench, {"DIME": dime_grid(), "Eclipse": GRID})
+    systems = compare_filters(bench, values, rng=np.random.default_rng(0))
     by_name = {(system.name, system.kind): system for system in systems}
     assert list(by_name) == [
         ("baseline", "fixed"),
@@ -197,23 +189,15 @@ def test_filters_are_compared_honestly_and_by_oracle(bench):
 def test_answers_bring_filters_of_their_own(collection, tmp_path):
     answers = {f"q{i}": " ".join(str((i % 9) * 12 + w) for w in range(8)) for i in range(19)}
     answered = embed_collection(collection, Bag(), VectorStore(tmp_path), split="test", answers=answers)
-    systems = compare_filters(prepare(answered, k=60), {"DIME": dime_grid()}, rng=np.random.default_rng(0))
+    bench = prepare(answered, k=60)
+    systems = compare_filters(bench, sun_values(bench, {"DIME": dime_grid()}), rng=np.random.default_rng(0))
     assert {system.name for system in systems} == {"baseline", "PRF RDIME", "LLM RDIME", "PRF DIME", "LLM DIME"}
     values = {(s.name, s.kind): s.means["AP"] for s in systems}
     assert values["LLM DIME", "oracle"] != values["PRF DIME", "oracle"]
 
 
-def test_values_already_evaluated_are_used(bench):
-    found = grid_values(bench, GRID, feedback_depth=60)
-    fresh, reused = (
-        compare_filters(bench, {"Eclipse": GRID}, rng=np.random.default_rng(0), feedback_depth=60, tuned=tuned)
-        for tuned in (None, {"PRF Eclipse": found})
-    )
-    assert [s.means for s in fresh] == [s.means for s in reused]
-
-
 def test_curves_over_the_share_hold_each_share_s_best(bench):
-    found = grid_values(bench, GRID, feedback_depth=60)
+    found = grid_values(bench, GRID)
     curve = by_share(found, "AP")
     assert list(curve) == [0.3, 0.6, 1.0]
     for share, system in curve.items():
@@ -233,7 +217,7 @@ def test_curves_over_the_share_hold_each_share_s_best(bench):
 def test_depths_are_compared(bench):
     values = depth_values(bench, GRID, rng=np.random.default_rng(0), depths=(10, 60, None))
     systems = honest_and_oracle(values, rng=np.random.default_rng(0))
-    assert [s.name for s in systems] == ["k=10"] * 2 + ["k=60"] * 2 + ["k=all"] * 2
+    assert [s.name for s in systems] == ["PRF k=10"] * 2 + ["PRF k=60"] * 2 + ["PRF k=all"] * 2
     whole = evaluate_grid(
         bench.embedded.queries, bench.embedded.documents, bench.retrieved, bench.relevant, GRID, feedback=bench.lists
     )
@@ -242,42 +226,43 @@ def test_depths_are_compared(bench):
 
 
 def test_random_moons_are_compared_with_the_exact_one(bench):
-    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 30, None), runs=3, feedback_depth=60)
-    assert {name: len(of) for name, of in table.items()} == {"bottom 8": 3, "bottom 30": 3, "exact": 1}
-    assert len({tuple(s.per_query["AP"]) for s in table["bottom 30"]}) == 3
+    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 30, None), runs=3)
+    assert {name: len(of) for name, of in table.items()} == {"PRF bottom 8": 3, "PRF bottom 30": 3, "PRF exact": 1}
+    assert len({tuple(s.per_query["AP"]) for s in table["PRF bottom 30"]}) == 3
     masks, _ = query_masks(
         bench.embedded.queries, bench.embedded.documents, [found[:60] for found in bench.lists], ECLIPSE
     )
-    np.testing.assert_array_equal(table["exact"][0].per_query["AP"], mask_values(bench, masks)["AP"])
+    np.testing.assert_array_equal(table["PRF exact"][0].per_query["AP"], mask_values(bench, masks)["AP"])
 
 
 def test_queries_that_kept_everything_for_want_of_feedback_are_counted(bench):
     """A pool as long as the list leaves no room for the sun: every number is then the baseline's, with no deviation."""
-    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 57, 80, None), runs=2, feedback_depth=60)
+    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 57, 80, None), runs=2)
     baseline = mask_values(bench, np.ones((18, 24), bool))
     counts = {name: [system.short_counts for system in of] for name, of in table.items()}
-    for name in ("bottom 57", "bottom 80"):
+    for name in ("PRF bottom 57", "PRF bottom 80"):
         assert counts[name] == [{"nDCG@10": 18, "AP": 18}] * 2
         for system in table[name]:
             np.testing.assert_array_equal(system.per_query["AP"], baseline["AP"])
-    assert counts["bottom 8"] == [{"nDCG@10": 0, "AP": 0}] * 2
-    assert counts["exact"] == [{"nDCG@10": 0, "AP": 0}]
+    assert counts["PRF bottom 8"] == [{"nDCG@10": 0, "AP": 0}] * 2
+    assert counts["PRF exact"] == [{"nDCG@10": 0, "AP": 0}]
 
 
 def test_what_is_chosen_says_for_how_many_queries_it_did_nothing(bench):
     """Of lists of 5 documents, 2 and 2 can be taken, 3 and 3 cannot; a share of 1 keeps everything on purpose."""
     served = Grid("eclipse", ((2, 2),), shares=(0.5,))
     grids = {"served": served, "short": replace(served, depths=((3, 3),)), "all": replace(served, shares=(1.0,))}
-    found = {name: grid_values(bench, grid, feedback_depth=5) for name, grid in grids.items()}
+    bench = replace(bench, feedback_depth=5)
+    found = {name: grid_values(bench, grid) for name, grid in grids.items()}
     systems = honest_and_oracle(found, rng=np.random.default_rng(0))
     counts = {(system.name, system.kind): system.short_counts["AP"] for system in systems}
     assert counts == {(name, kind): 18 * (name == "short") for name in grids for kind in ("honest", "oracle")}
     assert by_share(found["short"], "AP")[0.5].short_counts == {"nDCG@10": 18, "AP": 18}
-    mixed = grid_values(bench, replace(served, depths=((2, 2), (3, 3))), feedback_depth=5)
+    mixed = grid_values(bench, replace(served, depths=((2, 2), (3, 3))))
     tuned = cross_validate(mixed, "AP", rng=np.random.default_rng(0))
     chosen = np.array([setting.k_plus == 3 for setting in tuned.settings])
     np.testing.assert_array_equal(tuned.short, chosen[tuned.fold])
-    systems = compare_filters(bench, {"Eclipse": grids["short"]}, rng=np.random.default_rng(0), feedback_depth=5)
+    systems = compare_filters(bench, {"PRF Eclipse": found["short"]}, rng=np.random.default_rng(0))
     assert [system.short_counts["AP"] for system in systems] == [0, 0, 18, 18], "baseline, RDIME, Eclipse twice"
 
 
@@ -291,13 +276,13 @@ def test_depths_and_moons_take_the_sun_they_are_told(collection, tmp_path):
     assert list(silent.suns) == ["PRF"]
 
     def moons(of, sun):
-        table = by_moon(of, ECLIPSE, rng=np.random.default_rng(0), pools=(None,), answers=sun)
-        return table["exact"][0].means["AP"]
+        table = by_moon(of, ECLIPSE, rng=np.random.default_rng(0), pools=(None,))
+        return table[f"{sun} exact"][0].means["AP"]
 
     def depths(of, sun):
-        values = depth_values(of, GRID, rng=np.random.default_rng(0), depths=(60,), answers=sun)
-        return values["k=60"].values["AP"].mean()
+        values = depth_values(of, GRID, rng=np.random.default_rng(0), depths=(60,))
+        return values[f"{sun} k=60"].values["AP"].mean()
 
     for measured in (moons, depths):
-        assert measured(bench, None) == measured(silent, None)
-        assert measured(bench, bench.suns["LLM"]) != measured(bench, None)
+        assert measured(bench, "PRF") == measured(silent, "PRF")
+        assert measured(bench, "LLM") != measured(bench, "PRF")

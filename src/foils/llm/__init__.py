@@ -1,9 +1,10 @@
 """Language models behind OpenAI-compatible servers: asking many records patiently, and keeping what is finished."""
 
-from foils.llm.client import Client, NoAnswerError, Session, Usage, ask_all
+from foils.llm.client import Client, Usage
 from foils.llm.kept import ask_missing, digest
 from foils.llm.log import RecordLog
 from foils.llm.questions import Question, Sampling, ask_questions
+from foils.llm.sessions import NoAnswerError, Session, ask_all
 from foils.llm.settings import LLMSettings
 from foils.llm.template import Template
 

@@ -1,4 +1,4 @@
-"""Reading JSON out of what a model said, in time of its length: a model that repeats itself must not stop a run."""
+"""Reading JSON out of a model's answer, in time of its length: a model that repeats itself must not stop a run."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ STARTS = 1000
 """How many brackets of an answer are tried as the beginning of its JSON."""
 
 
-def without_thoughts(said: str) -> str:
+def without_thoughts(text: str) -> str:
     """Return an answer without what stands between <think> and </think>; thoughts without an end stay.
 
     Where a </think> has no beginning, as under chat templates that open the thoughts in the prompt, all before it is
     thought.
     """
     kept: list[str] = []
-    *thoughts, rest = said.split("</think>")
+    *thoughts, rest = text.split("</think>")
     for part in thoughts:
         before, begun, _ = part.partition("<think>")
         kept = [*kept, before] if begun else []
     return "".join([*kept, rest])
 
 
-def json_values(said: str) -> Iterator[Any]:
+def json_values(text: str) -> Iterator[Any]:
     """Yield the JSON object or list that begins at each bracket, inner ones after those around them.
 
     Brackets that begin no JSON are passed over; after STARTS brackets no more are tried.
     """
     decoder = json.JSONDecoder()
-    for start in islice((match.start() for match in _BRACKET.finditer(said)), STARTS):
+    for start in islice((match.start() for match in _BRACKET.finditer(text)), STARTS):
         try:
-            value, _ = decoder.raw_decode(said, start)
+            value, _ = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
         yield value
 
 
-def outer_values(said: str) -> Iterator[Any]:
+def outer_values(text: str) -> Iterator[Any]:
     """Yield each outermost JSON object or list; the last one, where it is cut off, up to its last whole value.
 
     Line breaks inside strings are taken as they are. After STARTS brackets no more are tried.
     """
     decoder, at, walked = json.JSONDecoder(strict=False), 0, 0
     for _ in range(STARTS):
-        bracket = _BRACKET.search(said, at)
+        bracket = _BRACKET.search(text, at)
         if bracket is None:
             return
         try:
-            value, at = decoder.raw_decode(said, bracket.start())
+            value, at = decoder.raw_decode(text, bracket.start())
         except (ValueError, RecursionError):
             at = bracket.end()
             if at > walked:  # no part of the text is walked over twice
-                completed, walked = _completed(said, bracket.start())
+                completed, walked = _completed(text, bracket.start())
                 try:
                     value, at = decoder.decode(completed), walked
                 except (ValueError, RecursionError):
@@ -69,14 +69,14 @@ def outer_values(said: str) -> Iterator[Any]:
         yield value
 
 
-def _completed(said: str, start: int) -> tuple[str, int]:
+def _completed(text: str, start: int) -> tuple[str, int]:
     """Return the JSON that begins here, cut after its last whole value and closed, and how far the walk over it came.
 
     "" where it is not the end of the text that cuts it off.
     """
     open_brackets: list[str] = []
     at, whole, depth, previous = start, start, 0, ""
-    while token := _TOKEN.match(said, at):
+    while token := _TOKEN.match(text, at):
         at, mark = token.end(), token.group(1)
         if mark in "[{":
             open_brackets.append(mark)
@@ -87,7 +87,7 @@ def _completed(said: str, start: int) -> tuple[str, int]:
         if mark not in "[{,:" and (open_brackets[-1] == "[" or previous == ":" or mark in "]}"):
             whole, depth = at, len(open_brackets)
         previous = mark
-    if not _CUT.fullmatch(said, at):
+    if not _CUT.fullmatch(text, at):
         return "", at
     closing = ["]" if bracket == "[" else "}" for bracket in reversed(open_brackets[:depth])]
-    return said[start:whole] + "".join(closing), len(said)
+    return text[start:whole] + "".join(closing), len(text)

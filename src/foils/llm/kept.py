@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from foils.llm.client import Client, Session, ask_all
+from foils.llm.client import Client
 from foils.llm.log import RecordLog
+from foils.llm.sessions import Session, ask_all
 from foils.runtime import progress
 
 
@@ -71,19 +72,19 @@ def ask_missing(
         FailureError: the log cannot be written, or record after record failed; what was finished is kept.
     """
     with log if isinstance(log, RecordLog) else RecordLog(log) as kept:
-        asked: dict[str, R] = {}
+        by_key: dict[str, R] = {}
         for record in records:
-            asked.setdefault(record.key, record)
-        came = {key: found for key in asked if (found := kept.get(key)) is not None and found["failure"] is None}
-        missing = [record for key, record in asked.items() if key not in came]
-        with progress.task(task, total=len(asked), unit=unit) as advance:
-            advance(len(came))
+            by_key.setdefault(record.key, record)
+        answers = {key: line for key in by_key if (line := kept.get(key)) is not None and line["failure"] is None}
+        missing = [record for key, record in by_key.items() if key not in answers]
+        with progress.task(task, total=len(by_key), unit=unit) as advance:
+            advance(len(answers))
 
             def finished(record: R, served: S) -> None:
-                came[record.key] = served.as_record()
-                kept.add(record.key, came[record.key])
+                answers[record.key] = served.as_record()
+                kept.add(record.key, answers[record.key])
                 advance(1)
 
             if missing:
                 ask_all(client, missing, serve, finished)
-        return [came[record.key] for record in records]
+        return [answers[record.key] for record in records]

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foils.llm.client import Client, NoAnswerError, Session, Usage
+from foils.llm.client import Client, Usage
 from foils.llm.kept import ask_missing
 from foils.llm.log import RecordLog
+from foils.llm.sessions import NoAnswerError, Session
 
 
 @dataclass(frozen=True)

@@ -72,18 +72,18 @@ def _opened(function: Callable[..., Result], *, check: Callable[..., None] | Non
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = dict(bound.arguments)
-        made = {
+        grouped = {
             name: group(**{each.name: given.pop(each.name) for each in settings_of(group)})
             for name, (group, _) in groups.items()
         }
         given = {name: settings[name].checked(value) for name, value in given.items()}
         if check is not None:
-            check(**{name: {**given, **made}[name] for name in inspect.signature(check).parameters})
+            check(**{name: {**given, **grouped}[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:
-            for each in made.values():
+            for each in grouped.values():
                 if isinstance(each, Surrounding):
                     around.enter_context(each.applied())
-            return function(**given, **made)
+            return function(**given, **grouped)
 
     opened.__signature__ = signature  # type: ignore[attr-defined]
     opened.__doc__ = _with_arguments(function.__doc__ or "", settings.values())
@@ -113,12 +113,12 @@ def settings_taken(function: Callable[..., Any]) -> dict[str, Setting]:
 
 
 def _groups(function: Callable[..., Any]) -> dict[str, tuple[type[Settings], Settings | None]]:
-    found = {}
+    groups = {}
     for name, parameter in inspect.signature(function).parameters.items():
         kind = taken_apart(_annotation(function, parameter))[0]
         if isinstance(kind, type) and issubclass(kind, Settings):
-            found[name] = (kind, None if parameter.default is inspect.Parameter.empty else parameter.default)
-    return found
+            groups[name] = (kind, None if parameter.default is inspect.Parameter.empty else parameter.default)
+    return groups
 
 
 def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:

@@ -52,7 +52,7 @@ def parsed_size(text: str) -> int:
     Raises:
         InputError: it is not of this form.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
-    if found is None or (unit := found[2].upper()) not in _UNITS:
+    size = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text)
+    if size is None or (unit := size[2].upper()) not in _UNITS:
         raise InputError(f"{text!r} is not a size; expected a number with a unit, as in 2GiB or 500MB")
-    return int(float(found[1]) * _UNITS[unit])
+    return int(float(size[1]) * _UNITS[unit])

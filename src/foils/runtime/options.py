@@ -198,15 +198,15 @@ def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
 @cache
 def _read(cls: Any) -> tuple[Setting, ...]:
     hints, texts = get_type_hints(cls, include_extras=True), _texts(cls)
-    found = []
+    settings = []
     for field in fields(cls):
         default = field.default if field.default is not MISSING else inspect.Parameter.empty
         if field.default_factory is not MISSING:
             default = field.default_factory()
         annotation, option = taken_apart(hints[field.name])
         text = texts.get(field.name) or option.help
-        found.append(Setting(field.name, annotation, option, default, text, cls.heading))
-    return tuple(found)
+        settings.append(Setting(field.name, annotation, option, default, text, cls.heading))
+    return tuple(settings)
 
 
 def _texts(cls: type[Settings]) -> dict[str, str]:

@@ -90,18 +90,18 @@ class RayExecutor:
 
     def _result(self, reference: Any) -> Any:
         try:
-            found = self._ray.get(reference)
+            part = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError:
             raise
         except self._ray.exceptions.RayError as error:
-            said = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0]
             raise FailureError(
-                f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {said}); what was finished "
-                "is kept: see to the machines and run it again"
+                f"a shard failed {self._retries + 1} times on Ray ({type(error).__name__}: {reason}); what was "
+                "finished is kept: see to the machines and run it again"
             ) from error
-        if isinstance(found, _Refusal):
-            raise found.kind(found.message)
-        return found
+        if isinstance(part, _Refusal):
+            raise part.kind(part.message)
+        return part
 
 
 @contextmanager
@@ -141,9 +141,9 @@ def _connect(ray: Any, address: str) -> None:
             socket.create_connection((host_port["host"], int(host_port["port"])), timeout=10).close()
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        said = str(error).strip().partition("\n")[0]
+        reason = str(error).strip().partition("\n")[0]
         raise InputError(
-            f"no Ray cluster can be reached at {address} ({said}); start one with 'ray start --head' and give its "
+            f"no Ray cluster can be reached at {address} ({reason}); start one with 'ray start --head' and give its "
             "HOST:PORT, or --ray alone for this machine"
         ) from error
 

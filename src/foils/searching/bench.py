@@ -31,6 +31,8 @@ class Bench:
         relevant: n sets of relevant documents.
         k: how many documents of a new ranking count in a measure.
         rerank_depth: how many of each list are ranked again.
+        feedback_depth: length of the feedback; None: as deep as the lists.
+        measures: names that `measure_ranks` knows.
     """
 
     embedded: Embedded
@@ -38,6 +40,8 @@ class Bench:
     relevant: list[Relevant]
     k: int
     rerank_depth: int
+    feedback_depth: int | None = FEEDBACK_DEPTH
+    measures: Sequence[str] = MEASURES
 
     @property
     def retrieved(self) -> list[Rows]:
@@ -52,15 +56,23 @@ class Bench:
 
 
 def prepare(
-    embedded: Embedded, *, k: int = 1000, feedback_depth: int = FEEDBACK_DEPTH, rerank_depth: int | None = None
+    embedded: Embedded,
+    *,
+    k: int = 1000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    rerank_depth: int | None = None,
+    longest: int = 0,
+    measures: Sequence[str] = MEASURES,
 ) -> Bench:
     """Retrieve, by exact search, what is to be ranked again and the feedback, for each query with a relevant document.
 
     Args:
         embedded: vectors of a split.
         k: documents of a ranking that count.
-        feedback_depth: length of the longest feedback.
+        feedback_depth: length of the feedback.
         rerank_depth: documents to rank again, at least k; None: 1000, or k where that is more.
+        longest: length that the lists have at least, for longer feedback.
+        measures: names that `measure_ranks` knows.
 
     Raises:
         InputError: a depth out of range.
@@ -69,17 +81,15 @@ def prepare(
     having, relevant = relevant_of(embedded)
     answers = None if embedded.answers is None else embedded.answers[having]
     kept = replace(embedded, query_rows=embedded.query_rows[having], queries=embedded.queries[having], answers=answers)
-    depth = max(reranked, feedback_depth)
+    depth = max(reranked, feedback_depth, longest)
     lists, _ = search_lists(ExactIndex(kept.documents), kept.queries, depth, without=kept.identical)
-    return Bench(kept, lists, relevant, k, reranked)
+    return Bench(kept, lists, relevant, k, reranked, feedback_depth, measures)
 
 
 def grid_values(
     bench: Bench,
     grid: Grid,
     *,
-    measures: Sequence[str] = MEASURES,
-    feedback_depth: int | None = FEEDBACK_DEPTH,
     answers: npt.NDArray[np.floating] | None = None,
     rng: np.random.Generator | None = None,
 ) -> GridValues:
@@ -90,18 +100,18 @@ def grid_values(
         bench.retrieved,
         bench.relevant,
         grid,
-        measures=measures,
+        measures=bench.measures,
         k=bench.k,
-        feedback_depth=feedback_depth,
+        feedback_depth=bench.feedback_depth,
         feedback=bench.lists,
         answers=answers,
         rng=rng,
     )
 
 
-def mask_values(bench: Bench, masks: Mask, measures: Sequence[str] = MEASURES) -> dict[str, Floats]:
+def mask_values(bench: Bench, masks: Mask) -> dict[str, Floats]:
     """Measure the k best of what masks (n, d) rank among the retrieved documents; a full mask changes no list."""
-    values = {measure: np.empty(len(masks)) for measure in measures}
+    values = {measure: np.empty(len(masks)) for measure in bench.measures}
     rankings = bench.retrieved
     again = np.flatnonzero(~masks.all(axis=1))
     sharpened = masked(bench.embedded.queries[again], masks[again])
@@ -113,6 +123,6 @@ def mask_values(bench: Bench, masks: Mask, measures: Sequence[str] = MEASURES) -
         hit, where = np.nonzero(relevant.rows[:, None] == ranking[: bench.k])
         ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
         ranks[hit] = where
-        for measure in measures:
-            values[measure][row] = measure_ranks(measure, ranks, relevant)
+        for measure, of in values.items():
+            of[row] = measure_ranks(measure, ranks, relevant)
     return values

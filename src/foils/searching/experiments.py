@@ -2,7 +2,8 @@
 
 Every function returns systems with values per query, so that whoever calls can test differences. Documents are
 ranked again within the k retrieved. Each number says whether it is *fixed* (no setting was chosen on these queries),
-*honest* (chosen by cross-validation) or the *oracle* (chosen on the queries it is reported on, as published).
+*honest* (chosen by cross-validation) or the *oracle* (chosen on the queries it is reported on, as published). What the
+sun is made of stands before the name: `PRF`, the feedback; `LLM`, answers, where there are some.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from foils.searching.bench import MEASURES, Bench, grid_values, mask_values, prepare
+from foils.searching.bench import Bench, grid_values, mask_values, prepare
 from foils.searching.grids import Grid
 from foils.searching.masks import query_masks
 from foils.searching.runs import Embedded
@@ -26,43 +27,43 @@ POOLS = (30, 100, 150)
 RDIME = DimensionSettings("rdime")
 
 
-def compare_filters(
-    bench: Bench,
-    grids: Mapping[str, Grid],
-    *,
-    rng: np.random.Generator,
-    measures: Sequence[str] = MEASURES,
-    folds: int = 5,
-    feedback_depth: int | None = FEEDBACK_DEPTH,
-    tuned: Mapping[str, GridValues] | None = None,
-) -> list[System]:
-    """Compare the baseline, RDIME and each grid, honest and oracle; with PRF, and with answers where there are some.
+def sun_values(
+    bench: Bench, grids: Mapping[str, Grid], *, rng: np.random.Generator | None = None
+) -> dict[str, GridValues]:
+    """Evaluate each grid with every sun of a bench: `PRF Eclipse` and so on → values.
 
     Args:
         bench: of `prepare`.
         grids: name of the filter (`DIME`, `Eclipse`) → its grid.
-        rng: deals queries to folds (the same deal for every filter and measure) and draws random moons.
-        measures: names that `measure_ranks` knows.
+        rng: source of the draws, where a grid has random moons.
+    """
+    return {
+        f"{sun} {name}": grid_values(bench, grid, answers=answers, rng=rng)
+        for name, grid in grids.items()
+        for sun, answers in bench.suns.items()
+    }
+
+
+def everything(bench: Bench) -> System:
+    """Return the baseline, which keeps all dimensions."""
+    return System("baseline", "fixed", mask_values(bench, np.ones(bench.embedded.queries.shape, bool)), kept=1.0)
+
+
+def compare_filters(
+    bench: Bench, values: Mapping[str, GridValues], *, rng: np.random.Generator, folds: int = 5
+) -> list[System]:
+    """Compare the baseline, RDIME with every sun, and each grid, honest and oracle.
+
+    Args:
+        bench: of `prepare`.
+        values: of `sun_values`.
+        rng: deals queries to folds, the same deal for every filter and measure.
         folds: of the cross-validation.
-        feedback_depth: length of the feedback; None: as deep as the lists.
-        tuned: values already evaluated, by the system's name (`PRF Eclipse`), to be used as they are.
 
     Source: Eclipse, Table 1.
     """
-    n, d = bench.embedded.queries.shape
-    deal = int(rng.integers(2**32))
-    everything = np.ones((n, d), bool)
-    systems = [System("baseline", "fixed", mask_values(bench, everything, measures), kept=1.0)]
-    for sun, answers in bench.suns.items():
-        systems.append(_fixed(f"{sun} RDIME", bench, RDIME, measures, feedback_depth, answers))
-    for label, grid in grids.items():
-        for sun, answers in bench.suns.items():
-            name = f"{sun} {label}"
-            values = (tuned or {}).get(name) or grid_values(
-                bench, grid, measures=measures, feedback_depth=feedback_depth, answers=answers, rng=rng
-            )
-            systems += _both(name, values, measures, folds, deal)
-    return systems
+    fixed = [_fixed(f"{sun} RDIME", bench, RDIME, answers) for sun, answers in bench.suns.items()]
+    return [everything(bench), *fixed, *honest_and_oracle(values, rng=rng, folds=folds)]
 
 
 def by_share(
@@ -95,51 +96,35 @@ def by_share(
 
 
 def depth_values(
-    bench: Bench,
-    grid: Grid,
-    *,
-    rng: np.random.Generator,
-    measures: Sequence[str] = MEASURES,
-    depths: Sequence[int | None] = DEPTHS,
-    answers: npt.NDArray[np.floating] | None = None,
+    bench: Bench, grid: Grid, *, rng: np.random.Generator, depths: Sequence[int | None] = DEPTHS
 ) -> dict[str, GridValues]:
-    """Evaluate a grid for several lengths of the feedback list; None is the whole list of the bench.
+    """Evaluate a grid for several lengths of the feedback, with every sun: `PRF k=50` and so on → values.
 
     Args:
         bench: of `prepare`.
         grid: its settings.
         rng: source of the draws of random moons.
-        measures: names that `measure_ranks` knows.
-        depths: lengths of the feedback.
-        answers: (n, d) vectors of an answer text per query, in place of the sun; None: the sun is of the feedback.
+        depths: lengths of the feedback; None: the whole list of the bench.
 
     Source: Eclipse, Figures 2 and 3.
     """
     return {
-        f"k={depth or 'all'}": grid_values(
-            bench, grid, measures=measures, feedback_depth=depth, answers=answers, rng=rng
-        )
+        f"{sun} k={depth or 'all'}": grid_values(replace(bench, feedback_depth=depth), grid, answers=answers, rng=rng)
+        for sun, answers in bench.suns.items()
         for depth in depths
     }
 
 
-def honest_and_oracle(
-    grids: Mapping[str, GridValues],
-    *,
-    rng: np.random.Generator,
-    measures: Sequence[str] = MEASURES,
-    folds: int = 5,
-) -> list[System]:
+def honest_and_oracle(values: Mapping[str, GridValues], *, rng: np.random.Generator, folds: int = 5) -> list[System]:
     """Return two systems for each named grid: chosen by cross-validation, and chosen on these queries.
 
     Args:
-        grids: name → values, of `grid_values` or `depth_values`.
+        values: name → what the grid's settings score; each measure has the settings that are best by it.
         rng: deals queries to folds, the same deal for all.
-        measures: each with the settings that are best by it.
         folds: of the cross-validation.
     """
     deal = int(rng.integers(2**32))
-    return [system for name, values in grids.items() for system in _both(name, values, measures, folds, deal)]
+    return [system for name, of in values.items() for system in _both(name, of, folds, deal)]
 
 
 def by_moon(
@@ -147,11 +132,8 @@ def by_moon(
     settings: DimensionSettings,
     *,
     rng: np.random.Generator,
-    measures: Sequence[str] = MEASURES,
     pools: Sequence[int | None] = (*POOLS, None),
     runs: int = 5,
-    feedback_depth: int | None = FEEDBACK_DEPTH,
-    answers: npt.NDArray[np.floating] | None = None,
 ) -> dict[str, list[System]]:
     """Compare moons drawn at random from the bottom of the list with the last k⁻, at one setting, over several runs.
 
@@ -159,23 +141,21 @@ def by_moon(
         bench: of `prepare`.
         settings: of eclipse; the pool is set by `pools`.
         rng: source of the draws.
-        measures: names that `measure_ranks` knows.
         pools: how many of the last documents to draw from; None: take the last k⁻.
         runs: draws of each pool.
-        feedback_depth: length of the feedback; None: as deep as the lists.
-        answers: (n, d) vectors of an answer text per query, in place of the sun; None: the sun is of the feedback.
 
     Returns:
-        `bottom 30` and so on → one system a run (`exact` → one).
+        `PRF bottom 30` and so on → one system a run (`PRF exact` → one).
 
     Source: Eclipse, Table 3.
     """
     table: dict[str, list[System]] = {}
-    for pool in pools:
-        name = "exact" if pool is None else f"bottom {pool}"
-        for _ in range(1 if pool is None else runs):
+    for sun, answers in bench.suns.items():
+        for pool in pools:
+            name = "exact" if pool is None else f"bottom {pool}"
             drawn = replace(settings, moon_pool=pool)
-            table.setdefault(name, []).append(_fixed(name, bench, drawn, measures, feedback_depth, answers, rng))
+            times = range(1 if pool is None else runs)
+            table[f"{sun} {name}"] = [_fixed(name, bench, drawn, answers, rng) for _ in times]
     return table
 
 
@@ -200,37 +180,32 @@ def choose_settings(
         rerank_depth: documents ranked again, at least k; None: 1000, or k where that is more.
         rng: source of the draws, where the grid has random moons.
     """
-    bench = prepare(embedded, k=k, feedback_depth=feedback_depth, rerank_depth=rerank_depth)
-    values = grid_values(
-        bench, grid, measures=[measure], feedback_depth=feedback_depth, answers=bench.embedded.answers, rng=rng
-    )
-    return oracle(values, measure).settings[0]
+    bench = prepare(embedded, k=k, feedback_depth=feedback_depth, rerank_depth=rerank_depth, measures=[measure])
+    return oracle(grid_values(bench, grid, answers=bench.embedded.answers, rng=rng), measure).settings[0]
 
 
 def _fixed(
     name: str,
     bench: Bench,
     settings: DimensionSettings,
-    measures: Sequence[str],
-    feedback_depth: int | None,
     answers: npt.NDArray[np.floating] | None,
     rng: np.random.Generator | None = None,
 ) -> System:
     """The system of one setting."""
-    lists = [rows[:feedback_depth] for rows in bench.lists]
+    lists = [rows[: bench.feedback_depth] for rows in bench.lists]
     vectors = bench.embedded
     masks, short = query_masks(vectors.queries, vectors.documents, lists, settings, answers=answers, rng=rng)
-    values = mask_values(bench, masks, measures)
-    return System(name, "fixed", values, kept=float(masks.mean()), short=dict.fromkeys(measures, short))
+    values = mask_values(bench, masks)
+    return System(name, "fixed", values, kept=float(masks.mean()), short=dict.fromkeys(values, short))
 
 
-def _both(name: str, values: GridValues, measures: Sequence[str], folds: int, deal: int) -> list[System]:
+def _both(name: str, values: GridValues, folds: int, deal: int) -> list[System]:
     both: dict[Kind, dict[str, Tuned]] = {
         "honest": {
             measure: cross_validate(values, measure, rng=np.random.default_rng(deal), folds=folds)
-            for measure in measures
+            for measure in values.values
         },
-        "oracle": {measure: oracle(values, measure) for measure in measures},
+        "oracle": {measure: oracle(values, measure) for measure in values.values},
     }
     return [
         System(

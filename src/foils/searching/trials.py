@@ -1,4 +1,4 @@
-"""The experiments by name, as `search` runs them in place of a search."""
+"""The experiments by name, as `sweep` runs them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from functools import cached_property
 
 import numpy as np
 
-from foils.searching.bench import MEASURES, Bench, grid_values, mask_values, prepare
-from foils.searching.experiments import by_moon, by_share, compare_filters, depth_values, honest_and_oracle
+from foils.searching.bench import MEASURES, Bench, prepare
+from foils.searching.experiments import (
+    by_moon,
+    by_share,
+    compare_filters,
+    depth_values,
+    everything,
+    honest_and_oracle,
+    sun_values,
+)
 from foils.searching.findings import Findings
 from foils.searching.grids import Grid, dime_grid
 from foils.searching.runs import Embedded
@@ -27,8 +35,6 @@ class Trial:
         bench: queries with everything retrieved for them.
         settings: of Eclipse, for moons drawn at random.
         grid: Eclipse's settings to choose from.
-        measures: by which systems are compared.
-        feedback_depth: length of the feedback, where that is not what is compared.
         folds: of the cross-validation.
         rng: deals queries to folds, draws moons and resamples.
     """
@@ -36,31 +42,13 @@ class Trial:
     bench: Bench
     settings: DimensionSettings
     grid: Grid
-    measures: Sequence[str]
-    feedback_depth: int
     folds: int
     rng: np.random.Generator
 
     @cached_property
-    def grids(self) -> dict[str, Grid]:
-        """The grid of each filter that has settings to choose."""
-        return {"DIME": dime_grid(), "Eclipse": self.grid}
-
-    @cached_property
     def values(self) -> dict[str, GridValues]:
         """What the grids score, with feedback for the sun and, where there are some, with answers."""
-        return {
-            f"{sun} {name}": grid_values(
-                self.bench,
-                grid,
-                measures=self.measures,
-                feedback_depth=self.feedback_depth,
-                answers=answers,
-                rng=self.rng,
-            )
-            for name, grid in self.grids.items()
-            for sun, answers in self.bench.suns.items()
-        }
+        return sun_values(self.bench, {"DIME": dime_grid(), "Eclipse": self.grid}, rng=self.rng)
 
 
 def run_experiments(
@@ -90,17 +78,22 @@ def run_experiments(
         InputError: what `prepare` and the experiments refuse.
     """
     chosen = EXPERIMENTS if name == "all" else {name: EXPERIMENTS[name]}
-    longest = len(embedded.documents) if "depths" in chosen else searching.feedback_depth
-    bench = prepare(embedded, k=searching.top, feedback_depth=longest, rerank_depth=searching.rerank_depth)
-    everything = mask_values(bench, np.ones(bench.embedded.queries.shape, bool), measures)
+    bench = prepare(
+        embedded,
+        k=searching.top,
+        feedback_depth=searching.feedback_depth,
+        rerank_depth=searching.rerank_depth,
+        longest=len(embedded.documents) if "depths" in chosen else 0,
+        measures=measures,
+    )
     findings = Findings(
         collection=embedded.collection.name,
         split=embedded.split,
         queries=len(bench.lists),
         measures=measures,
-        baseline=System("baseline", "fixed", everything, kept=1.0),
+        baseline=everything(bench),
     )
-    trial = Trial(bench, settings, grid, measures, searching.feedback_depth, folds, rng)
+    trial = Trial(bench, settings, grid, folds, rng)
     for experiment in chosen.values():
         findings = experiment(trial, findings)
     return findings
@@ -108,15 +101,7 @@ def run_experiments(
 
 def _filters(trial: Trial, findings: Findings) -> Findings:
     values = trial.values  # before folds are dealt
-    systems = compare_filters(
-        trial.bench,
-        trial.grids,
-        rng=trial.rng,
-        measures=trial.measures,
-        folds=trial.folds,
-        feedback_depth=trial.feedback_depth,
-        tuned=values,
-    )
+    systems = compare_filters(trial.bench, values, rng=trial.rng, folds=trial.folds)
     return _tested(replace(findings, filters=systems), systems[1:], trial.rng)
 
 
@@ -131,10 +116,10 @@ def _shares(trial: Trial, findings: Findings) -> Findings:
             }
             for name, values in grids.items()
         }
-        for measure in trial.measures
+        for measure in findings.measures
     }
     halves = [
-        System(f"{name}, half", kind, {m: shares[m][name][kind][0.5].per_query[m] for m in trial.measures})
+        System(f"{name}, half", kind, {m: of[name][kind][0.5].per_query[m] for m, of in shares.items()})
         for kind in ("honest", "oracle")
         for name in grids
     ]
@@ -142,32 +127,14 @@ def _shares(trial: Trial, findings: Findings) -> Findings:
 
 
 def _depths(trial: Trial, findings: Findings) -> Findings:
-    values = {
-        f"{sun} {depth}": of_depth
-        for sun, answers in trial.bench.suns.items()
-        for depth, of_depth in depth_values(
-            trial.bench, trial.grid, rng=trial.rng, measures=trial.measures, answers=answers
-        ).items()
-    }
-    systems = honest_and_oracle(values, rng=trial.rng, measures=trial.measures, folds=trial.folds)
-    shares = {m: {name: by_share(of_depth, m) for name, of_depth in values.items()} for m in trial.measures}
+    values = depth_values(trial.bench, trial.grid, rng=trial.rng)
+    systems = honest_and_oracle(values, rng=trial.rng, folds=trial.folds)
+    shares = {m: {name: by_share(of_depth, m) for name, of_depth in values.items()} for m in findings.measures}
     return _tested(replace(findings, depths=systems, depth_shares=shares), systems, trial.rng)
 
 
 def _moons(trial: Trial, findings: Findings) -> Findings:
-    moons = {
-        f"{sun} {pool}": systems
-        for sun, answers in trial.bench.suns.items()
-        for pool, systems in by_moon(
-            trial.bench,
-            trial.settings,
-            rng=trial.rng,
-            measures=trial.measures,
-            feedback_depth=trial.feedback_depth,
-            answers=answers,
-        ).items()
-    }
-    return replace(findings, moons=moons)
+    return replace(findings, moons=by_moon(trial.bench, trial.settings, rng=trial.rng))
 
 
 EXPERIMENTS: dict[str, Callable[[Trial, Findings], Findings]] = {
