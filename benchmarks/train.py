@@ -159,7 +159,7 @@ def by_progress(model, data, folder: Path, batch_size: int, mini_batch: int | No
     settings = TrainSettings(
         batch_size=batch_size, mini_batch_size=mini_batch, max_length=None, log_steps=1, precision="float32"
     )
-    return lambda: train_bi_encoder(model, data, folder, settings=settings, curriculum="progress")
+    return lambda: train_bi_encoder(model, data, folder, settings=settings, batches="progress")
 
 
 def one(kind: str, side: str, queries: int, batch_size: int, mini_batch: int | None) -> dict[str, float]:

@@ -96,7 +96,7 @@ def test_every_loss_heeds_weights(name, collection, rated):
         ("mnrl", {"temperature": 0.2}),
         ("weighted", {"temperature": 0.2}),
         ("weighted", {"learn_temperature": True}),
-        ("weighted", {"least_gap": lambda epoch: 500.0}),
+        ("weighted", {"curriculum": True}),
         ("debiased", {"prior": 0.3}),
         ("debiased", {"concentration": 1.0}),
         ("hard-weighted", {"concentration": 0.2}),

@@ -27,6 +27,11 @@ def stage_of(epoch: int) -> tuple[float, float]:
     return gap, alpha
 
 
+def least_gap(epoch: int) -> float:
+    """Return the gap that a negative must exceed in an epoch, counted from 1 (Table 3)."""
+    return stage_of(epoch)[0]
+
+
 def curriculum(rows: RatedRows, *, epoch: int = 1) -> Selection:
     """Keep the rows whose gap is above the epoch's least one, with Table 2's weights.
 
@@ -35,7 +40,7 @@ def curriculum(rows: RatedRows, *, epoch: int = 1) -> Selection:
     Raises:
         InputError: an epoch below 1.
     """
-    least, _ = stage_of(epoch)
+    least = least_gap(epoch)
     weight = np.asarray(WEIGHTS)[tier_of(rows.gap)]
     last = SCHEDULE[-1][1]
     rejections = {DANGER: rows.gap <= last, LATER: rows.gap <= least}

@@ -11,6 +11,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, Settings, spelled
 
+STUDY_ARGS = "study_args"  # the program's option that takes rarely used settings as its keys
 MEASURES = ("nDCG@10", "RR@10", "R@100")
 
 
@@ -65,11 +66,11 @@ class StudySettings(Settings):
     split: str = "train"
     test_split: Annotated[str, Option(flag="--test", metavar="SPLIT")] = "test"
     temperature: Annotated[float, Option(above=0)] = 0.05
-    similarity: Annotated[str | None, Option(names=SIMILARITIES)] = None
+    similarity: Annotated[str | None, Option(names=SIMILARITIES, within=STUDY_ARGS)] = None
     batches: Annotated[str, Option(names=_ways_of_batching)] = "random"
     training: Annotated[Mapping[str, Any], settings_option("training", words=True)] = field(default_factory=dict)
     probe: Annotated[str | None, Option(metavar="MODEL")] = None
-    probe_rows: Annotated[int, Option(least=1)] = 20_000
+    probe_rows: Annotated[int, Option(least=1, within=STUDY_ARGS)] = 20_000
     unlabelled: Annotated[float | None, Option(least=0)] = None
     estimate_with: Annotated[str | None, Option(metavar="MODEL")] = None
     baselines: bool = True

@@ -15,14 +15,13 @@ from foils.batching.conflicts import known_conflicts
 from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
-from foils.runtime.errors import InputError, check_names
-from foils.selection.curriculum import stage_of
+from foils.runtime.options import refuse
 from foils.training.catalogue import make_loss
 from foils.training.data import TrainingSet
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
-from foils.training.settings import CURRICULA, NO_DUPLICATES, TrainSettings, check_batches
-from foils.training.tiers import by_progress
+from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings, check_batches
+from foils.training.tiers import by_progress, outside_danger
 from foils.training.trainer import TrainingRun, fit
 
 
@@ -34,7 +33,6 @@ def train_bi_encoder(
     settings: TrainSettings | None = None,
     batches: str | BatchHook = "random",
     batch_settings: Mapping[str, Any] | None = None,
-    curriculum: str | None = None,
     score: Callable[[Any], float] | None = None,
     refresh: Refresh | None = None,
     callbacks: Sequence[TrainerCallback] = (),
@@ -50,11 +48,9 @@ def train_bi_encoder(
         data: of `foils.training.data.training_set`.
         output: folder for checkpoints.
         settings: how; the mini-batch size is not used where the model is a static embedding, which needs none.
-        batches: one of `foils.training.settings.ways_of_batching`, or a hook of your own, as a `BatchPlanner`.
+        batches: one of `foils.training.settings.ways_of_batching`, or a hook of your own, as a `BatchPlanner`. With
+            `progress` the rows that `foils.training.tiers.outside_danger` leaves out are not trained on.
         batch_settings: of that way.
-        curriculum: None; or `fixed`: harder negatives are let in by epoch, by their rating gaps (ANMI Table 3), which
-            needs a loss with weights; or `progress`: batches of one tier each, drawn by what the model learns from them
-            (Graves et al. 2017), of triplets as `foils.training.tiers.outside_danger` gives them.
         score: model → score on dev, higher is better: chooses the model and stops the training early.
         refresh: makes negatives anew while the model trains, as `foils.training.refresh.ance_refresh` does.
         callbacks: further ones of transformers.
@@ -63,12 +59,15 @@ def train_bi_encoder(
     Raises:
         InputError: settings that do not go together or do not fit the data, or `output` holds checkpoints and is not
             to be resumed.
-        UnknownNameError: no such loss, way of batching or curriculum, or setting of it.
+        UnknownNameError: no such loss or way of batching, or setting of it.
         FailureError: the loss is no finite number, or mining anew gave other rows.
     """
     settings = with_defaults(settings or TrainSettings(), model)
-    loss = _loss(model, data, settings, curriculum)
-    hook = _hook(model, data, batches, batch_settings, progress=curriculum == "progress", refreshed=bool(refresh))
+    if batches == PROGRESS:
+        refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
+        data = outside_danger(data)
+    loss = _loss(model, data, settings)
+    hook = _hook(model, data, batches, batch_settings)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
     if refresh is not None:
         data, texts = live(data)
@@ -89,24 +88,13 @@ def train_bi_encoder(
 
 
 def _hook(
-    model: Any,
-    data: TrainingSet,
-    batches: str | BatchHook,
-    batch_settings: Mapping[str, Any] | None,
-    *,
-    progress: bool,
-    refreshed: bool,
+    model: Any, data: TrainingSet, batches: str | BatchHook, batch_settings: Mapping[str, Any] | None
 ) -> BatchHook | None:
     """Return what fills the batches; None where sentence-transformers does."""
     if isinstance(batches, BatchHook):
         return batches
     check_batches(batches, batch_settings)
-    if progress:
-        if batches != "random" or refreshed:
-            raise InputError(
-                "a curriculum by progress makes its own batches of negatives whose ratings are known; leave out "
-                f"{'the refresh' if refreshed else f'batches {batches}'}"
-            )
+    if batches == PROGRESS:
         return by_progress(data)
     if batches == NO_DUPLICATES:
         return None
@@ -116,22 +104,16 @@ def _hook(
     return BatchPlanner(batches, batch_settings, cache=cache, known=known)
 
 
-def _loss(model: Any, data: TrainingSet, settings: TrainSettings, curriculum: str | None) -> Any:
+def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:
     """Return the loss, having set how long the texts are that the model reads."""
-    check_names("curriculum", [] if curriculum is None else [curriculum], CURRICULA)
-    own = dict(settings.loss_settings)
-    if curriculum == "fixed":
-        if settings.loss == "mnrl":
-            raise InputError("a curriculum weighs negatives by epoch, which mnrl cannot; take the loss weighted")
-        own["least_gap"] = lambda epoch: stage_of(epoch)[0]
-    check_temperature_of(similarity_of(model), own.get("temperature", OF_COSINES))
+    check_temperature_of(similarity_of(model), settings.loss_settings.get("temperature", OF_COSINES))
     size = settings.mini_batch_size
     if has_static_embedding_input(model):
         size = None
     elif settings.max_length is not None:
         model.max_seq_length = settings.max_length
     mini_batch = None if size is None else min(size, settings.batch_size)
-    return make_loss(settings.loss, model, data, mini_batch_size=mini_batch, settings=own)
+    return make_loss(settings.loss, model, data, mini_batch_size=mini_batch, settings=settings.loss_settings)
 
 
 def _prompts(model: Any, columns: Iterable[str]) -> dict[str, str] | None:

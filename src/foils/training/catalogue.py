@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 from foils.runtime.errors import InputError, check_names
+from foils.selection.curriculum import least_gap
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import TrainingSet
 from foils.training.losses import ContrastiveLoss, LearnableTemperature, Objective
 from foils.training.mixing import make_mixing
 from foils.training.objectives import debiased_infonce, weighted_infonce
 
-_WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "least_gap": None}
+_WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
 _DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -28,7 +29,8 @@ LOSSES: dict[str, dict[str, Any]] = {
 - mnrl: the multiple-negatives ranking loss (ECI_sem eq. 13). Where no known positive of a query is among the other
   documents of the batch and all weights are 1, value and gradients are those of sentence-transformers'
   (Cached)MultipleNegativesRankingLoss, which knows neither.
-- weighted: weighted InfoNCE (ANMI 2.0 eq. 38).
+- weighted: weighted InfoNCE (ANMI 2.0 eq. 38). With a curriculum, here and in those below, harder negatives are let in
+  by epoch, by their rating gaps (Table 3).
 - debiased: the debiased loss (Chuang et al. 2020), with concentration > 0 hard-negative-weighted.
 - hard-weighted: the hard-negative-weighted debiased loss (Robinson et al. 2021).
 - hybrid: α·(debiased, weighted) InfoNCE + (1 − α)·regression on ratings (ANMI 2.0 eq. 37)."""
@@ -55,7 +57,7 @@ def make_loss(
         "objective": _objective(name, chosen.get("prior", 0.0), chosen.get("concentration", 0.0)),
         "temperature": temperature,
         "facts": data.facts,
-        "least_gap": chosen.get("least_gap"),
+        "least_gap": least_gap if chosen.get("curriculum") else None,
         "mixing": make_mixing(chosen["mixing"], chosen["alpha"]) if "mixing" in chosen else None,
     }
     if mini_batch_size is None:

@@ -24,6 +24,7 @@ from foils.training.results import Trained
 from foils.training.settings import (
     MINED_ANEW,
     OPEN,
+    PROGRESS,
     TRAINING_ARGS,
     MethodSettings,
     Recipe,
@@ -101,7 +102,7 @@ def _refuse_idle(
     if reranker:
         refuse({"recipe": method.recipe}, f"with {spelled('reranker')}: recipes are of bi-encoders; leave it out")
         refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
-        idle = {"curriculum": method.curriculum, "batches": method.batches if method.batches != "random" else None}
+        idle = {"batches": method.batches if method.batches != "random" else None}
         refuse(
             {**idle, "batch_settings": method.batch_settings or None},
             f"with {spelled('reranker')}, which has no in-batch negatives; leave it out",
@@ -218,7 +219,7 @@ def _training_data(
         collection: the texts.
         negatives: None: pairs alone or, where negatives are mined anew, those of the untrained model.
         rows: which are trained on.
-        method: says how often negatives are mined anew, and which curriculum there is.
+        method: says how often negatives are mined anew, and how batches are filled.
         load: loads the untrained model.
     """
     from foils.training.data import training_set
@@ -231,7 +232,7 @@ def _training_data(
         if negatives is None:
             negatives = refresh.mine(load())
     data = training_set(collection, negatives, **vars(rows))
-    return (outside_danger(data) if method.curriculum == "progress" else data), refresh
+    return (outside_danger(data) if method.batches == PROGRESS else data), refresh
 
 
 def _trainable(
@@ -266,7 +267,7 @@ def _fitted(
 
     if batching is None:
         return train_reranker(model, data, checkpoints, **how)
-    own = {name: batching[name] for name in ("batches", "batch_settings", "curriculum", "refresh")}
+    own = {name: batching[name] for name in ("batches", "batch_settings", "refresh")}
     return train_bi_encoder(model, data, checkpoints, **own, **how)
 
 

@@ -16,7 +16,7 @@ from foils.training.trackers import TRACKERS
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 NO_DUPLICATES = "no-duplicates"
 TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
-CURRICULA = ("fixed", "progress")
+PROGRESS = "progress"
 MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
 
@@ -154,19 +154,18 @@ def completed(steps: TrainSettings, recipe: Recipe, *, evaluated: bool) -> Train
 
 def ways_of_batching() -> list[str]:
     """Return the names that `foils.training.bi_encoder.train_bi_encoder` takes for its batches."""
-    return [*METHODS, NO_DUPLICATES]
+    return [*METHODS, NO_DUPLICATES, PROGRESS]
 
 
 @dataclass(frozen=True, kw_only=True)
 class MethodSettings(Settings):
-    """What is learned from: a recipe, the batches, a curriculum, negatives that are mined anew.
+    """What is learned from: a recipe, the batches, negatives that are mined anew.
 
     Attributes:
         recipe: A paper's settings to begin with; options that are given take the place of the recipe's.
-        batches: How batches are filled. Default: the recipe's, or random.
+        batches: How batches are filled; progress draws batches of one tier of rating gaps each, by what the model
+            learns from them. Default: the recipe's, or random.
         batch_settings: Setting of the batching method, as seeds=4; may be given several times. In Python a dictionary.
-        curriculum: Curriculum by rating gaps. fixed lets harder negatives in by epoch (ANMI 2.0, Table 3); progress
-            draws batches of one tier each by what the model learns from them.
         refresh: Number of epochs after which negatives are mined anew with the current model (ANCE). Without a source,
             training begins with negatives of the untrained model.
     """
@@ -178,7 +177,6 @@ class MethodSettings(Settings):
     batch_settings: Annotated[
         Mapping[str, Any] | None, settings_option("batch_settings", flag="--set-batches", words=True)
     ] = None
-    curriculum: Annotated[str | None, Option(names=CURRICULA)] = None
     refresh: Annotated[int | None, Option(metavar="EPOCHS", least=1)] = None
 
     def base(self, *, reranker: bool = False) -> Recipe:
@@ -190,18 +188,18 @@ class MethodSettings(Settings):
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of them, the recipe's way of filling batches where none is given."""
         batches = {"batches": self.batches or self.base().batches, "batch_settings": dict(self.batch_settings or {})}
-        return {"recipe": self.recipe, **batches, "curriculum": self.curriculum, "refresh": self.refresh}
+        return {"recipe": self.recipe, **batches, "refresh": self.refresh}
 
 
 def check_batches(batches: str, settings: Mapping[str, Any] | None) -> None:
     """Refuse settings that a way of filling batches does not have.
 
     Raises:
-        InputError: settings of `no-duplicates`, or of another method.
+        InputError: settings of a way that has none.
         UnknownNameError: no such way.
     """
     Option(names=ways_of_batching).check("way of batching", batches)
-    if batches != NO_DUPLICATES:
+    if batches in METHODS:
         method_named(batches, settings or {})
     elif settings:
-        raise InputError(f"{NO_DUPLICATES} has no settings; settings of batches go with the others")
+        raise InputError(f"{batches} has no settings; settings of batches go with the others")

@@ -57,14 +57,13 @@ def by_progress(data: TrainingSet) -> TierCurriculum:
         InputError: no triplets, a negative without a rating gap or in the danger zone, or fewer than two tiers.
     """
     gaps = _gaps(data)
-    if np.isnan(gaps).any():
-        raise InputError(f"{int(np.isnan(gaps).sum())} rows have no rating gap; leave them out with outside_danger")
     there, numbers = np.unique(tier_of(gaps), return_inverse=True)
     names = [TIERS[i] for i in there]
-    if TIERS[0] in names or len(names) < 2:
+    if np.isnan(gaps).any() or TIERS[0] in names or len(names) < 2:
         raise InputError(
-            f"a curriculum by progress needs two tiers or more among {', '.join(TIERS[1:])}, and nothing in the danger "
-            f"zone; these rows are of {', '.join(names)}"
+            f"a curriculum by progress needs two tiers or more among {', '.join(TIERS[1:])}, and rows as "
+            f"outside_danger leaves them; {int(np.isnan(gaps).sum())} of these have no rating gap, the others are of "
+            f"{', '.join(names)}"
         )
     return TierCurriculum(numbers.astype(np.int64), LearningProgress(len(names)), names=names)
 
