@@ -41,7 +41,7 @@ class LLMSettings(Settings):
     Attributes:
         llm_model: Name of the model on the server. In Python also a `Client`, which has its own settings.
         base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
-        key_variable: Environment variable that holds the server's key. The key itself is never written.
+        key_variable: Environment variable with the server's key. The key itself is never written.
         llm_temperature: Sampling temperature.
         most_tokens: Maximum length of an answer, in tokens. Default, where none is shown: the server's.
         concurrency: Number of requests at once.
