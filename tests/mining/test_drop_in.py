@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -334,7 +335,7 @@ def test_data_sets_that_are_no_pairs_are_refused(model, vectors):
             ours(dataset, model, vectors)
 
 
-def test_models_that_are_no_cosine_encoders_are_refused(model, cross_encoder, vectors):
+def test_models_that_are_no_cosine_encoders_are_refused_and_others_are_not_changed(model, cross_encoder, vectors):
     dataset = datasets.Dataset.from_dict(pairs(0))
     far = static_model()
     far.similarity_fn_name = "euclidean"
@@ -342,6 +343,9 @@ def test_models_that_are_no_cosine_encoders_are_refused(model, cross_encoder, ve
         ours(dataset, far, vectors)
     with pytest.raises(InputError, match="type CrossEncoder; expected a SentenceTransformer"):
         ours(dataset, cross_encoder, vectors)
+    half = static_model().to(torch.bfloat16)
+    assert len(ours(dataset, half, vectors))
+    assert {each.dtype for each in half.parameters()} == {torch.bfloat16}  # it is not changed
     dot = static_model()
     dot.similarity_fn_name = "dot"
     same(ours(dataset, dot, vectors, output_scores=True), theirs(dataset, dot, output_scores=True))

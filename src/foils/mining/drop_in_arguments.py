@@ -177,7 +177,7 @@ def window_end(given: int | None, first: int, number: int, *, wide: bool, most: 
 
 
 def opened_encoder(model: Any, batch_size: int, prompts: Prompts) -> SentenceEncoder:
-    """Return the encoder that `encode_query` and `encode_document` of a model are.
+    """Return the encoder that `encode_query` and `encode_document` of a model are, in the precision that it has.
 
     Args:
         model: a SentenceTransformer, or a name of one.
@@ -204,7 +204,7 @@ def opened_encoder(model: Any, batch_size: int, prompts: Prompts) -> SentenceEnc
         query_prompt=texts["query"],
         document_prompt=texts["document"],
         similarity="cosine",
-        precision="float32",
+        precision="auto",
         encode_batch=batch_size,
     )
     return SentenceEncoder(opened, settings, name=Path(name).name)
