@@ -13,7 +13,7 @@ from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection
 from foils.data.pairs import text_id
 from foils.runtime.errors import InputError
 
-SLICE = 16_384  # texts that are Python's at once
+SLICE = 1_024  # texts that are Python's at once
 SPLIT = "train"
 
 
@@ -39,12 +39,11 @@ def collection_of_texts(
     given = {"query": queries, "positive": positives, **({} if more is None else {"text of the corpus": more})}
     for what, column in given.items():
         _check_texts(what, column)
-    query_codes, query_texts = _distinct([queries])
-    codes, texts = _distinct([positives] if more is None else [more, positives])
+    query_codes, query_ids, query_texts = _distinct([queries])
+    codes, doc_ids, texts = _distinct([positives] if more is None else [more, positives])
     of_positives = codes[-len(positives) :]
     _, first = np.unique(query_codes * len(texts) + of_positives, return_index=True)
     judged = np.sort(first)
-    query_ids, doc_ids = _ids(query_texts), _ids(texts)
     qrels = pa.table(
         [
             query_ids.take(pa.array(query_codes[judged])),
@@ -61,7 +60,7 @@ def collection_of_texts(
 def _check_texts(what: str, column: pa.ChunkedArray) -> None:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise InputError(f"the {what} column holds {column.type}; expected texts")
-    blank = pc.fill_null(pc.equal(pc.binary_length(pc.utf8_trim_whitespace(column)), 0), True)
+    blank = pc.fill_null(pc.or_(pc.utf8_is_space(column), pc.equal(pc.binary_length(column), 0)), True)
     if rows := np.flatnonzero(blank.to_numpy()).tolist():
         shown = ", ".join(map(str, rows[:5]))
         raise InputError(
@@ -70,16 +69,26 @@ def _check_texts(what: str, column: pa.ChunkedArray) -> None:
         )
 
 
-def _distinct(columns: list[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """Return each row's place among the distinct texts, and these, in the order in which they are first seen."""
-    chunks = [chunk.cast(pa.large_string()) for column in columns for chunk in column.chunks]
-    encoded = pa.chunked_array(chunks, pa.large_string()).dictionary_encode().unify_dictionaries().chunks
-    return np.concatenate([np.asarray(chunk.indices, np.int64) for chunk in encoded]), encoded[0].dictionary
+def _distinct(columns: list[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int64], pa.Array, pa.Array]:
+    """Return each row's place among the distinct texts; these texts' ids, and they themselves, as they first come.
+
+    Ids stand for texts: a table of the texts themselves would take several times their memory.
+    """
+    chunks = [chunk.cast(pa.large_string()) for column in columns for chunk in column.chunks if len(chunk)]
+    parts = (chunk.slice(start, SLICE) for chunk in chunks for start in range(0, len(chunk), SLICE))
+    ids = pa.array([text_id(text) for part in parts for text in part.to_pylist()], pa.string()).dictionary_encode()
+    codes = np.asarray(ids.indices, np.int64)
+    first = np.zeros(len(codes), bool)
+    first[np.unique(codes, return_index=True)[1]] = True
+    marks = np.split(first, np.cumsum([len(chunk) for chunk in chunks])[:-1])
+    kept = [chunk if mark.all() else chunk.filter(pa.array(mark)) for chunk, mark in zip(chunks, marks, strict=True)]
+    return codes, ids.dictionary, _joined(kept)
 
 
-def _ids(texts: pa.Array) -> pa.Array:
-    parts = [texts.slice(start, SLICE).to_pylist() for start in range(0, len(texts), SLICE)]
-    return pa.array([text_id(text) for part in parts for text in part], pa.string())
+def _joined(chunks: list[pa.Array]) -> pa.Array:
+    """One array of those that have a text: without a copy where that is one."""
+    some = [chunk for chunk in chunks if len(chunk)]
+    return some[0] if len(some) == 1 else pa.concat_arrays(some)
 
 
 def _digest(*tables: pa.Table) -> str:
