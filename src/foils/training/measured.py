@@ -46,7 +46,9 @@ class MeasuredLoss(nn.Module):  # type: ignore[misc]
             InputError: the loss was not computed in training since the last call.
         """
         if self._last is None:
-            raise InputError("no batch was trained on through this loss; pass wrap_loss=curriculum.measured")
+            raise InputError(
+                "no batch was trained on through this loss; train with what `TierCurriculum.wrapped` returns"
+            )
         features, labels, (state, on_gpu), (enabled, kind), before = self._last
         self._last, device = None, labels.device
         with (
