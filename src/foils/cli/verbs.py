@@ -102,6 +102,11 @@ def _check_run(given: Mapping[str, Any]) -> None:
 PAGE = option("page", Path, "Write the page to this file.", flag="--output", short="-o", metavar="FILE")
 
 
+def _negatives(door: str, example: str, **more: Any) -> Verb:
+    """A verb whose result is a table of negatives, which may be exported."""
+    return Verb(door, example, writes="table of negatives", after=export_kept, more=(EXPORT,), **more)
+
+
 DOORS: dict[str, Verb] = {
     "describe": Verb(
         "foils.data.doors:describe",
@@ -118,35 +123,23 @@ DOORS: dict[str, Verb] = {
         "--json scores.json",
         reports=True,
     ),
-    "mine": Verb(
+    "mine": _negatives(
         "foils.mining.doors:mine",
         example="foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
-        writes="table of negatives",
-        after=export_kept,
-        more=(EXPORT,),
     ),
-    "generate": Verb(
+    "generate": _negatives(
         "foils.mining.doors:generate",
         example="foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 "
         "-o llm.parquet",
-        writes="table of negatives",
-        after=export_kept,
-        more=(EXPORT,),
     ),
-    "fuse": Verb(
+    "fuse": _negatives(
         "foils.mining.doors:fuse",
         example="foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet",
-        writes="table of negatives",
         before=_check_split,
-        after=export_kept,
-        more=(EXPORT,),
     ),
-    "filter": Verb(
+    "filter": _negatives(
         "foils.mining.doors:filter",
         example="foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet",
-        writes="table of negatives",
-        after=export_kept,
-        more=(EXPORT,),
     ),
     "study": Verb(
         "foils.studies.doors:study",
@@ -179,21 +172,15 @@ DOORS: dict[str, Verb] = {
         example="foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv",
         reports=True,
     ),
-    "select": Verb(
+    "select": _negatives(
         "foils.selection.doors:select",
         example="foils select rated.parquet --by mixture -o train.parquet",
-        writes="table of negatives",
         reports=True,
         before=_check_texts,
-        after=export_kept,
-        more=(EXPORT,),
     ),
-    "compose": Verb(
+    "compose": _negatives(
         "foils.selection.doors:compose",
         example="foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet",
-        writes="table of negatives",
-        after=export_kept,
-        more=(EXPORT,),
     ),
     "evaluate": Verb(
         "foils.evaluation.doors:evaluate",

@@ -68,7 +68,7 @@ class QuestionSettings(Settings):
             Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
         answer: Form of the answer: a number from 0 to 1 (preference), or A, B or tie (choice).
         domain: Field of the collection, which the prompt names.
-        asks: Number of times a question is asked until its answer can be read.
+        asks: Times a question is asked until its answer can be read.
         longest: Characters of a document that the model is shown.
     """
 

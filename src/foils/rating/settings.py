@@ -59,7 +59,7 @@ class RatingSettings(Settings):
         rounds: Rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
         model: Model of the ratings.
         prior_sd: Standard deviation of the weak prior, in probits (thurstone) or logits (bradley-terry).
-        validate: Which negatives are also compared with the positive directly: none, borderline (gap 80–150), or all.
+        validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
     """
 
     heading = "Rating"
@@ -81,7 +81,7 @@ class DistilSettings(Settings):
         distil_from: Transformer that the training starts from: a folder or hub name.
         distil_epochs: Number of passes over the answers.
         distil_learning_rate: Peak learning rate.
-        distil_length: Maximum tokens of the query and both documents together.
+        distil_length: Maximum tokens of query and documents together.
     """
 
     heading = "Distillation"

@@ -103,26 +103,20 @@ def search(
     settings = importance.of(dimensions)
     if tuning.tune is not None:
         settings = _tuned(embedded(split=tuning.tune), settings, searching, tuning, rng)
-    searched_for = embedded(split=searching.split)
+    vectors = embedded(split=searching.split)
     searched = search_collection(
-        searched_for,
-        settings,
-        index=_index(index, searched_for.documents, encoder.fingerprint),
-        k=searching.top,
-        feedback_depth=searching.feedback_depth,
+        vectors, settings, index=_index(index, vectors.documents, encoder.fingerprint), k=searching.top,
+        feedback_depth=searching.feedback_depth, second_pass=index.second_pass, rng=rng,
         rerank_depth=searching.rerank_depth if index.second_pass == "retrieved" else None,
         feedback=feedback if feedback is None or isinstance(feedback, Run) else Run.read(feedback),
-        second_pass=index.second_pass,
-        rng=rng,
         name=f"{encoder.name}-{settings.method}",
-    )
+    )  # fmt: skip
     if run is not None:
         searched.write(run)
     reranks = index.second_pass == "retrieved" or tuning.tune is not None
-    name = feedback.name if isinstance(feedback, Run) else None if feedback is None else str(feedback)
     facts = {
-        **_head(loaded, encoder, searching, texts), "dimensions": dimensions, "run": None if run is None else str(run),
-        "feedback": name, **index.to_json(), "tune": tuning.to_json(), **searching.depths(reranks=reranks),
+        **_head(loaded, encoder, searching, texts), "dimensions": dimensions, "run": _named(run),
+        "feedback": _named(feedback), **index.to_json(), "tune": tuning.to_json(), **searching.depths(reranks=reranks),
     }  # fmt: skip
     return replace(searched, facts=facts)
 
@@ -221,6 +215,11 @@ def _head(
         "collection": collection.name, "split": searching.split, "encoder": description(encoder),
         "seed": searching.seed, "answers": None if texts is None else answers_digest(texts),
     }  # fmt: skip
+
+
+def _named(run: RunLike | None) -> str | None:
+    """The name of a run, or of its file."""
+    return run.name if isinstance(run, Run) else None if run is None else str(run)
 
 
 def _check_queries(collection: Collection, split: str, tuned_on: str | None = None) -> None:

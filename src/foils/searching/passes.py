@@ -24,7 +24,7 @@ from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching.dimensions import Mask, Rows, masked
 from foils.searching.faiss_index import as_index
-from foils.searching.index import Scores, search_lists
+from foils.searching.index import Index, Scores, search_lists
 from foils.searching.masks import QUERIES, checked_positions, query_masks
 from foils.searching.settings import FEEDBACK_DEPTH, RERANK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
 
@@ -93,15 +93,10 @@ def search_vectors(
     first = reranked if second_pass == "retrieved" and not settings.keeps_all else 0
     if feedback is None:
         first = max(first, _feedback_used(settings, feedback_depth, answered=answers is not None))
-    positions, scores = (
-        search_lists(index, queries, max(k, first), without=without)
-        if first
-        else ([np.empty(0, np.int64)] * len(queries), [])
-    )
+    positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
     lists = positions if feedback is None else checked_positions(feedback, len(documents))
-    masks, short = query_masks(
-        queries, documents, [rows[:feedback_depth] for rows in lists], settings, answers=answers, rng=rng
-    )
+    lists = [rows[:feedback_depth] for rows in lists]
+    masks, short = query_masks(queries, documents, lists, settings, answers=answers, rng=rng)
     if not first:
         return Ranked(*search_lists(index, masked(queries, masks), k, without=without), masks, short)
     again = np.flatnonzero(~masks.all(axis=1))
@@ -109,8 +104,7 @@ def search_vectors(
     if second_pass == "retrieved":
         ranked = rank_lists(sharpened, documents, [positions[row][:reranked] for row in again])
     else:
-        own = None if without is None else without[again]
-        ranked = search_lists(index, sharpened, k, without=own) if len(again) else ([], [])
+        ranked = _pass(index, sharpened, k, None if without is None else without[again])
     for row, rows, products in zip(again, *ranked, strict=True):
         positions[row], scores[row] = rows, products
     return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], masks, short)
@@ -159,6 +153,15 @@ def rank_lists(
             positions, scores = positions + rows, scores + products
             advance(len(rows))
     return positions, scores
+
+
+def _pass(
+    index: Index, queries: npt.NDArray[np.floating], depth: int, without: Rows | None
+) -> tuple[list[Rows], list[Scores]]:
+    """One search; empty lists, and no scores, where there is no query or depth."""
+    if depth and len(queries):
+        return search_lists(index, queries, depth, without=without)
+    return [np.empty(0, np.int64)] * len(queries), []
 
 
 def _feedback_used(settings: DimensionSettings, depth: int, *, answered: bool) -> int:

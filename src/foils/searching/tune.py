@@ -105,13 +105,8 @@ def evaluate_grid(
         InputError: lengths that do not fit, numbers that are no positions of documents, or a random moon without a
             generator.
     """
-    n = len(queries)
-    fed = lists if feedback is None else feedback
-    if not (len(lists) == len(relevant) == len(fed) == n):
-        raise InputError(
-            f"expected lists, relevant documents and feedback for each of {n} queries; found {len(lists)}, "
-            f"{len(relevant)} and {len(fed)}"
-        )
+    n, fed = len(queries), lists if feedback is None else feedback
+    _check_lengths(n, lists, relevant, fed)
     if grid.method == "eclipse" and grid.moon_pool is not None and rng is None:
         raise InputError("a moon drawn at random needs a generator; give rng")
     size, grid = grid.size, grid if answers is None else grid.answered
@@ -132,6 +127,13 @@ def evaluate_grid(
                 values[measure][row] = measure_ranks(measure, ranks, relevant[row])
             advance(1)
     return GridValues(settings, values, short, size)
+
+
+def _check_lengths(queries: int, *given: Sequence[object]) -> None:
+    if counts := [len(each) for each in given if len(each) != queries]:
+        raise InputError(
+            f"expected lists, relevant documents and feedback for each of {queries} queries; found {counts[0]}"
+        )
 
 
 def oracle(grid_values: GridValues, measure: str) -> Tuned:
