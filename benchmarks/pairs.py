@@ -72,7 +72,7 @@ def main() -> None:
         "words": given.words,
         "of_itself_mib": least,
         "pairs": {str(pairs): of for pairs, of in taken.items()},
-        "bytes_a_pair": float(np.polyfit([0, *measured], [0.0, *measured.values()], 1)[0]),
+        "bytes_a_pair": float(np.polyfit([0, *measured], [0.0, *measured.values()], 1)[0]) if measured else None,
     }
     write_json(given.json, found)
     print(found[given.name])
