@@ -93,12 +93,12 @@ def speed() -> str:
 def encoding() -> str:
     measured = load("encode")
     rows = [
-        f"| {measured['texts']} texts of pydocs, 128 tokens | precision | one core | {measured['cores']} cores |",
-        "|---|---|---:|---:|",
+        f"| texts of pydocs, 128 tokens | texts | precision | one core | {measured['cores']} cores |",
+        "|---|---:|---|---:|---:|",
     ]
     for name, each in measured["speed"].items():
         one, every = each["one thread"]["cpu"], each["all cores"]["wall"]
-        rows.append(f"| {name} | {each['precision']} | {one:.1f} × | {every:.1f} × |")
+        rows.append(f"| {name} | {each['texts']:,} | {each['precision']} | {one:.2f} × | {every:.2f} × |")
     return "\n".join(rows)
 
 
