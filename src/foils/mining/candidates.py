@@ -134,18 +134,18 @@ def mine_negatives(
         again = Marker(reduced, LookAlikes(reduced, near_duplicate), way.rules, scorer)
         task = f"planting positives for {retriever.name}"
         anew = replace(window, draw=way.draw)
-        found = _all_searched(way.retriever, planted.query_rows, anew, again, task, at_once).taken()
-        own = planted.contain(found["query"], found["document"]) & ~np.isin(found["reason"], again.passed_over)
-        listed = _listed(found[own], ranks_within(found["query"])[own])
-        listed["keep"] = _table(found[own], again, retriever.name, {}).keep
+        mined = _all_searched(way.retriever, planted.query_rows, anew, again, task, at_once).taken()
+        own = planted.contain(mined["query"], mined["document"]) & ~np.isin(mined["reason"], again.passed_over)
+        listed = _listed(mined[own], ranks_within(mined["query"])[own])
+        listed["keep"] = _table(mined[own], again, retriever.name, {}).keep
         return listed
 
     way, positives = Way(retriever, rules, draw), np.concatenate(candidates.listed)
-    said = {}
+    recapture = {}
     if leave_out_positives:
-        said = recaptured(collection, way, positives, mine, split=split, kept=kept, most=plant, seed=seed)
+        recapture = recaptured(collection, way, positives, mine, split=split, kept=kept, most=plant, seed=seed)
     return Mined.of(
-        negatives.with_provenance(said),
+        negatives.with_provenance(recapture),
         title=f"{retriever.name} negatives of {collection.name} ({split})",
         collection=collection,
         split=split,

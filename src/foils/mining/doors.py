@@ -280,8 +280,8 @@ def filter(
     inputs = {"collection": loaded.digest, named.name: named.digest}
     before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
     carried = carried_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
-    made = provenance("filter", facts, inputs=inputs, before=before, **carried)
+    origin = provenance("filter", facts, inputs=inputs, before=before, **carried)
     if filters.score_positives:
         marked = models.positive_scores(scorer)().beside(marked, loaded, scorer.column if scorer else "score")
     title = f"{named.name}, filtered"
-    return NegativesResult.of(marked, provenance=made, title=title, collection=loaded, split=split)
+    return NegativesResult.of(marked, provenance=origin, title=title, collection=loaded, split=split)

@@ -128,9 +128,9 @@ def generate_negatives(
     for answer in answers:
         turned_away.update(answer["turned_away"])
     facts = {"split": split, "limit": limit, **client.describe(), **task.describe()}
-    made = provenance("generate", facts, inputs={"collection": collection.digest})
+    origin = provenance("generate", facts, inputs={"collection": collection.digest})
     return Generated.of(
-        _table(collection, records, answers, near_duplicate, made),
+        _table(collection, records, answers, near_duplicate, origin),
         title=f"negatives of {collection.name} ({split}) by {client.model}",
         collection=collection,
         split=split,
@@ -202,7 +202,7 @@ def _table(
     records: Sequence[Record],
     answers: Sequence[dict[str, Any]],
     near_duplicate: float,
-    made: Provenance,
+    origin: Provenance,
 ) -> Negatives:
     texts = [text for answer in answers for text in answer["negatives"]]
     counts = [len(answer["negatives"]) for answer in answers]
@@ -212,6 +212,6 @@ def _table(
     table = negatives_table(
         pa.array(queries, pa.string()), pa.array(ids, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
     )
-    negatives = Negatives(table.append_column("text", pa.array(texts, pa.large_string())), made)
+    negatives = Negatives(table.append_column("text", pa.array(texts, pa.large_string())), origin)
     near = NearPositive(collection, near_duplicate)
     return negatives.reject(near.marks(table_pairs(negatives, collection)), near.reason)

@@ -150,12 +150,12 @@ def ask_answers(
     Source: DIME (Faggioli et al. 2024), LLM DIM estimators; Eclipse eq. 2 and 4.
     """
     prompt, sampling = prompt or answer_prompt(), sampling or ANSWERING.sampling()
-    asked = {
+    facts = {
         "prompt": prompt.version,
         "prompt_digest": hashlib.blake2b(prompt.text.encode(), digest_size=16).hexdigest(),
         **sampling.describe(),
     }
-    settings = sorted(asked.items())
+    settings = sorted(facts.items())
     records = ask_questions(
         client,
         Path(folder) / f"answers-{digest(client.identity, settings)}.jsonl",
@@ -172,5 +172,5 @@ def ask_answers(
         {query: record["answer"] for query, record in by_query.items()},
         {query: record["failure"] for query, record in by_query.items() if record["failure"] is not None},
         Usage.total(records),
-        {**client.describe(), **asked},
+        {**client.describe(), **facts},
     )
