@@ -138,7 +138,9 @@ def test_fuse(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -
 
 
 def test_score_writes_what_the_library_scores(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
-    ended = foils("score", folder, sources[0], f"lexical={sources[1]}", "--json", tmp_path / "s.json")
+    ended = foils(
+        "score", folder, sources[0], f"lexical={sources[1]}", "--rank-by", "eci_sem", "--json", tmp_path / "s.json"
+    )
     assert (ended.status, ended.err) == (0, "")
     said = json.loads((tmp_path / "s.json").read_text())
     collection = load_collection(folder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hidden_positives import QUERIES, World, hidden_world, shares
 
 import foils
 from foils.data import Collection, Negatives, Recapture
@@ -16,6 +15,7 @@ from foils.mining.fusion import fuse_sources
 from foils.mining.pairs import Rule, TextPairs
 from foils.mining.sampling import Uniform
 from foils.runtime.errors import InputError
+from hidden_positives import QUERIES, World, hidden_world, shares
 
 WORLDS = 3
 

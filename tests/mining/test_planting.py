@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hidden_positives import DOCUMENTS, QUERIES, World, hidden_world, shares
 
 from foils.data import Collection
 from foils.data.recapture import Recapture
@@ -21,6 +20,7 @@ from foils.mining.planting import Planted, Sample
 from foils.mining.pool import TableRetriever, UnionRetriever
 from foils.mining.sampling import SimANS, Uniform
 from foils.mining.trisampler import TriSampler
+from hidden_positives import DOCUMENTS, QUERIES, World, hidden_world, shares
 
 MOST = 2_000
 

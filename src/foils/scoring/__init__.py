@@ -4,6 +4,8 @@ from foils.scoring.ablations import Ablations, ablate
 from foils.scoring.audit import Suspect, audit
 from foils.scoring.certainty import Certainty, score_until
 from foils.scoring.compose import Composition, compose, composed
+from foils.scoring.deciding import Decided, DecisionSettings, decide_sources
+from foils.scoring.decision import Decision, SourceWorth, Turn
 from foils.scoring.prepared import Measured, measure, prepare
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores, SourceScore
@@ -13,15 +15,21 @@ __all__ = [
     "Ablations",
     "Certainty",
     "Composition",
+    "Decided",
+    "Decision",
+    "DecisionSettings",
     "Measured",
     "ScoreSettings",
     "Scores",
     "SourceScore",
+    "SourceWorth",
     "Suspect",
+    "Turn",
     "ablate",
     "audit",
     "compose",
     "composed",
+    "decide_sources",
     "measure",
     "prepare",
     "score_sources",

@@ -13,6 +13,7 @@ from foils.runtime.surroundings import ScaleSettings
 from foils.scoring.ablations import ablate
 from foils.scoring.audit import audit as find_suspects
 from foils.scoring.certainty import score_until
+from foils.scoring.deciding import DecisionSettings, decide_sources
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores
 from foils.scoring.settings import ScoreSettings
@@ -41,14 +42,17 @@ def score(
     sources: SourcesLike,
     *,
     scoring: ScoreSettings,
+    deciding: DecisionSettings,
     analyses: AnalysisSettings,
     reading: CollectionSettings,
     scale: ScaleSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Scores:
-    """Rank sources of negatives by ECI_sem, before any training, with the encoder that training starts from.
+    """Decide which negatives to train on, before any training, with the encoder that training starts from.
 
-    Use the prompts and the maximum length of the training. Each source also shows what lies behind its score.
+    Sources are ranked by the benefit of their negatives, given how many of them are probably false. Shown are how
+    likely the best one is the best, where the decision would turn, and how many labels would settle it; the published
+    scores stand beside it. Use the prompts and the maximum length of the training.
 
     Raises:
         InputError: a collection or source that cannot be read, sources without a negative, or a confidence of
@@ -65,6 +69,11 @@ def score(
     else:
         certainty = score_until(loaded, negatives, encoder, store, scoring, confidence=analyses.until)
         scores = replace(certainty.scores, certainty=certainty)
+    by_benefit = deciding.rank_by == "benefit"
+    if len(scores.measured.records) > 1 and (by_benefit or deciding.labels is not None):
+        scores = scores.with_decision(decide_sources(scores, negatives, encoder, store, deciding), deciding.rank_by)
+    else:  # one query decides nothing
+        scores = replace(scores, rank_by="eci_sem" if by_benefit else deciding.rank_by)
     return replace(
         scores,
         ablations=ablate(scores) if analyses.ablations else None,

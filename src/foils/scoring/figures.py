@@ -7,13 +7,34 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from foils.pages.page import PALETTE, Figure, label
+from foils.pages.page import LEGEND, PALETTE, Figure, axes, label, scatter
 from foils.scoring.ablations import Ablation, Spectrum
+from foils.scoring.decision import Decision
 from foils.scoring.diagnostics import BUCKETS
-from foils.scoring.records import Target
+from foils.scoring.records import CONTROL, Target
 from foils.scoring.results import Scores, SourceScore
 
 CONTROL_COLOUR = "#8a8f94"
+
+
+def decision_figure(decision: Decision) -> Figure:
+    """Return the benefit of every source by o, today's belief shaded: where lines cross the decision turns."""
+    grid = decision.curve["unlabelled"]
+    names = [name for name in decision.curve["benefit"] if name != CONTROL]
+    data = [
+        scatter(grid, [round(value, 5) for value in decision.curve["benefit"][name]], name=label(name),
+                line={"color": PALETTE[index % len(PALETTE)], "width": 4 if name == decision.source else 2})
+        for index, name in enumerate(names)
+    ]  # fmt: skip
+    band = {"type": "rect", "x0": decision.unlabelled_low, "x1": decision.unlabelled_high, "y0": 0, "y1": 1,
+            "yref": "paper", "fillcolor": CONTROL_COLOUR, "opacity": 0.2, "line": {"width": 0},
+            "layer": "below"}  # fmt: skip
+    layout = {**axes("o, relevant documents without a label for each labelled one", "benefit"), "legend": LEGEND}
+    caption = (
+        "The benefit of training on each source, by how many relevant documents have no label; 0 is what in-batch "
+        "negatives alone give. Shaded: today's belief. Where two lines cross within it, labels decide."
+    )
+    return Figure(data, {**layout, "shapes": [band]}, caption, height=380)
 
 
 def ranking_figure(scores: Scores) -> Figure:

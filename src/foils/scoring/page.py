@@ -10,18 +10,20 @@ import numpy as np
 from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.scoring.ablations import Ablations
 from foils.scoring.audit import Suspect
+from foils.scoring.decision import Decision
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
 from foils.scoring.figures import (
     ablation_figure,
     bucket_figure,
+    decision_figure,
     distribution_figure,
     lambda_figure,
     ranking_figure,
     single_targets,
 )
 from foils.scoring.results import Scores
-from foils.scoring.tables import ablation_tables, bucket_table, full_table, ranking_table
+from foils.scoring.tables import ablation_tables, bucket_table, decision_table, full_table, ranking_table
 
 READ = 4  # examples of a bucket and source
 
@@ -39,7 +41,10 @@ def score_page(scores: Scores) -> str:
         subtitle=subtitle,
         verdict=_verdict(scores),
         sections=[
-            Section("Ranking", [ranking_figure(scores), ranking_table(scores)]),
+            *([_decision_section(scores, scores.decision)] if scores.decision else []),
+            Section(
+                "Published scores" if scores.decision else "Ranking", [ranking_figure(scores), ranking_table(scores)]
+            ),
             Section("Gates and margins", [distribution_figure(scores)], _GATES),
             Section("Failure buckets", [bucket_figure(scores), bucket_table(scores), *_bucket_examples(scores)]),
             *([_audit_section(scores.suspects)] if scores.suspects else []),
@@ -58,6 +63,10 @@ _GATES = (
     "margin is the similarity of query and positive less that of query and negative.",
 )
 _READING = (
+    "The benefit of a source is what its negatives add to the listwise loss of a query that has random in-batch "
+    "negatives anyway, each negative with the sign that it is expected to have: false ones count against it. The share "
+    "of false ones is believed from how many labelled positives the source would return as negatives, from what its "
+    "pairs look like, and from labels. Without labels only an upper bound is known.",
     "ECI_sem is log det(Id + I/λ), I the mean over negatives of ρ·η·ψ·r·rᵀ, r the direction from negative to positive. "
     "At λ = 1 it is nearly its trace, the mean weight: the column diversity is what the directions take away.",
     "The score rises as negatives get easier, since an easy negative passes every gate. So random negatives are scored "
@@ -72,7 +81,14 @@ _READING = (
 )
 
 
+def _decision_section(scores: Scores, decision: Decision) -> Section:
+    """The decision: where it turns, and what each source is worth."""
+    return Section("Decision", [decision_figure(decision), decision_table(scores)], decision.sentences[1:])
+
+
 def _verdict(scores: Scores) -> str:
+    if scores.decision:
+        return scores.decision.sentences[0]
     ranked = scores.ranked
     sound = [score for score in ranked if not score.easy]
     if not sound:

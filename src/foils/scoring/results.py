@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from foils.scoring.ablations import Ablations
     from foils.scoring.audit import Suspect
     from foils.scoring.certainty import Certainty
+    from foils.scoring.deciding import Decided
+    from foils.scoring.decision import Decision
 
+_OF_WORTH = ("false_share", "false_share_low", "false_share_high", "strength", "learnability", "benefit",
+             "benefit_low", "benefit_high", "best_with_probability", "verdict")  # fmt: skip
 ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
 
 
@@ -43,6 +47,7 @@ class SourceScore:
         control_ratio: score over the control's, with its interval; NaN without a control.
         easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
             too, when one of its parts is: the score of a union is about the mean of its parts' scores.
+        false_share, …, verdict: what the decision says of it (`SourceWorth`); NaN and empty where nothing was decided.
     """
 
     name: str
@@ -80,6 +85,16 @@ class SourceScore:
     control_ratio_low: float = math.nan
     control_ratio_high: float = math.nan
     easy: bool = False
+    false_share: float = math.nan
+    false_share_low: float = math.nan
+    false_share_high: float = math.nan
+    strength: float = math.nan
+    learnability: float = math.nan
+    benefit: float = math.nan
+    benefit_low: float = math.nan
+    benefit_high: float = math.nan
+    best_with_probability: float = math.nan
+    verdict: str = ""
 
     def interval_text(self) -> str:
         """Return the interval of ECI_sem as text: an en dash where there is none, a remark where it falls short."""
@@ -111,6 +126,8 @@ class Scores(Result):
         certainty: how the ranking became certain, where samples were scored until it was.
         ablations: the scores under other settings, where they were asked for.
         suspects: negatives that look most like unlabelled positives, where they were asked for.
+        decided: the decision and what it rests on, where it was made.
+        rank_by: what the ranking goes by: benefit, eci_sem or eci.
     """
 
     settings: ScoreSettings
@@ -125,6 +142,29 @@ class Scores(Result):
     certainty: Certainty | None = field(default=None, repr=False)
     ablations: Ablations | None = field(default=None, repr=False)
     suspects: Sequence[Suspect] = field(default=(), repr=False)
+    decided: Decided | None = field(default=None, repr=False)
+    rank_by: str = "eci_sem"
+
+    @property
+    def decision(self) -> Decision | None:
+        """What to train on, how surely, and where that would turn; None where nothing was decided."""
+        return None if self.decided is None else self.decided.decision
+
+    def with_decision(self, decided: Decided, rank_by: str) -> Scores:
+        """Return the scores with a decision, and each source with what the decision says of it."""
+
+        def with_worth(score: SourceScore) -> SourceScore:
+            worth = decided.decision.worths.get(score.name)
+            return score if worth is None else replace(score, **{name: getattr(worth, name) for name in _OF_WORTH})
+
+        control = None if self.control is None else with_worth(self.control)
+        return replace(
+            self,
+            sources=[with_worth(score) for score in self.sources],
+            control=control,
+            decided=decided,
+            rank_by=rank_by,
+        )
 
     @property
     def warnings(self) -> list[str]:
@@ -147,19 +187,26 @@ class Scores(Result):
 
     @property
     def ranking(self) -> list[str]:
-        """Names of sources and hybrids by ECI_sem, highest first, ties in the order given."""
+        """Names of sources and hybrids by what `rank_by` says, highest first, ties in the order given."""
         return [score.name for score in self.ranked]
 
     @property
     def ranked(self) -> list[SourceScore]:
         """Sources and hybrids in that order."""
-        return sorted(self.sources, key=lambda score: -score.eci_sem)
+        return sorted(self.sources, key=lambda score: -_finite(getattr(score, self.rank_by)))
 
     def tables(self) -> list[Table]:
         """Return how certain the ranking is, the ranking, ablations and suspects, those that there are."""
-        from foils.scoring.tables import ablation_tables, certainty_table, ranking_table, suspects_table
+        from foils.scoring.tables import (
+            ablation_tables,
+            certainty_table,
+            decision_table,
+            ranking_table,
+            suspects_table,
+        )
 
         return [
+            *([decision_table(self)] if self.decision else []),
             *([certainty_table(self.certainty)] if self.certainty else []),
             ranking_table(self),
             *(ablation_tables(self.ablations) if self.ablations else []),
@@ -203,6 +250,12 @@ class Scores(Result):
             "margins": {"eci": MARGINS["triplet"], "eci_list": MARGINS["list"]},
             "sources": [score.to_json() for score in self.sources],
             "control": self.control.to_json() if self.control else None,
+            "ranked_by": self.rank_by,
             "ranking": self.ranking,
-            **without_nan(more),
+            **without_nan({"decision": self.decision.to_json() if self.decision else None, **more}),
         }
+
+
+def _finite(value: float) -> float:
+    """The value, or −∞ where it is NaN: what is not known comes last."""
+    return -math.inf if math.isnan(value) else value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foils.runtime.errors import InputError
 from foils.runtime.results import Table, number
 from foils.scoring.ablations import Ablations
 from foils.scoring.audit import Suspect
@@ -11,6 +12,45 @@ from foils.scoring.certainty import Certainty
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
 from foils.scoring.results import Scores, SourceScore
+
+
+def decision_table(scores: Scores) -> Table:
+    """Return what each source is worth for the training, best first, with the decision in words.
+
+    Raises:
+        InputError: nothing was decided.
+    """
+    if scores.decision is None:
+        raise InputError("scores without a decision; decide first (foils.score)")
+    ranked = _with_control(scores)
+    rows = [
+        (
+            score.name,
+            number(score.benefit),
+            f"{number(score.benefit_low)}–{number(score.benefit_high)}",
+            f"{score.best_with_probability:.2f}" if not score.hybrid and score is not scores.control else "",
+            f"{100 * score.false_share:.1f} %",
+            f"{100 * score.false_share_low:.1f}–{100 * score.false_share_high:.1f} %",
+            number(score.strength),
+            number(score.learnability),
+            score.verdict,
+            number(score.eci_sem, 4),
+            score.interval_text(),
+            number(score.eci),
+            f"{score.records:,}",
+        )
+        for score in ranked
+    ]
+    interval = f"{100 * scores.settings.confidence:g} % interval"
+    columns = ["source", "benefit", interval, "P(best)", "false", interval, "signal", "learnability", "verdict",
+               "ECI_sem", interval, "ECI", "records"]  # fmt: skip
+    decision = scores.decision
+    believed = (
+        f"o, relevant documents without a label for each labelled one: {decision.unlabelled_low:.2g}–"
+        f"{decision.unlabelled_high:.2g} of at most {decision.unlabelled_most:.2g}; {decision.labels} labels"
+    )
+    best = frozenset(index for index, score in enumerate(ranked) if score.name == decision.source)
+    return Table("Which negatives to train on", columns, rows, "\n".join([*decision.sentences, believed]), best)
 
 
 def ranking_table(scores: Scores) -> Table:

@@ -1,0 +1,168 @@
+"""What is believed of the shares of false negatives: one unknown for all sources, one for each, and labels.
+
+o, the number of unlabelled relevant pairs for each labelled one, is anywhere in [0, ō], evenly. Source s has
+φ_s = min(.985, o · r_s · e^δ_s): r_s is its rate, recaptured positives for each negative where its table says so, else
+the mean of n_L/n_U over its negatives; δ_s ~ N(0, σ_s²) is what the rate may be wrong by. Negative j of s is false
+with π_j = σ(c_s + log(n_L/n_U)_j), c_s such that the mean is φ_s; in several sources it has the mean of their logits.
+Labels, 1 for a negative that is relevant, change the belief by Bayes' rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+from scipy.stats import norm
+
+from foils.data.collection import Rows
+from foils.scoring.gates import Float64s
+
+MOST = 0.985  # share of false negatives, at most
+LEAST_ODDS = 1e-12
+SHIFTS = np.linspace(-25.0, 30.0, 221)  # c
+LADDER = np.linspace(-9.0, 0.0, 61)  # log o less log ō
+THINNED = 6
+WARM_UP = 300
+SHRINKINGS = 60
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of one source's false negatives before labels.
+
+    Attributes:
+        ratios: (k,) n_L/n_U of each of its negatives.
+        rate: r, recaptured positives for each negative; NaN where its table does not say.
+        spread: σ, standard deviation of the logarithm of what the rate may be wrong by.
+    """
+
+    ratios: Float64s
+    rate: float
+    spread: float
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Judged negatives.
+
+    Attributes:
+        relevant: (n,) 1 where the negative is false, else 0.
+        membership: (n, S) 1/(number of its sources) where the source has it, else 0.
+        offsets: (n,) mean over its sources of log n_L/n_U.
+    """
+
+    relevant: Float64s
+    membership: Float64s
+    offsets: Float64s
+
+    @classmethod
+    def none(cls, sources: int) -> Labelled:
+        """Return no label."""
+        return cls(np.zeros(0), np.zeros((0, sources)), np.zeros(0))
+
+    def select(self, rows: Rows) -> Labelled:
+        """Return these labels."""
+        return Labelled(self.relevant[rows], self.membership[rows], self.offsets[rows])
+
+    def logits(self, shifts: Float64s) -> Float64s:
+        """Return the log odds of being false, (n,), or (draws, n) for shifts of (draws, S)."""
+        return np.asarray(shifts @ self.membership.T + self.offsets)
+
+    def likelihood(self, shifts: Float64s) -> npt.NDArray[np.float64]:
+        """Return the log likelihood of the labels, a number, or (draws,) for shifts of (draws, S)."""
+        logits = self.logits(shifts)
+        return np.asarray((self.relevant * logits - np.logaddexp(0.0, logits)).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What may be true.
+
+    Attributes:
+        unlabelled: (D,) o. `shares`: (D, S) φ of each source. `shifts`: (D, S) c of each source.
+    """
+
+    unlabelled: Float64s
+    shares: Float64s
+    shifts: Float64s
+
+
+class Belief:
+    """The belief on some sources.
+
+    Args:
+        evidence: of each source, with at least one negative.
+        most: ō, at least 0.
+    """
+
+    def __init__(self, evidence: Sequence[Evidence], most: float) -> None:
+        self.most = max(float(most), 1e-9)
+        self.logs = [np.log(np.maximum(each.ratios, LEAST_ODDS)) for each in evidence]
+        self._spreads = np.array([each.spread for each in evidence])
+        self._means = np.array([[expit(shift + logs).mean() for shift in SHIFTS] for logs in self.logs])
+        scales = self.most * np.exp(LADDER)
+        self._rates = np.array(
+            [
+                [np.minimum(MOST / scale, each.ratios).mean() if np.isnan(each.rate) else each.rate for scale in scales]
+                for each in evidence
+            ]
+        )
+
+    def shares(self, unlabelled: float, errors: Float64s | None = None) -> Float64s:
+        """Return (S,) φ at o = `unlabelled` and δ = `errors` (None: 0)."""
+        at = (np.log(max(unlabelled, 1e-300) / self.most) - LADDER[0]) / (LADDER[1] - LADDER[0])
+        index = min(max(int(at), 0), len(LADDER) - 2)
+        part = min(max(at - index, 0.0), 1.0)
+        rates = (1 - part) * self._rates[:, index] + part * self._rates[:, index + 1]
+        return np.asarray(np.minimum(MOST, unlabelled * rates * (1.0 if errors is None else np.exp(errors))))
+
+    def shifts(self, shares: Float64s) -> Float64s:
+        """Return (S,) c with which the mean of π over each source's negatives is its share."""
+        pairs = zip(shares, self._means, strict=True)
+        return np.array([np.interp(share, means, SHIFTS) for share, means in pairs])
+
+    def probabilities(self, source: int, shift: float) -> Float64s:
+        """Return (k,) π of each negative of a source."""
+        return np.asarray(expit(shift + self.logs[source]))
+
+    def draw(self, labelled: Labelled, rng: np.random.Generator, *, draws: int = 600) -> Draws:
+        """Draw from the belief after these labels, by elliptical slice sampling.
+
+        Source: Murray, Adams & MacKay, AISTATS 2010. o = ō·Φ(z) with z ~ N(0, 1) is even over [0, ō].
+        """
+        spread = np.concatenate([[1.0], self._spreads])
+        state = np.zeros(len(spread))
+        value = self._likelihood(state, labelled)
+        states = []
+        for step in range(WARM_UP + draws * THINNED):
+            direction = rng.standard_normal(len(spread)) * spread
+            state, value = self._slice(state, value, direction, labelled, rng)
+            if step >= WARM_UP and (step - WARM_UP) % THINNED == 0:
+                states.append(state)
+        unlabelled = self.most * norm.cdf([each[0] for each in states])
+        shares = np.array([self.shares(o, each[1:]) for o, each in zip(unlabelled, states, strict=True)])
+        return Draws(unlabelled, shares, np.array([self.shifts(each) for each in shares]))
+
+    def _likelihood(self, state: Float64s, labelled: Labelled) -> float:
+        if not len(labelled.relevant):
+            return 0.0
+        shares = self.shares(self.most * float(norm.cdf(state[0])), state[1:])
+        return float(labelled.likelihood(self.shifts(shares)))
+
+    def _slice(
+        self, state: Float64s, value: float, direction: Float64s, labelled: Labelled, rng: np.random.Generator
+    ) -> tuple[Float64s, float]:
+        level = value + np.log(rng.random())
+        angle = rng.uniform(0.0, 2 * np.pi)
+        low, high = angle - 2 * np.pi, angle
+        for _ in range(SHRINKINGS):
+            proposed = state * np.cos(angle) + direction * np.sin(angle)
+            reached = self._likelihood(proposed, labelled)
+            if reached > level:
+                return proposed, reached
+            low, high = (angle, high) if angle < 0 else (low, angle)
+            angle = rng.uniform(low, high)
+        return state, value

@@ -1,0 +1,298 @@
+"""The decision: which source to train on, how likely it is the best, and what to look at to be surer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from foils.data.collection import Rows
+from foils.scoring.belief import Belief, Draws, Labelled
+from foils.scoring.gates import Float64s
+from foils.scoring.records import CONTROL
+from foils.scoring.worth import Worth
+
+DRAWS = 1_000
+SURE = 0.95
+TOLERANCE = 0.02  # share of the best benefit that a decision may lose without mattering
+SETTLED = 0.05  # share of the best benefit that a settled decision may be expected to lose
+NEXT = (20, 40, 60, 80, 120, 200, 320)  # labels that are tried
+FUTURES = 24  # simulated sets of labels
+EASY = 1.5  # times the strength of random negatives below which a source is easy
+TURNS = 400  # points of o at which the order is looked at
+
+
+@dataclass(frozen=True)
+class SourceWorth:
+    """What is believed of one source.
+
+    Attributes:
+        false_share: φ, the mean of the belief. `false_share_low`, `false_share_high`: its interval; low is 0 as long
+            as no label found a false negative.
+        benefit: B, the mean of the belief. `benefit_low`, `benefit_high`: its interval.
+        strength: what the benefit would be if no negative were false.
+        learnability: mean ℓ of its negatives.
+        best_with_probability: that no other source has a larger benefit.
+        above_none: probability that its benefit is above 0, which in-batch negatives alone have.
+        verdict: good, too easy, too many false, no better than none, or cannot tell.
+    """
+
+    name: str
+    false_share: float
+    false_share_low: float
+    false_share_high: float
+    benefit: float
+    benefit_low: float
+    benefit_high: float
+    strength: float
+    learnability: float
+    best_with_probability: float
+    above_none: float
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Where the decision would be another.
+
+    Attributes:
+        unlabelled: o from which on, or up to which, the other source is better.
+        false_share: φ of the chosen source there.
+        source: the other one; None: no mined negatives.
+        above: whether the other one is better with more false negatives, rather than with fewer.
+    """
+
+    unlabelled: float
+    false_share: float
+    source: str | None
+    above: bool
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to train on.
+
+    Attributes:
+        source: the one to train on; None: no mined negatives, in-batch negatives alone.
+        best_with_probability: of that source. `runner_up`: the source with the next larger benefit, or None.
+        ratio: benefit over the runner-up's; NaN where that is not above 0.
+        matters: whether the choice changes the benefit by more than 2 %.
+        turns_at: where the order turns nearest to today's belief; None: nowhere in it.
+        label_next: number of labels after which the decision is expected to lose at most 5 % of the best benefit; 0:
+            none is needed; None: more than 320, or than there are pairs.
+        labels: judged pairs that the belief rests on.
+        unlabelled: mean of o; `unlabelled_low`, `unlabelled_high`: its interval; `unlabelled_most`: ō.
+        worths: of every source, hybrid and the random control, by name.
+        curve: o, and each source's benefit at it, for the picture.
+        ability: share of random negatives that the encoder puts below the positive.
+        sentences: the decision in words.
+    """
+
+    source: str | None
+    best_with_probability: float
+    runner_up: str | None
+    ratio: float
+    matters: bool
+    turns_at: Turn | None
+    label_next: int | None
+    labels: int
+    unlabelled: float
+    unlabelled_low: float
+    unlabelled_high: float
+    unlabelled_most: float
+    ability: float
+    worths: Mapping[str, SourceWorth] = field(repr=False)
+    curve: Mapping[str, Any] = field(repr=False)
+    sentences: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the decision as scores.json holds it, without the sources' own numbers."""
+        plain = {key: value for key, value in vars(self).items() if key not in ("worths", "curve", "turns_at")}
+        return {
+            **plain,
+            "turns_at": asdict(self.turns_at) if self.turns_at else None,
+            "sentences": list(self.sentences),
+        }
+
+
+@dataclass(frozen=True)
+class Believed:
+    """Sources with what their benefit and their false negatives depend on.
+
+    Attributes:
+        names: of the sources, the control last where there is one.
+        worths: of each. `belief`: on them. `labelled`: what was judged.
+        costs: of each, the cheaper the smaller.
+    """
+
+    names: Sequence[str]
+    worths: Sequence[Worth]
+    belief: Belief
+    labelled: Labelled
+    costs: Sequence[int]
+
+    @property
+    def candidates(self) -> Rows:
+        """Places of the sources that are no control."""
+        return np.flatnonzero([name != CONTROL for name in self.names])
+
+
+def decide(
+    believed: Believed, waiting: Labelled, ability: float, rng: np.random.Generator, *, confidence: float = 0.95
+) -> Decision:
+    """Decide by the benefit, over a bootstrap of blocks of records jointly with the belief on false negatives.
+
+    Chosen is the source, or none, with the least expected regret, or the cheapest one whose regret is at most 2 % of
+    the best benefit. Hybrids, which take turns, have the mean of their parts' benefit, and are not chosen.
+
+    Args:
+        believed: the sources.
+        waiting: pairs in the order in which they would be judged next, their `relevant` not looked at.
+        ability: share of random negatives that the encoder puts below the positive.
+        rng: of all draws.
+        confidence: of the intervals.
+    """
+    draws = believed.belief.draw(believed.labelled, rng, draws=DRAWS)
+    values = _values(believed, draws, rng)
+    worths = _worths(believed, draws, values, confidence)
+    candidates = np.append(believed.candidates, len(believed.names))  # the last is no mined negatives
+    values = np.column_stack([values, np.zeros(len(values))])
+    highest = values[:, candidates].max(axis=1)
+    regret = (highest[:, None] - values).mean(axis=0)
+    tolerated = TOLERANCE * max(float(values.mean(axis=0).max()), 0.0)
+    best = int(candidates[np.argmin(regret[candidates])])
+    costs = [*believed.costs, 0]
+    good_enough = [int(at) for at in candidates if regret[at] <= tolerated]
+    chosen = min(good_enough, key=lambda at: (costs[at], regret[at])) if good_enough else best
+    others = [int(at) for at in believed.candidates if at != chosen]
+    second = min(others, key=lambda at: regret[at]) if others else None
+    probability = float((values[:, chosen] >= highest).mean())
+    matters = len(good_enough) < 2
+    mean = values.mean(axis=0)
+    ratio = math.nan if second is None or mean[second] <= 0 else float(mean[chosen] / mean[second])
+    grid, curves = _curves(believed)
+    spread = np.quantile(draws.unlabelled, [(1 - confidence) / 2, (1 + confidence) / 2])
+    decision = Decision(
+        source=None if chosen == len(believed.names) else believed.names[chosen],
+        best_with_probability=probability,
+        runner_up=None if second is None else believed.names[second],
+        ratio=ratio,
+        matters=matters,
+        turns_at=_turn(believed, grid, curves, chosen, float(np.median(draws.unlabelled))),
+        label_next=0
+        if probability >= SURE or not matters
+        else _labels_needed(values[:, candidates], draws, waiting, rng),
+        labels=len(believed.labelled.relevant),
+        unlabelled=float(draws.unlabelled.mean()),
+        unlabelled_low=float(spread[0]) if believed.labelled.relevant.any() else 0.0,
+        unlabelled_high=float(spread[1]),
+        unlabelled_most=believed.belief.most,
+        ability=ability,
+        worths=worths,
+        curve={"unlabelled": grid.tolist(), "benefit": dict(zip(believed.names, curves.T.tolist(), strict=False))},
+    )
+    return decision
+
+
+def _values(believed: Believed, draws: Draws, rng: np.random.Generator) -> Float64s:
+    """(D, S) benefits: each draw of the belief with its own resampling of blocks of records."""
+    blocks = len(believed.worths[0].counts)
+    weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=len(draws.shares)).astype(np.float64)
+    columns = [worth.benefit(draws.shares[:, at], weights) for at, worth in enumerate(believed.worths)]
+    return np.column_stack(columns)
+
+
+def _worths(believed: Believed, draws: Draws, values: Float64s, confidence: float) -> dict[str, SourceWorth]:
+    tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    some = bool(believed.labelled.relevant.any())
+    best = values[:, believed.candidates].max(axis=1)
+    control = believed.names.index(CONTROL) if CONTROL in believed.names else None
+    weakest = math.nan if control is None else believed.worths[control].strength
+    tolerated = TOLERANCE * max(float(values.mean(axis=0).max()), 0.0)
+    worths = {}
+    for at, name in enumerate(believed.names):
+        low, high = np.quantile(draws.shares[:, at], tails if len(believed.labelled.relevant) else [0.0, 0.995])
+        low_b, high_b = np.quantile(values[:, at], tails)
+        worth = SourceWorth(
+            name=name,
+            false_share=float(draws.shares[:, at].mean()),
+            false_share_low=float(low) if some else 0.0,
+            false_share_high=float(high),
+            benefit=float(values[:, at].mean()),
+            benefit_low=float(low_b),
+            benefit_high=float(high_b),
+            strength=believed.worths[at].strength,
+            learnability=believed.worths[at].learnability,
+            best_with_probability=0.0 if at == control else float((values[:, at] >= np.maximum(best, 0.0)).mean()),
+            above_none=float((values[:, at] > 0).mean()),
+            verdict="",
+        )
+        worths[name] = worth if at == control else replace(worth, verdict=verdict(worth, weakest, tolerated))
+    return worths
+
+
+def verdict(worth: SourceWorth, weakest: float, tolerated: float) -> str:
+    """Return what to think of a source, in a word or two.
+
+    Args:
+        worth: of the source.
+        weakest: strength of random negatives; NaN: not known.
+        tolerated: benefit that does not matter.
+    """
+    if -tolerated <= worth.benefit_low and worth.benefit_high <= tolerated:
+        return "no better than none"
+    if worth.above_none <= 1 - SURE:
+        return "too many false"
+    if worth.strength < EASY * weakest:
+        return "too easy"
+    return "good" if worth.above_none >= SURE else "cannot tell"
+
+
+def _curves(believed: Believed) -> tuple[Float64s, Float64s]:
+    """(n,) o from 0 to ō, and (n, S + 1) the sources' benefits at it, and that of no mined negatives, 0."""
+    grid = np.linspace(0.0, believed.belief.most, TURNS)
+    shares = np.array([believed.belief.shares(o) for o in grid])
+    curves = [worth.benefit(shares[:, at]) for at, worth in enumerate(believed.worths)]
+    return grid, np.column_stack([*curves, np.zeros(TURNS)])
+
+
+def _turn(believed: Believed, grid: Float64s, curves: Float64s, chosen: int, today: float) -> Turn | None:
+    """Where, nearest to today's o, another source overtakes the chosen one."""
+    rivals = np.append(believed.candidates, len(believed.names))
+    ahead = rivals[curves[:, rivals].argmax(axis=1)]
+    other = np.flatnonzero(curves[np.arange(len(grid)), ahead] > curves[:, chosen])
+    if not len(other):
+        return None
+    at = int(other[np.argmin(np.abs(grid[other] - today))])
+    shares = [*believed.belief.shares(float(grid[at])), 0.0]
+    rival = int(ahead[at])
+    other_name = None if rival == len(believed.names) else believed.names[rival]
+    return Turn(float(grid[at]), float(shares[chosen]), other_name, bool(grid[at] > today))
+
+
+def _labels_needed(values: Float64s, draws: Draws, waiting: Labelled, rng: np.random.Generator) -> int | None:
+    """The least number of labels after which the decision is expected to lose at most 5 % of the best benefit.
+
+    Sets of labels are simulated from draws of the belief; the other draws are weighted by how likely they make them.
+    """
+    tolerated = SETTLED * max(float(values.mean(axis=0).max()), 0.0)
+    highest = values.max(axis=1)
+    futures = rng.choice(len(values), FUTURES, replace=False)
+    for count in NEXT:
+        if count > len(waiting.offsets):
+            return None
+        logits = waiting.select(np.arange(count)).logits(draws.shifts)
+        log_true, log_false = -np.logaddexp(0.0, -logits), -np.logaddexp(0.0, logits)
+        regrets = []
+        for future in futures:
+            relevant = rng.random(count) < np.exp(log_true[future])
+            log_weight = np.where(relevant, log_true, log_false).sum(axis=1)
+            weight = np.exp(log_weight - log_weight.max())
+            weight /= weight.sum()
+            regrets.append(weight @ highest - (weight @ values).max())
+        if np.mean(regrets) <= tolerated:
+            return count
+    return None

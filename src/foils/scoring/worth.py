@@ -1,0 +1,149 @@
+"""What a source's negatives are worth for a training, given how many of them are false.
+
+    B_s = mean over records of Σ_j a_j · ℓ_j · (1 − (1 + κ)·π_j)
+
+a_j is what negative j adds to the listwise loss of a query that has M in-batch negatives anyway. With x_j =
+exp((s_j − s_p)/τ), S = Σ_j x_j and Z = 1 + M·E[x] over documents of the collection, the list J adds log(1 + S/Z) to the
+loss log Z, and j its part x_j/S of that. So no mined negatives are worth 0. ℓ_j is its learnability: 1 for a model that
+tells positives from random documents already; ρ_j·η_j for one that starts from nothing, to which all documents are
+alike, x_j = 1. π_j is the probability that it is false, κ how much worse a false negative is than a true one is good
+(ANMI 2.0, proof of Theorem 4, eq. A.1: κ = D/G).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from foils.data.collection import Rows
+from foils.scoring.belief import MOST, SHIFTS
+from foils.scoring.gates import Float64s
+from foils.scoring.pair_features import PairFeatures
+from foils.scoring.prepared import Measured
+
+SHARES = np.linspace(0.0, MOST, 34)
+STARTS = ("encoder", "nothing")
+HARM = 0.75  # κ
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Sums of a source's benefit over blocks of records, for shares of false negatives from 0 to .985.
+
+    Attributes:
+        sums: (blocks, 34) sum over the block's records of Σ_j a_j·ℓ_j·(1 − (1 + κ)·π_j) at each share.
+        counts: (blocks,) records with a negative of the source.
+        strength: mean over records of Σ_j a_j·ℓ_j, the benefit if none were false.
+        learnability: mean of ℓ_j over negatives, weighted by a_j.
+    """
+
+    sums: Float64s
+    counts: Float64s
+    strength: float
+    learnability: float
+
+    @classmethod
+    def of(cls, parts: Float64s, learnabilities: Float64s, logs: Float64s, record: Rows, block_of: Rows) -> Worth:
+        """Sum up one source.
+
+        Args:
+            parts: (k,) a_j of its negatives.
+            learnabilities: (k,) ℓ_j.
+            logs: (k,) log n_L/n_U.
+            record: (k,) their records, ascending.
+            block_of: (T,) the block of each record.
+        """
+        strengths = parts * learnabilities
+        means = np.array([expit(shift + logs).mean() for shift in SHIFTS])
+        blocks = int(block_of.max(initial=0)) + 1
+        block = block_of[record]
+        sums = np.empty((blocks, len(SHARES)))
+        for at, share in enumerate(SHARES):
+            false = expit(np.interp(share, means, SHIFTS) + logs) if share else 0.0
+            sums[:, at] = np.bincount(block, strengths * (1 - (1 + HARM) * false), blocks)
+        counts = np.bincount(block_of[np.unique(record)], minlength=blocks).astype(np.float64)
+        total = max(float(parts.sum()), 1e-300)
+        return cls(sums, counts, float(strengths.sum() / counts.sum()), float(strengths.sum() / total))
+
+    def benefit(self, shares: npt.ArrayLike, weights: Float64s | None = None) -> Float64s:
+        """Return (D,) the benefit at each share, the blocks of each weighted by a row of `weights` (D, blocks)."""
+        shares = np.asarray(shares, np.float64)
+        weights = np.ones((len(shares), len(self.counts))) if weights is None else weights
+        index = np.minimum((shares / SHARES[1]).astype(np.int64), len(SHARES) - 2)
+        part = shares / SHARES[1] - index
+        sums = self.sums.T[index] * (1 - part)[:, None] + self.sums.T[index + 1] * part[:, None]
+        records = np.maximum(weights @ self.counts, 1e-300)
+        return np.asarray((weights * sums).sum(axis=1) / records)
+
+
+def added_losses(record: Rows, s_n: Float64s, s_p: Float64s, in_batch: Float64s, temperature: float) -> Float64s:
+    """Return (k,) a_j = log(1 + S/Z)·x_j/S of each negative: its part in what its record's list adds to the loss.
+
+    Args:
+        record: (k,) record of each negative, ascending.
+        s_n: (k,) similarity of query and negative.
+        s_p: (T,) similarity of query and positive.
+        in_batch: (T,) log(M·E[x]) of each record; −∞: the batch has no other negatives.
+        temperature: τ.
+    """
+    records, start = np.unique(record, return_index=True)
+    counts = np.diff(np.r_[start, len(record)])
+    logits = (s_n - np.repeat(s_p[records], counts)) / temperature
+    top = np.maximum.reduceat(logits, start)
+    spread = np.exp(logits - np.repeat(top, counts))
+    total = np.add.reduceat(spread, start)
+    added = np.logaddexp(0.0, top + np.log(total) - np.logaddexp(0.0, in_batch[records]))
+    return np.asarray(spread * np.repeat(added / total, counts))
+
+
+def strengths_of(
+    measured: Measured, triplets: Rows, in_batch: Float64s, temperature: float, starts: str
+) -> tuple[Float64s, Float64s]:
+    """Return a_j and ℓ_j of one source's triplets, each (k,).
+
+    Args:
+        measured: the scoring.
+        triplets: (k,) the source's, ascending.
+        in_batch: (T,) log(M·E[x]) of each record.
+        temperature: τ.
+        starts: encoder: the scored encoder is what is trained; nothing: the model starts from nothing.
+    """
+    record = measured.records.record[triplets]
+    if starts == "nothing":
+        alike = np.zeros(len(measured.s_p))
+        gates = measured.gates
+        learnability = np.asarray((gates.rho * gates.eta)[triplets])
+        return added_losses(record, np.zeros(len(triplets)), alike, in_batch, temperature), learnability
+    s_n = measured.similarities.s_n[triplets]
+    return added_losses(record, s_n, measured.s_p, in_batch, temperature), np.ones(len(triplets))
+
+
+def in_batch_odds(
+    measured: Measured, unlabelled: PairFeatures, count: int, temperature: float, starts: str
+) -> Float64s:
+    """Return (T,) log(M·E[x]) of each record: M random documents of the collection against its positive.
+
+    Args:
+        measured: the scoring.
+        unlabelled: pairs that stand for all of the collection.
+        count: M, at least 0.
+        temperature: τ.
+        starts: as in `strengths_of`.
+    """
+    records = len(measured.s_p)
+    if not count:
+        return np.full(records, -np.inf)
+    if starts == "nothing":
+        return np.full(records, np.log(count))
+    logits = (unlabelled.similarity - measured.s_p[unlabelled.record]) / temperature
+    top = np.full(records, -np.inf)
+    np.maximum.at(top, unlabelled.record, logits)
+    top = np.where(np.isfinite(top), top, 0.0)
+    spread = np.bincount(unlabelled.record, unlabelled.count * np.exp(logits - top[unlabelled.record]), records)
+    size = np.bincount(unlabelled.record, unlabelled.count, records)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.log(count * spread / size) + top
+    return np.where(size > 0, odds, -np.inf)

@@ -1,0 +1,80 @@
+"""The belief on false negatives: its limits, Bayes' rule against numerical integration, and its coverage."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from foils.scoring.belief import MOST, Belief, Evidence, Labelled
+
+
+def belief(rates: list[float], *, most: float = 2.0, spread: float = 1e-6) -> Belief:
+    rng = np.random.default_rng(3)
+    return Belief([Evidence(rng.lognormal(-2, 0.5, 400), rate, spread) for rate in rates], most)
+
+
+def test_shares_grow_with_o_as_counting_says_and_stop_below_1() -> None:
+    counted = belief([0.1, 0.9])
+    assert counted.shares(0.5) == pytest.approx([0.05, 0.45])
+    assert counted.shares(1e-7) == pytest.approx([1e-8, 9e-8])
+    assert counted.shares(2.0) == pytest.approx([0.2, MOST])
+
+
+def test_without_a_rate_the_share_is_the_mean_over_the_pairs() -> None:
+    ratios = np.array([0.1, 0.2, 3.0])
+    pairs = Belief([Evidence(ratios, np.nan, 1e-6)], 1.0)
+    assert pairs.shares(0.5)[0] == pytest.approx(np.minimum(MOST, 0.5 * ratios).mean(), rel=5e-3)
+
+
+def test_the_negatives_probabilities_average_to_the_share() -> None:
+    each = belief([0.2])
+    for share in (0.01, 0.3, 0.9):
+        assert each.probabilities(0, each.shifts(np.array([share]))[0]).mean() == pytest.approx(share, abs=2e-3)
+
+
+def test_before_labels_o_is_even() -> None:
+    draws = belief([0.2]).draw(Labelled.none(1), np.random.default_rng(0), draws=4_000)
+    assert np.quantile(draws.unlabelled / 2.0, [0.1, 0.5, 0.9]) == pytest.approx([0.1, 0.5, 0.9], abs=0.05)
+
+
+def test_labels_change_the_belief_as_integration_says() -> None:
+    each = belief([0.3])
+    relevant = np.array([1.0, 0, 1, 0, 0, 0, 1, 0, 0, 0])
+    labelled = Labelled(relevant, np.ones((10, 1)), each.logs[0][:10])
+    draws = each.draw(labelled, np.random.default_rng(1), draws=4_000)
+    grid = np.linspace(1e-3, 2.0, 2_001)
+    logits = np.array([each.shifts(each.shares(o))[0] + each.logs[0][:10] for o in grid])
+    weight = np.prod(np.where(relevant == 1, expit(logits), expit(-logits)), axis=1)
+    mean = (weight * grid).sum() / weight.sum()
+    error = np.sqrt((weight * grid**2).sum() / weight.sum() - mean**2)
+    assert draws.unlabelled.mean() == pytest.approx(mean, abs=0.1 * error)
+    assert draws.unlabelled.std() == pytest.approx(error, rel=0.1)
+
+
+def test_a_label_in_two_sources_says_something_of_both() -> None:
+    both = belief([0.1, 0.1], spread=1.0)
+    membership = np.full((30, 2), 0.5)
+    offsets = np.zeros(30) + both.logs[0].mean()
+    before = both.draw(Labelled.none(2), np.random.default_rng(2), draws=500).shares.mean(axis=0)
+    after = both.draw(Labelled(np.ones(30), membership, offsets), np.random.default_rng(2), draws=500)
+    assert (after.shares.mean(axis=0) > 2 * before).all()
+
+
+@pytest.mark.parametrize("spread", [0.05, 0.6])
+def test_the_interval_after_60_labels_holds_the_truth(spread: float) -> None:
+    held, rng = [], np.random.default_rng(4)
+    for _ in range(40):
+        ratios = rng.lognormal(-1.5, 1.0, (3, 300))
+        rates = ratios.mean(axis=1)
+        truth = 1.5 * rng.random() * rates * np.exp(spread * rng.standard_normal(3))
+        each = Belief([Evidence(r, rate, spread) for r, rate in zip(ratios, rates, strict=True)], 1.5)
+        shifts = each.shifts(np.minimum(MOST, truth))
+        source = rng.integers(3, size=60)
+        pair = rng.integers(300, size=60)
+        offsets = np.array([each.logs[s][p] for s, p in zip(source, pair, strict=True)])
+        relevant = (rng.random(60) < expit(shifts[source] + offsets)).astype(float)
+        draws = each.draw(Labelled(relevant, np.eye(3)[source], offsets), rng, draws=200)
+        low, high = np.quantile(draws.shares, [0.025, 0.975], axis=0)
+        held.append((low <= np.minimum(MOST, truth)) & (np.minimum(MOST, truth) <= high))
+    assert np.mean(held) > 0.88

@@ -1,0 +1,190 @@
+"""The decision, on collections whose hidden positives are known, and in words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from foils.data import Negatives
+from foils.data.labels import Labels
+from foils.encode import VectorStore
+from foils.mining import RandomRetriever, mine_negatives
+from foils.mining.sampling import Uniform
+from foils.runtime.errors import InputError
+from foils.scoring import Scores, ScoreSettings, score_sources
+from foils.scoring.deciding import Decided, DecisionSettings, decide_sources
+from hidden_positives import QUERIES, World, hidden_world
+
+
+class WorldEncoder:
+    """Gives each text of a world its vector."""
+
+    name, fingerprint, dimension, similarity = "world", "world", 16, "cosine"
+
+    def __init__(self, world: World) -> None:
+        self.vectors = {"query": world.queries.chunks[0], "document": world.documents.chunks[0]}
+        self.row = {
+            "query": {text: row for row, text in enumerate(world.collection.query_texts(np.arange(QUERIES)))},
+            "document": {
+                text: row
+                for row, text in enumerate(world.collection.document_texts(np.arange(len(world.collection.documents))))
+            },
+        }
+
+    def route(self, kind: str) -> str:
+        return kind
+
+    def encode(self, texts: list[str], kind: str) -> np.ndarray:
+        return self.vectors[kind][[self.row[kind][text] for text in texts]].astype(np.float32)
+
+
+def mined(world: World) -> dict[str, Negatives]:
+    def mine(retriever: object, **how: object) -> Negatives:
+        return mine_negatives(world.collection, retriever, split="train", top=5, **how)  # type: ignore[arg-type]
+
+    return {
+        "hard": mine(world.dense()),
+        "middle": mine(world.dense(), ranks=(20, 25)),
+        "drawn": mine(world.dense(), ranks=(0, 20), draw=Uniform()),
+        "random": mine(RandomRetriever(world.collection, seed=1)),
+    }
+
+
+def true_share(world: World, negatives: Negatives) -> float:
+    kept = negatives.kept()
+    pairs = zip(kept["query_id"].to_pylist(), kept["doc_id"].to_pylist(), strict=True)
+    return float(np.mean([pair in world.hidden for pair in pairs]))
+
+
+def oracle(world: World, sources: dict[str, Negatives], count: int, seed: int = 0) -> Labels:
+    rng = np.random.default_rng(seed)
+    tables = [source.kept().select(["query_id", "doc_id"]) for source in sources.values()]
+    parts = [each.take(pa.array(rng.choice(len(each), count // len(tables), replace=False))) for each in tables]
+    rows = {(row["query_id"], row["doc_id"]) for part in parts for row in part.to_pylist()}
+    judged = [{"query_id": q, "doc_id": d, "relevant": int((q, d) in world.hidden)} for q, d in sorted(rows)]
+    return Labels(pa.Table.from_pylist(judged))
+
+
+def scored(world: World, sources: dict[str, Negatives], folder: Path) -> tuple[Scores, WorldEncoder, VectorStore]:
+    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
+    settings = ScoreSettings(replicates=0, hybrids=2, temperature=0.1)
+    return score_sources(world.collection, sources, encoder, store, settings), encoder, store
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, Negatives], tuple]:
+    world = hidden_world(7, labelled=0.5)
+    sources = mined(world)
+    return world, sources, scored(world, sources, tmp_path_factory.mktemp("half"))
+
+
+def decided(case: tuple, **settings: object) -> Decided:
+    _, sources, (scores, encoder, store) = case
+    return decide_sources(scores, sources, encoder, store, DecisionSettings(**settings))  # type: ignore[arg-type]
+
+
+def test_without_labels_the_share_is_an_interval_from_0_that_holds_the_truth(half: tuple) -> None:
+    world, sources, _ = half
+    decision = decided(half).decision
+    for name, source in sources.items():
+        worth = decision.worths[name]
+        assert worth.false_share_low == 0
+        assert true_share(world, source) <= worth.false_share_high, name
+    assert decision.unlabelled_most >= world.unlabelled
+
+
+def test_labels_narrow_the_interval_about_the_truth(half: tuple) -> None:
+    world, sources, _ = half
+    before, after = decided(half).decision, decided(half, labels=oracle(world, sources, 240)).decision
+    for name, source in sources.items():
+        old, new = before.worths[name], after.worths[name]
+        assert new.false_share_low <= true_share(world, source) <= new.false_share_high, name
+        if true_share(world, source) > 0.1:
+            assert new.false_share_high - new.false_share_low < 0.8 * old.false_share_high, name
+    assert after.labels > before.labels == 0
+    assert after.unlabelled_low < world.unlabelled < after.unlabelled_high
+
+
+def test_a_plain_window_is_believed_to_hold_what_counting_says(half: tuple) -> None:
+    _, sources, (scores, encoder, store) = half
+    plain = {name: Negatives(source.table, {}) for name, source in sources.items()}  # no counts in the provenance
+    counted, pairs = decided(half).decision, decide_sources(scores, plain, encoder, store).decision
+    scale = pairs.unlabelled_most / counted.unlabelled_most
+    for name in ("hard", "middle"):
+        recaptured = counted.worths[name].false_share * scale
+        assert pairs.worths[name].false_share == pytest.approx(recaptured, rel=0.35), name
+
+
+def test_hard_negatives_win_where_none_is_false_and_lose_where_most_are(tmp_path: Path, half: tuple) -> None:
+    complete = hidden_world(8, labelled=1.0)
+    sources = mined(complete)
+    decision = decide_sources(*_arguments(scored(complete, sources, tmp_path), sources)).decision
+    assert decision.source == "hard"
+    assert decision.best_with_probability > 0.9
+    assert decision.worths["hard"].verdict == "good"
+    world, sources, _ = half
+    spoilt = decided((world, sources, half[2]), labels=Labels(_all_relevant(sources["hard"]))).decision
+    assert spoilt.source != "hard"
+    assert spoilt.worths["hard"].verdict == "too many false"
+
+
+def _arguments(scored_as: tuple, sources: dict[str, Negatives]) -> tuple:
+    scores, encoder, store = scored_as
+    return scores, sources, encoder, store
+
+
+def _all_relevant(negatives: Negatives) -> pa.Table:
+    table = negatives.kept().select(["query_id", "doc_id"]).slice(0, 200)
+    return table.append_column("relevant", pa.array([1] * len(table), pa.int8()))
+
+
+def test_no_mined_negatives_are_worth_0_and_hybrids_the_mean_of_their_parts(half: tuple) -> None:
+    worths = decided(half).decision.worths
+    both = worths["hard+middle"]
+    assert both.benefit == pytest.approx((worths["hard"].benefit + worths["middle"].benefit) / 2)
+    assert worths["random control"].strength < 0.5 * worths["hard"].strength
+
+
+def test_a_model_that_starts_from_nothing_learns_from_what_it_can_tell_apart(half: tuple) -> None:
+    able, starting = decided(half).decision.worths, decided(half, starts="nothing", in_batch=0).decision.worths
+    assert starting["random"].strength > starting["hard"].strength
+    assert able["random"].strength < able["hard"].strength
+    assert starting["hard"].learnability < 1 == able["hard"].learnability
+
+
+def test_the_batch_takes_away_what_easy_negatives_add(half: tuple) -> None:
+    alone, among = (decided(half, in_batch=count).decision.worths for count in (0, 500))
+    assert among["random"].strength < alone["random"].strength
+    ratio = [each["hard"].strength / each["random"].strength for each in (alone, among)]
+    assert ratio[1] > ratio[0]
+
+
+def test_the_decision_turns_where_it_says(half: tuple) -> None:
+    decision = decided(half).decision
+    turn = decision.turns_at
+    assert turn is not None
+    grid = np.array(decision.curve["unlabelled"])
+    own = np.array(decision.curve["benefit"][decision.source])
+    other = 0 * own if turn.source is None else np.array(decision.curve["benefit"][turn.source])
+    at = int(np.argmin(np.abs(grid - turn.unlabelled)))
+    assert other[at] > own[at]
+    assert other[max(0, at - 1) if turn.above else at + 1] <= own[max(0, at - 1) if turn.above else at + 1] + 1e-9
+
+
+def test_the_same_seed_gives_the_same_bytes(half: tuple) -> None:
+    one, other = (json.dumps(decided(half).decision.to_json()) for _ in range(2))
+    assert one == other
+
+
+def test_labels_of_other_pairs_are_refused(half: tuple) -> None:
+    world, _, _ = half
+    query = world.collection.queries["query_id"][0].as_py()
+    labels = Labels(pa.table({"query_id": [query], "doc_id": ["d0"], "relevant": pa.array([0], pa.int8())}))
+    with pytest.raises(InputError, match="none of the judged pairs"):
+        decided(half, labels=labels)
+    with pytest.raises(InputError, match="without a judgement"):
+        decided(half, labels=Labels(labels.table.select(["query_id", "doc_id"])))
