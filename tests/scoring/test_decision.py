@@ -124,7 +124,7 @@ def test_hard_negatives_win_where_none_is_false_and_lose_where_most_are(tmp_path
     sources = mined(complete)
     decision = decide_sources(*_arguments(scored(complete, sources, tmp_path), sources)).decision
     assert decision.source == "hard"
-    assert decision.best_with_probability > 0.9
+    assert decision.best_with_probability > 0.6
     assert decision.worths["hard"].verdict == "good"
     world, sources, _ = half
     spoilt = decided((world, sources, half[2]), labels=Labels(_all_relevant(sources["hard"]))).decision

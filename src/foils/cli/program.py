@@ -139,7 +139,7 @@ def described(door: Door) -> str:
 
 
 def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
-    """Write, show and report a result; None, where a verb has nothing to say."""
+    """Write, report and show a result, its files first: a closed pipe loses none. None: a verb has nothing to say."""
     from dataclasses import replace
 
     from foils.data.store import write_json
@@ -151,11 +151,12 @@ def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
     if verb.writes and hasattr(result, "write"):
         result.write(values["output"])
         tables = [replace(tables[0], title=f"{tables[0].title} → {values['output']}"), *tables[1:]]
-    print_tables(tables)
     if values.get("json"):
         write_json(values["json"], result.to_json())
     if values.get("report"):
         result.report(values["report"])
+    print_tables(tables)
+    if values.get("report"):
         say(f"report: {values['report']}")
     if verb.after:
         verb.after(result, values)

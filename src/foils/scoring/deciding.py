@@ -21,7 +21,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
 from foils.scoring.belief import Belief, Evidence, Labelled
 from foils.scoring.compose import triplets_of_rows
-from foils.scoring.decision import NEXT, Believed, Decision, SourceWorth, decide
+from foils.scoring.decision import NEXT, SURE, Believed, Decision, SourceWorth, decide
 from foils.scoring.gates import Float64s
 from foils.scoring.intervals import assign_blocks
 from foils.scoring.pair_features import survey_pairs
@@ -304,6 +304,11 @@ def sentences(decision: Decision) -> list[str]:
         lines.append(
             f"The order turns to {other} if {way} than {_percent(turn.false_share)} of {chosen.name} are false "
             f"(today's belief: {_range(chosen)})."
+        )
+    if decision.label_next == 0 and decision.matters and decision.best_with_probability < SURE:
+        lines.append(
+            "Labels would hardly change it: what is left is how well the benefit foresees training, which foils study "
+            "measures."
         )
     if decision.label_next:
         labels = spelled("labels")

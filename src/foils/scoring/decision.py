@@ -17,6 +17,7 @@ from foils.scoring.worth import Worth
 
 DRAWS = 1_000
 SURE = 0.95
+FORM = 0.3  # standard deviation of the logarithm of what the form of the benefit is wrong by, of one source
 TOLERANCE = 0.02  # share of the best benefit that a decision may lose without mattering
 SETTLED = 0.05  # share of the best benefit that a settled decision may be expected to lose
 NEXT = (20, 40, 60, 80, 120, 200, 320)  # labels that are tried
@@ -145,8 +146,10 @@ def decide(
 ) -> Decision:
     """Decide by the benefit, over a bootstrap of blocks of records jointly with the belief on false negatives.
 
-    Chosen is the source, or none, with the least expected regret, or the cheapest one whose regret is at most 2 % of
-    the best benefit. Hybrids, which take turns, have the mean of their parts' benefit, and are not chosen.
+    How likely a source is the best also heeds that the form of the benefit is only a model of training: each source's
+    benefit may be wrong by a factor of e^ε, ε ~ N(0, 0.3²). Chosen is the source, or none, with the least expected
+    regret, or the cheapest one whose regret is at most 2 % of the best benefit. Hybrids, which take turns, have the
+    mean of their parts' benefit, and are not chosen.
 
     Args:
         believed: the sources.
@@ -156,13 +159,14 @@ def decide(
         confidence: of the intervals.
     """
     draws = believed.belief.draw(believed.labelled, rng, draws=DRAWS)
-    values = _values(believed, draws, rng)
-    worths = _worths(believed, draws, values, confidence)
+    plain = _values(believed, draws, rng)
+    values = plain * np.exp(FORM * rng.standard_normal(plain.shape))
+    worths = _worths(believed, draws, plain, values, confidence)
     candidates = np.append(believed.candidates, len(believed.names))  # the last is no mined negatives
-    values = np.column_stack([values, np.zeros(len(values))])
+    plain, values = (np.column_stack([each, np.zeros(len(each))]) for each in (plain, values))
     highest = values[:, candidates].max(axis=1)
-    regret = (highest[:, None] - values).mean(axis=0)
-    tolerated = TOLERANCE * max(float(values.mean(axis=0).max()), 0.0)
+    regret = (plain[:, candidates].max(axis=1)[:, None] - plain).mean(axis=0)
+    tolerated = TOLERANCE * max(float(plain.mean(axis=0).max()), 0.0)
     best = int(candidates[np.argmin(regret[candidates])])
     costs = [*believed.costs, 0]
     good_enough = [int(at) for at in candidates if regret[at] <= tolerated]
@@ -171,7 +175,7 @@ def decide(
     second = min(others, key=lambda at: regret[at]) if others else None
     probability = float((values[:, chosen] >= highest).mean())
     matters = len(good_enough) < 2
-    mean = values.mean(axis=0)
+    mean = plain.mean(axis=0)
     ratio = math.nan if second is None or mean[second] <= 0 else float(mean[chosen] / mean[second])
     grid, curves = _curves(believed)
     spread = np.quantile(draws.unlabelled, [(1 - confidence) / 2, (1 + confidence) / 2])
@@ -184,7 +188,7 @@ def decide(
         turns_at=_turn(believed, grid, curves, chosen, float(np.median(draws.unlabelled))),
         label_next=0
         if probability >= SURE or not matters
-        else _labels_needed(values[:, candidates], draws, waiting, rng),
+        else _labels_needed(plain[:, candidates], draws, waiting, rng),
         labels=len(believed.labelled.relevant),
         unlabelled=float(draws.unlabelled.mean()),
         unlabelled_low=float(spread[0]) if believed.labelled.relevant.any() else 0.0,
@@ -205,10 +209,12 @@ def _values(believed: Believed, draws: Draws, rng: np.random.Generator) -> Float
     return np.column_stack(columns)
 
 
-def _worths(believed: Believed, draws: Draws, values: Float64s, confidence: float) -> dict[str, SourceWorth]:
+def _worths(
+    believed: Believed, draws: Draws, values: Float64s, with_form: Float64s, confidence: float
+) -> dict[str, SourceWorth]:
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
     some = bool(believed.labelled.relevant.any())
-    best = values[:, believed.candidates].max(axis=1)
+    best = np.maximum(with_form[:, believed.candidates].max(axis=1), 0.0)
     control = believed.names.index(CONTROL) if CONTROL in believed.names else None
     weakest = math.nan if control is None else believed.worths[control].strength
     tolerated = TOLERANCE * max(float(values.mean(axis=0).max()), 0.0)
@@ -226,7 +232,7 @@ def _worths(believed: Believed, draws: Draws, values: Float64s, confidence: floa
             benefit_high=float(high_b),
             strength=believed.worths[at].strength,
             learnability=believed.worths[at].learnability,
-            best_with_probability=0.0 if at == control else float((values[:, at] >= np.maximum(best, 0.0)).mean()),
+            best_with_probability=0.0 if at == control else float((with_form[:, at] >= best).mean()),
             above_none=float((values[:, at] > 0).mean()),
             verdict="",
         )
@@ -276,10 +282,14 @@ def _turn(believed: Believed, grid: Float64s, curves: Float64s, chosen: int, tod
 def _labels_needed(values: Float64s, draws: Draws, waiting: Labelled, rng: np.random.Generator) -> int | None:
     """The least number of labels after which the decision is expected to lose at most 5 % of the best benefit.
 
+    What the form of the benefit may be wrong by is left out: labels do not tell.
+
     Sets of labels are simulated from draws of the belief; the other draws are weighted by how likely they make them.
     """
     tolerated = SETTLED * max(float(values.mean(axis=0).max()), 0.0)
     highest = values.max(axis=1)
+    if (highest - values[:, values.mean(axis=0).argmax()]).mean() <= tolerated:
+        return 0
     futures = rng.choice(len(values), FUTURES, replace=False)
     for count in NEXT:
         if count > len(waiting.offsets):
