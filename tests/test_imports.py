@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
 ARROWS = {  # among stages, only these
     "evaluation": {"searching"},
-    "labelling": {"rating"},
+    "labelling": {"rating", "scoring"},
     "rating": {"selection"},
     "selection": {"mining", "scoring"},
     "training": {"batching", "evaluation", "mining", "selection"},

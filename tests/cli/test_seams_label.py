@@ -64,6 +64,28 @@ def test_with_a_program(
     assert str(labelled).split() == ended.out.split()
 
 
+def test_uncertain_pairs_come_first(
+    foils: Foils, loaded: object, sources: tuple[Path, dict[str, Path]], tmp_path: Path
+) -> None:
+    folder, paths = sources
+    written, json = tmp_path / "labels.parquet", tmp_path / "l.json"
+    options = ["--draw", "uncertain", "--encoder", "m", "--encoder-args", f"vectors={tmp_path / 'v'}", "--seed", 1]
+    ended = foils("label", folder, *paths.values(), *options, "-n", 7, "--with", "page", "-o", written, "--json", json)
+    assert ended.status == 0, ended.err
+    first = written.read_bytes()
+    written.unlink()
+    given = {"encoder": HashingEncoder(), "vectors": tmp_path / "v", "n": 7, "ask": "page", "seed": 1}
+    labelled = library.label(folder, paths, output=written, draw="uncertain", **given)
+    assert written.read_bytes() == first
+    assert labelled.to_json()["settings"]["encoder"] == HashingEncoder().fingerprint
+    write_json(tmp_path / "library.json", labelled.to_json())
+    assert (tmp_path / "library.json").read_bytes() == json.read_bytes()
+    pi = labelled.belief[labelled.universe.members["bm25"]]
+    assert np.ptp(pi) > 0
+    equal = library.label(folder, paths, n=7, ask="page", seed=1, output=tmp_path / "equal.tsv")
+    assert set(equal.drawn) != set(labelled.drawn)
+
+
 def test_a_person_goes_from_page_and_table_to_labels(
     foils: Foils, sources: tuple[Path, dict[str, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

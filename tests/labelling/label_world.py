@@ -19,12 +19,16 @@ def relevant(query: int, document: int) -> bool:
     return document % QUERIES == query
 
 
-def world() -> Collection:
-    """Query i is answered by the documents of its number, modulo 30: four each, of which one or two are labelled."""
+def world(dev: tuple[str, ...] = ()) -> Collection:
+    """Query i is answered by the documents of its number, modulo 30: four each, of which one or two are labelled.
+
+    Judgements are for training, but for the queries of `dev`.
+    """
     documents = {f"d{i}": f"document {i} of subject {i % QUERIES}" for i in range(DOCUMENTS)}
     queries = {f"q{i}": f"subject {i}" for i in range(QUERIES)}
     qrels = {f"q{i}": {f"d{i}": 1, **({f"d{i + QUERIES}": 1} if i % 2 else {})} for i in range(QUERIES)}
-    return Collection.from_dicts("world", documents, queries, {"train": qrels})
+    of_dev = {query: qrels.pop(query) for query in dev}
+    return Collection.from_dicts("world", documents, queries, {"train": qrels, **({"dev": of_dev} if dev else {})})
 
 
 def source(name: str, seed: int, *, per_query: int = 8, text: Callable[[int, int], str] | None = None) -> Negatives:

@@ -169,7 +169,7 @@ def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> N
         ({"ask": "page", "checks": 5}, "checks 5: no effect with ask a person, who is taken to be right"),
         ({"ask": Rule(), "labeller": "anna"}, "labeller anna: no effect with ask a judge"),
         ({"ask": "llm:m", "max_length": 64}, "max_length 64: no effect with ask llm"),
-        ({"ask": "bi-encoder:x", "encoder": "y"}, "encoder y: no effect without ask bi-encoder, whose model it names"),
+        ({"ask": "bi-encoder:x", "encoder": "y"}, "encoder y: no effect without ask bi-encoder or draw uncertain"),
         ({"ask": oracle, "base_url": "http://x"}, "base_url http://x: no effect without ask llm"),
         ({"ask": oracle, "question": "own.txt"}, "question own.txt: no effect without ask llm"),
         ({"ask": oracle, "labeller": "a:b"}, "labeller a:b: expected a person's name, without a colon"),

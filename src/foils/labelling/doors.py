@@ -16,12 +16,13 @@ from foils.data.labels import Labels
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources
 from foils.data.store import provenance, write_text
 from foils.encode.opening import AT_128, EncodingSettings
+from foils.labelling.believing import belief_before_labels
 from foils.labelling.drawing import Universe, pairs_of
 from foils.labelling.errors import JudgeErrors, errors_by_people, errors_on_known
 from foils.labelling.judging import PairJudge, RelevanceJudge, check_settings, is_judge, open_judge
 from foils.labelling.page import label_page
 from foils.labelling.results import Labelled
-from foils.labelling.settings import PAGE, TABLE, TERMINAL, Answer, LabelSettings
+from foils.labelling.settings import PAGE, TABLE, TERMINAL, UNCERTAIN, Answer, LabelSettings
 from foils.labelling.sheet import Sheet
 from foils.labelling.terminal import on_terminal
 from foils.llm import LLMSettings
@@ -55,8 +56,8 @@ def label(
 ) -> Labelled:
     """Label a sample of negatives: which of them are relevant after all, and what share of each source that makes.
 
-    Pairs are drawn with known probabilities, those first that decide most. Every answer is kept at once: the same
-    command goes on where it stopped, and a larger -n adds to what is there.
+    Pairs are drawn with known probabilities: all alike, or those first that decide most (draw: uncertain). Every answer
+    is kept at once: the same command goes on where it stopped, and a larger -n adds to what is there.
 
     Raises:
         InputError: a collection, source, judge or file of answers that cannot be read, or nobody to judge.
@@ -64,10 +65,17 @@ def label(
     """
     loaded = reading.open(collection)
     named = as_sources(sources, loaded)
-    universe = pairs_of({source.name: source.negatives for source in named})
+    negatives = {source.name: source.negatives for source in named}
+    universe = pairs_of(negatives)
     belief: Floats | None = None
-    drawn = universe.draw(labelling.n, seed=labelling.seed, belief=belief)
     settings = {"n": labelling.n, "with": _name(labelling.ask), "checks": labelling.checks, "as": labelling.labeller}
+    if labelling.draw == UNCERTAIN:
+        encoder, store = encoding.open(loaded)
+        settings |= {"draw": labelling.draw, "split": labelling.split, "encoder": encoder.fingerprint}
+        belief = belief_before_labels(
+            universe, loaded, negatives, encoder, store, split=labelling.split, seed=labelling.seed
+        )
+    drawn = universe.draw(labelling.n, seed=labelling.seed, belief=belief)
     digests = {"collection": loaded.digest, **{source.name: source.digest for source in named}}
     made = provenance("label", settings, inputs=digests, seed=labelling.seed)
     sheet = Sheet.of(

@@ -11,7 +11,7 @@ import numpy as np
 
 from foils.data.collection import Collection
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.settings import BY_PEOPLE, AskLike, LabelSettings
+from foils.labelling.settings import BY_PEOPLE, UNCERTAIN, AskLike, LabelSettings
 from foils.labelling.sheet import Shown
 from foils.llm import Client, LLMSettings, Question, RecordLog, Sampling, Template, ask_questions, digest
 from foils.llm.answers import json_values, without_thoughts
@@ -180,10 +180,13 @@ def check_settings(labelling: LabelSettings, llm: LLMSettings, encoding: Encodin
         refuse(labelling.changed("checks"), f"{shown}, who is taken to be right; leave it out")
     if kind != "llm":
         refuse({**labelling.changed("question"), **llm.changed()}, f"without {flag} llm; give it")
+    if labelling.draw == UNCERTAIN:  # the draw heeds all of the encoder's settings
+        return
+    refuse(labelling.changed("split"), f"without {spelled('draw', UNCERTAIN)}; give it")
     heeded = JUDGES[kind].heeds if kind in JUDGES else frozenset()
     idle = {name: value for name, value in encoding.changed(base=AT_128).items() if name not in heeded}
     if who != "bi-encoder":
-        why = f"without {flag} bi-encoder, whose model it names; leave one of them out"
+        why = f"without {flag} bi-encoder or {spelled('draw', UNCERTAIN)}, whose model it names; give one of them"
         refuse({"encoder": encoding.changed(base=AT_128).get("encoder")}, why)
     refuse(idle, f"{shown}, which embeds no text; leave it out")
 

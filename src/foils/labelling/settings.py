@@ -18,6 +18,7 @@ Answer = Callable[[str, str, str], bool | None]
 """A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
 TERMINAL, PAGE, TABLE = "terminal", "page", "csv"
 BY_PEOPLE = (TERMINAL, PAGE, TABLE)
+EQUAL, UNCERTAIN = "equal", "uncertain"
 
 if TYPE_CHECKING:
     AskLike = str | Judge | Answer
@@ -38,6 +39,10 @@ class LabelSettings(Settings):
             pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is one and no --answers are given. In Python
             also a judge of `foils.rate`, or a function of query, positive and document that returns True, False or
             None.
+        draw: Which pairs come first: equal gives all pairs of a source the same probability; uncertain prefers those
+            that the encoder cannot tell, by what `foils score` believes of each pair before any label. Give the options
+            of the encoder that scores.
+        split: Split of the judgements that uncertain learns from.
         output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
             again.
         answers: File with answers to add, as the page or a spreadsheet gives it. May be given several times. In Python
@@ -54,6 +59,8 @@ class LabelSettings(Settings):
 
     n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
     ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
+    draw: Annotated[str, Option(names=(EQUAL, UNCERTAIN))] = EQUAL
+    split: str = "train"
     output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
     answers: Annotated[AnswersLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     labeller: Annotated[str, Option(flag="--as", metavar="NAME")] = PERSON

@@ -248,7 +248,7 @@ def _waiting(
     logs: Float64s,
     rng: np.random.Generator,
 ) -> Labelled:
-    """The pairs that would be judged next, drawn as `foils label` draws them."""
+    """The pairs that would be judged next, drawn nearly as `foils label --draw uncertain` does."""
     has = np.column_stack([_rows_of(target, measured, triplets) for target in targets]).astype(np.float64)
     size = (has / np.maximum(has.sum(axis=0), 1)).sum(axis=1) * np.sqrt(probability * (1 - probability))
     size[np.isin(triplets, judged)] = 0.0
@@ -312,7 +312,8 @@ def sentences(decision: Decision) -> list[str]:
         )
     if decision.label_next:
         labels = spelled("labels")
-        lines.append(f"To be sure, label about {decision.label_next} pairs (foils label), and decide with {labels}.")
+        command = "foils label --draw uncertain"
+        lines.append(f"To be sure, label about {decision.label_next} pairs ({command}), and decide with {labels}.")
     elif decision.label_next is None:
         lines.append(f"Not even {max(NEXT)} labels are expected to settle it: the sources are worth nearly the same.")
     if decision.ability < ABLE:
