@@ -10,8 +10,9 @@ from foils.cli.app import run
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import InputError
-from foils.scoring import ScoreSettings, score_sources
+from foils.scoring import DecisionSettings, ScoreSettings, decide_sources, score_sources
 from foils.studies import PREDICTORS, StudySettings, read_cells, run_study
+from foils.studies.predictors import decided_benefits, predict
 from foils.studies.probe import split_queries
 from foils.studies.sources import drawn_queries, study_sources, table_digest
 from train_models import made_up, made_up_folder, static_model, table
@@ -94,6 +95,25 @@ def test_predictors_are_those_of_the_scores(world):
         (1 - 2 * rate) * cell.predictors["bm25"]["mnrl_proxy"]
     )
     assert "benefit_loss" not in cell.predictors["made"]  # nobody knows what its way of mining recaptures
+    for batch, same in ((16, True), (4, False)):
+        deciding = DecisionSettings(in_batch=batch - 1)
+        worths = decide_sources(scores, given, encoder, store, deciding).decision.worths
+        for name in sources:
+            assert (cell.predictors[name]["benefit"] == pytest.approx(worths[name].benefit)) == same, name
+
+
+def test_one_query_has_no_benefit(world):
+    collection, sources, model, store, _ = world
+    others = {
+        name: np.array(each.table["query_id"]) != each.table["query_id"][0].as_py() for name, each in sources.items()
+    }
+    alone = {name: each.reject(others[name], "no") for name, each in sources.items()}
+    from foils.training.models import load_trainable
+
+    encoder = SentenceEncoder(load_trainable(model), EncoderSettings(max_length=128))
+    scores = score_sources(collection, alone, encoder, store, ScoreSettings(hybrids=1, replicates=0))
+    assert decided_benefits(scores, alone, encoder, store, StudySettings(training=QUICK)) == {}
+    assert "benefit" not in predict(scores, {}, 1.0)["bm25"]
 
 
 def test_another_encoder_may_estimate_what_is_unlabelled(world, tmp_path):

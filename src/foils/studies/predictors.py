@@ -7,13 +7,18 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from foils.data.negatives import Negatives
 from foils.data.recapture import Recapture
+from foils.encode import Encoder, VectorStore
+from foils.scoring import DecisionSettings, decide_sources
 from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS, Float64s
 from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.results import Scores
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.studies.benefit import benefits
+from foils.studies.checks import train_settings
+from foils.studies.settings import StudySettings
 
 LAMBDAS = (0.1, 0.01, 0.001)
 _PLAIN = (
@@ -51,6 +56,7 @@ PREDICTORS: dict[str, str] = {
     "goldilocks": "share of negatives 200–400 Elo points below the positive, the encoder judging",
     "danger": "share of negatives less than 100 Elo points below the positive, the encoder judging",
     "few_false": "1 − φ, the share that is not false",
+    "benefit": "the decision's benefit, without labels",
     "benefit_loss": "(1 − 2φ) · MNRL proxy",
     "benefit_energy": "(1 − 2φ) · gradient energy",
     "benefit_posterior": "pull of true negatives less that of false ones, by each one's own probability",
@@ -60,7 +66,10 @@ PREDICTORS: dict[str, str] = {
 
 
 def predict(
-    scores: Scores, recaptures: Mapping[str, Recapture | None], unlabelled: float
+    scores: Scores,
+    recaptures: Mapping[str, Recapture | None],
+    unlabelled: float,
+    decided: Mapping[str, float] | None = None,
 ) -> dict[str, dict[str, float]]:
     """Return source → predictor → value, from a scoring; values that do not exist are left out.
 
@@ -68,6 +77,7 @@ def predict(
         scores: of the sources by the frozen encoder that training starts from, hybrids as sources of their own.
         recaptures: source → how many labelled positives its way of mining returns; None where that is not known.
         unlabelled: relevant documents without a label for each labelled one (NaN: not known).
+        decided: source → its benefit (see `decided_benefits`).
     """
     measured, tau = scores.measured, scores.settings.temperature
     records = measured.records
@@ -96,8 +106,30 @@ def predict(
         values["variance"] = score_variance(highest, old.signal)
         values |= ratings(measured.s_p[record] - s_n, tau)
         values |= benefits(measured, member, score, recaptures.get(score.name), unlabelled, tau)
+        values["benefit"] = (decided or {}).get(score.name, math.nan)
         by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
     return by_source
+
+
+def decided_benefits(
+    scores: Scores, sources: Mapping[str, Negatives], encoder: Encoder, store: VectorStore, settings: StudySettings
+) -> dict[str, float]:
+    """Return source → the benefit that `foils score` ranks by, at the mean belief without labels.
+
+    Nothing is returned where a single query was scored, which decides nothing.
+
+    Args:
+        scores: of the sources.
+        sources: name → the table, whose provenance may say how many positives it recaptures.
+        encoder: that scored.
+        store: of vectors; documents of the collection that it lacks are embedded, at most 100,000.
+        settings: of the study; the batch of its training, less one, are a query's in-batch negatives.
+    """
+    if len(scores.measured.records) < 2:
+        return {}
+    deciding = DecisionSettings(in_batch=train_settings(settings, 0).batch_size - 1)
+    worths = decide_sources(scores, sources, encoder, store, deciding).decision.worths
+    return {name: worths[name].benefit for name in sources if name in worths}
 
 
 def ratings(margins: Float64s, temperature: float) -> dict[str, float]:

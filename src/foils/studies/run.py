@@ -32,7 +32,7 @@ from foils.studies.cells import (
     write_cell,
 )
 from foils.studies.checks import check_sources, checked_settings, train_settings
-from foils.studies.predictors import predict
+from foils.studies.predictors import decided_benefits, predict
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries, study_sources, table_digest
 from foils.studies.unlabelled import estimate_unlabelled
@@ -194,7 +194,7 @@ class OpenCell:
                 estimator = load_encoder(settings.estimate_with, encoder.settings)
                 better = score_sources(self.collection, sources, estimator, store, scoring)
             unlabelled = estimate_unlabelled(better.measured, recaptures)
-        predicted = predict(scores, recaptures, unlabelled)
+        predicted = predict(scores, recaptures, unlabelled, decided_benefits(scores, sources, encoder, store, settings))
         for name, value in self._probed(sources, settings, known).items():
             predicted[name]["probe"] = value
         recaptured = {name: vars(each) for name, each in recaptures.items() if each}
