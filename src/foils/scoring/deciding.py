@@ -18,10 +18,10 @@ from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings
 from foils.scoring.belief import Belief, Evidence, Labelled
 from foils.scoring.compose import triplets_of_rows
-from foils.scoring.decision import NEXT, SURE, Believed, Decision, SourceWorth, decide
+from foils.scoring.decision import NEXT, Believed, Decision, SourceWorth, decide
 from foils.scoring.gates import Float64s
 from foils.scoring.intervals import assign_blocks
 from foils.scoring.pair_features import survey_pairs
@@ -29,6 +29,7 @@ from foils.scoring.prepared import Measured
 from foils.scoring.records import CONTROL, Target
 from foils.scoring.relevance import Relevance
 from foils.scoring.results import Scores
+from foils.scoring.wording import sentences
 from foils.scoring.worth import STARTS, Worth, in_batch_odds, strengths_of
 
 RECORDS = 2_000  # that the decision looks at, at most, drawn at random
@@ -38,7 +39,6 @@ SLACK = 1.05
 SURELY = 10.0  # recaptured positives of a source whose rate bounds o
 COSTS = {"random": 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-encoder": 5, "llm": 6}
 UNKNOWN_COST = 4
-ABLE = 0.75
 RANKED_BY = ("benefit", "eci_sem", "eci")
 
 
@@ -292,60 +292,3 @@ def _hybrids(scores: Scores, worths: Mapping[str, SourceWorth]) -> dict[str, Sou
         }
         hybrids[score.name] = SourceWorth(name=score.name, verdict="", best_with_probability=0.0, **means)
     return hybrids
-
-
-def sentences(decision: Decision) -> list[str]:
-    """Return the decision in words: what to train on, where it would turn, and what to do to be surer."""
-    lines = [_advice(decision)]
-    chosen = None if decision.source is None else decision.worths[decision.source]
-    if chosen is not None and (turn := decision.turns_at) is not None and decision.matters:
-        way = "more" if turn.above else "fewer"
-        other = turn.source or "no mined negatives"
-        lines.append(
-            f"The order turns to {other} if {way} than {_percent(turn.false_share)} of {chosen.name} are false "
-            f"(today's belief: {_range(chosen)})."
-        )
-    if decision.label_next == 0 and decision.matters and decision.best_with_probability < SURE:
-        lines.append(
-            "Labels would hardly change it: what is left is how well the benefit foresees training, which foils study "
-            "measures."
-        )
-    if decision.label_next:
-        labels = spelled("labels")
-        command = "foils label --draw uncertain"
-        lines.append(f"To be sure, label about {decision.label_next} pairs ({command}), and decide with {labels}.")
-    elif decision.label_next is None:
-        lines.append(f"Not even {max(NEXT)} labels are expected to settle it: the sources are worth nearly the same.")
-    if decision.ability < ABLE:
-        lines.append(
-            f"The encoder puts only {_percent(decision.ability)} of random documents below the positive: a model that "
-            f"starts with so little learns from easy negatives first ({spelled('starts', 'nothing')})."
-        )
-    return lines
-
-
-def _advice(decision: Decision) -> str:
-    if not decision.matters:
-        name = "in-batch negatives alone" if decision.source is None else decision.source
-        return f"Train on {name}: the cheapest of those whose benefit is within 2 % of the best."
-    if decision.source is None:
-        return (
-            f"Train on in-batch negatives alone: better than every source with probability "
-            f"{decision.best_with_probability:.2f}, since too many of their negatives are false."
-        )
-    chosen = decision.worths[decision.source]
-    times = "" if math.isnan(decision.ratio) else f", {decision.ratio:.2g} times as useful as {decision.runner_up}"
-    start = "Train on" if decision.best_with_probability >= 0.5 else "It cannot be told; the least is risked with"
-    return (
-        f"{start} {decision.source}: best with probability {decision.best_with_probability:.2f}{times}; "
-        f"{_range(chosen)} of it are false."
-    )
-
-
-def _range(worth: SourceWorth) -> str:
-    low, high = (_percent(share)[:-2] for share in (worth.false_share_low, worth.false_share_high))
-    return f"{low}–{high} %"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"

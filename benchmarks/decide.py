@@ -1,0 +1,203 @@
+"""How well the decision knows the share of false negatives, with and without labels, and whether it decides rightly.
+
+    python benchmarks/decide.py shares COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 2] [--labels 60]
+    python benchmarks/decide.py study STUDY COLLECTION [--hide 0.9] [--labels 60]
+
+`shares`: the collection's judgements must be complete (banking77, clinc150). A share of each training query's
+positives is hidden, ten sources are mined in ten ways, and a static embedding decides, from nothing and from labels of
+pairs that are drawn as `foils label` draws them and judged by what is hidden. Counted is how often the intervals hold
+the share of hidden positives, and how wide they are.
+
+`study`: the sources and trainings of a cell of a study that study_first.py made, with the same share hidden. Counted
+are Kendall's τ of the benefit with the measure after training, and what the chosen source loses against the best:
+with every negative's truth known, from nothing, and from labels. Writes benchmarks/results/decide.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.stats import kendalltau
+
+from foils.data import Collection, Negatives, load_collection
+from foils.data.labels import Labels
+from foils.data.store import cache_folder, write_json
+from foils.encode import EncoderSettings, VectorStore, load_encoder
+from foils.labelling.drawing import pairs_of
+from foils.mining import mine_negatives
+from foils.mining.planting import PLANTED
+from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
+from foils.scoring.worth import HARM, added_losses
+from recapture import Models, ways
+from study_first import false_shares, hidden
+
+RESULTS = Path(__file__).parent / "results" / "decide.json"
+MODEL = "static:all-MiniLM-L6-v2"
+WAYS = ("random", "bm25 0-10", "dense 0-10", "dense 50-60", "ance", "uniform of dense 0-100",
+        "relative margin 5 %, minimum", "relative margin 5 %, mean", "cross-encoder of bm25", "trisampler")  # fmt: skip
+
+
+class Decider:
+    """A collection with hidden positives, its sources, and the encoder that decides."""
+
+    def __init__(self, collection: Collection, gone: pa.Table | None, sources: dict[str, Negatives]) -> None:
+        self.sources = {name.replace("+", " "): table for name, table in sources.items() if table.keep.any()}
+        self.encoder = load_encoder(MODEL, EncoderSettings(max_length=128))
+        self.store = VectorStore(cache_folder() / "vectors")
+        columns = () if gone is None else (gone["query_id"].to_pylist(), gone["doc_id"].to_pylist())
+        self.truth = set(zip(*columns, strict=True)) if columns else set()
+        settings = ScoreSettings(hybrids=1, replicates=0, sample=3_000)
+        self.scores: Scores = score_sources(collection, self.sources, self.encoder, self.store, settings)
+
+    def labels(self, count: int, seed: int) -> Labels:
+        """Pairs drawn as `foils label` draws them, judged by what is hidden."""
+        universe = pairs_of(self.sources)
+        table = universe.table.take(pa.array(universe.draw(count, seed=seed).rows)).select(["query_id", "doc_id"])
+        pairs = zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True)
+        relevant = pa.array([int(pair in self.truth) for pair in pairs], pa.int8())
+        return Labels(table.append_column("relevant", relevant))
+
+    def decide(self, labels: Labels | None = None) -> Decision:
+        settings = DecisionSettings(labels=labels)
+        return decide_sources(self.scores, self.sources, self.encoder, self.store, settings).decision
+
+
+def shares(whole: Collection, hide: float, seed: int, labels: int) -> dict[str, Any]:
+    """Each source's true share, and its interval without and with labels."""
+    collection, gone = hidden(whole, hide, seed) if hide else (whole, None)
+    models = Models(collection)
+    made = ways(models)
+    tables = {
+        name: mine_negatives(
+            collection, **{"split": "train", "top": 10, "seed": seed, "plant": PLANTED, **made[name]()}
+        )
+        for name in WAYS
+    }
+    case = Decider(collection, gone, tables)
+    true = false_shares(case.sources, gone) if gone is not None else dict.fromkeys(case.sources, 0.0)
+    decisions = {"none": case.decide(), "labels": case.decide(case.labels(labels, seed))}
+    return {
+        name: {"true": true[name]}
+        | {
+            how: [decision.worths[name].false_share_low, decision.worths[name].false_share_high]
+            for how, decision in decisions.items()
+        }
+        for name in case.sources
+    }
+
+
+def summary(cells: dict[str, Any]) -> dict[str, float]:
+    """How often the intervals of all cells hold the truth, and their mean width."""
+    rows = [row for cell in cells.values() for row in cell.values()]
+    facts = {}
+    for how in ("none", "labels"):
+        held = [row[how][0] - 1e-9 <= row["true"] <= row[how][1] + 1e-9 for row in rows]
+        facts |= {
+            f"{how} held": float(np.mean(held)),
+            f"{how} width": float(np.mean([r[how][1] - r[how][0] for r in rows])),
+        }
+    return {**facts, "cases": len(rows)}
+
+
+def with_truth(case: Decider, in_batch: int = 127) -> dict[str, float]:
+    """The benefit of each source with every negative's truth known, over the scored records."""
+    measured = case.scores.measured
+    records, tau = measured.records, case.scores.settings.temperature
+    queries = np.array(records.collection.queries["query_id"].to_pylist(), object)[records.queries]
+    documents = np.array(records.collection.documents["doc_id"].to_pylist(), object)
+    row = np.asarray(records.texts.rows)[records.document]
+    pairs = zip(queries[records.record], documents[row], strict=True)
+    false = np.array([pair in case.truth for pair in pairs])
+    control = records.targets(1)[-1].of(records.members)
+    spread = np.exp((measured.similarities.s_n[control] - measured.s_p[records.record[control]]) / tau)
+    counts = np.bincount(records.record[control], minlength=len(records))
+    odds = np.log(
+        in_batch * np.bincount(records.record[control], spread, len(records)) / np.maximum(counts, 1) + 1e-300
+    )
+    benefits = {}
+    for target in records.targets(1)[:-1]:
+        own = np.flatnonzero(target.of(records.members))
+        record = records.record[own]
+        added = added_losses(record, measured.similarities.s_n[own], measured.s_p, odds, tau)
+        benefits[target.name] = float((added * (1 - (1 + HARM) * false[own])).sum() / len(np.unique(record)))
+    return benefits
+
+
+def outcomes(cell: Path) -> dict[str, float]:
+    """Source → mean measure after training, over seeds."""
+    values: dict[str, list[float]] = {}
+    for path in sorted(cell.glob("trained/*.json")):
+        trained = json.loads(path.read_text())
+        values.setdefault(trained["source"], []).append(next(iter(trained["measures"].values())))
+    return {name: float(np.mean(each)) for name, each in values.items()}
+
+
+def study(folder: Path, whole: Collection, hide: float, labels: int) -> dict[str, Any]:
+    """τ and regret of the benefit in the study's cell of this collection and share."""
+    collection, gone = hidden(whole, hide) if hide else (whole, None)
+    cells = [path for path in folder.glob("cells/*") if _collection_of(path) == collection.name]
+    if len(cells) != 1:
+        raise SystemExit(f"{len(cells)} cells of {collection.name} in {folder}; expected one")
+    after = outcomes(cells[0])
+    tables = [Negatives.read(path) for path in sorted(cells[0].glob("sources/*.parquet"))]
+    named = {
+        path.stem.rsplit("-", 3)[0]: table
+        for path, table in zip(sorted(cells[0].glob("sources/*.parquet")), tables, strict=True)
+    }
+    by_slug = {name.replace(" & ", "-").replace(" ", "-"): name for name in after}
+    case = Decider(collection, gone, {by_slug[slug]: table for slug, table in named.items()})
+    none = after["in-batch negatives"]
+    best = max(value for name, value in after.items() if name != "untrained")
+
+    def agreement(benefit: dict[str, float]) -> dict[str, float]:
+        names = list(case.sources)
+        of_none = [*(benefit[name] for name in names), 0.0]
+        trained = [*(after[name] for name in names), none]
+        return {"kendall": float(kendalltau(of_none, trained)[0]), "regret": best - trained[int(np.argmax(of_none))]}
+
+    facts: dict[str, Any] = {"truth": agreement(with_truth(case))}
+    for how, given in (("none", None), ("labels", case.labels(labels, 0))):
+        decision = case.decide(given)
+        chosen = none if decision.source is None else after[decision.source]
+        facts[how] = agreement({name: decision.worths[name].benefit for name in case.sources}) | {
+            "regret": best - chosen, "source": decision.source, "probability": decision.best_with_probability,
+            "label_next": decision.label_next,
+        }  # fmt: skip
+    return facts
+
+
+def _collection_of(cell: Path) -> str:
+    return str(json.loads((cell / "cell.json").read_text())["collection"]["name"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("shares", "study"))
+    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("--hide", type=float, nargs="*", default=[0.0, 0.5, 0.9, 0.98])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--labels", type=int, default=60)
+    given = parser.parse_args()
+    known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    whole = load_collection(given.paths[-1])
+    for hide in given.hide:
+        key = f"{whole.name}, {100 * hide:g} % hidden"
+        if given.what == "study":
+            known.setdefault("study", {})[key] = study(given.paths[0], whole, hide, given.labels)
+            print(key, known["study"][key], flush=True)
+        else:
+            for seed in range(given.seeds):
+                known.setdefault("shares", {})[f"{key}, seed {seed}"] = shares(whole, hide, seed, given.labels)
+                print(key, seed, known["shares"][f"{key}, seed {seed}"], flush=True)
+            known["summary"] = summary(known["shares"])
+            print(known["summary"], flush=True)
+        write_json(RESULTS, known)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""A decision in words."""
+
+from __future__ import annotations
+
+import math
+
+from foils.runtime.options import spelled
+from foils.scoring.decision import NEXT, SURE, Decision, SourceWorth
+
+ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
+
+
+def sentences(decision: Decision) -> list[str]:
+    """Return the decision in words: what to train on, where it would turn, and what to do to be surer."""
+    lines = [_advice(decision)]
+    chosen = None if decision.source is None else decision.worths[decision.source]
+    if chosen is not None and (turn := decision.turns_at) is not None and decision.matters:
+        way = "more" if turn.above else "fewer"
+        other = turn.source or "no mined negatives"
+        lines.append(
+            f"The order turns to {other} if {way} than {_percent(turn.false_share)} of {chosen.name} are false "
+            f"(today's belief: {_range(chosen)})."
+        )
+    if decision.label_next == 0 and decision.matters and decision.best_with_probability < SURE:
+        lines.append(
+            "Labels would hardly change it: what is left is how well the benefit foresees training, which foils study "
+            "measures."
+        )
+    if decision.label_next:
+        labels = spelled("labels")
+        command = "foils label --draw uncertain"
+        lines.append(f"To be sure, label about {decision.label_next} pairs ({command}), and decide with {labels}.")
+    elif decision.label_next is None:
+        lines.append(f"Not even {max(NEXT)} labels are expected to settle it: the sources are worth nearly the same.")
+    if decision.ability < ABLE:
+        lines.append(
+            f"The encoder puts only {_percent(decision.ability)} of random documents below the positive: a model that "
+            f"starts with so little learns from easy negatives first ({spelled('starts', 'nothing')})."
+        )
+    return lines
+
+
+def _advice(decision: Decision) -> str:
+    if not decision.matters:
+        name = "in-batch negatives alone" if decision.source is None else decision.source
+        return f"Train on {name}: the cheapest of those whose benefit is within 2 % of the best."
+    if decision.source is None:
+        return (
+            f"Train on in-batch negatives alone: better than every source with probability "
+            f"{decision.best_with_probability:.2f}, since too many of their negatives are false."
+        )
+    chosen = decision.worths[decision.source]
+    times = "" if math.isnan(decision.ratio) else f", {decision.ratio:.2g} times as useful as {decision.runner_up}"
+    start = "Train on" if decision.best_with_probability >= 0.5 else "It cannot be told; the least is risked with"
+    return (
+        f"{start} {decision.source}: best with probability {decision.best_with_probability:.2f}{times}; "
+        f"{_range(chosen)} of it are false."
+    )
+
+
+def _range(worth: SourceWorth) -> str:
+    low, high = (_percent(share)[:-2] for share in (worth.false_share_low, worth.false_share_high))
+    return f"{low}–{high} %"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
