@@ -170,7 +170,22 @@ SCORING = [
     ["--replicates", 10],
     ["--confidence", 0.5],
     ["--seed", 3],
+    ["--starts", "nothing"],
+    ["--in-batch", 0],
 ]
+
+
+def test_labels_of_a_file_change_the_decision_as_labels_in_memory_do(
+    foils: Foils, folder: Path, sources: list[Path], tmp_path: Path
+) -> None:
+    row = Negatives.read(sources[0]).kept().slice(0, 1).to_pylist()[0]
+    (tmp_path / "l.csv").write_text(f"query_id,doc_id,relevant\n{row['query_id']},{row['doc_id']},yes\n")
+    ended = foils("score", folder, *sources[:2], "--labels", tmp_path / "l.csv", "--json", tmp_path / "s.json")
+    assert (ended.status, ended.err) == (0, "")
+    decision = json.loads((tmp_path / "s.json").read_text())["decision"]
+    assert decision["labels"] == 1
+    assert decision["unlabelled_low"] > 0
+    assert "; 1 label" in ended.out
 
 
 @pytest.mark.parametrize("option", SCORING)

@@ -60,7 +60,7 @@ def test_mlflow_has_a_run_of_the_name_of_the_folder(tmp_path, monkeypatch):
     (run,) = client.search_runs(["0"])
     assert run.info.run_name == "my model"
     losses = [entry["loss"] for entry in trained.run.history if "loss" in entry]
-    kept = client.get_metric_history(run.info.run_id, "loss")
+    kept = sorted(client.get_metric_history(run.info.run_id, "loss"), key=lambda metric: metric.step)
     assert [metric.value for metric in kept] == pytest.approx(losses)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
 from foils.data.collection import Collection, Rows
-from foils.data.labels import Labels
+from foils.data.labels import Labels, LabelsLike
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.recapture import Recapture
 from foils.data.texts import DocumentTexts
@@ -41,6 +40,11 @@ COSTS = {"random": 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-
 UNKNOWN_COST = 4
 RANKED_BY = ("benefit", "eci_sem", "eci")
 
+if TYPE_CHECKING:
+    LabelsGiven = LabelsLike
+else:
+    LabelsGiven = str
+
 
 @dataclass(frozen=True)
 class DecisionSettings(Settings):
@@ -57,7 +61,7 @@ class DecisionSettings(Settings):
 
     heading = "Decision"
 
-    labels: Annotated[Labels | Path | None, Option(metavar="FILE")] = None
+    labels: Annotated[LabelsGiven | None, Option(metavar="FILE")] = None
     rank_by: Annotated[str, Option(names=RANKED_BY)] = "benefit"
     starts: Annotated[str, Option(names=STARTS)] = "encoder"
     in_batch: Annotated[int, Option(least=0)] = 127

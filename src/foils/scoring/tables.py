@@ -47,7 +47,8 @@ def decision_table(scores: Scores) -> Table:
     decision = scores.decision
     believed = (
         f"o, relevant documents without a label for each labelled one: {decision.unlabelled_low:.2g}–"
-        f"{decision.unlabelled_high:.2g} of at most {decision.unlabelled_most:.2g}; {decision.labels} labels"
+        f"{decision.unlabelled_high:.2g} of at most {decision.unlabelled_most:.2g}; "
+        f"{decision.labels} label{'s' * (decision.labels != 1)}"
     )
     best = frozenset(index for index, score in enumerate(ranked) if score.name == decision.source)
     return Table("Which negatives to train on", columns, rows, "\n".join([*decision.sentences, believed]), best)
