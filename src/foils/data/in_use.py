@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from foils.data.store import ASIDE
+from foils.data.aside import ASIDE
 from foils.runtime.errors import FailureError
 
 try:

@@ -9,29 +9,22 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from foils.data.aside import held, place_aside
 from foils.runtime.errors import FailureError, FormatError, InputError
-
-try:
-    import fcntl
-except ImportError:  # not on Windows: what a killed writer left aside stays there
-    fcntl = None  # type: ignore[assignment]
 
 Provenance = dict[str, Any]
 _KEY = b"foils"
-ASIDE = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 _VERSIONED = ("foils", "numpy", "pyarrow", "bm25s", "sentence-transformers", "torch")
 
 
@@ -61,9 +54,9 @@ def write_whole(path: str | Path) -> Iterator[Path]:
             raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
         return
     path = path.resolve()
-    aside = _place_aside(path)
+    aside = place_aside(path)
     try:
-        with _held(aside):
+        with held(aside):
             yield aside
             flush(aside)
             aside.replace(path)
@@ -90,9 +83,9 @@ def write_whole_folder(path: str | Path, *, mark: str) -> Iterator[Path]:
         FailureError: it cannot be written (full disk, no permission, something else in its place).
     """
     path = Path(path).resolve()
-    aside = _place_aside(path)
+    aside = place_aside(path)
     try:
-        with _held(aside, folder=True):
+        with held(aside, folder=True):
             yield aside
             _flush_all(aside)
             try:
@@ -119,9 +112,9 @@ def fill_folder(path: str | Path) -> Iterator[Path]:
         FailureError: a file cannot be written (full disk, no permission).
     """
     path = Path(path).resolve()
-    aside = _place_aside(path)
+    aside = place_aside(path)
     try:
-        with _held(aside, folder=True):
+        with held(aside, folder=True):
             yield aside
             _flush_all(aside)
             files = [each for each in aside.rglob("*") if each.is_file()]
@@ -252,68 +245,6 @@ def existing_file(path: str | Path) -> Path:
             what = "is a folder, not a file" if path.is_dir() else "is a pipe or a device, not a file"
         raise InputError(f"{path}: {what}; check the path")
     return path
-
-
-def _place_aside(path: Path) -> Path:
-    """Return where to write aside, beside the path; the folder is made, what is dead in it removed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
-    remove_dead(path.parent)
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-
-
-@contextmanager
-def _held(aside: Path, *, folder: bool = False) -> Iterator[None]:
-    """Make what is written aside, and hold a lock on it that ends with this process: others see whether it lives."""
-    if fcntl is None:
-        aside.mkdir() if folder else aside.touch()
-        yield
-        return
-    while True:
-        if folder:
-            aside.mkdir(exist_ok=True)
-        handle = os.open(aside, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o666)
-        with suppress(OSError):  # a file system without locks: nobody can take it for dead
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(handle), aside.stat()):
-                break
-        os.close(handle)  # another process took it for dead before the lock
-    try:
-        yield
-    finally:
-        os.close(handle)
-
-
-def remove_dead(folder: Path) -> None:
-    """Remove what writers that were killed left aside: that on which nobody holds a lock."""
-    for left in folder.glob(".*.part") if fcntl else ():
-        if not ASIDE.fullmatch(left.name):
-            continue
-        with suppress(OSError):
-            handle = os.open(left, os.O_RDONLY)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            finally:
-                os.close(handle)
-
-
-def lock_alone(opened: IO[bytes], path: str | Path) -> None:
-    """Lock an open file until it is closed, for what only one process may write.
-
-    Raises:
-        FailureError: another process has it.
-    """
-    if fcntl is not None:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise FailureError(f"{path} is being written by another process; wait until it has ended") from error
-        except OSError:
-            return  # a file system without locks
 
 
 def _is_special(path: Path) -> bool:

@@ -20,7 +20,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings
 from foils.scoring.belief import Belief, Evidence, Labelled
 from foils.scoring.compose import triplets_of_rows
-from foils.scoring.decision import NEXT, Believed, Decision, SourceWorth, decide
+from foils.scoring.decision import NEXT, Believed, Decision, decide
 from foils.scoring.gates import Float64s
 from foils.scoring.intervals import assign_blocks
 from foils.scoring.pair_features import survey_pairs
@@ -29,7 +29,7 @@ from foils.scoring.records import CONTROL, Target
 from foils.scoring.relevance import Relevance
 from foils.scoring.results import Scores
 from foils.scoring.wording import sentences
-from foils.scoring.worth import STARTS, Worth, in_batch_odds, strengths_of
+from foils.scoring.worth import STARTS, SourceWorth, Worth, in_batch_odds, strengths_of
 
 RECORDS = 2_000  # that the decision looks at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random

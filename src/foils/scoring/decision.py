@@ -13,46 +13,15 @@ from foils.data.collection import Rows
 from foils.scoring.belief import Belief, Draws, Labelled
 from foils.scoring.gates import Float64s
 from foils.scoring.records import CONTROL
-from foils.scoring.worth import Worth
+from foils.scoring.worth import SURE, SourceWorth, Worth, verdict
 
 DRAWS = 1_000
-SURE = 0.95
 FORM = 0.3  # standard deviation of the logarithm of what the form of the benefit is wrong by, of one source
 TOLERANCE = 0.02  # share of the best benefit that a decision may lose without mattering
 SETTLED = 0.05  # share of the best benefit that a settled decision may be expected to lose
 NEXT = (20, 40, 60, 80, 120, 200, 320)  # labels that are tried
 FUTURES = 24  # simulated sets of labels
-EASY = 1.5  # times the strength of random negatives below which a source is easy
 TURNS = 400  # points of o at which the order is looked at
-
-
-@dataclass(frozen=True)
-class SourceWorth:
-    """What is believed of one source.
-
-    Attributes:
-        false_share: φ, the mean of the belief. `false_share_low`, `false_share_high`: its interval; low is 0 as long
-            as no label found a false negative.
-        benefit: B, the mean of the belief. `benefit_low`, `benefit_high`: its interval.
-        strength: what the benefit would be if no negative were false.
-        learnability: mean ℓ of its negatives.
-        best_with_probability: that no other source has a larger benefit.
-        above_none: probability that its benefit is above 0, which in-batch negatives alone have.
-        verdict: good, too easy, too many false, no better than none, or cannot tell.
-    """
-
-    name: str
-    false_share: float
-    false_share_low: float
-    false_share_high: float
-    benefit: float
-    benefit_low: float
-    benefit_high: float
-    strength: float
-    learnability: float
-    best_with_probability: float
-    above_none: float
-    verdict: str
 
 
 @dataclass(frozen=True)
@@ -238,23 +207,6 @@ def _worths(
         )
         worths[name] = worth if at == control else replace(worth, verdict=verdict(worth, weakest, tolerated))
     return worths
-
-
-def verdict(worth: SourceWorth, weakest: float, tolerated: float) -> str:
-    """Return what to think of a source, in a word or two.
-
-    Args:
-        worth: of the source.
-        weakest: strength of random negatives; NaN: not known.
-        tolerated: benefit that does not matter.
-    """
-    if -tolerated <= worth.benefit_low and worth.benefit_high <= tolerated:
-        return "no better than none"
-    if worth.above_none <= 1 - SURE:
-        return "too many false"
-    if worth.strength < EASY * weakest:
-        return "too easy"
-    return "good" if worth.above_none >= SURE else "cannot tell"
 
 
 def _curves(believed: Believed) -> tuple[Float64s, Float64s]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from foils.runtime.options import spelled
-from foils.scoring.decision import NEXT, SURE, Decision, SourceWorth
+from foils.scoring.decision import NEXT, Decision
+from foils.scoring.worth import SURE, SourceWorth
 
 ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
 

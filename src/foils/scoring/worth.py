@@ -27,6 +27,8 @@ from foils.scoring.prepared import Measured
 SHARES = np.linspace(0.0, MOST, 34)
 STARTS = ("encoder", "nothing")
 HARM = 0.75  # κ
+SURE = 0.95
+EASY = 1.5  # times the strength of random negatives below which a source is easy
 
 
 @dataclass(frozen=True)
@@ -147,3 +149,49 @@ def in_batch_odds(
     with np.errstate(divide="ignore", invalid="ignore"):
         odds = np.log(count * spread / size) + top
     return np.where(size > 0, odds, -np.inf)
+
+
+@dataclass(frozen=True)
+class SourceWorth:
+    """What is believed of one source.
+
+    Attributes:
+        false_share: φ, the mean of the belief. `false_share_low`, `false_share_high`: its interval; low is 0 as long
+            as no label found a false negative.
+        benefit: B, the mean of the belief. `benefit_low`, `benefit_high`: its interval.
+        strength: what the benefit would be if no negative were false.
+        learnability: mean ℓ of its negatives.
+        best_with_probability: that no other source has a larger benefit.
+        above_none: probability that its benefit is above 0, which in-batch negatives alone have.
+        verdict: good, too easy, too many false, no better than none, or cannot tell.
+    """
+
+    name: str
+    false_share: float
+    false_share_low: float
+    false_share_high: float
+    benefit: float
+    benefit_low: float
+    benefit_high: float
+    strength: float
+    learnability: float
+    best_with_probability: float
+    above_none: float
+    verdict: str
+
+
+def verdict(worth: SourceWorth, weakest: float, tolerated: float) -> str:
+    """Return what to think of a source, in a word or two.
+
+    Args:
+        worth: of the source.
+        weakest: strength of random negatives; NaN: not known.
+        tolerated: benefit that does not matter.
+    """
+    if -tolerated <= worth.benefit_low and worth.benefit_high <= tolerated:
+        return "no better than none"
+    if worth.above_none <= 1 - SURE:
+        return "too many false"
+    if worth.strength < EASY * weakest:
+        return "too easy"
+    return "good" if worth.above_none >= SURE else "cannot tell"
