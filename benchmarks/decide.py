@@ -2,6 +2,7 @@
 
     python benchmarks/decide.py shares COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 2] [--labels 60]
     python benchmarks/decide.py study STUDY COLLECTION [--hide 0.9] [--labels 60]
+    python benchmarks/decide.py first COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 3] [--labels 60]
 
 `shares`: the collection's judgements must be complete (banking77, clinc150). A share of each training query's
 positives is hidden, ten sources are mined in ten ways, and a static embedding decides, from nothing and from labels of
@@ -10,7 +11,9 @@ the share of hidden positives, and how wide they are.
 
 `study`: the sources and trainings of a cell of a study that study_first.py made, with the same share hidden. Counted
 are Kendall's τ of the benefit with the measure after training, and what the chosen source loses against the best:
-with every negative's truth known, from nothing, and from labels. Writes benchmarks/results/decide.json.
+with every negative's truth known, from nothing, and from labels. `first`: the same for the trainings of the first
+study, as results/study_first.json has them, with sources mined anew and labels drawn with several seeds.
+Writes benchmarks/results/decide.json.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from foils.mining.planting import PLANTED
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.scoring.worth import HARM, added_losses
 from recapture import Models, ways
-from study_first import false_shares, hidden
+from study_first import false_shares, hidden, mined
 
 RESULTS = Path(__file__).parent / "results" / "decide.json"
 MODEL = "static:all-MiniLM-L6-v2"
@@ -151,24 +154,42 @@ def study(folder: Path, whole: Collection, hide: float, labels: int) -> dict[str
     }
     by_slug = {name.replace(" & ", "-").replace(" ", "-"): name for name in after}
     case = Decider(collection, gone, {by_slug[slug]: table for slug, table in named.items()})
+    return compared(case, after, [case.labels(labels, 0)])
+
+
+def first(whole: Collection, hide: float, labels: int, seeds: int) -> dict[str, Any]:
+    """τ and regret of the benefit on a cell of the first study."""
+    collection, gone = hidden(whole, hide) if hide else (whole, None)
+    cells = json.loads((RESULTS.parent / "study_first.json").read_text())["all"]["cells"]
+    cell = next(each for each in cells if each["collection"] == collection.name)
+    after = {each["source"]: each["mean"] for each in cell["outcomes"]}
+    case = Decider(collection, gone, mined(collection, EncoderSettings(max_length=128), 10))
+    return compared(case, after, [case.labels(labels, seed) for seed in range(seeds)])
+
+
+def compared(case: Decider, after: dict[str, float], labels: list[Labels]) -> dict[str, Any]:
+    """Decisions against the measures after training, by source: with the truth, from nothing, and from labels."""
     none = after["in-batch negatives"]
-    best = max(value for name, value in after.items() if name != "untrained")
+    names = [name for name in case.sources if name in after]
+    trained = [*(after[name] for name in names), none]
 
     def agreement(benefit: dict[str, float]) -> dict[str, float]:
-        names = list(case.sources)
         of_none = [*(benefit[name] for name in names), 0.0]
-        trained = [*(after[name] for name in names), none]
-        return {"kendall": float(kendalltau(of_none, trained)[0]), "regret": best - trained[int(np.argmax(of_none))]}
+        return {
+            "kendall": float(kendalltau(of_none, trained)[0]),
+            "regret": max(trained) - trained[int(np.argmax(of_none))],
+        }
 
-    facts: dict[str, Any] = {"truth": agreement(with_truth(case))}
-    for how, given in (("none", None), ("labels", case.labels(labels, 0))):
+    def decided(given: Labels | None) -> dict[str, Any]:
         decision = case.decide(given)
         chosen = none if decision.source is None else after[decision.source]
-        facts[how] = agreement({name: decision.worths[name].benefit for name in case.sources}) | {
-            "regret": best - chosen, "source": decision.source, "probability": decision.best_with_probability,
+        return agreement({name: decision.worths[name].benefit for name in names}) | {
+            "regret": max(trained) - chosen, "source": decision.source, "probability": decision.best_with_probability,
             "label_next": decision.label_next,
         }  # fmt: skip
-    return facts
+
+    truth = agreement(with_truth(case))
+    return {"truth": truth, "none": decided(None), "labels": [decided(each) for each in labels]}
 
 
 def _collection_of(cell: Path) -> str:
@@ -177,7 +198,7 @@ def _collection_of(cell: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shares", "study"))
+    parser.add_argument("what", choices=("shares", "study", "first"))
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--hide", type=float, nargs="*", default=[0.0, 0.5, 0.9, 0.98])
     parser.add_argument("--seeds", type=int, default=2)
@@ -190,6 +211,9 @@ def main() -> None:
         if given.what == "study":
             known.setdefault("study", {})[key] = study(given.paths[0], whole, hide, given.labels)
             print(key, known["study"][key], flush=True)
+        elif given.what == "first":
+            known.setdefault("first", {})[key] = first(whole, hide, given.labels, given.seeds)
+            print(key, known["first"][key], flush=True)
         else:
             for seed in range(given.seeds):
                 known.setdefault("shares", {})[f"{key}, seed {seed}"] = shares(whole, hide, seed, given.labels)
