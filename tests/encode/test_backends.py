@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -141,15 +142,19 @@ def test_a_prompt_that_pooling_leaves_out(backend: str, transformer: Any, export
 
 
 def test_bfloat16_changes_the_result_and_only_a_little(transformer: Any, exports: Path) -> None:
+    need("openvino")
+    able = "BF16" in backends._openvino_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    if able and "ONEDNN_MAX_CPU_ISA" in os.environ:
+        pytest.skip("OpenVINO asks the processor for bfloat16, and oneDNN is held to older instructions")
     model = mean(transformer)
     features = model.preprocess(BATCHES[1])
-    exact = CompiledModel(model, exports, fingerprint="bert", backend=need("openvino")).encode_batch(features)
+    exact = CompiledModel(model, exports, fingerprint="bert", backend="openvino").encode_batch(features)
     rounded = CompiledModel(model, exports, fingerprint="bert", backend="openvino", precision="bfloat16").encode_batch(
         features
     )
     cosines = (exact * rounded).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(rounded, axis=1)
     assert cosines.min() > 0.99
-    if "BF16" in backends._openvino_core().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+    if able:
         assert np.abs(exact - rounded).max() > 1e-5
 
 
