@@ -15,8 +15,7 @@ from foils.encode import VectorStore
 from foils.mining import RandomRetriever, mine_negatives
 from foils.mining.sampling import Uniform
 from foils.runtime.errors import InputError
-from foils.scoring import Scores, ScoreSettings, score_sources
-from foils.scoring.deciding import Decided, DecisionSettings, decide_sources
+from foils.scoring import Decided, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from hidden_positives import QUERIES, World, hidden_world
 
 

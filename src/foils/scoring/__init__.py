@@ -4,12 +4,12 @@ from foils.scoring.ablations import Ablations, ablate
 from foils.scoring.audit import Suspect, audit
 from foils.scoring.certainty import Certainty, score_until
 from foils.scoring.compose import Composition, compose, composed
-from foils.scoring.deciding import Decided, DecisionSettings, decide_sources
+from foils.scoring.deciding import Decided, decide_sources
 from foils.scoring.decision import Decision, Turn
 from foils.scoring.prepared import Measured, measure, prepare
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores, SourceScore
-from foils.scoring.settings import ScoreSettings
+from foils.scoring.settings import DecisionSettings, ScoreSettings
 from foils.scoring.worth import SourceWorth
 
 __all__ = [

@@ -96,6 +96,7 @@ class Believed:
         names: of the sources, the control last where there is one.
         worths: of each. `belief`: on them. `labelled`: what was judged.
         costs: of each, the cheaper the smaller.
+        rivals: names of the sources that are decided between; none: all but the control.
     """
 
     names: Sequence[str]
@@ -103,11 +104,12 @@ class Believed:
     belief: Belief
     labelled: Labelled
     costs: Sequence[int]
+    rivals: Sequence[str] = ()
 
     @property
     def candidates(self) -> Rows:
-        """Places of the sources that are no control."""
-        return np.flatnonzero([name != CONTROL for name in self.names])
+        """Places of the sources that are decided between."""
+        return np.flatnonzero([name in self.rivals if self.rivals else name != CONTROL for name in self.names])
 
 
 def decide(

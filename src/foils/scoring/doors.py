@@ -13,10 +13,10 @@ from foils.runtime.surroundings import ScaleSettings
 from foils.scoring.ablations import ablate
 from foils.scoring.audit import audit as find_suspects
 from foils.scoring.certainty import score_until
-from foils.scoring.deciding import DecisionSettings, decide_sources
+from foils.scoring.deciding import decide_sources
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores
-from foils.scoring.settings import ScoreSettings
+from foils.scoring.settings import DecisionSettings, ScoreSettings
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from foils.data.labels import LabelsLike
 from foils.data.tokens import TOKENIZERS
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
 from foils.scoring.lexical import IDF_CORPORA
+from foils.scoring.worth import STARTS
+
+RANKED_BY = ("benefit", "eci_sem", "eci")
+
+if TYPE_CHECKING:
+    LabelsGiven = LabelsLike
+else:
+    LabelsGiven = str
 
 
 @dataclass(frozen=True)
@@ -52,3 +61,33 @@ class ScoreSettings(Settings):
         """Return the settings that `prepare` takes."""
         names = ("split", "sample", "shared", "control", "tokenizer", "idf_corpus", "seed")
         return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class BeliefSettings(Settings):
+    """What is believed of the training and of false negatives.
+
+    Attributes:
+        labels: File of judged pairs, as `foils label` writes it. In Python also Labels, or a DataFrame.
+        starts: What the training starts from: the encoder that scores, or nothing, as a reranker from a masked language
+            model does.
+        in_batch: Negatives that a query has in its batch anyway, as random documents; 0 for a loss of the list alone.
+    """
+
+    heading = "Decision"
+
+    labels: Annotated[LabelsGiven | None, Option(metavar="FILE")] = None
+    starts: Annotated[str, Option(names=STARTS)] = "encoder"
+    in_batch: Annotated[int, Option(least=0)] = 127
+
+
+@dataclass(frozen=True)
+class DecisionSettings(BeliefSettings):
+    """How the decision is made.
+
+    Attributes:
+        rank_by: What the ranking goes by: the benefit, or a published score. By a published score nothing is decided,
+            and the collection's other documents need no vectors, unless labels are given.
+    """
+
+    rank_by: Annotated[str, Option(names=RANKED_BY)] = "benefit"

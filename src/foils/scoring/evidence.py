@@ -1,0 +1,67 @@
+"""What is known of each source before labels: its recaptured positives, what bounds o, and what it costs to mine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from foils.data.collection import Rows
+from foils.data.negatives import Negatives
+from foils.data.recapture import Recapture
+from foils.scoring.belief import Evidence
+from foils.scoring.gates import Float64s
+from foils.scoring.prepared import Measured
+from foils.scoring.records import CONTROL, Marks, Target
+
+COUNTED, UNCOUNTED, OUTSIDE = 0.05, 0.6, 1.0  # σ: what a rate may be wrong by beside chance
+SLACK = 1.05
+SURELY = 10.0  # recaptured positives of a source whose rate bounds o
+COSTS = {"random": 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-encoder": 5, "llm": 6}
+UNKNOWN_COST = 4
+
+
+def rows_of(target: Target, measured: Measured, triplets: Rows) -> Marks:
+    """Return which of the triplets, (k,), are the source's."""
+    return target.of(measured.records.members[triplets])
+
+
+def evidence_of(
+    target: Target, sources: Mapping[str, Negatives], measured: Measured, triplets: Rows, logs: Float64s
+) -> Evidence:
+    """Return what is known of a source before labels: its recaptured positives, or the pairs alone."""
+    own = triplets[rows_of(target, measured, triplets)]
+    ratios = np.exp(logs[own])
+    negatives = sources.get(target.name)
+    if negatives is None:  # the control: random documents, of which any may be relevant
+        return Evidence(ratios, math.nan, UNCOUNTED)
+    outside = float((np.asarray(measured.records.texts.rows)[measured.records.document[own]] < 0).mean())
+    recapture = Recapture.of_table(negatives)
+    if recapture is None or not recapture.kept:
+        return Evidence(ratios, math.nan, OUTSIDE if outside > 0.5 else UNCOUNTED)
+    error = math.sqrt(recapture.returned) if recapture.standard_error is None else recapture.standard_error
+    counted = max(recapture.returned, 0.5)
+    return Evidence(ratios, counted / recapture.kept, math.hypot(max(error, 0.5) / counted, COUNTED))
+
+
+def bound_of(most: float, evidence: list[Evidence], sources: Mapping[str, Negatives], targets: list[Target]) -> float:
+    """Return ō: no source can have more false negatives than it has negatives."""
+    bounds = [most]
+    for each, target in zip(evidence, targets, strict=True):
+        recapture = Recapture.of_table(sources[target.name]) if target.name in sources else None
+        if recapture is not None and recapture.returned >= SURELY:
+            bounds.append(math.exp(2.6 * each.spread) / each.rate)
+    return SLACK * min(bounds)
+
+
+def costs_of(targets: list[Target], sources: Mapping[str, Negatives]) -> list[int]:
+    """Return how costly each source is to mine, in order alone: random negatives cost least."""
+    costs = []
+    for target in targets:
+        if target.name == CONTROL:
+            costs.append(0)
+            continue
+        ways = {str(way) for way in sources[target.name].table["source"].unique().to_pylist()}
+        costs.append(max((COSTS.get(way, UNKNOWN_COST) for way in ways), default=UNKNOWN_COST))
+    return costs
