@@ -13,9 +13,10 @@ from fakes import HashingEncoder
 from foils import label
 from foils.data import Collection, Negatives
 from foils.encode import VectorStore
-from foils.labelling import Universe, importance, pairs_of
+from foils.labelling import Universe, pairs_of
 from foils.labelling.believing import belief_before_labels
 from foils.runtime.errors import InputError
+from foils.statistics import importance
 
 SOURCES = {"a": source("a", 1), "b": source("b", 2)}
 

@@ -8,8 +8,9 @@ import pytest
 from label_world import source, world
 
 from foils.data import Negatives
-from foils.labelling import importance, pairs_of
+from foils.labelling import pairs_of
 from foils.runtime.errors import InputError
+from foils.statistics import importance
 
 
 def test_pairs_of_sources_come_once_and_rejected_ones_not() -> None:

@@ -1,6 +1,6 @@
 """Which negatives to look at, and what those that were looked at say of each source: `foils label`."""
 
-from foils.labelling.drawing import Universe, importance, pairs_of
+from foils.labelling.drawing import Universe, pairs_of
 from foils.labelling.errors import JudgeErrors
 from foils.labelling.judging import RelevanceJudge
 from foils.labelling.page import label_page
@@ -16,7 +16,6 @@ __all__ = [
     "Sheet",
     "SourceShare",
     "Universe",
-    "importance",
     "label_page",
     "pairs_of",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,10 +13,7 @@ import pyarrow as pa
 from foils.data.labels import BETWEEN, pair_keys
 from foils.data.negatives import Negatives
 from foils.runtime.errors import InputError
-from foils.statistics.survey import Drawn, Floats, Rows, draw, permanent_numbers
-
-EQUALLY = 0.2
-"""The part of an importance that does not heed the belief: no weight exceeds five times that of an equal draw."""
+from foils.statistics.drawing import Drawn, Rows, draw, importance, permanent_numbers
 
 
 @dataclass(frozen=True)
@@ -91,34 +88,3 @@ def pairs_of(sources: Mapping[str, Negatives]) -> Universe:
         inside[part] = True
         members[name] = np.flatnonzero(inside)
     return Universe(joined.take(pa.array(first)), members)
-
-
-def importance(members: Sequence[Rows], pairs: int, *, belief: npt.ArrayLike | None = None) -> Floats:
-    """Return (N,) how much each pair is worth looking at: Σ over the sources that hold it of √(π(1 − π))/|J_s|.
-
-    That is how much the share of false negatives of each source depends on it, times the standard deviation of what is
-    believed of it; a fifth of it heeds the first factor alone, for where the belief is wrong. Its sum is 1.
-
-    Args:
-        members: of each source the rows of the pairs that it holds, J_s.
-        pairs: N, how many there are.
-        belief: (N,) π, today's probability that each pair is relevant, in [0, 1]; None: equal for all.
-
-    Raises:
-        InputError: beliefs that are no probabilities, or not one a pair.
-
-    Source: ours; Neyman 1934 for the standard deviation, Hesterberg 1995 for the fifth.
-    """
-    plain = np.zeros(pairs)
-    for rows in members:
-        plain[rows] += 1 / max(len(rows), 1)
-    plain /= plain.sum()
-    if belief is None:
-        return plain
-    pi = np.asarray(belief, np.float64)
-    if pi.shape != (pairs,) or not ((pi >= 0) & (pi <= 1)).all():
-        raise InputError(f"beliefs {pi.shape}; expected a probability for each of {pairs} pairs")
-    uncertain = plain * np.sqrt(pi * (1 - pi))
-    if not uncertain.sum():
-        return plain
-    return np.asarray((1 - EQUALLY) * uncertain / uncertain.sum() + EQUALLY * plain)

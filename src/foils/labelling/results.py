@@ -19,7 +19,8 @@ from foils.labelling.sheet import Shown
 from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.rating.results import ModelUse
 from foils.runtime.results import Result, Table, number
-from foils.statistics.survey import Floats, Rows, Share, estimate_share
+from foils.statistics.drawing import Rows
+from foils.statistics.survey import Floats, Share, estimate_share
 
 PEOPLE = "people"
 READ = 20  # documents on the page, of each kind

@@ -31,6 +31,7 @@ from foils.scoring.results import Scores
 from foils.scoring.settings import BeliefSettings, DecisionSettings
 from foils.scoring.wording import sentences
 from foils.scoring.worth import SourceWorth, Worth, in_batch_odds, strengths_of
+from foils.statistics.drawing import draw, importance
 
 RECORDS = 2_000  # that the decision looks at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
@@ -244,12 +245,12 @@ def _waiting(
     logs: Float64s,
     rng: np.random.Generator,
 ) -> Labelled:
-    """The pairs that would be judged next, drawn nearly as `foils label --draw uncertain` does."""
-    has = np.column_stack([rows_of(target, measured, triplets) for target in targets]).astype(np.float64)
-    size = (has / np.maximum(has.sum(axis=0), 1)).sum(axis=1) * np.sqrt(probability * (1 - probability))
-    size[np.isin(triplets, judged)] = 0.0
-    order = rng.random(len(size)) / np.maximum(size, 1e-300)
-    chosen = triplets[np.argsort(order, kind="stable")[: max(NEXT)]]
+    """The pairs that would be judged next, drawn as `foils label --draw uncertain` draws them."""
+    sources = [target for target in targets if target.name != CONTROL]
+    members = [np.flatnonzero(rows_of(target, measured, triplets)) for target in sources]
+    sizes = importance(members, len(triplets), belief=probability)
+    sizes[np.isin(triplets, judged)] = 0.0
+    chosen = triplets[draw(sizes, rng.random(len(sizes)), max(NEXT)).rows]
     return Labelled(np.zeros(len(chosen)), _membership(targets, measured, chosen), logs[chosen])
 
 

@@ -1,6 +1,7 @@
 """Statistics: paired tests, intervals, rank correlations; draws of a sample, and shares estimated from it."""
 
 from foils.statistics.agreement import Agreement, agreement, kendall_tau, pearson_r, rank_stability, spearman_rho
+from foils.statistics.drawing import Drawn, draw, importance, permanent_numbers
 from foils.statistics.significance import (
     ALTERNATIVES,
     Alternative,
@@ -11,15 +12,7 @@ from foils.statistics.significance import (
     holm,
     paired_test,
 )
-from foils.statistics.survey import (
-    Drawn,
-    Share,
-    corrected_share,
-    difference,
-    draw,
-    estimate_share,
-    permanent_numbers,
-)
+from foils.statistics.survey import Share, corrected_share, difference, estimate_share
 
 __all__ = [
     "ALTERNATIVES",
@@ -37,6 +30,7 @@ __all__ = [
     "draw",
     "estimate_share",
     "holm",
+    "importance",
     "kendall_tau",
     "paired_test",
     "pearson_r",
