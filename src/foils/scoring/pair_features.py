@@ -11,7 +11,6 @@ from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
 from foils.runtime import progress
 from foils.scoring.gates import Float64s
-from foils.scoring.measure import pair_similarities
 from foils.scoring.prepared import Measured
 
 Floats = npt.NDArray[np.float32]
@@ -23,8 +22,9 @@ EXACT = 512  # ranks that are counted; deeper ones are estimated
 DEEP = 24  # unlabelled documents of a query beyond these ranks that stand for the others
 DRAWN = 4  # unlabelled documents of a query in each step of ranks
 STEPS = np.array([0, 1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, EXACT])
-BLOCK = 128  # queries at once
+BLOCK = 256  # queries at once
 DOCUMENTS = 8_192  # documents at once
+BITS = 11  # of a component beside its sign
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def survey_pairs(
     """Look at the labelled, the unlabelled and the sources' pairs of some records.
 
     One pass of inner products of the records' queries with the documents; ranks beyond the first 512 are estimated from
-    the documents that are drawn there.
+    the documents that are drawn there. Vectors are rounded (`rounded`), so that the number of threads changes no bit.
 
     Args:
         measured: the scoring.
@@ -102,26 +102,21 @@ def survey_pairs(
     triplet = _edges(of.record, len(of))
     order = np.argsort(of.positive_record, kind="stable")
     drawn_positives, count = _drawn(np.flatnonzero(np.isin(of.positive_record, records)), rng)
-    looked_at = np.flatnonzero(drawn_positives)
-    to_query = np.zeros(len(drawn_positives))
-    to_query[looked_at] = pair_similarities(
-        geometry.queries, of.positive_record[looked_at], geometry.documents, of.all_positives[looked_at]
-    )
     parts: tuple[list[PairFeatures], ...] = ([], [], [])
     with progress.task("surveying pairs", total=len(records), unit="queries") as advance:
         for block in (records[at : at + BLOCK] for at in range(0, len(records), BLOCK)):
-            for record, similarities in zip(block, _similarities(measured, documents, block), strict=True):
+            queries = rounded(geometry.queries.take(block))
+            for record, query, similarities in zip(block, queries, _similarities(queries, documents), strict=True):
                 similarities[known[int(record)]] = -np.inf
                 ladder = _Ladder.of(similarities, len(known[int(record)]), scale, rng)
                 positives = order[own[record] : own[record + 1]]
                 negatives = slice(triplet[record], triplet[record + 1])
-                drawn = documents.take(ladder.drawn)
-                texts = geometry.documents.take(of.all_positives[positives])
-                among = geometry.documents.take(of.document[negatives])
+                drawn = rounded(documents.take(ladder.drawn))
+                texts = rounded(geometry.documents.take(of.all_positives[positives]))
+                among = rounded(geometry.documents.take(of.document[negatives]))
                 chosen = np.flatnonzero(drawn_positives[positives])
                 alike = _resemblances(texts, chosen, np.concatenate([drawn, among]), rng)
-                s_n = measured.similarities.s_n[negatives]
-                s_p = to_query[positives[chosen]]
+                s_n, s_p = among @ query, texts[chosen] @ query
                 parts[0].append(_features(record, s_p, ladder.rank(s_p), alike[0], np.full(len(chosen), count)))
                 parts[1].append(
                     _features(record, similarities[ladder.drawn], ladder.ranks, alike[1][: len(drawn)], ladder.counts)
@@ -174,20 +169,31 @@ class _Ladder:
             np.concatenate(counts) * scale,
         )  # fmt: skip
 
-    def rank(self, similarity: Float64s) -> Float64s:
+    def rank(self, similarity: Floats) -> Float64s:
         """Return how many unlabelled documents have a larger similarity."""
-        values = similarity.astype(np.float32)
-        above = len(self.top) - np.searchsorted(self.top, values, side="right")
+        above = len(self.top) - np.searchsorted(self.top, similarity, side="right")
         if len(self.far):
-            deeper = len(self.far) - np.searchsorted(self.far, values, side="right")
+            deeper = len(self.far) - np.searchsorted(self.far, similarity, side="right")
             above = above + deeper * (self.deep / len(self.far))
         return np.asarray(above * self.scale, np.float64)
 
 
-def _similarities(measured: Measured, documents: Vectors, records: Rows) -> Floats:
-    queries = measured.geometry.queries.take(records).astype(np.float32)
-    parts = [queries @ block.astype(np.float32).T for _, block in documents.blocks(DOCUMENTS)]
-    return np.concatenate(parts, axis=1)
+def rounded(vectors: npt.NDArray[np.floating]) -> Floats:
+    """Return vectors whose inner products are exact in float32, in whatever order their terms are summed.
+
+    Components are rounded to 2⁻¹¹ of the power of two nearest the vector's length, so that an inner product is a whole
+    number below 2²⁴ of their product. That moves the inner product of two unit vectors by about 2·10⁻⁴.
+
+    Args:
+        vectors: (n, d), finite.
+    """
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
+    units = np.exp2(np.ceil(np.log2(np.maximum(lengths, 1e-30)) - 0.5) - BITS).astype(np.float32)[:, None]
+    return np.asarray(np.rint(vectors / units) * units, np.float32)
+
+
+def _similarities(queries: Floats, documents: Vectors) -> Floats:
+    return np.concatenate([queries @ rounded(block).T for _, block in documents.blocks(DOCUMENTS)], axis=1)
 
 
 def _drawn(positives: Rows, rng: np.random.Generator) -> tuple[npt.NDArray[np.bool_], float]:

@@ -82,7 +82,8 @@ class Relevance:
             if len(of):
                 classifier, short = self.halves[half]
                 logits = 0.0 if classifier is None else classifier.decision_function(self._columns(pairs.select(of)))
-                ratios[of] = np.exp(np.clip(logits + short, -30, 30))
+                # Threads sum the classifier's gradients in any order, which changes the last of 16 digits.
+                ratios[of] = np.exp(np.round(np.clip(logits + short, -30, 30), 9))
         return ratios / self._stands_for(pairs) * self.correction[self._step(pairs)]
 
     def bound(self, confidence: float = 0.99) -> float:
