@@ -56,6 +56,29 @@ def test_score(foils: Foils, loaded: object, beir_folder: Callable[..., Path], t
     assert "<table>" in scores._repr_html_()
 
 
+def test_a_curve(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder, path = beir_folder(), tmp_path / "deep.parquet"
+    assert foils("mine", folder, "--with", "random", "--top", 6, "-o", path).status == 0
+    files = {kind: tmp_path / f"program.{kind}" for kind in ("json", "html")}
+    options = ["--curve", "deep:2", "--encoder-args", f"vectors={tmp_path / 'v'}"]
+    ended = foils("score", folder, path, *options, "--json", files["json"], "--report", files["html"])
+    assert ended.status == 0, ended.err
+    store = VectorStore(tmp_path / "v")
+    scores = score(folder, {"deep": path}, curve="deep:2", encoder=HashingEncoder(), vectors=store)
+    write_json(tmp_path / "library.json", scores.to_json())
+    scores.report(tmp_path / "library.html")
+    for kind, written in files.items():
+        assert (tmp_path / f"library.{kind}").read_bytes() == written.read_bytes()
+    shown = json.loads(files["json"].read_text())["curves"]
+    assert [curve["by"] for curve in shown][:1] == ["rank"]
+    assert [part["ranks"] for part in shown[0]["parts"]] == [[0, 2], [2, 4], [4, 6]]
+    assert str(scores).split() == ended.out.split()
+    assert shown[0]["sentence"] in ended.out.replace("\n", " ")
+    for wrong, why in (("depe", "deep"), ("deep:0", "SOURCE:K"), ("deep:many", "SOURCE:K"), ("depe:2", "deep")):
+        refused = foils("score", folder, path, "--curve", wrong)
+        assert (refused.status, "--curve" in refused.err, why in refused.err) == (2, True, True)
+
+
 def test_what_a_table_says_of_itself_is_the_same_in_memory_and_on_disk(
     foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from foils.scoring.ablations import Ablations, ablate
 from foils.scoring.audit import Suspect, audit
 from foils.scoring.certainty import Certainty, score_until
 from foils.scoring.compose import Composition, compose, composed
+from foils.scoring.curve import Curve, Part, curves
 from foils.scoring.deciding import Decided, decide_sources
 from foils.scoring.decision import Decision, Turn
 from foils.scoring.prepared import Measured, measure, prepare
@@ -16,10 +17,12 @@ __all__ = [
     "Ablations",
     "Certainty",
     "Composition",
+    "Curve",
     "Decided",
     "Decision",
     "DecisionSettings",
     "Measured",
+    "Part",
     "ScoreSettings",
     "Scores",
     "SourceScore",
@@ -30,6 +33,7 @@ __all__ = [
     "audit",
     "compose",
     "composed",
+    "curves",
     "decide_sources",
     "measure",
     "prepare",

@@ -49,6 +49,7 @@ class Ground:
         block_of: (T,) the block of each record.
         in_batch: (T,) log(M·E[x]) of each record.
         starts: what the training starts from.
+        counted: records that every benefit is a mean over; None: those with a negative of the source.
     """
 
     triplets: Rows
@@ -59,6 +60,7 @@ class Ground:
     block_of: Rows
     in_batch: Float64s
     starts: str
+    counted: Rows | None = None
 
 
 @dataclass(frozen=True)
@@ -218,7 +220,8 @@ def _worth(target: Target, scores: Scores, ground: Ground) -> Worth:
     own = ground.triplets[rows_of(target, measured, ground.triplets)]
     temperature = scores.settings.temperature
     parts, learnabilities = strengths_of(measured, own, ground.in_batch, temperature, ground.starts)
-    return Worth.of(parts, learnabilities, ground.logs[own], measured.records.record[own], ground.block_of)
+    record = measured.records.record[own]
+    return Worth.of(parts, learnabilities, ground.logs[own], record, ground.block_of, ground.counted)
 
 
 def _membership(targets: list[Target], measured: Measured, triplets: Rows) -> Float64s:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources
 from foils.encode.opening import AT_128, EncodingSettings
@@ -13,10 +14,16 @@ from foils.runtime.surroundings import ScaleSettings
 from foils.scoring.ablations import ablate
 from foils.scoring.audit import audit as find_suspects
 from foils.scoring.certainty import score_until
+from foils.scoring.curve import curves, sized
 from foils.scoring.deciding import decide_sources
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores
 from foils.scoring.settings import DecisionSettings, ScoreSettings
+
+if TYPE_CHECKING:
+    Names = str | Sequence[str]
+else:
+    Names = list[str]
 
 
 @dataclass(frozen=True)
@@ -26,14 +33,21 @@ class AnalysisSettings(Settings):
     Attributes:
         until: Score growing samples until the ranking is certain at this confidence, as 0.95.
         ablations: Score also under other weights, samples, temperatures, tokenizers, idf corpora and λ.
+        curve: Show which ten negatives a query of this source are worth most, by rank and by margin to the positive;
+            with dense:5, which five. The source has to be mined in depth. May be given several times.
         audit: List this many negatives that look most like unlabelled positives.
     """
 
     heading = "Analyses"
 
     until: Annotated[float | None, Option(above=0, most=1)] = None
+    curve: Annotated[Names, Option(metavar="SOURCE[:K]", parse=list, repeated=True)] = ()
     ablations: bool = False
     audit: Annotated[int, Option(least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "curve", (self.curve,) if isinstance(self.curve, str) else tuple(self.curve))
 
 
 @door
@@ -63,6 +77,7 @@ def score(
         refuse(scoring.changed("confidence"), why)
     loaded = reading.open(collection)
     negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
+    asked = [sized(text, negatives) for text in analyses.curve]
     encoder, store = encoding.open(loaded)
     if analyses.until is None:
         scores = score_sources(loaded, negatives, encoder, store, scoring)
@@ -77,5 +92,6 @@ def score(
     return replace(
         scores,
         ablations=ablate(scores) if analyses.ablations else None,
+        curves=tuple(curve for name, size in asked for curve in curves(scores, negatives, name, size=size)),
         suspects=find_suspects(scores, negatives, top=analyses.audit) if analyses.audit else (),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.scoring.ablations import Ablations
 from foils.scoring.audit import Suspect
+from foils.scoring.curve_shown import curve_figure, curve_table, sentence
 from foils.scoring.decision import Decision
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
@@ -83,7 +84,10 @@ _READING = (
 
 def _decision_section(scores: Scores, decision: Decision) -> Section:
     """The decision: where it turns, and what each source is worth."""
-    return Section("Decision", [decision_figure(decision), decision_table(scores)], decision.sentences[1:])
+    curves = [curve_figure(curve) for curve in scores.curves]
+    tables = [curve_table(curve, scores.settings.confidence) for curve in scores.curves]
+    prose = [*decision.sentences[1:], *map(sentence, scores.curves)]
+    return Section("Decision", [decision_figure(decision), *curves, decision_table(scores), *tables], prose)
 
 
 def _verdict(scores: Scores) -> str:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from foils.scoring.ablations import Ablations
     from foils.scoring.audit import Suspect
     from foils.scoring.certainty import Certainty
+    from foils.scoring.curve import Curve
     from foils.scoring.deciding import Decided
     from foils.scoring.decision import Decision
 
 _OF_WORTH = ("false_share", "false_share_low", "false_share_high", "strength", "learnability", "benefit",
              "benefit_low", "benefit_high", "best_with_probability", "verdict")  # fmt: skip
+LONGER = 1.5  # times the negatives a query of the shortest source, above which benefits are of different lengths
 ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
 
 
@@ -127,6 +129,7 @@ class Scores(Result):
         ablations: the scores under other settings, where they were asked for.
         suspects: negatives that look most like unlabelled positives, where they were asked for.
         decided: the decision and what it rests on, where it was made.
+        curves: what parts of sources are worth, where that was asked for.
         rank_by: what the ranking goes by: benefit, eci_sem or eci.
     """
 
@@ -143,6 +146,7 @@ class Scores(Result):
     ablations: Ablations | None = field(default=None, repr=False)
     suspects: Sequence[Suspect] = field(default=(), repr=False)
     decided: Decided | None = field(default=None, repr=False)
+    curves: Sequence[Curve] = field(default=(), repr=False)
     rank_by: str = "eci_sem"
 
     @property
@@ -176,6 +180,12 @@ class Scores(Result):
                 f"the sources do not cover the same records: {shared:,} of {len(records):,} are in every source; "
                 "compare scores with the numbers of records in view, or score the shared records alone (--shared)"
             )
+        lengths = [each.negatives / max(1, each.records) for each in self.sources if not each.hybrid]
+        if self.decision and max(lengths) > LONGER * min(lengths):
+            found.append(
+                f"the sources have {min(lengths):.0f} to {max(lengths):.0f} negatives a query, and a longer list is "
+                "worth more for its length alone; decide between lists of equal length, as the training takes them"
+            )
         every = [*self.sources, *([self.control] if self.control else [])]
         if short := [each.name for each in every if not math.isnan(each.eci_sem_low) and not each.interval_covers]:
             found.append(
@@ -197,6 +207,7 @@ class Scores(Result):
 
     def tables(self) -> list[Table]:
         """Return how certain the ranking is, the ranking, ablations and suspects, those that there are."""
+        from foils.scoring.curve_shown import curve_table
         from foils.scoring.tables import (
             ablation_tables,
             certainty_table,
@@ -207,6 +218,7 @@ class Scores(Result):
 
         return [
             *([decision_table(self)] if self.decision else []),
+            *(curve_table(curve, self.settings.confidence) for curve in self.curves),
             *([certainty_table(self.certainty)] if self.certainty else []),
             ranking_table(self),
             *(ablation_tables(self.ablations) if self.ablations else []),
@@ -227,6 +239,7 @@ class Scores(Result):
         """Return scores.json."""
         more = {
             **({"certainty": self.certainty.to_json()} if self.certainty else {}),
+            **({"curves": [curve.to_json() for curve in self.curves]} if self.curves else {}),
             **({"ablations": self.ablations.to_json()} if self.ablations else {}),
             **({"audit": [suspect.to_json() for suspect in self.suspects]} if self.suspects else {}),
         }

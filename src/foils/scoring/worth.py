@@ -37,7 +37,7 @@ class Worth:
 
     Attributes:
         sums: (blocks, 34) sum over the block's records of Σ_j a_j·ℓ_j·(1 − (1 + κ)·π_j) at each share.
-        counts: (blocks,) records with a negative of the source.
+        counts: (blocks,) records that the benefit is a mean over: those with a negative of the source, or as given.
         strength: mean over records of Σ_j a_j·ℓ_j, the benefit if none were false.
         learnability: mean of ℓ_j over negatives, weighted by a_j.
     """
@@ -48,7 +48,15 @@ class Worth:
     learnability: float
 
     @classmethod
-    def of(cls, parts: Float64s, learnabilities: Float64s, logs: Float64s, record: Rows, block_of: Rows) -> Worth:
+    def of(
+        cls,
+        parts: Float64s,
+        learnabilities: Float64s,
+        logs: Float64s,
+        record: Rows,
+        block_of: Rows,
+        counted: Rows | None = None,
+    ) -> Worth:
         """Sum up one source.
 
         Args:
@@ -57,6 +65,7 @@ class Worth:
             logs: (k,) log n_L/n_U.
             record: (k,) their records, ascending.
             block_of: (T,) the block of each record.
+            counted: records that the benefit is a mean over; None: those that have a negative.
         """
         strengths = parts * learnabilities
         means = np.array([expit(shift + logs).mean() for shift in SHIFTS])
@@ -66,7 +75,8 @@ class Worth:
         for at, share in enumerate(SHARES):
             false = expit(np.interp(share, means, SHIFTS) + logs) if share else 0.0
             sums[:, at] = np.bincount(block, strengths * (1 - (1 + HARM) * false), blocks)
-        counts = np.bincount(block_of[np.unique(record)], minlength=blocks).astype(np.float64)
+        of_mean = np.unique(record) if counted is None else counted
+        counts = np.bincount(block_of[of_mean], minlength=blocks).astype(np.float64)
         total = max(float(parts.sum()), 1e-300)
         return cls(sums, counts, float(strengths.sum() / counts.sum()), float(strengths.sum() / total))
 

@@ -1,0 +1,71 @@
+"""Worlds of hidden positives, mined, scored and judged, for decisions whose truth is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data import Negatives
+from foils.data.labels import Labels
+from foils.encode import VectorStore
+from foils.mining import RandomRetriever, mine_negatives
+from foils.mining.sampling import Uniform
+from foils.scoring import Scores, ScoreSettings, score_sources
+from hidden_positives import QUERIES, World
+
+
+class WorldEncoder:
+    """Gives each text of a world its vector."""
+
+    name, fingerprint, dimension, similarity = "world", "world", 16, "cosine"
+
+    def __init__(self, world: World) -> None:
+        self.vectors = {"query": world.queries.chunks[0], "document": world.documents.chunks[0]}
+        self.row = {
+            "query": {text: row for row, text in enumerate(world.collection.query_texts(np.arange(QUERIES)))},
+            "document": {
+                text: row
+                for row, text in enumerate(world.collection.document_texts(np.arange(len(world.collection.documents))))
+            },
+        }
+
+    def route(self, kind: str) -> str:
+        return kind
+
+    def encode(self, texts: list[str], kind: str) -> np.ndarray:
+        return self.vectors[kind][[self.row[kind][text] for text in texts]].astype(np.float32)
+
+
+def mined(world: World) -> dict[str, Negatives]:
+    def mine(retriever: object, **how: object) -> Negatives:
+        return mine_negatives(world.collection, retriever, split="train", top=5, **how)  # type: ignore[arg-type]
+
+    return {
+        "hard": mine(world.dense()),
+        "middle": mine(world.dense(), ranks=(20, 25)),
+        "drawn": mine(world.dense(), ranks=(0, 20), draw=Uniform()),
+        "random": mine(RandomRetriever(world.collection, seed=1)),
+    }
+
+
+def true_share(world: World, negatives: Negatives) -> float:
+    kept = negatives.kept()
+    pairs = zip(kept["query_id"].to_pylist(), kept["doc_id"].to_pylist(), strict=True)
+    return float(np.mean([pair in world.hidden for pair in pairs]))
+
+
+def oracle(world: World, sources: dict[str, Negatives], count: int, seed: int = 0) -> Labels:
+    rng = np.random.default_rng(seed)
+    tables = [source.kept().select(["query_id", "doc_id"]) for source in sources.values()]
+    parts = [each.take(pa.array(rng.choice(len(each), count // len(tables), replace=False))) for each in tables]
+    rows = {(row["query_id"], row["doc_id"]) for part in parts for row in part.to_pylist()}
+    judged = [{"query_id": q, "doc_id": d, "relevant": int((q, d) in world.hidden)} for q, d in sorted(rows)]
+    return Labels(pa.Table.from_pylist(judged))
+
+
+def scored(world: World, sources: dict[str, Negatives], folder: Path) -> tuple[Scores, WorldEncoder, VectorStore]:
+    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
+    settings = ScoreSettings(replicates=0, hybrids=2, temperature=0.1)
+    return score_sources(world.collection, sources, encoder, store, settings), encoder, store
