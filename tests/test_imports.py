@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
 ARROWS = {  # among stages, only these
-    "evaluation": {"searching"},
+    "evaluation": {"mining", "searching"},
     "labelling": {"rating", "scoring"},
     "rating": {"selection"},
     "selection": {"mining", "scoring"},

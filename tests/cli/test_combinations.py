@@ -89,6 +89,10 @@ REFUSED = [
     *((f"{TRAIN} {more} --per-query 3", "--per-query 3", "with pairs") for more in (
         "", "a --form pairs", "a --recipe hobit", "--recipe hobit",
     )),
+    (f"{STUDY} --first-stage bm25 --study-args rerank_depth=9",
+     "--first-stage bm25, --study-args rerank_depth=9", "without --reranker"),
+    (f"{STUDY} --reranker --batches hobit --study-args similarity=dot", "--study-args similarity=dot, --batches hobit",
+     "which has no vectors"),
     (f"{STUDY} --unlabelled 2.5 --estimate-with m", "--estimate-with m", "with --unlabelled"),
 ]  # fmt: skip
 

@@ -11,10 +11,11 @@ import pytest
 
 from foils.data import Negatives, load_collection
 from foils.data.store import write_json
+from foils.evaluation import bm25_run
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import InputError
 from foils.studies.doors import report, study
-from train_models import made_up_folder, static_model
+from train_models import cross_encoder, made_up_folder, static_model
 
 OPTIONS: dict[str, Any] = {
     "seeds": 2, "queries": 15, "measures": ["nDCG@10", "RR@10"], "temperature": 2.0, "similarity": "dot",
@@ -126,3 +127,45 @@ def test_a_similarity_makes_another_cell_and_an_estimate_that_is_not_made_is_ref
     assert one["eci_sem"] != other["eci_sem"]
     with pytest.raises(InputError, match="estimate_with m: no effect with unlabelled, which says"):
         study("nowhere", paths, models="static", output="study", **quick, estimate_with="m")
+
+
+def test_rerankers(foils: Callable[..., Any], world: list[str], tmp_path: Path) -> None:
+    (tmp_path / "cross").mkdir()
+    cross_encoder(tmp_path / "cross")
+    first = bm25_run(load_collection("made-up"), "test", depth=15)
+    first.write("first.trec")
+    paths = [f"{name}.parquet" for name in world]
+    named = ["--model", "cross", "-o", "program-made"]
+    typed = ["--seeds", "1", "--per-query", "3", "--reranker", "--first-stage", "first.trec",
+             "--study-args", "rerank_depth=12", "--score-with", "static",
+             "--set", "batch_size=8", "--set", "learning_rate=0.01"]  # fmt: skip
+    options: dict[str, Any] = {
+        "seeds": 1, "per_query": 3, "reranker": True, "rerank_depth": 12, "score_with": "static",
+        "training": {"batch_size": 8, "learning_rate": 0.01}, "models": ["cross"],
+    }  # fmt: skip
+    ended = foils("study", "made-up", *paths, *named, *typed, "--encoder-args", "vectors=v")
+    assert ended.status == 0, ended.err
+    (command,) = Path("program-made/commands.txt").read_text().splitlines()
+    assert shlex.split(command) == [
+        "foils",
+        "study",
+        "made-up",
+        *paths,
+        "--model",
+        "cross",
+        "-o",
+        "program-made",
+        *typed,
+    ]
+    result = study("made-up", paths, output="door-made", **options, first_stage="first.trec", vectors="v")
+    assert contents("door-made") == contents("program-made")
+    assert str(result).split() == ended.out.split()
+    study("made-up", paths, output="objects", **options, first_stage=first, vectors="v")
+    assert contents("objects", page=False) == contents("program-made", page=False)
+    (command,) = Path("objects/commands.txt").read_text().splitlines()
+    times = {path: path.stat().st_mtime_ns for path in Path("objects").rglob("trained/*")}
+    assert len(times) == 4
+    assert foils(*shlex.split(command)[1:]).status == 0
+    assert {path: path.stat().st_mtime_ns for path in Path("objects").rglob("trained/*")} == times
+    with pytest.raises(InputError, match=r"first_stage first\.trec: no effect without reranker"):
+        study("nowhere", paths, models="static", output="study", first_stage="first.trec")

@@ -112,7 +112,7 @@ def test_one_query_has_no_benefit(world):
 
     encoder = SentenceEncoder(load_trainable(model), EncoderSettings(max_length=128))
     scores = score_sources(collection, alone, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    assert decided_benefits(scores, alone, encoder, store, StudySettings(training=QUICK)) == {}
+    assert decided_benefits(scores, alone, encoder, store, DecisionSettings(in_batch=15)) == {}
     assert "benefit" not in predict(scores, {}, 1.0)["bm25"]
 
 

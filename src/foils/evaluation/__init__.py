@@ -2,8 +2,15 @@
 
 from foils.evaluation.alignment import alignment, uniformity
 from foils.evaluation.measures import DEFAULT_MEASURES, Measured, measure_rankings, parse_measures
-from foils.evaluation.measuring import dense_run, encoder_score, measure_encoder, reranker_score
-from foils.evaluation.rerank import rerank_run
+from foils.evaluation.measuring import (
+    bm25_run,
+    dense_run,
+    encoder_score,
+    measure_encoder,
+    measure_reranker,
+    reranker_score,
+)
+from foils.evaluation.rerank import first_documents, rerank_run
 from foils.evaluation.systems import Evaluation, evaluate_runs, qrels_of, rankings_of
 
 __all__ = [
@@ -11,11 +18,14 @@ __all__ = [
     "Evaluation",
     "Measured",
     "alignment",
+    "bm25_run",
     "dense_run",
     "encoder_score",
     "evaluate_runs",
+    "first_documents",
     "measure_encoder",
     "measure_rankings",
+    "measure_reranker",
     "parse_measures",
     "qrels_of",
     "rankings_of",

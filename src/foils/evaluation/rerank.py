@@ -17,6 +17,43 @@ from foils.runtime.errors import FailureError, InputError
 PairScorer = Callable[[Sequence[tuple[str, str]]], npt.ArrayLike]
 
 
+def first_documents(run: Run, collection: Collection, depth: int, *, split: str | None = None) -> Run:
+    """Return the first `depth` documents of each query of a run, those with the query's own id left out before.
+
+    Args:
+        run: of the first stage.
+        collection: that the run was made on.
+        depth: how many documents of each query, at least 1.
+        split: whose judged queries are kept; None: all queries of the run are.
+
+    Raises:
+        InputError: ids of the run that the collection does not have, or no query of the split in it.
+        UnknownNameError: no such split.
+    """
+    table = without_identical(run, collection).table
+    if split is not None:
+        judged = collection.judgements(split)["query_id"].combine_chunks().unique()
+        table = table.filter(pc.is_in(table["query_id"], value_set=judged.cast(table["query_id"].type)))
+        if not len(table):
+            raise InputError(
+                f"no query of the split {split!r} of {collection.name} is in the run {run.name}; check the split "
+                f"(there are {', '.join(collection.splits)}) and the query ids"
+            )
+    table = table.filter(pc.less(table["rank"], depth))
+    for column, rows_of, what in (
+        ("query_id", collection.query_rows, "queries"),
+        ("doc_id", collection.document_rows, "documents"),
+    ):
+        unknown = np.flatnonzero(rows_of(table[column]) < 0)
+        if len(unknown):
+            examples = table[column].take(pa.array(unknown[:5])).to_pylist()
+            raise InputError(
+                f"{len(unknown)} rows of the run {run.name} name {what} that {collection.name} does not "
+                f"have: {', '.join(examples)}…; use the collection the run was made on"
+            )
+    return Run(table, run.name)
+
+
 def rerank_run(
     run: Run, collection: Collection, scorer: PairScorer, *, depth: int = 100, block: int = 256, name: str = "reranked"
 ) -> Run:
@@ -42,16 +79,8 @@ def rerank_run(
     """
     if min(depth, block) < 1:
         raise InputError(f"expected depth and block of at least 1; found {depth} and {block}")
-    table = without_identical(run, collection).table
-    table = table.filter(pc.less(table["rank"], depth))
+    table = first_documents(run, collection, depth).table
     queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
-    for ids, rows, what in ((table["query_id"], queries, "queries"), (table["doc_id"], documents, "documents")):
-        if (rows < 0).any():
-            unknown = ids.take(pa.array(np.flatnonzero(rows < 0)[:5])).to_pylist()
-            raise InputError(
-                f"{int((rows < 0).sum())} rows of the run {run.name} name {what} that {collection.name} does not "
-                f"have: {', '.join(unknown)}…; use the collection the run was made on"
-            )
     scores = np.empty(len(queries))
     with progress.task("reranking", total=len(scores), unit="pairs") as advance:
         for start in range(0, len(scores), block):

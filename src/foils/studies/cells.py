@@ -6,6 +6,7 @@
     study/cells/COLLECTION--MODEL--DIGEST/
         cell.json                          what it is
         sources/SOURCE--DIGEST.parquet     the rows of each source
+        first-stage.trec                   what rerankers rerank, where it was no file
         scores.json                        predictors of each source
         trained/SOURCE--DIGEST--N.json     what training N on a source gave
 
@@ -33,10 +34,11 @@ from foils.data.sealed import CHANGED, SEAL, intact, write_sealed
 from foils.data.store import write_text
 from foils.runtime.errors import FormatError, InputError
 
-UNTRAINED, IN_BATCH = "untrained", "in-batch negatives"
-BASELINES = (UNTRAINED, IN_BATCH)
+UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"
+BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
 
 COMMANDS = "commands.txt"
+SCORES_FILE, FIRST_STAGE_FILE = "scores.json", "first-stage.trec"
 ANY, DIGEST = "*", re.compile("[0-9a-f]{10}")
 CELL: dict[str, Any] = {
     "collection": {"name": str, "digest": str},
@@ -84,7 +86,7 @@ class Cell:
     def training(self) -> dict[str, Any]:
         """Settings of the trainings that are not the same for every study, as cell.json tells them."""
         settings = self.facts["settings"]
-        names = ("queries", "per_query", "temperature", "batches")
+        names = ("reranker", "first_stage", "rerank_depth", "queries", "per_query", "temperature", "batches")
         known = {name: settings[name] for name in names if settings.get(name) is not None}
         own = settings.get("training")
         return {**known, **own} if isinstance(own, dict) else known
@@ -181,7 +183,7 @@ def told_apart(cells: Sequence[Cell]) -> list[Cell]:
 
 def _read(folder: Path) -> Cell:
     facts = read_json(folder / "cell.json", CELL)
-    scores = folder / "scores.json"
+    scores = folder / SCORES_FILE
     predictors = read_json(scores, SCORES)["sources"] if scores.is_file() else {}
     outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
     seconds: dict[str, float] = {}

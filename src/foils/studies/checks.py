@@ -35,22 +35,23 @@ def checked_settings(settings: StudySettings, collection: Collection, *, device:
     Raises:
         UnknownNameError: an unknown split or loss.
         InputError: a measure that does not exist or looks deeper than the search, a setting of the training that does
-            not exist, is the study's own or is out of range, or a model for the probe or the estimate that cannot be
-            loaded.
+            not exist, is the study's own or is out of range, or a model for the probe, the estimate or the scores that
+            cannot be loaded.
     """
     from foils.training.models import load_trainable
 
     for split in (settings.split, settings.test_split):
         collection.judgements(split)
-    measures = parse_measures(settings.measures)
-    deep = [str(each) for each in measures if each.params.get("cutoff", 0) > DEPTH]
+    measures, depth = parse_measures(settings.measured), settings.depth if settings.reranker else DEPTH
+    deep = [str(each) for each in measures if each.params.get("cutoff", 0) > depth]
     if deep:
-        raise InputError(f"{', '.join(deep)}: a study searches the first {DEPTH} documents; take measures of these")
+        looks = "a reranker orders" if settings.reranker else "a study searches"
+        raise InputError(f"{', '.join(deep)}: {looks} the first {depth} documents; take measures of these")
     train_settings(settings, 0)
     if settings.probe is not None:
         load_trainable(settings.probe, device=device)
-    if settings.estimate_with is not None:
-        load_encoder(settings.estimate_with, EncoderSettings(device=device))
+    for name in filter(None, (settings.estimate_with, settings.score_with)):
+        load_encoder(name, EncoderSettings(device=device))
     return replace(settings, measures=tuple(str(each) for each in measures))
 
 
@@ -69,7 +70,9 @@ def train_settings(settings: StudySettings, seed: int) -> TrainSettings:
     wrong = [f"{name} {value!r}" for name, value in settings.training.items() if not _fits(value, hints[name])]
     if wrong:
         raise InputError(f"training settings of another type: {'; '.join(wrong)}; see foils.training.settings")
-    return TrainSettings(**settings.training, seed=seed, loss_settings={"temperature": settings.temperature})
+    usual: dict[str, Any] = {"loss": "listnet"} if settings.reranker else {}
+    own = {} if settings.reranker else {"temperature": settings.temperature}
+    return TrainSettings(**{**usual, **settings.training}, seed=seed, loss_settings=own)
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data import Collection, load_collection
+from foils.data import Collection, Run, load_collection
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, identical_ids_caption
 from foils.data.store import write_json
 from foils.encode.opening import AT_128, EncodingSettings, StoreSettings
@@ -21,7 +22,7 @@ from foils.runtime.surroundings import MemorySettings, ScaleSettings
 from foils.scoring import Scores
 from foils.scoring.doors import score
 from foils.studies.analysis import analyse
-from foils.studies.cells import Cell, add_command, known_commands, read_cells, source_file
+from foils.studies.cells import FIRST_STAGE_FILE, Cell, add_command, known_commands, read_cells, source_file
 from foils.studies.results import StudyAnalysis
 from foils.studies.run import OpenCell, open_study
 from foils.studies.settings import StudySettings
@@ -84,7 +85,10 @@ def study(
     parts += _paths(sources, list(tables), cells[0])
     parts += [part for name in names for part in ("--model", name)]
     parts += ["-o", str(folder), *(["--device", device] if device else [])]
-    parts += [*arguments(settings), *arguments(reading), *arguments(storing, "storage")]
+    recorded = settings
+    if isinstance(settings.first_stage, Run):
+        recorded = replace(settings, first_stage=cells[0].folder / FIRST_STAGE_FILE)
+    parts += [*arguments(recorded), *arguments(reading), *arguments(storing, "storage")]
     add_command(folder, shlex.join(parts))
     store = storing.open_store()
     for cell in cells:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.runtime import memory
-from foils.studies.cells import BASELINES, UNTRAINED, Cell
+from foils.studies.cells import BASELINES, FIRST_STAGE, UNTRAINED, Cell
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000
@@ -25,8 +25,9 @@ class Outcome:
         source: or baseline.
         mean: over seeds and queries, with the interval `low`, `high` of a bootstrap over both.
         seeds: the mean of each seed.
-        gain: mean difference from the untrained model, query by query, with the interval `gain_low`, `gain_high` of a
-            bootstrap over seeds and queries; NaN for the untrained model, and where it was not measured.
+        gain: mean difference from the untrained model (of rerankers, from the first stage), query by query, with the
+            interval `gain_low`, `gain_high` of a bootstrap over seeds and queries; NaN for that itself, and where it
+            was not measured.
     """
 
     source: str
@@ -68,17 +69,23 @@ class Lead:
 
 def outcomes_of(cell: Cell, measure: str, rng: np.random.Generator) -> tuple[Outcome, ...]:
     """Return the results of a cell, best first, baselines among them."""
-    untrained = cell.outcomes.get(UNTRAINED, {}).get(measure)
+    before = start_of(cell)
+    untrained = cell.outcomes.get(before, {}).get(measure)
     outcomes = []
     for name in [*(each for each in BASELINES if each in cell.outcomes), *cell.sources]:
         values = cell.outcomes[name][measure]
         gain = (math.nan, math.nan, math.nan)
-        if untrained is not None and name != UNTRAINED:
+        if untrained is not None and name != before:
             gain = mean_and_interval(values - untrained.mean(axis=0), rng)
         means = tuple(float(value) for value in values.mean(axis=1))
         mean, low, high = mean_and_interval(values, rng)
         outcomes.append(Outcome(name, mean, low, high, means, *gain))
     return tuple(sorted(outcomes, key=lambda each: -each.mean))
+
+
+def start_of(cell: Cell) -> str:
+    """Return what gains are measured from: the untrained model or, of rerankers, the first stage."""
+    return FIRST_STAGE if cell.facts["settings"].get("reranker") else UNTRAINED
 
 
 def lead_of(cell: Cell, outcomes: Sequence[Outcome], measure: str, rng: np.random.Generator) -> Lead:

@@ -27,9 +27,9 @@ _READING = (
     "The headline names a predictor only where the mean ceiling is at least 0.5, the interval of the predictor's mean "
     "τ lies above zero, and this mean is higher than the highest of all predictors on 95 % of 1,000 random orders of "
     "the sources.",
-    "The gain is the difference from the untrained model, query by query. Where its interval holds zero, or it is "
-    "below a tenth of half the width of the mean's own interval, the training did not move the measure, and the order "
-    "of the sources is the order of noise.",
+    "The gain is the difference from the untrained model, query by query; of rerankers, from the first stage's order. "
+    "Where that from the untrained model has an interval that holds zero, or is below a tenth of half the width of the "
+    "mean's own interval, the training did not move the measure, and the order of the sources is the order of noise.",
     "φ, where a benefit uses it, is estimated from recaptured positives (see the documentation), and o, the number of "
     "unlabelled relevant documents for each labelled one, from a bound unless it was given.",
 )

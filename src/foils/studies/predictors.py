@@ -17,8 +17,6 @@ from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.results import Scores
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.studies.benefit import benefits
-from foils.studies.checks import train_settings
-from foils.studies.settings import StudySettings
 
 LAMBDAS = (0.1, 0.01, 0.001)
 _PLAIN = (
@@ -112,7 +110,7 @@ def predict(
 
 
 def decided_benefits(
-    scores: Scores, sources: Mapping[str, Negatives], encoder: Encoder, store: VectorStore, settings: StudySettings
+    scores: Scores, sources: Mapping[str, Negatives], encoder: Encoder, store: VectorStore, deciding: DecisionSettings
 ) -> dict[str, float]:
     """Return source → the benefit that `foils score` ranks by, at the mean belief without labels.
 
@@ -123,11 +121,10 @@ def decided_benefits(
         sources: name → the table, whose provenance may say how many positives it recaptures.
         encoder: that scored.
         store: of vectors; documents of the collection that it lacks are embedded, at most 100,000.
-        settings: of the study; the batch of its training, less one, are a query's in-batch negatives.
+        deciding: what the training starts from, and a query's in-batch negatives in it.
     """
     if len(scores.measured.records) < 2:
         return {}
-    deciding = DecisionSettings(in_batch=train_settings(settings, 0).batch_size - 1)
     worths = decide_sources(scores, sources, encoder, store, deciding).decision.worths
     return {name: worths[name].benefit for name in sources if name in worths}
 

@@ -63,7 +63,7 @@ def probe(
             )
             with tempfile.TemporaryDirectory() as folder:
                 train_bi_encoder(trainable, data, Path(folder), settings=training)
-            measure = settings.measures[0]
+            measure = settings.measured[0]
             measured[name] = measure_encoder(trainable, measured_on, PROBED, [measure]).means[measure]
             advance(1)
     return measured

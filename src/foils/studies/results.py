@@ -11,7 +11,7 @@ from foils.data.store import without_nan, write_text
 from foils.runtime.results import Result, Table, number
 from foils.statistics.agreement import Agreement
 from foils.studies.cells import Cell
-from foils.studies.outcomes import Lead, Outcome
+from foils.studies.outcomes import Lead, Outcome, start_of
 from foils.studies.verdict import headline, lead_sentence, warnings_of
 
 
@@ -95,7 +95,7 @@ class StudyAnalysis(Result):
             )
             for each in self.outcomes[cell.name]
         ]
-        columns = ["trained on", self.measure, "95 % interval", "gain over untrained", "seeds"]
+        columns = ["trained on", self.measure, "95 % interval", f"gain over {start_of(cell)}", "seeds"]
         return Table(cell.name, columns, rows, caption=lead_sentence(self, cell.name))
 
     def predictor_table(self, *, described: bool = False) -> Table:

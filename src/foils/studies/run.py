@@ -9,33 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from foils.data import Collection, Negatives
-from foils.data.recapture import Recapture
+from foils.data import Collection, Negatives, Run
 from foils.data.sealed import write_sealed
-from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
-from foils.evaluation import measure_encoder
+from foils.encode import VectorStore
 from foils.runtime import progress
-from foils.runtime.errors import FormatError, InputError
-from foils.scoring import ScoreSettings, score_sources
-from foils.studies.cells import (
-    BASELINES,
-    IN_BATCH,
-    SCORES,
-    UNTRAINED,
-    cell_folder,
-    known_sources,
-    read_json,
-    source_file,
-    trained_file,
-    write_cell,
-)
+from foils.runtime.errors import InputError
+from foils.studies.cells import FIRST_STAGE_FILE, cell_folder, known_sources, source_file, trained_file, write_cell
 from foils.studies.checks import check_sources, checked_settings, train_settings
-from foils.studies.predictors import decided_benefits, predict
+from foils.studies.kinds import Encoders, Rerankers, kind_of_study
+from foils.studies.scored import score_cell
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries, study_sources, table_digest
-from foils.studies.unlabelled import estimate_unlabelled
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
@@ -62,9 +46,11 @@ def run_study(
         study: the folder of the study, made where it is not.
         collection: with judgements to train and to test on.
         sources: name → negatives, two at least where the study has none of this collection and model.
-        models: what to train: names that `foils.training.models.load_trainable` knows.
+        models: what to train: names that `foils.training.models.load_trainable` knows; of rerankers, folders or hub
+            names.
         store: of vectors, for the scores.
-        settings: see `StudySettings`; an `unlabelled`, `estimate_with` or `probe` of None is that of the call before.
+        settings: see `StudySettings`; an `unlabelled`, `estimate_with`, `score_with` or `probe` of None is that of the
+            call before.
         device: to train on, as torch names it.
 
     Returns:
@@ -97,7 +83,8 @@ def open_study(
     settings = checked_settings(settings or StudySettings(), collection, device=device)
     prepared = study_sources(sources, settings)
     check_sources(prepared, collection, settings)
-    return [OpenCell.checked(study, collection, name, prepared, settings, device) for name in dict.fromkeys(models)]
+    kind = kind_of_study(settings, collection, device)
+    return [OpenCell.checked(study, collection, name, prepared, kind, device) for name in dict.fromkeys(models)]
 
 
 @dataclass(frozen=True)
@@ -111,6 +98,7 @@ class OpenCell:
         model: its name.
         sources: of this call, as they are scored and trained on.
         settings: of the study, those of the training as this kind of model takes them.
+        kind: of model, which trains and measures it.
         device: as torch names it.
     """
 
@@ -120,6 +108,7 @@ class OpenCell:
     model: str
     sources: Mapping[str, Negatives]
     settings: StudySettings
+    kind: Encoders | Rerankers
     device: str | None
 
     @classmethod
@@ -129,22 +118,21 @@ class OpenCell:
         collection: Collection,
         name: str,
         sources: Mapping[str, Negatives],
-        settings: StudySettings,
+        kind: Encoders | Rerankers,
         device: str | None,
     ) -> OpenCell:
         """Return the cell of a model, having loaded it once and made every loss."""
-        from foils.training.catalogue import make_loss
-        from foils.training.models import load_trainable, with_defaults
+        from foils.training.models import with_defaults
         from foils.training.trainer import precision_of
 
-        model = load_trainable(name, device=device, similarity=settings.similarity)
-        training = with_defaults(train_settings(settings, 0), model)
+        model = kind.load(name)
+        training = with_defaults(train_settings(kind.settings, 0), model)
         precision_of(training.precision, model.device)
-        settings = replace(settings, training={**settings.training, "learning_rate": training.learning_rate})
+        settings = replace(kind.settings, training={**kind.settings.training, "learning_rate": training.learning_rate})
         facts: dict[str, Any] = {
             "collection": {"name": collection.name, "digest": collection.measured_digest},
-            "model": {"name": name, "fingerprint": _encoder(model, name, settings, device).fingerprint},
-            "settings": settings.of_a_training(),
+            "model": {"name": name, "fingerprint": kind.fingerprint(name)},
+            "settings": {**settings.of_a_training(), **kind.facts},
             "unlabelled": settings.unlabelled,
             "sources": {source: table_digest(negatives) for source, negatives in sources.items()},
         }
@@ -157,9 +145,9 @@ class OpenCell:
             )
         if len({**known, **sources}) < 2:
             raise InputError(f"{len(sources)} source; a study compares two at least")
-        cell = cls(folder, facts, collection, name, sources, settings, device)
+        cell = cls(folder, facts, collection, name, sources, settings, kind, device)
         for source in sources:
-            make_loss(training.loss, model, cell.rows(source, 0), settings=training.loss_settings)
+            kind.check(model, cell.rows(source, 0), training)
         return cell
 
     def run(self, store: VectorStore) -> None:
@@ -168,80 +156,15 @@ class OpenCell:
         for name, digest in self.facts["sources"].items():
             if not (path := source_file(self.folder, name, digest)).is_file():
                 self.sources[name].write(path)
-        self.score(store)
+        given = self.settings.first_stage
+        if isinstance(given, Run) and not (path := self.folder / FIRST_STAGE_FILE).is_file():
+            given.write(path)
+        score_cell(self, store)
         self.train_all()
-
-    def score(self, store: VectorStore) -> None:
-        """Write the predictors of every source of the cell, unless they are there."""
-        path = self.folder / "scores.json"
-        known = read_json(path, SCORES) if path.is_file() else {"of": {}, "sources": {}}
-        settings = self._options(known["of"])
-        digests = known_sources(self.folder)
-        there = {name: digest for name, digest in digests.items() if source_file(self.folder, name, digest).is_file()}
-        names = ("unlabelled", "estimate_with", "probe")
-        basis = {"sources": there, **{name: getattr(settings, name) for name in names}}
-        if known["of"] == basis:
-            return
-        sources = {name: self._table(name, digest) for name, digest in there.items()}
-        encoder = self._load_encoder()
-        scoring = ScoreSettings(split=settings.split, hybrids=1, temperature=settings.temperature, replicates=0)
-        scores = score_sources(self.collection, sources, encoder, store, scoring)
-        recaptures = {name: Recapture.of(negatives.provenance) for name, negatives in sources.items()}
-        unlabelled = settings.unlabelled
-        if unlabelled is None:
-            better = scores
-            if settings.estimate_with is not None:
-                estimator = load_encoder(settings.estimate_with, encoder.settings)
-                better = score_sources(self.collection, sources, estimator, store, scoring)
-            unlabelled = estimate_unlabelled(better.measured, recaptures)
-        predicted = predict(scores, recaptures, unlabelled, decided_benefits(scores, sources, encoder, store, settings))
-        for name, value in self._probed(sources, settings, known).items():
-            predicted[name]["probe"] = value
-        recaptured = {name: vars(each) for name, each in recaptures.items() if each}
-        finite = None if np.isnan(unlabelled) else unlabelled
-        predictors = {**known["sources"], **predicted}  # of sources whose rows are gone, as they were
-        write_sealed(path, {"of": basis, "unlabelled": finite, "recapture": recaptured, "sources": predictors})
-
-    def _options(self, before: Mapping[str, Any]) -> StudySettings:
-        """Return the settings, with the options of the call before where this one leaves them open."""
-        kinds: dict[str, Any] = {"unlabelled": (int, float), "estimate_with": str, "probe": str}
-        open_ones = [name for name in kinds if getattr(self.settings, name) is None]
-        kept = {name: before[name] for name in open_ones if isinstance(before.get(name), kinds[name])}
-        return replace(self.settings, **kept)
-
-    def _table(self, name: str, digest: str) -> Negatives:
-        if name in self.sources:
-            return self.sources[name]
-        path = source_file(self.folder, name, digest)
-        negatives = Negatives.read(path)
-        if table_digest(negatives) != digest:
-            raise FormatError(f"not the rows that {name} was trained on; remove it, or give that source again", path)
-        return negatives
-
-    def _probed(
-        self, sources: Mapping[str, Negatives], settings: StudySettings, known: Mapping[str, Any]
-    ) -> dict[str, float]:
-        """Return source → value of the probe; what the same probe found in an earlier call is not done again."""
-        from foils.studies.probe import probe
-
-        if settings.probe is None:
-            return {}
-        same = known["sources"] if known["of"].get("probe") == settings.probe else {}
-        probed = {name: same[name]["probe"] for name in sources if "probe" in same.get(name, {})}
-        missing = {name: negatives for name, negatives in sources.items() if name not in probed}
-        return {**probed, **probe(self.collection, missing, settings, settings.probe, device=self.device)}
-
-    def _load_encoder(self) -> SentenceEncoder:
-        return _encoder(self._untrained(), self.model, self.settings, self.device)
-
-    def _untrained(self) -> Any:
-        from foils.training.models import load_trainable
-
-        return load_trainable(self.model, device=self.device, similarity=self.settings.similarity)
 
     def train_all(self) -> None:
         """Train on every source with every seed, seed by seed, and measure; skip what is there."""
-        names = [*(BASELINES if self.settings.baselines else ()), *self.sources]
+        names = [*(self.kind.baselines if self.settings.baselines else ()), *self.sources]
         jobs = [(name, seed) for seed in range(self.settings.seeds) for name in names]
         with progress.task(f"trainings of {self.model}", total=len(jobs), unit="trainings") as advance:
             for name, seed in jobs:
@@ -261,40 +184,27 @@ class OpenCell:
             drawn,
             self.sources.get(name),
             split=settings.split,
-            form="pairs" if name == IN_BATCH else "triplets",
+            form=self.kind.form(name),
             per_query=settings.per_query,
             max_positives=1,
         )
 
     def _trained(self, name: str, seed: int, checkpoints: Path) -> dict[str, Any]:
         """Train and measure once; the checkpoints are gone afterwards."""
-        from foils.training.bi_encoder import train_bi_encoder
-
-        start, settings = time.perf_counter(), self.settings
-        model, facts = self._untrained(), dict[str, Any]()
-        training = train_settings(settings, seed)
-        if training.checkpoint_steps is None:
-            training = replace(training, checkpoint_steps=CHECKPOINT_STEPS)
-        if name != UNTRAINED:
-            data = self.rows(name, seed)
-            if name == IN_BATCH and settings.per_query:  # as many steps as with negatives
-                training = replace(training, epochs=training.epochs * settings.per_query)
-            trained = train_bi_encoder(
-                model, data, checkpoints, settings=training, batches=settings.batches, resume=True
-            )
+        start, kind, facts = time.perf_counter(), self.kind, dict[str, Any]()
+        if name == kind.untrained:
+            measured = kind.measure_untrained(self.model)
+        else:
+            training, data = train_settings(self.settings, seed), self.rows(name, seed)
+            if training.checkpoint_steps is None:
+                training = replace(training, checkpoint_steps=CHECKPOINT_STEPS)
+            model = kind.load(self.model, seed)
+            trained = kind.fit(model, data, checkpoints, training)
             losses = [entry["loss"] for entry in trained.history if "loss" in entry]
             facts = {"rows": len(data), "steps": trained.steps, "loss_first": losses[0], "loss_last": losses[-1]}
-        elif training.max_length is not None and model.max_seq_length not in (None, float("inf")):
-            model.max_seq_length = training.max_length
-        measured = measure_encoder(model, self.collection, settings.test_split, settings.measures)
+            measured = kind.measure(trained.model)
         shutil.rmtree(checkpoints, ignore_errors=True)
         return {
             "source": name, "seed": seed, **facts, "seconds": round(time.perf_counter() - start, 1),
             "measures": measured.means, "per_query": {m: v.tolist() for m, v in measured.per_query.items()},
         }  # fmt: skip
-
-
-def _encoder(model: Any, name: str, settings: StudySettings, device: str | None) -> SentenceEncoder:
-    """The model as it is before training, as the scores see it."""
-    length = train_settings(settings, 0).max_length
-    return SentenceEncoder(model, EncoderSettings(max_length=length, device=device), name=name)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+from foils.data import Run
 from foils.encode.similarity import SIMILARITIES
 from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled
+
+if TYPE_CHECKING:
+    FirstStage = str | Path | Run
+else:
+    FirstStage = str
 
 STUDY_ARGS = "study_args"  # the program's option that takes rarely used settings as its keys
 MEASURES = ("nDCG@10", "RR@10", "R@100")
+RERANKING = MEASURES[:2]  # measures of rerankers, which see the first documents alone
+BM25 = "bm25"
+RERANK_DEPTH = 50
 
 
 def _ways_of_batching() -> Iterable[str]:
@@ -35,9 +45,15 @@ class StudySettings(Settings):
         queries: Training queries drawn by each seed, the same for all sources. Default: all.
         per_query: Negatives of a query, the first by rank, so that sources do not differ in size. In Python None takes
             all of them.
+        reranker: Train cross-encoders, on lists, instead of encoders.
+        first_stage: What rerankers rerank on the test split: bm25, or a TREC run. In Python also a `Run`. Default:
+            bm25.
+        rerank_depth: Number of documents of each query that a reranker scores. Default: 50.
+        score_with: Encoder that scores the sources. Default: the model itself, before training; of rerankers
+            all-MiniLM-L6-v2.
         hybrids: Also unite up to this many sources, taking turns; 1 unites none.
         measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
-            Default: nDCG@10,RR@10,R@100. In Python also a list of names.
+            Default: nDCG@10,RR@10,R@100, of rerankers nDCG@10,RR@10. In Python also a list of names.
         split: Split of the judgements to train on.
         test_split: Split of the judgements to measure on.
         temperature: Temperature τ of the scores and of the loss, which divides similarities.
@@ -52,7 +68,8 @@ class StudySettings(Settings):
             estimated.
         estimate_with: Better encoder with which the number of unlabelled documents is estimated. Default: the model
             itself, before training.
-        baselines: Also measure the model untrained, and trained on in-batch negatives alone.
+        baselines: Also measure the model untrained, and trained on in-batch negatives alone; of rerankers, the first
+            stage.
         seed: Seed of the bootstraps; the same seed gives the same bytes. Trainings have the seeds 0, 1, and so on.
     """
 
@@ -61,8 +78,12 @@ class StudySettings(Settings):
     seeds: Annotated[int, Option(least=1)] = 3
     queries: Annotated[int | None, Option(least=1)] = None
     per_query: Annotated[int | None, Option(least=1)] = 10
+    reranker: bool = False
+    first_stage: Annotated[FirstStage | None, Option(metavar="bm25|RUN")] = None
+    rerank_depth: Annotated[int | None, Option(least=1, within=STUDY_ARGS)] = None
+    score_with: Annotated[str | None, Option(metavar="ENCODER")] = None
     hybrids: Annotated[int, Option(least=1)] = 1
-    measures: Annotated[tuple[str, ...], Option(parse=parsed_measures, metavar="MEASURES")] = MEASURES
+    measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_measures, metavar="MEASURES")] = None
     split: str = "train"
     test_split: Annotated[str, Option(flag="--test", metavar="SPLIT")] = "test"
     temperature: Annotated[float, Option(above=0)] = 0.05
@@ -80,15 +101,33 @@ class StudySettings(Settings):
         if isinstance(self.measures, str):
             object.__setattr__(self, "measures", parsed_measures(self.measures))
         super().__post_init__()
-        if not self.measures:
+        if self.measures is not None and not self.measures:
             raise InputError(f"{spelled('measures')}: no measure; expected names, as nDCG@10")
         if self.split == self.test_split:
             raise InputError(
                 f"{spelled('test_split')} {self.test_split}: expected another split than the one to train on"
             )
+        reranker = spelled("reranker")
+        if self.reranker:
+            idle = {**self.changed("similarity", "batches")}
+            refuse(idle, f"with {reranker}, which has no vectors and no in-batch negatives; leave it out")
+        else:
+            why = f"without {reranker}: encoders search by themselves; leave it out"
+            refuse(self.changed("first_stage", "rerank_depth"), why)
+
+    @property
+    def depth(self) -> int:
+        """Number of documents of each query that a reranker scores."""
+        return self.rerank_depth or RERANK_DEPTH
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Names of the measures."""
+        return tuple(self.measures or (RERANKING if self.reranker else MEASURES))
 
     def of_a_training(self) -> dict[str, Any]:
-        """Return what, beside source and seed, decides what a training gives."""
-        names = ("split", "test_split", "measures", "queries", "per_query", "temperature", "batches", "training")
-        chosen = {**{name: getattr(self, name) for name in names}, **self.changed("similarity")}
-        return {**chosen, "measures": list(self.measures), "training": dict(self.training)}
+        """Return what, beside source, seed and first stage, decides what a training gives."""
+        names = ["split", "test_split", "queries", "per_query", "temperature", "training"]
+        own = {"reranker": True, "rerank_depth": self.depth} if self.reranker else {"batches": self.batches}
+        chosen = {**{name: getattr(self, name) for name in names}, **own, **self.changed("similarity")}
+        return {**chosen, "measures": list(self.measured), "training": dict(self.training)}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from foils.studies.cells import BASELINES
+from foils.studies.cells import BASELINES, UNTRAINED
 
 if TYPE_CHECKING:
     from foils.studies.results import StudyAnalysis
@@ -71,9 +71,12 @@ def doubts(analysis: StudyAnalysis) -> list[str]:
 
 
 def warnings_of(analysis: StudyAnalysis) -> list[str]:
-    """Return a sentence for each cell where training on a source did not move the measure (`Outcome.moved`)."""
+    """Return a sentence for each cell where training on a source did not move the measure (`Outcome.moved`).
+
+    It is asked where the untrained model was measured: a reranker that reaches its first stage has moved far.
+    """
     warnings = []
-    for cell in analysis.cells:
+    for cell in (each for each in analysis.cells if UNTRAINED in each.outcomes):
         sources = [each for each in analysis.outcomes[cell.name] if each.source not in BASELINES]
         still = [each for each in sources if not each.moved]
         if still:

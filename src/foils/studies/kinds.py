@@ -1,0 +1,190 @@
+"""What a study trains and how it is measured: encoders by exact search, rerankers by the order they give a first stage.
+
+The two kinds have the same attributes and methods: `baselines` is what is measured beside the sources, `untrained` the
+one of them that needs no training, and `facts` what, beside the settings, tells a kind's trainings from others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from foils.data import Collection, Run
+from foils.encode import EncoderSettings, SentenceEncoder
+from foils.evaluation import Measured, bm25_run, first_documents, measure_encoder, measure_rankings, measure_reranker
+from foils.evaluation.systems import qrels_of, rankings_of
+from foils.scoring import DecisionSettings
+from foils.studies.cells import FIRST_STAGE, IN_BATCH, UNTRAINED
+from foils.studies.checks import train_settings
+from foils.studies.settings import BM25, StudySettings
+
+if TYPE_CHECKING:
+    from foils.training.data import TrainingSet
+    from foils.training.settings import TrainSettings
+    from foils.training.trainer import TrainingRun
+
+
+@dataclass(frozen=True)
+class Encoders:
+    """Bi-encoders: trained with in-batch negatives, measured by exact search over the collection.
+
+    Attributes:
+        settings: of the study.
+        collection: to test on.
+        device: as torch names it.
+    """
+
+    settings: StudySettings
+    collection: Collection
+    device: str | None = None
+
+    baselines: ClassVar[tuple[str, ...]] = (UNTRAINED, IN_BATCH)
+    untrained: ClassVar[str] = UNTRAINED
+    facts: ClassVar[dict[str, str]] = {}
+
+    def load(self, name: str, seed: int = 0) -> Any:
+        """Return the model; nothing of it is drawn."""
+        from foils.training.models import load_trainable
+
+        return load_trainable(name, device=self.device, similarity=self.settings.similarity)
+
+    def encoder(self, name: str) -> SentenceEncoder:
+        """Return the model as it is before training, as the scores see it."""
+        length = train_settings(self.settings, 0).max_length
+        return SentenceEncoder(self.load(name), EncoderSettings(max_length=length, device=self.device), name=name)
+
+    def fingerprint(self, name: str) -> str:
+        """Return the fingerprint of the encoder."""
+        return self.encoder(name).fingerprint
+
+    def deciding(self, name: str) -> DecisionSettings:
+        """A batch, less the query's own row, is its in-batch negatives; a language model starts from nothing."""
+        from foils.training.models import kind_of
+
+        starts = "nothing" if kind_of(self.load(name)) == "language model" else "encoder"
+        return DecisionSettings(in_batch=train_settings(self.settings, 0).batch_size - 1, starts=starts)
+
+    def form(self, source: str) -> str:
+        """Return pairs for in-batch negatives alone, else triplets."""
+        return "pairs" if source == IN_BATCH else "triplets"
+
+    def check(self, model: Any, data: TrainingSet, training: TrainSettings) -> None:
+        """Make the loss."""
+        from foils.training.catalogue import make_loss
+
+        make_loss(training.loss, model, data, settings=training.loss_settings)
+
+    def fit(self, model: Any, data: TrainingSet, folder: Path, training: TrainSettings) -> TrainingRun:
+        """Train; pairs alone take as many steps as triplets with `per_query` negatives would."""
+        from foils.training.bi_encoder import train_bi_encoder
+
+        if data.rows.shape[1] == 2 and self.settings.per_query:
+            training = replace(training, epochs=training.epochs * self.settings.per_query)
+        return train_bi_encoder(model, data, folder, settings=training, batches=self.settings.batches, resume=True)
+
+    def measure(self, model: Any) -> Measured:
+        """Search the collection exactly."""
+        settings = self.settings
+        return measure_encoder(model, self.collection, settings.test_split, settings.measured)
+
+    def measure_untrained(self, name: str) -> Measured:
+        """Search with the model as it is, texts cut as in training."""
+        model, length = self.load(name), train_settings(self.settings, 0).max_length
+        if length is not None and model.max_seq_length not in (None, float("inf")):
+            model.max_seq_length = length
+        return self.measure(model)
+
+
+@dataclass(frozen=True)
+class Rerankers:
+    """Cross-encoders: trained on lists, measured by the order that they give the first documents of a run.
+
+    Attributes:
+        settings: of the study.
+        collection: to test on.
+        device: as torch names it.
+        run: the first stage's documents of the test queries, as many of each as are reranked.
+    """
+
+    settings: StudySettings
+    collection: Collection
+    device: str | None = None
+    run: Run = field(init=False)
+
+    baselines: ClassVar[tuple[str, ...]] = (FIRST_STAGE,)
+    untrained: ClassVar[str] = FIRST_STAGE
+
+    def __post_init__(self) -> None:
+        settings, given = self.settings, self.settings.first_stage
+        depth, split = settings.depth, settings.test_split
+        if given is None or given == BM25:
+            run = bm25_run(self.collection, split, depth=depth)
+        else:
+            run = given if isinstance(given, Run) else Run.read(given)
+        object.__setattr__(self, "run", first_documents(run, self.collection, depth, split=split))
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The first stage's name, and a digest of what is reranked: queries, and their documents in order."""
+        hasher = hashlib.blake2b(digest_size=5)
+        for column in ("query_id", "doc_id"):
+            for value in self.run.table[column].to_pylist():
+                hasher.update(f"{value}\x1f".encode())
+        return {"first_stage": f"{self.run.name} {hasher.hexdigest()}"}
+
+    def load(self, name: str, seed: int = 0) -> Any:
+        """Return the cross-encoder, a head that its files lack drawn from the seed."""
+        from foils.encode.cross_encoders import load_cross_encoder
+
+        return load_cross_encoder(name, device=self.device, new_head=True, seed=seed)
+
+    def fingerprint(self, name: str) -> str:
+        """Return the digest of the model with the head of seed 0."""
+        from foils.encode.cross_encoders import cross_encoder_digest
+
+        return cross_encoder_digest(self.load(name))
+
+    def deciding(self, name: str) -> DecisionSettings:
+        """The loss is of the list alone; a model whose weights depend on the seed has a head that nobody trained."""
+        from foils.encode.cross_encoders import cross_encoder_digest
+
+        drawn = len({cross_encoder_digest(self.load(name, seed)) for seed in (0, 1)}) > 1
+        return DecisionSettings(in_batch=0, starts="nothing" if drawn else "encoder")
+
+    def form(self, source: str) -> str:
+        """Return lists."""
+        return "lists"
+
+    def check(self, model: Any, data: TrainingSet, training: TrainSettings) -> None:
+        """Make the data set of the loss."""
+        from foils.training.reranker import reranker_loss, reranker_set
+
+        reranker_set(data, reranker_loss(training.loss, training.loss_settings))
+
+    def fit(self, model: Any, data: TrainingSet, folder: Path, training: TrainSettings) -> TrainingRun:
+        """Train on lists."""
+        from foils.training.reranker import train_reranker
+
+        return train_reranker(model, data, folder, settings=training, resume=True)
+
+    def measure(self, model: Any) -> Measured:
+        """Rerank the first stage."""
+        settings = self.settings
+        split, measures = settings.test_split, settings.measured
+        return measure_reranker(model, self.collection, split, self.run, measures, depth=settings.depth)
+
+    def measure_untrained(self, name: str) -> Measured:
+        """Measure the first stage's own order."""
+        qrels = qrels_of(self.collection, self.settings.test_split)
+        return measure_rankings(rankings_of(self.run), qrels, self.settings.measured, name=FIRST_STAGE)
+
+
+def kind_of_study(settings: StudySettings, collection: Collection, device: str | None) -> Encoders | Rerankers:
+    """Return what a study trains.
+
+    Raises:
+        InputError: a first stage that cannot be read or is of another collection.
+    """
+    return (Rerankers if settings.reranker else Encoders)(settings, collection, device)
