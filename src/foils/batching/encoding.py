@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from foils.data.chunks import take
 from foils.runtime.errors import InputError
 
 Rows = NDArray[np.int64]
@@ -58,7 +59,7 @@ class DistinctTexts:
         rows = self._first[numbers]
         if self._stored is None:
             return list(self.dataset[rows.tolist()][self.column])
-        stored = self._stored.take(rows).to_pylist()
+        stored = take(self._stored, rows).to_pylist()
         return stored if self._lookup is None else list(self._lookup(self.column, stored))
 
     def embedded(self, rows: Rows, encode: Encode) -> tuple[Vectors, Rows]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from foils.data.chunks import batches_of, take_in
 from foils.data.collection import DOCUMENTS, QRELS, QUERIES, Collection, rows_of
 from foils.data.in_use import hold
 from foils.data.lines import Complaints, text_field, whole_json
@@ -27,7 +27,6 @@ from foils.runtime import progress
 from foils.runtime.errors import FormatError
 
 Record = tuple[int, tuple[Any, ...]]
-BATCH = 20_000
 _FORMAT = 2  # of the stored Arrow files
 LENIENT = {False: (), True: ("lenient",)}  # of the facts for `cache_place`
 EMPTY = "remove the record, give it a text, or leave such records out: lenient: before the collection"
@@ -72,9 +71,11 @@ def build_in_memory(
 def build_held(name: str, documents: Source, queries: Source, qrels: Judged) -> Collection:
     """Make a collection as `build_stored` does, held in memory."""
     hasher = hashlib.blake2b(digest_size=16)
-    tables = _read_all(
-        documents, queries, qrels, hasher, lambda _, schema, batches: pa.Table.from_batches(batches, schema)
-    )
+
+    def held(_: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+        return pa.Table.from_batches(batches, schema)
+
+    tables = _read_all(documents, queries, qrels, hasher, held)
     return Collection(name, *tables, hasher.hexdigest())
 
 
@@ -149,10 +150,10 @@ def check_stored(folder: Path) -> None:
     stored, hasher = open_stored(folder), hashlib.blake2b(digest_size=16)
     try:
         for table in (stored.documents, stored.queries):
-            _digest(table, hasher)
+            take_in(table, hasher)
         for split in stored.splits:
             hasher.update(split.encode())
-            _digest(stored.qrels[split], hasher)
+            take_in(stored.qrels[split], hasher)
     except (pa.ArrowException, ValueError) as error:
         raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
     if hasher.hexdigest() != stored.digest:
@@ -217,7 +218,7 @@ def _read_texts(
                     yield values
                 advance(1)
 
-    table = keep(kind, schema, _batches(checked(), schema, hasher))
+    table = keep(kind, schema, batches_of(checked(), schema))
     ids = table[schema.names[0]]
     first = rows_of(ids, ids)
     for row in np.flatnonzero(first != np.arange(len(first))):
@@ -226,6 +227,7 @@ def _read_texts(
     complaints.settle()
     if not len(table):
         raise FormatError(f"no {kind} in it; expected at least one record", source.where)
+    take_in(table, hasher)
     return table
 
 
@@ -238,24 +240,28 @@ def _read_qrels(
     keep: _Keep,
     left_out: Counter[str] | None,
 ) -> pa.Table:
-    complaints, lines, judged = Complaints(source.where), array("q"), list[tuple[Any, ...]]()
-    for line, (query, document, grade) in source.records(complaints):
-        values = text_field(query), text_field(document), _relevance(grade)
-        if None in values:
-            complaints.add("expected two ids as text and the relevance as a whole number", line or None)
-        else:
-            lines.append(line)
-            judged.append(values)
-    queries, documents = (rows_of([values[at] for values in judged], ids) for at, ids in ((0, query_ids), (1, doc_ids)))
+    complaints, lines = Complaints(source.where), array("q")
+
+    def checked() -> Iterator[tuple[Any, ...]]:
+        for line, (query, document, grade) in source.records(complaints):
+            values = text_field(query), text_field(document), _relevance(grade)
+            if None in values:
+                complaints.add("expected two ids as text and the relevance as a whole number", line or None)
+            else:
+                lines.append(line)
+                yield values
+
+    judged = pa.Table.from_batches(batches_of(checked(), QRELS), QRELS)
+    queries, documents = rows_of(judged["query_id"], query_ids), rows_of(judged["doc_id"], doc_ids)
     known = (queries >= 0) & (documents >= 0)
     if left_out is not None and not known.all():
         left_out["judgements of what is not there"] += int((~known).sum())
-        judged = [values for values, there in zip(judged, known, strict=True) if there]
+        judged = judged.filter(pa.array(known))
         lines = array("q", np.asarray(lines)[known].tolist())
         queries, documents, known = queries[known], documents[known], known[known]
-    for at, column, rows, file in ((0, "query_id", queries, "queries"), (1, "doc_id", documents, "documents")):
+    for column, rows, file in (("query_id", queries, "queries"), ("doc_id", documents, "documents")):
         for row in np.flatnonzero(rows < 0):
-            unknown = judged[row][at]
+            unknown = judged[column][int(row)].as_py()
             complaints.add(f"unknown {column} {unknown!r}: it is not among the {file}", lines[row] or None)
     codes = (queries << 32) | documents
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
@@ -263,7 +269,8 @@ def _read_qrels(
         complaints.add("the pair is judged twice; keep one judgement", lines[row] or None)
     complaints.settle()
     hasher.update(split.encode())
-    return keep(f"qrels-{split}", QRELS, _batches(judged, QRELS, hasher))
+    take_in(judged, hasher)
+    return keep(f"qrels-{split}", QRELS, iter(judged.to_batches()))
 
 
 def _relevance(value: object) -> int | None:
@@ -271,26 +278,3 @@ def _relevance(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer)) or value != value // 1:
         return None
     return int(value) if -(2**31) <= value < 2**31 else None
-
-
-def _batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema, hasher: Any) -> Iterator[pa.RecordBatch]:
-    stream = iter(rows)
-    while chunk := list(islice(stream, BATCH)):
-        columns = [list(column) for column in zip(*chunk, strict=True)]
-        _take_in(columns, hasher)
-        yield pa.record_batch(
-            [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)],
-            schema=schema,
-        )
-
-
-def _take_in(columns: Iterable[Iterable[Any]], hasher: Any) -> None:
-    for column in columns:
-        hasher.update("\x1f".join(map(str, column)).encode())
-        hasher.update(b"\x1e")
-
-
-def _digest(table: pa.Table, hasher: Any) -> None:
-    """Take in a table as it was when its batches were written."""
-    for start in range(0, len(table), BATCH):
-        _take_in((column.to_pylist() for column in table.slice(start, BATCH).columns), hasher)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foils.data.chunks import take
 from foils.runtime.errors import InputError, UnknownNameError
 
 Rows = npt.NDArray[np.int64]
@@ -169,15 +170,14 @@ class Collection:
 
     def document_texts(self, rows: npt.ArrayLike) -> list[str]:
         """Return title and text, joined by a blank (BEIR's convention), of the documents at these rows."""
-        taken = self.documents.select(["title", "text"]).take(pa.array(np.asarray(rows, np.int64)))
-        return [
-            f"{title} {text}".strip()
-            for title, text in zip(taken["title"].to_pylist(), taken["text"].to_pylist(), strict=True)
-        ]
+        titles, texts = (
+            take(self.documents[name], np.asarray(rows, np.int64)).to_pylist() for name in ("title", "text")
+        )
+        return [f"{title} {text}".strip() for title, text in zip(titles, texts, strict=True)]
 
     def query_texts(self, rows: npt.ArrayLike) -> list[str]:
         """Return the texts of the queries at these rows."""
-        texts: list[str] = self.queries["text"].take(pa.array(np.asarray(rows, np.int64))).to_pylist()
+        texts: list[str] = take(self.queries["text"], np.asarray(rows, np.int64)).to_pylist()
         return texts
 
     def judgements(self, split: str) -> pa.Table:

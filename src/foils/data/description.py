@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from foils.data.chunks import pieces
 from foils.data.collection import Collection
 from foils.data.splitting import twin_pairs
+from foils.data.texts import ColumnTexts
 from foils.runtime.results import Result, Table, number
 
 SAMPLE = 2_000  # texts whose scripts are told
@@ -114,20 +118,21 @@ def describe_collection(collection: Collection) -> Description:
     """
     documents, queries = collection.documents, collection.queries
     positives = collection.known_positives
-    texts = queries["text"].to_pylist()
+    texts = ColumnTexts(queries["text"])
     pairs = positives.pairs()
     twins = twin_pairs(texts, *pairs)
     splits = {name: _split(collection, name, twins) for name in collection.splits}
     shown = np.unique(np.linspace(0, len(positives) - 1, min(EXAMPLES, len(positives))).astype(int))
     sample = np.unique(np.linspace(0, len(documents) - 1, SAMPLE).astype(int))
+    of_queries, of_documents = _measured(queries), _measured(documents)
     described = Description(
         name=collection.name,
         digest=collection.digest,
         documents=len(documents),
         queries=len(queries),
-        lengths={"queries": _words(queries["text"]), "documents": _words(_whole(documents))},
-        equal_documents=_repeated(_whole(documents)),
-        equal_queries=_repeated(queries["text"]),
+        lengths={"queries": _words(of_queries), "documents": _words(of_documents)},
+        equal_documents=_repeated(of_documents),
+        equal_queries=_repeated(of_queries),
         scripts=_scripts([*collection.document_texts(sample), *texts[:SAMPLE]]),
         splits=splits,
         examples=[
@@ -158,19 +163,31 @@ def _split(collection: Collection, name: str, twins: np.ndarray[Any, Any]) -> Sp
     return SplitFacts(queries, len(relevant), len(judged) - len(relevant), most, shared, near)
 
 
-def _whole(documents: pa.Table) -> pa.ChunkedArray:
-    titles, blank = documents["title"], pa.scalar(" ", pa.large_string())
-    joined = pc.binary_join_element_wise(titles, documents["text"], blank)
-    return pc.if_else(pc.equal(titles, ""), documents["text"], joined)
+MEASURED = np.dtype([("words", "<i8"), ("hash", "<u8", (2,))])
 
 
-def _words(texts: pa.ChunkedArray) -> tuple[int, int, int]:
-    counts = np.asarray(pc.count_substring_regex(texts, r"\S+").to_numpy())
+def _measured(table: pa.Table) -> npt.NDArray[np.void]:
+    """(n,) number of words and hash of each text, with its title where the table has titles; read piece by piece."""
+    columns = [name for name in ("title", "text") if name in table.column_names]
+    measured, at = np.empty(len(table), MEASURED), 0
+    for batch in pieces(table.select(columns).to_batches()):
+        parts = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        texts = [" ".join(filter(None, each)) for each in parts]
+        digests = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts)
+        here = measured[at : at + len(texts)]
+        here["words"] = [len(text.split()) for text in texts]
+        here["hash"] = np.frombuffer(digests, "<u8").reshape(-1, 2)
+        at += len(texts)
+    return measured
+
+
+def _words(measured: npt.NDArray[np.void]) -> tuple[int, int, int]:
+    counts = measured["words"]
     return int(np.median(counts)), int(np.percentile(counts, 95)), int(counts.max())
 
 
-def _repeated(texts: pa.ChunkedArray) -> int:
-    return int(len(texts) - len(texts.unique()))
+def _repeated(measured: npt.NDArray[np.void]) -> int:
+    return int(len(measured) - len(np.unique(measured["hash"], axis=0)))
 
 
 def _scripts(texts: Sequence[str]) -> dict[str, float]:

@@ -22,7 +22,25 @@ LONGEST_MESSAGE = 500
 """Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
 LONGEST_LINE = 1 << 26
 """Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
-_DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
+NO_TEXT = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"PK\x03\x04": "a zip archive or a workbook of Excel",
+    b"\xd0\xcf\x11\xe0": "a workbook of Excel",
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+}
+"""What files begin with that are no text, plain or gzipped."""
+INSTEAD = {
+    **dict.fromkeys(("zstd", "bzip2", "xz", "lz4"), "unpack it, or pack it with gzip"),
+    "a zip archive or a workbook of Excel": "unpack it, or save it as CSV in UTF-8",
+    "a workbook of Excel": "save it as CSV in UTF-8",
+    "Parquet": "name it .parquet",
+    "Arrow": "write it as Parquet, or load it and give the table",
+}
+DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
 
 
 class Complaints:
@@ -59,10 +77,14 @@ def open_binary(path: str | Path) -> IO[bytes]:
 
     Raises:
         InputError: there is no such file, or it may not be read.
+        FormatError: it is packed otherwise, or a table of another program.
     """
     path = existing_file(path)
+    begin = magic(path, 6)
+    if kind := next((kind for mark, kind in NO_TEXT.items() if begin.startswith(mark)), ""):
+        raise FormatError(f"{kind} by its first bytes, expected text, plain or gzipped; {INSTEAD[kind]}", path)
     try:
-        return cast("IO[bytes]", gzip.open(path)) if magic(path, 2) == b"\x1f\x8b" else path.open("rb")
+        return cast("IO[bytes]", gzip.open(path)) if begin.startswith(b"\x1f\x8b") else path.open("rb")
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -129,7 +151,7 @@ def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, 
         while True:
             try:
                 raw = opened.readline(LONGEST_LINE + 1)
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 raise FormatError(f"damaged data ({error}); get the file again", path, number + 1) from error
             if not raw:
                 return
@@ -166,10 +188,11 @@ def json_value(text: str | bytes) -> Any:
         ValueError: it is not JSON, has a key twice, or an integer of more digits than Python reads.
         RecursionError: it is nested too deep.
     """
-    return json.loads(text, object_pairs_hook=_each_once)
+    return json.loads(text, object_pairs_hook=each_key_once)
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs as a dictionary, as `json` makes its objects; ValueError: a key is there twice."""
     made = dict(pairs)
     if len(made) < len(pairs):
         counts = Counter(key for key, _ in pairs)

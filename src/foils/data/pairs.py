@@ -39,10 +39,10 @@ class PairTable:
 
     def read(self, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
         """Yield (line, what the record says); records that say something wrong are added to the complaints."""
-        for line, fields in self.records.read(complaints):
+        for number, (line, fields) in enumerate(self.records.read(complaints), start=1):
             record = self.columns.read(fields)
             if isinstance(record, str):
-                complaints.add(record, line)
+                complaints.add(f"{self.records.counted} {number}: {record}".removeprefix(f" {number}: "), line)
             else:
                 yield line, record
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from foils.data.lines import LONGEST_LINE, Complaints, every_line, json_objects, magic, numbered_lines, whole_json
+from foils.data.chunks import BYTES, MOST, pieces
+from foils.data.json_lists import first_character, listed_objects
+from foils.data.lines import LONGEST_LINE, Complaints, every_line, json_objects, magic
 from foils.runtime.errors import FormatError, InputError
 
 Fields = Mapping[str, Any]
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
+BUFFER = 1 << 20  # bytes of a column of Parquet that are read at once
 FIRST = 1_000  # records of JSON whose keys are the columns
-BATCH = 10_000  # records of an Arrow table that become Python's at once
 csv.field_size_limit(LONGEST_LINE)
 
 
@@ -32,12 +35,14 @@ class Records:
         columns: their names; of JSON those of the first records.
         read: opens the stream of (line or row from 1, fields); malformed records are added to the complaints.
         files: where it lies; none: in memory.
+        counted: what complaints number besides the line, where there can be several on one: records; empty: nothing.
     """
 
     where: str
     columns: tuple[str, ...]
     read: Callable[[Complaints], Iterator[tuple[int, Fields]]]
     files: tuple[Path, ...] = ()
+    counted: str = ""
 
 
 def arrow_table(given: Any) -> pa.Table:
@@ -48,7 +53,7 @@ def arrow_table(given: Any) -> pa.Table:
     """
     if isinstance(given, pa.Table):
         return given
-    if hasattr(given, "with_format") and hasattr(given, "__len__"):
+    if _is_data_set(given):
         return given.with_format("arrow")[:]
     if hasattr(given, "__arrow_c_stream__"):
         return pa.table(given)
@@ -69,20 +74,35 @@ def records_of(given: Any) -> Records:
         return given
     if isinstance(given, (str, Path)):
         return records_of_file(given)
+    if _is_data_set(given):
+        return _data_set(given)
     return records_in_memory(arrow_table(given), type(given).__name__)
+
+
+def _is_data_set(given: Any) -> bool:
+    return hasattr(given, "with_format") and hasattr(given, "__len__")
+
+
+def _data_set(given: Any) -> Records:
+    """The records of a data set of `datasets`, which may lie on the disk, with its rows chosen or in another order."""
+
+    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+        return _rows(batch for table in given.with_format("arrow").iter(MOST) for batch in table.to_batches())
+
+    return Records(type(given).__name__, tuple(given.column_names), read)
 
 
 def records_in_memory(table: pa.Table, where: str) -> Records:
     """Return the records of an Arrow table."""
+    return Records(where, tuple(table.column_names), lambda _: _rows(table.to_batches()))
 
-    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        yield from enumerate((row for batch in table.to_batches(BATCH) for row in batch.to_pylist()), start=1)
 
-    return Records(where, tuple(table.column_names), read)
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
+    return enumerate((row for batch in pieces(batches) for row in batch.to_pylist()), start=1)
 
 
 def records_of_file(path: str | Path, *, delimiter: str | None = None) -> Records:
-    """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, of which all but JSON is read piece by piece.
+    """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
 
     Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names.
 
@@ -108,9 +128,10 @@ def records_of_file(path: str | Path, *, delimiter: str | None = None) -> Record
 def _parquet(path: Path) -> Records:
     def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
         try:
-            with pq.ParquetFile(path) as opened:
-                rows = (row for batch in opened.iter_batches(BATCH) for row in batch.to_pylist())
-                yield from enumerate(rows, start=1)
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as opened:
+                groups = map(opened.metadata.row_group, range(opened.num_row_groups))
+                longest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+                yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / max(longest, 1))))))
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
 
@@ -181,20 +202,16 @@ def _delimited(path: Path, delimiter: str) -> Records:
 
 
 def _json(path: Path) -> Records:
-    complaints = Complaints(path)
-    _, first = next(numbered_lines(path, complaints), (0, ""))
-    complaints.settle()
-    if not first:
+    begin = first_character(path)
+    if not begin:
         raise FormatError("the file is empty; expected a JSON object on each line, or one list of objects", path)
-    if not first.lstrip().startswith("["):
-        names = _keys(record for _, record in json_objects(path, complaints))
-        if not names:
-            complaints.settle()
-        return Records(str(path), names, lambda found: json_objects(path, found), (path,))
-    listed = whole_json(path)
-    if not all(isinstance(record, dict) for record in listed) or not listed:
-        raise FormatError("expected a list of JSON objects, one at least", path)
-    return Records(str(path), _keys(listed), lambda _: enumerate(listed, start=1), (path,))
+    read = listed_objects if begin == "[" else json_objects
+    complaints = Complaints(path)
+    names = _keys(record for _, record in read(path, complaints))
+    if not names:
+        complaints.settle()
+        raise FormatError("no JSON object with keys in it; expected a list of objects, one at least", path)
+    return Records(str(path), names, partial(read, path), (path,), "record" if begin == "[" else "")
 
 
 def _keys(records: Iterable[Fields]) -> tuple[str, ...]:

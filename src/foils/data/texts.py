@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 import pyarrow as pa
 
+from foils.data.chunks import take
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.runtime.errors import InputError
@@ -49,7 +50,7 @@ class DocumentTexts:
         texts[inside] = self.collection.document_texts(rows[inside])
         if self.own is None:
             raise InputError("document rows below 0; a document outside the collection needs its text")
-        texts[~inside] = self.own.take(pa.array(-1 - rows[~inside])).to_pylist()
+        texts[~inside] = take(self.own, -1 - rows[~inside]).to_pylist()
         return list(texts)
 
     def take(self, places: Rows) -> list[str]:

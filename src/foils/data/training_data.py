@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from foils.data.chunks import take
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.texts import DocumentTexts, texts_of
@@ -163,12 +164,14 @@ class TrainingData:
 
     def _read(self, passages: Sequence[Passage]) -> list[Passage]:
         inside = [each.whole for each in passages if each.whole >= 0]
-        stored = iter(self.collection.documents.take(pa.array(inside, pa.int64())).to_pylist())
+        documents = self.collection.documents
+        columns = (take(documents[name], np.asarray(inside, np.int64)).to_pylist() for name in ("title", "text"))
+        stored = zip(*columns, strict=True)
         own = [each.whole for each in passages if each.whole < 0]
         texts = iter(DocumentTexts(self.collection, np.asarray(own, np.int64), self._documents.own)[:])
         read = []
         for each in passages:
-            title, text = ("", next(texts)) if each.whole < 0 else map(next(stored).get, ("title", "text"))
+            title, text = ("", next(texts)) if each.whole < 0 else next(stored)
             read.append(replace(each, title=title, text=text, whole=f"{title} {text}".strip()))
         return read
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from foils.data.chunks import take
 from foils.data.collection import Collection, Positives, Rows
 from foils.data.run import ranks_within
 from foils.mining.pairs import Scores
@@ -65,11 +66,11 @@ class Lists:
 
     def queries_at(self, rows: Rows) -> pa.ChunkedArray:
         """Return the texts of queries."""
-        return self.collection.queries["text"].take(pa.array(rows)).cast(pa.string())
+        return pa.chunked_array([take(self.collection.queries["text"], rows)]).cast(pa.string())
 
     def documents_at(self, rows: Rows) -> pa.ChunkedArray:
         """Return the texts of documents."""
-        return self.collection.documents["text"].take(pa.array(rows)).cast(pa.string())
+        return pa.chunked_array([take(self.collection.documents["text"], rows)]).cast(pa.string())
 
     def tables(self) -> list[Table]:
         """Return the distribution of the scores: of positives, of negatives, and of their differences."""
