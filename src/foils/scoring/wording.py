@@ -6,7 +6,7 @@ import math
 
 from foils.runtime.options import spelled
 from foils.scoring.decision import NEXT, Decision
-from foils.scoring.worth import SURE, SourceWorth
+from foils.scoring.worth import NOTHING, SURE, SourceWorth
 
 ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
 
@@ -17,7 +17,7 @@ def sentences(decision: Decision) -> list[str]:
     chosen = None if decision.source is None else decision.worths[decision.source]
     if chosen is not None and (turn := decision.turns_at) is not None and decision.matters:
         way = "more" if turn.above else "fewer"
-        other = turn.source or "no mined negatives"
+        other = turn.source or ("random negatives" if decision.starts == NOTHING else "no mined negatives")
         lines.append(
             f"The order turns to {other} if {way} than {_percent(turn.false_share)} of {chosen.name} are false "
             f"(today's belief: {_range(chosen)})."
@@ -33,7 +33,7 @@ def sentences(decision: Decision) -> list[str]:
         lines.append(f"To be sure, label about {decision.label_next} pairs ({command}), and decide with {labels}.")
     elif decision.label_next is None:
         lines.append(f"Not even {max(NEXT)} labels are expected to settle it: the sources are worth nearly the same.")
-    if decision.ability < ABLE:
+    if decision.ability < ABLE and decision.starts != NOTHING:
         lines.append(
             f"The encoder puts only {_percent(decision.ability)} of random documents below the positive: a model that "
             f"starts with so little learns from easy negatives first ({spelled('starts', 'nothing')})."
@@ -43,8 +43,14 @@ def sentences(decision: Decision) -> list[str]:
 
 def _advice(decision: Decision) -> str:
     if not decision.matters:
-        name = "in-batch negatives alone" if decision.source is None else decision.source
+        none = "random negatives" if decision.starts == NOTHING else "in-batch negatives alone"
+        name = none if decision.source is None else decision.source
         return f"Train on {name}: the cheapest of those whose benefit is within 2 % of the best."
+    if decision.source is None and decision.starts == NOTHING:
+        return (
+            f"Train on random negatives: better than every source with probability "
+            f"{decision.best_with_probability:.2f}, since theirs are too hard to begin with, or false."
+        )
     if decision.source is None:
         return (
             f"Train on in-batch negatives alone: better than every source with probability "

@@ -25,7 +25,7 @@ from foils.scoring.pair_features import PairFeatures
 from foils.scoring.prepared import Measured
 
 SHARES = np.linspace(0.0, MOST, 34)
-STARTS = ("encoder", "nothing")
+ENCODER, NOTHING = STARTS = ("encoder", "nothing")
 HARM = 0.75  # κ
 SURE = 0.95
 EASY = 1.5  # times the strength of random negatives below which a source is easy
@@ -80,7 +80,7 @@ class Worth:
         total = max(float(parts.sum()), 1e-300)
         return cls(sums, counts, float(strengths.sum() / counts.sum()), float(strengths.sum() / total))
 
-    def benefit(self, shares: npt.ArrayLike, weights: Float64s | None = None) -> Float64s:
+    def benefit(self, unlabelled: npt.ArrayLike, shares: npt.ArrayLike, weights: Float64s | None = None) -> Float64s:
         """Return (D,) the benefit at each share, the blocks of each weighted by a row of `weights` (D, blocks)."""
         shares = np.asarray(shares, np.float64)
         weights = np.ones((len(shares), len(self.counts))) if weights is None else weights
@@ -173,7 +173,8 @@ class SourceWorth:
         learnability: mean ℓ of its negatives.
         best_with_probability: that no other source has a larger benefit.
         above_none: probability that its benefit is above 0, which in-batch negatives alone have.
-        verdict: good, too easy, too many false, no better than none, or cannot tell.
+        verdict: good, too easy, too many false, no better than none, or cannot tell; from nothing also too hard, or no
+            better than random.
     """
 
     name: str
@@ -190,18 +191,20 @@ class SourceWorth:
     verdict: str
 
 
-def verdict(worth: SourceWorth, weakest: float, tolerated: float) -> str:
+def verdict(worth: SourceWorth, weakest: float, tolerated: float, starts: str = ENCODER) -> str:
     """Return what to think of a source, in a word or two.
 
     Args:
         worth: of the source.
         weakest: strength of random negatives; NaN: not known.
         tolerated: benefit that does not matter.
+        starts: what the training starts from.
     """
+    from_nothing = starts == NOTHING
     if -tolerated <= worth.benefit_low and worth.benefit_high <= tolerated:
-        return "no better than none"
+        return "no better than random" if from_nothing else "no better than none"
     if worth.above_none <= 1 - SURE:
-        return "too many false"
-    if worth.strength < EASY * weakest:
+        return "too hard" if from_nothing and worth.strength < 0 else "too many false"
+    if not from_nothing and worth.strength < EASY * weakest:
         return "too easy"
     return "good" if worth.above_none >= SURE else "cannot tell"

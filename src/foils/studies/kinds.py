@@ -60,11 +60,8 @@ class Encoders:
         return self.encoder(name).fingerprint
 
     def deciding(self, name: str) -> DecisionSettings:
-        """A batch, less the query's own row, is its in-batch negatives; a language model starts from nothing."""
-        from foils.training.models import kind_of
-
-        starts = "nothing" if kind_of(self.load(name)) == "language model" else "encoder"
-        return DecisionSettings(in_batch=train_settings(self.settings, 0).batch_size - 1, starts=starts)
+        """A batch, less the query's own row, is its in-batch negatives."""
+        return DecisionSettings(in_batch=train_settings(self.settings, 0).batch_size - 1)
 
     def form(self, source: str) -> str:
         """Return pairs for in-batch negatives alone, else triplets."""
@@ -151,7 +148,7 @@ class Rerankers:
         from foils.encode.cross_encoders import cross_encoder_digest
 
         drawn = len({cross_encoder_digest(self.load(name, seed)) for seed in (0, 1)}) > 1
-        return DecisionSettings(in_batch=0, starts="nothing" if drawn else "encoder")
+        return DecisionSettings(starts="nothing") if drawn else DecisionSettings(in_batch=0)
 
     def form(self, source: str) -> str:
         """Return lists."""

@@ -1,0 +1,69 @@
+"""The grid of studies: forms and constants chosen on one part of its cells, tried once on the other.
+
+    python benchmarks/grid.py FOLDER DATA [--part test] [--cell NAME ...] [--models FOLDER]
+
+DATA holds the collections as folders. grid.toml lists the cells: a collection, the share of training positives that is
+hidden, a model, its batch size and its seeds; and says which were looked at while the decision's form was chosen
+(`choice`), and which were not (`test`). Each cell is trained by `foils study`, which goes on where it was stopped. All
+sources of a cell have `per_query` negatives a query. Writes benchmarks/results/grid.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from foils.data import load_collection
+from foils.data.store import cache_folder
+from foils.encode import EncoderSettings, VectorStore
+from foils.studies.run import run_study
+from foils.studies.settings import StudySettings
+from study_first import hidden, mined
+
+CELLS = Path(__file__).parent / "grid.toml"
+
+
+def cells(part: str | None, names: list[str] | None) -> list[dict[str, Any]]:
+    """The cells of a part, or of these names, with what all of them have in common."""
+    grid = tomllib.loads(CELLS.read_text())
+    every = [{**grid["all"], **grid["model"][cell["model"]], **cell} for cell in grid["cell"]]
+    return [cell for cell in every if part in (None, cell["part"]) and (not names or cell["name"] in names)]
+
+
+def run(cell: dict[str, Any], folder: Path, data: Path, models: Path | None) -> None:
+    """Mine the sources of a cell, and train on each."""
+    collection = load_collection(str(data / cell["collection"]))
+    if cell["hide"]:
+        collection, _ = hidden(collection, cell["hide"])
+    every = mined(collection, EncoderSettings(max_length=128), cell["per_query"])
+    wanted = [name.format(*(int(first) + cell["per_query"] for first in _firsts(name))) for name in cell["sources"]]
+    settings = StudySettings(
+        seeds=cell["seeds"], queries=cell["queries"], per_query=cell["per_query"], measures=("nDCG@10",),
+        training=cell["training"], baselines=True, **cell.get("study", {}),
+    )  # fmt: skip
+    name = cell["path"] if models is None or not cell.get("local") else str(models / cell["path"])
+    sources = {source: every[source] for source in wanted}
+    run_study(folder, collection, sources, [name], VectorStore(cache_folder() / "vectors"), settings)
+
+
+def _firsts(name: str) -> list[str]:
+    return [part.split("-")[0].split()[-1] for part in name.split("{}")[:-1]]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--part", choices=["choice", "test"])
+    parser.add_argument("--cell", nargs="*", dest="names")
+    parser.add_argument("--models", type=Path, help="folder of models that no package has")
+    given = parser.parse_args()
+    for cell in cells(given.part, given.names):
+        print(cell["name"], flush=True)
+        run(cell, given.folder, given.data, given.models)
+
+
+if __name__ == "__main__":
+    main()
