@@ -8,10 +8,9 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from foils.data import Collection, Negatives
+from foils.data.parts import drawn_judgements
 from foils.data.recapture import Recapture
 from foils.mining.fusion import fuse_sources
 from foils.studies.settings import StudySettings
@@ -68,11 +67,9 @@ def table_digest(negatives: Negatives) -> str:
 
 def drawn_queries(collection: Collection, split: str, count: int | None, seed: int) -> Collection:
     """Return the collection with the judgements of `count` queries of a split, drawn by the seed; None: all."""
-    positives = collection.positives(split)
-    if count is None or count >= len(positives):
-        return collection
-    drawn = np.sort(np.random.default_rng([seed, 11]).permutation(len(positives))[:count])
-    ids = collection.queries["query_id"].take(pa.array(positives.query_rows[drawn]))
-    table = collection.qrels[split]
-    chosen = pc.is_in(table["query_id"], value_set=ids.combine_chunks().cast(table["query_id"].type))
-    return replace(collection, qrels={**collection.qrels, split: table.filter(chosen)})
+    drawn = drawn_judgements(collection, split, count, seed)
+    return (
+        collection
+        if drawn is collection.qrels[split]
+        else replace(collection, qrels={**collection.qrels, split: drawn})
+    )
