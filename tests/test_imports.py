@@ -27,7 +27,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("encode", "llm"),
     ("statistics", "upkeep"),
     STAGES,
-    ("studies",),
+    ("studies", "tuning"),
     ("cli",),
 )
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}

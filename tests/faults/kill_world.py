@@ -19,6 +19,7 @@ IMPORTED = (
     "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
     "foils.mining.doors", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
     "foils.selection.doors", "foils.studies", "foils.studies.probe", "foils.training.models", "foils.training.reranker",
+    "foils.tuning.doors",
 )  # fmt: skip
 """What verbs import: imported once, before processes are forked."""
 
@@ -92,6 +93,7 @@ def answering(folder: Path) -> Iterator[tuple[str, Path]]:
 def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[..., None]) -> World:
     """Import what verbs need; write collections and models, and run the verbs whose output others begin with."""
     from train_models import WORDS, bert_model, cross_encoder, static_model
+    from tune_world import write_pairs
 
     for module in IMPORTED:
         import_module(module)
@@ -101,6 +103,7 @@ def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[...,
     bert_model(folder / "parts").save_pretrained(world["bert"])
     cross_encoder(folder / "cross").save_pretrained(world["cross"])
     static_model().save_pretrained(world["static"])
+    write_pairs(world.folder / "pairs.csv")
     for name in ("random", "bm25"):
         foils_runs("mine", world["made"], "--with", name, "--top", "4", "-o", world[f"{name}.parquet"])
     foils_runs("mine", world["little"], "--top", "2", "-o", world["little.parquet"])
@@ -180,6 +183,7 @@ def _verbs() -> Iterator[Verb]:
     yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static", "--hybrids",
                              "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--probe", "@static", "--set",
                              "batch_size=8", "--set", "checkpoint_steps=3", "-o", "=study"))  # fmt: skip
+    yield Verb("tune", verb("tune", "@pairs.csv", "--model", "@static", "-o", "=better", "--json", "=better.json"))
 
 
 VERBS = {each.name: each for each in _verbs()}

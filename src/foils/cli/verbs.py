@@ -26,6 +26,12 @@ def _forms(texts: Sequence[str]) -> dict[str, Path]:
     return parsed_exports(texts)
 
 
+def _fail_where_kept(result: Any, given: Mapping[str, Any]) -> None:
+    """End `foils tune` with status 1 where it kept the base."""
+    if not getattr(result, "better", True):
+        raise FailureError("no better model: the base is kept")
+
+
 EXPORT = option(
     "export",
     dict,
@@ -224,6 +230,11 @@ DOORS: dict[str, Verb] = {
         "foils.training.doors:train",
         example="foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 "
         "-o model/",
+    ),
+    "tune": Verb(
+        "foils.tuning.doors:tune",
+        example="foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/",
+        after=_fail_where_kept,
     ),
     "push": Verb(
         "foils.data.doors:push",

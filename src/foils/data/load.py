@@ -64,6 +64,11 @@ def load_collection(
     return replace(collection, keep_identical_ids=True) if keep_identical_ids else collection
 
 
+def is_pairs(given: Any) -> bool:
+    """Tell whether `load_collection` reads this as a table of pairs."""
+    return not isinstance(given, Collection) and _pairs(given) is not None
+
+
 def _pairs(given: Any) -> Any:
     """What `read_pairs` takes, where this names, or is, a table of pairs; otherwise None."""
     if not isinstance(given, (str, Path)):

@@ -1,0 +1,180 @@
+"""The door of tuning."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from foils.data import Collection
+from foils.data.description import describe_collection
+from foils.data.lines import whole_json
+from foils.data.load import is_pairs
+from foils.data.parts import PARTS, with_three_splits
+from foils.data.resolve import CollectionLike, CollectionSettings
+from foils.data.sealed import write_sealed
+from foils.data.store import write_json
+from foils.encode.models import DEFAULT_MODEL
+from foils.encode.opening import StoreSettings
+from foils.runtime.doors import door
+from foils.runtime.errors import InputError, require
+from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.surroundings import MemorySettings
+from foils.tuning.parts import check_sizes, shares_of
+from foils.tuning.plan import Plan
+from foils.tuning.results import Explained, Tuned
+from foils.tuning.run import PLANNED, Tuning
+from foils.tuning.settings import TuneSettings
+
+PAGE, RESULT = "report.html", "tune.json"
+OF = "given.json"  # in the folder of what is kept: what the tuning there was given
+
+log = logging.getLogger(__name__)
+
+
+def _check(
+    collection: CollectionLike | None,
+    model: str | None,
+    output: Path | None,
+    plan: Path | None,
+    explain: bool,
+    settings: TuneSettings,
+    reading: CollectionSettings,
+) -> None:
+    """Refuse what does not go together, before anything is read."""
+    if plan is not None:
+        why = f"with {spelled('plan')}, which holds it; change it there, or leave it out"
+        refuse({"model": model, **settings.changed(), **reading.changed()}, why)
+    elif collection is None:
+        raise InputError(f"nothing to tune on; give a collection, or {spelled('plan')} FILE")
+    elif output is None and not explain:
+        raise InputError(f"no folder to write to; give {spelled('output')} FOLDER")
+
+
+@door(check=_check)
+def tune(
+    collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
+    *,
+    model: Annotated[str | None, Option(metavar="MODEL")] = None,
+    output: Annotated[Path | None, Option(short="-o", metavar="FOLDER")] = None,
+    plan: Annotated[Path | None, Option(metavar="FILE")] = None,
+    explain: bool = False,
+    settings: TuneSettings,
+    device: str | None = None,
+    reading: CollectionSettings,
+    storing: StoreSettings,
+    memory: MemorySettings,
+) -> Tuned | Explained:
+    """Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.
+
+    The folder gets plan.toml (every decision with its reason), report.html, tune.json, the negatives and, only where it
+    is significantly better on test, the folder model. Else the base is kept, and the program ends with status 1. A
+    tuning that was stopped goes on where it was, by the same command.
+
+    Args:
+        collection: Pairs to tune on, as foils describe reads them; about 200 or more. With plan: the plan's.
+        model: Model to tune: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for the word table of
+            one. Default: all-MiniLM-L6-v2.
+        output: Folder for everything. With plan: its folder.
+        plan: Run the decisions of this plan.toml; a section that was taken out of it is decided anew.
+        explain: Show the plan and what it costs, and stop; nothing is written.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+
+    Raises:
+        InputError: too few pairs, a collection, model or plan that cannot be read, or a folder that holds another
+            tuning.
+        FailureError: the loss is not a finite number, or a file cannot be written.
+    """
+    require("plotly.offline", "report")
+    decisions = Plan() if plan is None else Plan.read(Path(plan))
+    shares: Any = reading.split_shares
+    if plan is not None:
+        given = decisions["given"]
+        read = {name: given.get(name) for name in ("columns", "corpus")}
+        reading = replace(reading, **read, keep_identical_ids=bool(given.get("keep_identical_ids", False)))
+        shares = given.get("split_shares")
+        collection = given["collection"] if collection is None else collection
+    whole, shares = _with_splits(collection, reading, shares)
+    if plan is None:
+        decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading, shares)
+    elif decisions["given"].get("digest") not in (None, whole.digest):
+        raise InputError(
+            f"{whole.name} holds other data than when {plan} was made; take the digest out of it to run it all the same"
+        )
+    folder = Path(output or (Path(plan).parent if plan is not None else ""))
+    warnings = describe_collection(whole).warnings
+    for each in warnings:
+        log.info("warning: %s", each)
+    tuning = Tuning(whole, decisions, folder, storing.open_store(), device, warnings)
+    if explain:
+        return Explained(decisions, tuning.schedule(keep=False))
+    _claim(folder, decisions, plan)
+    tuned = tuning.run()
+    write_json(folder / RESULT, tuned.to_json())
+    tuned.report(folder / PAGE)
+    tuning.tidy()
+    log.info("report: %s", folder / PAGE)
+    return tuned
+
+
+def _with_splits(given: Any, reading: CollectionSettings, shares: Any) -> tuple[Collection, tuple[float, ...]]:
+    """Return the collection with three splits, and the shares by which those that it lacks are split off."""
+    loaded = replace(reading, split_shares=None).open(given)
+    shares = tuple(shares or shares_of(len(loaded.known_positives)))
+    if is_pairs(given):
+        loaded = replace(reading, split_shares=shares).open(given)
+    whole = with_three_splits(loaded, shares)
+    check_sizes(whole)
+    return whole, shares
+
+
+def _given(
+    collection: Any, whole: Collection, model: str, settings: TuneSettings, reading: CollectionSettings,
+    shares: tuple[float, ...],
+) -> dict[str, Any]:  # fmt: skip
+    """Section [given]: what the tuning begins with."""
+    counts = {name: len(whole.positives(name)) for name in PARTS}
+    texts = isinstance(collection, (str, Path))
+    read = {
+        name: _plain(value)
+        for name, value in reading.changed().items()
+        if isinstance(value, (str, Path, Mapping, bool))
+    }
+    return {
+        "collection": str(collection) if texts else whole.name,
+        **read,
+        "split_shares": list(shares),
+        "digest": whole.digest,
+        "model": model,
+        "minutes": settings.minutes,
+        "max_length": settings.max_length,
+        "seed": settings.seed,
+        "train": counts["train"],
+        "dev": counts["dev"],
+        "test": counts["test"],
+        "reason": "train is trained on, dev chooses, test is looked at once, at the end",
+    }
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else dict(value) if isinstance(value, Mapping) else value
+
+
+def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
+    """Note in the folder what the tuning is given.
+
+    Raises:
+        InputError: the folder holds a tuning that was given something else.
+    """
+    path, planned = folder / "work" / OF, folder / "work" / PLANNED
+    given = {key: value for key, value in decisions["given"].items() if value is not None}
+    text = "" if plan is None else decisions.to_toml()
+    if not path.is_file():
+        write_sealed(path, {"given": given, "plan": text})
+        return
+    before = whole_json(path)
+    same = before.get("given") == given and before.get("plan") == text
+    if not same and not (plan is not None and planned.is_file() and whole_json(planned).get("plan") == text):
+        raise InputError(f"{folder} holds another tuning; give another folder ({spelled('output')})")

@@ -1,0 +1,93 @@
+"""What a tuning works on: three splits, documents that fit into the time, a small collection for dev."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from foils.data.collection import Collection, Rows
+from foils.data.parts import PARTS, drawn_judgements, with_documents
+from foils.mining import BM25Retriever
+from foils.runtime.errors import InputError
+from foils.tuning.budget import DEV_QUERIES
+
+HARD = 10  # documents that BM25 ranks first for a query, which belong to what it is measured on
+LEAST = {"train": 20, "dev": 10, "test": 20}
+"""Queries below which nothing can be learned, chosen or shown."""
+
+
+def shares_of(queries: int) -> tuple[float, float, float]:
+    """Return the shares of queries in train, dev and test.
+
+    A tenth each of many; of few, about 60 to choose on and 100 to test on, but no more than a fifth and three tenths.
+
+    Args:
+        queries: that have a positive.
+    """
+    dev, test = (min(most, max(0.1, wanted / max(1, queries))) for most, wanted in ((0.2, 60), (0.3, 100)))
+    return 1 - dev - test, dev, test
+
+
+def check_sizes(collection: Collection) -> None:
+    """Refuse a collection that is too small.
+
+    Raises:
+        InputError: fewer queries in a split than are needed.
+    """
+    counts = {name: len(collection.positives(name)) for name in PARTS}
+    if few := [
+        f"{name} has {counts[name]}, {least} are needed" for name, least in LEAST.items() if counts[name] < least
+    ]:
+        raise InputError(f"{collection.name}: too few queries: {'; '.join(few)}; give about 200 pairs or more")
+
+
+def fitting(collection: Collection, *, documents: int, queries: int, seed: int) -> Collection:
+    """Return the collection with so many documents and training queries.
+
+    Kept are the positives, what BM25 ranks first for queries of dev and test, and random documents up to that number.
+
+    Args:
+        collection: with three splits.
+        documents: how many; the positives and BM25's stay where they are more.
+        queries: of train, drawn.
+        seed: of the draws.
+    """
+    table = drawn_judgements(collection, "train", queries, seed)
+    if table is not collection.qrels["train"]:
+        digest = hashlib.blake2b(f"{collection.digest} {queries} {seed}".encode(), digest_size=16).hexdigest()
+        collection = replace(collection, qrels={**collection.qrels, "train": table}, digest=digest)
+    if documents >= len(collection.documents):
+        return collection
+    return with_documents(collection, _filled(collection, PARTS, ("dev", "test"), documents, seed))
+
+
+def dev_part(collection: Collection, documents: int, seed: int) -> Collection:
+    """Return what short runs are measured on: at most 500 queries of dev, and about so many documents.
+
+    The documents are the queries' positives, the ten that BM25 ranks first for each, and random ones: not those of the
+    model itself, which would look worse on its own mistakes than a model that is trained.
+
+    Args:
+        collection: with a split dev.
+        documents: how many.
+        seed: of the draws.
+    """
+    part = replace(collection, qrels={"dev": drawn_judgements(collection, "dev", DEV_QUERIES, seed)})
+    if documents >= len(part.documents):
+        return part
+    return with_documents(part, _filled(part, ("dev",), ("dev",), documents, seed))
+
+
+def _filled(collection: Collection, kept: Sequence[str], ranked: Sequence[str], count: int, seed: int) -> Rows:
+    """Rows of the positives of some splits, of BM25's first for some, and of random documents up to a number."""
+    positives = {name: collection.positives(name) for name in kept}
+    retriever = BM25Retriever(collection)
+    hard = [retriever.search(positives[name].query_rows, HARD)[0].ravel() for name in ranked]
+    rows = np.unique(np.concatenate([*(each.doc_rows for each in positives.values()), *hard]))
+    rows = rows[rows >= 0]
+    others = np.setdiff1d(np.arange(len(collection.documents)), rows)
+    drawn = np.random.default_rng([seed, 5]).permutation(others)[: max(0, count - len(rows))]
+    return np.concatenate([rows, drawn])

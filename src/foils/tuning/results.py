@@ -1,0 +1,241 @@
+"""What a tuning returns: whether the model became better, the proof, and how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foils.data import Collection, Run
+from foils.data.store import without_nan, write_text
+from foils.evaluation.systems import Evaluation
+from foils.runtime.results import Result, Table, number, p_value, signed
+from foils.statistics import Comparison
+from foils.tuning.plan import Plan
+from foils.tuning.settings import LEVEL, MEASURE
+from foils.tuning.trials import Trial
+
+BASE, TUNED = "base", "tuned"
+SHOWN = 10  # queries that got better, and worse, on the page
+
+
+@dataclass(frozen=True)
+class Change:
+    """A test query before and after.
+
+    Attributes:
+        query: its text. `positives`: texts of its positives. `before`, `after`: its measure.
+        first_before, first_after: texts of the documents that came first.
+    """
+
+    query: str
+    positives: tuple[str, ...]
+    before: float
+    after: float
+    first_before: str
+    first_after: str
+
+
+@dataclass(frozen=True)
+class Explained(Result):
+    """What a tuning would do.
+
+    Attributes:
+        plan: the decisions that can be made before anything runs.
+        seconds: that it takes, about.
+    """
+
+    plan: Plan
+    seconds: float
+
+    def tables(self) -> list[Table]:
+        """Return the plan, and what it costs."""
+        later = "What is decided on the way: the negatives (by foils score), learning rate and epochs (on dev)."
+        table = self.plan.table()
+        return [Table(table.title, table.columns, table.rows, f"{later}\n{cost_sentence(self.seconds)}")]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan and the seconds."""
+        return {"plan": self.plan.sections, "seconds": self.seconds}
+
+
+def cost_sentence(seconds: float) -> str:
+    """Return an estimate in words."""
+    shown = f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
+    return (
+        f"It takes about {shown} on this machine, measured on a few texts and training steps; half or twice is usual."
+    )
+
+
+@dataclass(frozen=True)
+class Tuned(Result):
+    """A tuning.
+
+    Attributes:
+        path: folder of everything; the better model is in its folder `model`.
+        collection: what was searched, with the splits.
+        plan: every decision with its reason.
+        evaluation: of the base and, where one was trained, the tuned model, on test.
+        trial: the training that was tested; None: none was better than the base on dev.
+        base_dev: what the base has on dev.
+        trials: short runs, in their order.
+        sources: what the decision says of each source.
+        label_next: labels that the decision asks for; None or 0: none.
+        warnings: what `foils describe` says about the data, as that test resembles train.
+    """
+
+    path: Path
+    collection: Collection = field(repr=False)
+    plan: Plan = field(repr=False)
+    evaluation: Evaluation = field(repr=False)
+    trial: Trial | None
+    base_dev: float
+    trials: Sequence[Trial] = field(repr=False)
+    sources: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
+    label_next: int | None = None
+    warnings: Sequence[str] = ()
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The paired test of the tuned model against the base; None where nothing was tested."""
+        return next((each for each in self.evaluation.comparisons if each.measure == MEASURE), None)
+
+    @property
+    def better(self) -> bool:
+        """Whether the tuned model is significantly better on test; then, and only then, it was written."""
+        found = self.comparison
+        return found is not None and found.difference > 0 and found.p < LEVEL
+
+    @property
+    def model(self) -> str:
+        """The model to use: the folder of the tuned one, or the base's name."""
+        return str(self.path / "model") if self.better else str(self.plan["given"]["model"])
+
+    @property
+    def sentence(self) -> str:
+        """What came out, in a sentence or two."""
+        base, comparison = self.plan["given"]["model"], self.comparison
+        if comparison is None:
+            reason = self.plan["training"]["reason"]
+            return f"Kept {base}: no training was better on dev ({reason}). No model was written."
+        before, after = (system.means[MEASURE] for system in self.evaluation.systems)
+        queries = len(self.evaluation.systems[0].query_ids)
+        proof = (
+            f"{MEASURE} on test: {before:.4f} before, {after:.4f} after, {signed(comparison.difference, 4)} "
+            f"[{signed(comparison.low, 4)}, {signed(comparison.high, 4)}], p {p_value(comparison.p)}, "
+            f"{queries:,} queries"
+        )
+        if self.better:
+            return f"Better: {proof}. The model is in {self.path / 'model'}."
+        why = "it is not better" if comparison.difference <= 0 else f"p is not below {LEVEL:g}, so it may be chance"
+        return f"Kept {base}: {why} ({proof}). No model was written."
+
+    def tables(self) -> list[Table]:
+        """Return the measures on test, the plan, and the short runs; what came out stands under the first."""
+        evaluation = self.evaluation.tables()
+        first = evaluation[0]
+        warnings = [f"Warning: {each}" for each in self.warnings]
+        caption = "\n".join(filter(None, [first.caption, self.sentence, *warnings]))
+        proof = Table(first.title, first.columns, first.rows, caption)
+        return [proof, self.plan.table(), self.trials_table()]
+
+    def trials_table(self) -> Table:
+        """Return the short runs, and what each had on dev."""
+        rows = [("as it is", "", "", "", number(self.base_dev, 4))]
+        rows += [
+            (f"{each.learning_rate:g}", f"{each.epochs}", f"{each.queries:,}", f"{each.steps:,}", number(each.dev, 4))
+            for each in self.trials
+        ]
+        columns = ["learning rate", "epochs", "queries", "steps", f"{MEASURE} on dev"]
+        marked = frozenset(1 + at for at, each in enumerate(self.trials) if each == self.trial)
+        return Table("Trainings on train, measured on a part of dev", columns, rows, marked=marked)
+
+    def changes(self, count: int = SHOWN) -> tuple[list[Change], list[Change]]:
+        """Return the test queries that gained most, and those that lost most, the largest change first."""
+        if self.comparison is None:
+            return [], []
+        base, tuned = (system.per_query[MEASURE] for system in self.evaluation.systems)
+        difference = np.asarray(tuned) - np.asarray(base)
+        ids, order = self.evaluation.systems[0].query_ids, np.argsort(-difference, kind="stable")
+        gained = [at for at in order[:count] if difference[at] > 0]
+        lost = [at for at in order[::-1][:count] if difference[at] < 0]
+        firsts = [_firsts(run) for run in self.evaluation.runs]
+        positives = self.collection.positives("test")
+
+        def change(at: int) -> Change:
+            row = self.collection.query_rows([ids[at]])
+            place = int(positives.places(row)[0])
+            texts = self.collection.document_texts(positives.of(place)) if place >= 0 else []
+            before, after = (
+                self.collection.document_texts(self.collection.document_rows([first[ids[at]]]))[0]
+                if ids[at] in first
+                else ""
+                for first in firsts
+            )
+            query = self.collection.query_texts(row)[0]
+            return Change(query, tuple(texts), float(base[at]), float(tuned[at]), before, after)
+
+        return [change(at) for at in gained], [change(at) for at in lost]
+
+    def next_steps(self) -> list[str]:
+        """Return what may be tried next, in sentences."""
+        steps, given, queries = [], self.plan["given"], len(self.evaluation.systems[0].query_ids)
+        comparison = self.comparison
+        if comparison is not None and not self.better and comparison.difference > 0:
+            wanted = queries * max(2.0, (comparison.high - comparison.low) ** 2 / (4 * comparison.difference**2))
+            steps.append(
+                f"Test on more queries: about {wanted:,.0f} would show a difference of {comparison.difference:.4f}."
+            )
+        if comparison is None:
+            steps.append("Look at the pairs (foils describe): does the positive answer the query, and is it findable?")
+        if self.label_next:
+            steps.append(
+                f"Label about {self.label_next} pairs (foils label --draw uncertain), so that the decision between "
+                "sources is surer."
+            )
+        if given.get("minutes") is not None and "fits into" in str(self.plan["trials"].get("reason")):
+            steps.append("Give more --minutes, or none: more of the data is trained on, and more is tried.")
+        if str(given["model"]).startswith("static:"):
+            steps.append(f"Tune the transformer itself (--model {str(given['model']).removeprefix('static:')}).")
+        steps.append("Give more pairs: nothing else helps as surely.")
+        return steps
+
+    def report(self, path: str | Path) -> None:
+        """Write the report as one HTML page.
+
+        Raises:
+            MissingExtraError: plotly is not installed.
+        """
+        from foils.tuning.page import tune_page
+
+        write_text(path, tune_page(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the texts."""
+        value: dict[str, Any] = without_nan(
+            {
+                "better": self.better,
+                "sentence": self.sentence,
+                "model": self.model,
+                "warnings": list(self.warnings),
+                "plan": self.plan.sections,
+                "base_dev": self.base_dev,
+                "trials": [asdict(each) for each in self.trials],
+                "sources": [dict(each) for each in self.sources],
+                "next": self.next_steps(),
+                "evaluation": self.evaluation.to_json(),
+            }
+        )
+        return value
+
+
+def _firsts(run: Run) -> dict[str, str]:
+    """The first document of each query."""
+    columns = (run.table[name].to_pylist() for name in ("query_id", "doc_id"))
+    firsts: dict[str, str] = {}
+    for query, document in zip(*columns, strict=True):
+        firsts.setdefault(query, document)
+    return firsts

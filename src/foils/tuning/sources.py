@@ -1,0 +1,95 @@
+"""Which negatives are mined for a tuning, and the decision between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from foils.data import Collection, Negatives
+from foils.data.parts import drawn_judgements
+from foils.encode import Encoder, VectorStore
+from foils.mining.doors import mine
+from foils.mining.settings import parsed_ranks
+from foils.runtime.errors import InputError
+from foils.tuning.kept import Kept
+
+SAMPLE = "train, sampled"
+"""Split of the queries that the decision looks at."""
+SAMPLED = 2_000
+TOP = 10
+SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60")
+"""What is mined: a method, and the ranks that it takes, counted from 0."""
+
+
+@dataclass(frozen=True)
+class Mining:
+    """What mining needs.
+
+    Attributes:
+        collection: that is mined. `encoder`: the model as it is. `store`: of its vectors.
+        kept: where the tables are kept. `of`: digests of what they are made from. `seed`: of random negatives.
+    """
+
+    collection: Collection
+    encoder: Encoder
+    store: VectorStore
+    kept: Kept
+    of: Mapping[str, str]
+    seed: int
+
+    def mined(self, source: str) -> Negatives:
+        """Return the negatives of all training queries, ten each, from one source."""
+        return self._mined(source, self.collection, "train", "all")
+
+    def sampled(self, count: int) -> Collection:
+        """Return the collection with one more split, of so many queries of train: what else is known stays known."""
+        table = drawn_judgements(self.collection, "train", count, self.seed)
+        return replace(self.collection, qrels={**self.collection.qrels, SAMPLE: table})
+
+    def decided(self, names: list[str], queries: int, *, in_batch: int) -> dict[str, Any]:
+        """Mine every source for some of the training queries, and decide between them (`foils score`).
+
+        Args:
+            names: of the sources.
+            queries: of train that are looked at, drawn.
+            in_batch: negatives that a query has in its batch anyway.
+
+        Returns:
+            The `source` (None: no mined negatives), the decision's `sentences`, and what it says of all `sources`.
+        """
+        key = {**self.of, "sources": names, "queries": queries, "in_batch": in_batch, "seed": self.seed}
+        return self.kept.facts("decision", key, lambda: self._decision(names, queries, in_batch))
+
+    def _decision(self, names: list[str], queries: int, in_batch: int) -> dict[str, Any]:
+        from foils.scoring.doors import score
+
+        collection = self.sampled(queries)
+        mined = {name: self._mined(name, collection, SAMPLE, queries) for name in names}
+        tables = {name: table for name, table in mined.items() if table.keep.any()}
+        if not tables:
+            return {"source": None, "sentences": ["No source has a negative."], "sources": [], "label_next": None}
+        scores = score(
+            collection, tables, split=SAMPLE, encoder=self.encoder, vectors=self.store, in_batch=in_batch, replicates=0,
+            seed=self.seed,
+        )  # fmt: skip
+        decision = scores.decision
+        if decision is None:
+            raise InputError(
+                f"{self.collection.name}: too few training queries to decide on negatives; give more pairs"
+            )
+        said = ("false_share", "false_share_low", "false_share_high", "benefit", "best_with_probability", "verdict")
+        sources = [{"name": each.name, **{name: getattr(each, name) for name in said}} for each in scores.ranked]
+        return {"source": decision.source, "sentences": list(decision.sentences), "sources": sources,
+                "label_next": decision.label_next}  # fmt: skip
+
+    def _mined(self, source: str, collection: Collection, split: str, queries: object) -> Negatives:
+        method, _, ranks = source.partition(" ")
+        more: dict[str, Any] = {"encoder": self.encoder, "vectors": self.store} if method == "dense" else {}
+        if method == "random":
+            more["seed"] = self.seed
+        window = parsed_ranks(ranks) if ranks else None
+        key = {**self.of, "source": source, "queries": queries, "seed": self.seed}
+        return self.kept.negatives(
+            "mined", key, lambda: mine(collection, method, split=split, top=TOP, ranks=window, **more)
+        )

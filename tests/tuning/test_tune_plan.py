@@ -1,0 +1,109 @@
+"""A plan reads as it was written; a budget plans what fits; parts keep what is judged."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foils.data.parts import drawn_judgements, with_documents, with_three_splits
+from foils.runtime.errors import FormatError, InputError
+from foils.tuning.budget import Budget, Pace, Work
+from foils.tuning.parts import check_sizes, dev_part, fitting, shares_of
+from foils.tuning.plan import Plan
+from train_models import made_up
+
+GIVEN = {"collection": 'a "b"\\c\n\x7fé', "model": "m", "seed": 0, "columns": {"query": "a b"}, "minutes": 0.5}
+
+
+def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
+    trials = {"learning_rates": [1e-05, 0.003], "epochs": [1, 2], "queries": 3, "final_epochs": 0, "dev_documents": 9}
+    plan = Plan({"given": {**GIVEN, "corpus": None}, "trials": {**trials, "extend": True}})
+    plan.write(tmp_path / "plan.toml")
+    read = Plan.read(tmp_path / "plan.toml")
+    assert read.sections == {"given": GIVEN, "trials": {**trials, "extend": True}}
+    assert tomllib.loads(plan.to_toml()) == read.sections
+    assert read.to_toml() == plan.to_toml()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = ", "not a plan: "),
+        ("[trials]\n", r"\[given\] is missing"),
+        ('[given]\ncollection = "c"\nmodel = 3\nseed = 1\n', "model of .given. is 3; expected str"),
+        ('[given]\ncollection = "c"\nmodel = "m"\nseed = true\n', "seed of .given. is True; expected int"),
+    ],
+)
+def test_a_plan_that_is_none(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises(FormatError, match=message):
+        Plan.read(tmp_path / "plan.toml")
+
+
+def test_a_budget_by_hand() -> None:
+    """A text takes 1 ms, a row 10 ms, a training 1 s; 1,000 documents, 100 queries of two rows each."""
+    pace, work = Pace(0.001, 0.01, 1.0), Work(1_000, 100, 50, 2.0)
+    whole = Budget(pace, work, None, 2e-5)
+    documents, trials = whole.documents(), whole.trials(whole.documents())
+    assert (documents["count"], documents["train_queries"], trials["queries"]) == (1_000, 100, 100)
+    assert trials["learning_rates"] == [6.7e-6, 2e-5, 6e-5]
+    # base: 1 s; three runs of one epoch, two of two, one of three: each 2 s an epoch, 1 s to start, 1 s to measure; the
+    # test: 2 s
+    assert whole.estimate(documents, trials) == pytest.approx(1 + 3 * (2 + 2) + 2 * (4 + 2) + 1 * (6 + 2) + 2)
+    for seconds, rates, epochs in ((60, 3, [1, 2, 3]), (20, 3, [1]), (5, 1, [1])):
+        budget = Budget(pace, work, seconds, 2e-5)
+        trials = budget.trials(budget.documents())
+        assert (len(trials["learning_rates"]), trials["epochs"]) == (rates, epochs)
+        if seconds > 5:
+            assert budget.estimate(budget.documents(), trials) <= seconds
+    hurried = Budget(pace, Work(100_000, 10_000, 500, 2.0), 60, 2e-5).documents()
+    assert hurried["train_queries"] == 0.45 * 60 / 0.02
+    assert hurried["count"] == 0.15 * 60 / 0.001
+
+
+def test_shares() -> None:
+    assert shares_of(200) == pytest.approx((0.5, 0.2, 0.3))
+    assert shares_of(500) == pytest.approx((0.68, 0.12, 0.2))
+    assert shares_of(50_000) == pytest.approx((0.8, 0.1, 0.1))
+
+
+def test_splits_that_are_missing_come_from_train() -> None:
+    whole = made_up(queries=200, documents=400)
+    assert with_three_splits(whole, (0.8, 0.1, 0.1)) is whole
+    for kept in (["train"], ["train", "test"], ["test"]):
+        collection = type(whole)("c", whole.documents, whole.queries, {name: whole.qrels[name] for name in kept}, "d")
+        made = with_three_splits(collection, (0.5, 0.2, 0.3))
+        assert list(made.qrels) == ["train", "dev", "test"]
+        ids = [set(made.qrels[name]["query_id"].to_pylist()) for name in made.qrels]
+        assert set.union(*ids) == set.union(*(set(each["query_id"].to_pylist()) for each in collection.qrels.values()))
+        assert sum(map(len, ids)) == len(set.union(*ids))
+        assert made.digest != collection.digest
+        if "test" in kept and len(kept) > 1:
+            assert made.qrels["test"] is collection.qrels["test"]
+            assert len(ids[1]) == 20  # a fifth of train
+    with pytest.raises(InputError, match="expected a split 'train'"):
+        with_three_splits(
+            type(whole)("c", whole.documents, whole.queries, {n: whole.qrels[n] for n in ("dev", "test")}), (1, 0, 0)
+        )
+
+
+def test_parts_keep_what_is_judged() -> None:
+    whole = made_up(queries=100, documents=400)
+    part = fitting(whole, documents=350, queries=30, seed=0)
+    assert (len(part.documents), len(part.positives("train")), len(part.positives("test"))) == (350, 30, 25)
+    assert part.digest not in (whole.digest, fitting(whole, documents=350, queries=30, seed=1).digest)
+    assert fitting(whole, documents=400, queries=50, seed=0) is whole
+    dev = dev_part(whole, 300, 0)
+    assert (len(dev.documents), dev.splits, len(dev.positives("dev"))) == (300, ["dev"], 25)
+    rows = np.array([3, 1])
+    assert with_documents(whole, rows).documents["doc_id"].to_pylist() == ["d1", "d3"]
+    assert with_documents(whole, rows).qrels["train"]["doc_id"].to_pylist() == ["d1", "d3"]
+    assert drawn_judgements(whole, "train", None, 0) is whole.qrels["train"]
+
+
+def test_what_is_too_small_is_refused() -> None:
+    with pytest.raises(InputError, match="dev has 5, 10 are needed; test has 5, 20 are needed"):
+        check_sizes(made_up(queries=20 * 2 - 20, documents=80))
