@@ -34,8 +34,13 @@ MINED: dict[str, tuple[list[object], dict[str, Any]]] = {
     "open window": (["--ranks", "2-"], {"ranks": (2, None)}),
     "dense": (["--with", "dense", "--top", 3, "--collection-args", "keep_identical_ids=true"],
               {"method": "dense", "top": 3, "keep_identical_ids": True}),
+    "best ranks": (
+        ["--with", "dense", "--top", 1, "--ranks", "best", "--best-args", "depth=3,in_batch=9,temperature=0.1"],
+        {"method": "dense", "top": 1, "ranks": "best", "best_depth": 3, "in_batch": 9, "temperature": 0.1},
+    ),
     "trisampler": (["--with", "trisampler", "--top", 2], {"method": "trisampler", "top": 2}),
 }  # fmt: skip
+EMBEDS = ("dense", "best ranks", "trisampler")
 
 
 def check(result: NegativesResult, program: Path, tmp_path: Path, out: str = "") -> None:
@@ -52,7 +57,7 @@ def check(result: NegativesResult, program: Path, tmp_path: Path, out: str = "")
 def test_mine(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path, name: str) -> None:
     folder, out = beir_folder(), tmp_path / "program.parquet"
     typed, given = MINED[name]
-    vectors = ["--encoder-args", f"vectors={tmp_path / 'v'}"] if name in ("dense", "trisampler") else []
+    vectors = ["--encoder-args", f"vectors={tmp_path / 'v'}"] if name in EMBEDS else []
     ended = foils("mine", folder, *typed, *vectors, "-o", out, "--json", out.with_suffix(".json"))
     assert ended.status == 0, ended.err
     models = {"encoder": HashingEncoder(), "vectors": VectorStore(tmp_path / "v")} if vectors else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
@@ -10,10 +9,12 @@ from typing import Annotated, Any
 from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_source, as_sources
 from foils.data.results import NegativesResult
 from foils.data.store import provenance
-from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, EncodingSettings
+from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings
+from foils.mining.best_ranks import BestRanksSettings, ranks_of
 from foils.mining.candidates import mine_negatives
 from foils.mining.carrying import carried_by_filter, carried_by_fusion
+from foils.mining.checking import check_filtering, check_mining
 from foils.mining.filters import filter_negatives
 from foils.mining.fusion import fuse_sources
 from foils.mining.generation import SAMPLING, first_prompt, generate_negatives
@@ -22,7 +23,6 @@ from foils.mining.methods import METHODS, Models
 from foils.mining.planting import PLANTED
 from foils.mining.results import FirstPrompt, Fused, Generated, Mined
 from foils.mining.settings import (
-    RULES,
     FilterSettings,
     FusionSettings,
     RankingSettings,
@@ -30,73 +30,14 @@ from foils.mining.settings import (
     WindowSettings,
 )
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError, UnknownNameError
-from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.errors import InputError
+from foils.runtime.options import Option
 from foils.runtime.surroundings import MemorySettings, ScaleSettings
 
 WRITER = LLMSettings(llm_temperature=SAMPLING.temperature)
-_OWN_VERBS = {"llm": "generate", "fuse": "fuse", "filter": "filter"}
-_EMBEDS = {"dense", "ance", "trisampler"}
-_DRAWS = {"random", "trisampler"}
 
 
-def _check_mining(
-    method: str,
-    window: WindowSettings,
-    ranking: RankingSettings,
-    filters: FilterSettings,
-    scale: ScaleSettings,
-    encoding: EncodingSettings,
-) -> None:
-    """Refuse a method that there is not, and options that do nothing beside the others."""
-    flag = spelled("method")
-    if method in _OWN_VERBS:
-        raise InputError(
-            f"{flag} {method}: mining ranks documents; use {_OWN_VERBS[method]}, which is a verb of its own"
-        )
-    if method not in METHODS:
-        raise UnknownNameError(flag, method, METHODS)
-    pools = ranking.pools() or [] if method == "cross-encoder" else []
-    methods = {method, *pools}
-    if method != "cross-encoder":
-        refuse(ranking.changed("pool", "pool_depth"), f"with {flag} {method}; give it with {flag} cross-encoder")
-    if "bm25" not in methods:
-        refuse(ranking.changed("k1", "b"), f"with {flag} {method}, which does not rank by BM25; leave it out")
-    if method == "trisampler":
-        refuse(window.changed("draw"), f"with {flag} {method}, which draws by itself; leave it out")
-    if methods.isdisjoint(_DRAWS) and window.draw == "top":
-        draw = spelled("draw")
-        refuse(
-            window.changed("seed"),
-            f"with {flag} {method}, which draws nothing; leave it out, or give {draw} uniform or {draw} simans",
-        )
-    spread = {} if method == "random" and filters.scorer == "own" else scale.changed("ray")
-    _check_models(filters, {**encoding.changed(base=AT_128), **spread}, methods, f"{flag} {method}")
-
-
-def _check_filtering(filters: FilterSettings, scale: ScaleSettings, encoding: EncodingSettings) -> None:
-    """Refuse options that do nothing beside the others, and filtering without a rule."""
-    _check_models(filters, {**encoding.changed(base=AT_128), **scale.changed("ray")}, set(), "filter")
-    if not filters.changed(*RULES, "score_positives"):
-        raise InputError(f"no rule to filter by; give {', '.join(map(spelled, RULES[:4]))}, …")
-
-
-def _check_models(filters: FilterSettings, options: dict[str, Any], methods: Set[str], what: str) -> None:
-    """Refuse models that nothing asks, and options of an encoder where nothing is embedded."""
-    scorer, used = spelled("scorer"), {*methods, filters.scorer}
-    if "cross-encoder" not in used:
-        refuse(filters.changed("cross_encoder"), f"with {what}; it goes with {scorer} cross-encoder")
-    if "encoder" in used or used & _EMBEDS:
-        return
-    of_others = {*OF_CROSS_ENCODERS, "vectors"} if "cross-encoder" in used else set()
-    idle = {name: value for name, value in options.items() if name not in of_others}
-    refuse(
-        idle,
-        f"with {what} and {scorer} {filters.scorer}, which embed no text; leave it out, or give {scorer} encoder",
-    )
-
-
-@door(check=_check_mining)
+@door(check=check_mining)
 def mine(
     collection: CollectionLike,
     method: Annotated[str, Option(flag="--with")] = "bm25",
@@ -104,13 +45,15 @@ def mine(
     window: WindowSettings,
     ranking: RankingSettings,
     filters: FilterSettings,
+    best: BestRanksSettings,
     reading: CollectionSettings,
     scale: ScaleSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Mined:
     """Mine negatives: the best-ranked documents that are not labelled relevant.
 
-    Documents that equal or nearly equal a positive stay in the table, rejected with a reason.
+    Documents that equal or nearly equal a positive stay in the table, rejected with a reason. With the best ranks, it
+    mines deep, shows what each window of ranks is worth for the training, and takes the best one.
 
     Args:
         method: What ranks the documents: random, bm25, dense, cross-encoder, ance, or trisampler.
@@ -127,7 +70,7 @@ def mine(
     scorer, scored_by = models.scorer()
     positives = models.positive_scores(scorer, way.retriever)
     rules = [*way.rules, *filters.rules(loaded, positives)]
-    ranks, draw = window.ranks or (0, None), way.draw or window.drawn(positives)
+    draw = way.draw or window.drawn(positives)
     facts = {
         "with": method,
         **{name: getattr(window, name) for name in ("top", "split", "near_duplicate")},
@@ -139,27 +82,36 @@ def mine(
             else {}
         ),
         **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
-        **({"ranks": ranks} if ranks != (0, None) else {}),
         **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
     }
-    mined = mine_negatives(
-        loaded,
-        way.retriever,
-        split=window.split,
-        top=window.top,
-        near_duplicate=window.near_duplicate,
-        ranks=ranks,
-        rules=rules,
-        scorer=scorer,
-        fill=not window.keep_short,
-        draw=draw,
-        seed=window.seed,
-        plant=PLANTED,
-        made=provenance("mine", facts, inputs={"collection": loaded.digest}),
-    )
+
+    def mined(top: int, ranks: tuple[int, int | None], more: dict[str, Any]) -> Mined:
+        shown = {"ranks": ranks} if ranks != (0, None) else {}
+        return mine_negatives(
+            loaded,
+            way.retriever,
+            split=window.split,
+            top=top,
+            near_duplicate=window.near_duplicate,
+            ranks=ranks,
+            rules=rules,
+            scorer=scorer,
+            fill=not window.keep_short,
+            draw=draw,
+            seed=window.seed,
+            plant=PLANTED,
+            made=provenance("mine", {**facts, **shown, **more}, inputs={"collection": loaded.digest}),
+        )
+
+    if isinstance(window.ranks, str):
+        depth = best.depth_of(window.top)
+        curve = best.curve(mined(depth, (0, depth), {}), *models.encoder, size=window.top, seed=window.seed)
+        result = mined(window.top, ranks_of(curve), {"best_of": best.describe(depth, curve)}).altered(curve=curve)
+    else:
+        result = mined(window.top, window.ranks or (0, None), {})
     if not filters.score_positives:
-        return mined
-    return mined.altered(table=positives().beside(mined, loaded, scorer.column if scorer else "score").table)
+        return result
+    return result.altered(table=positives().beside(result, loaded, scorer.column if scorer else "score").table)
 
 
 @door
@@ -249,7 +201,7 @@ def fuse(
     )
 
 
-@door(check=_check_filtering)
+@door(check=check_filtering)
 def filter(
     collection: CollectionLike,
     source: SourceLike,

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foils.data.results import NegativesResult, rejected_rows
 from foils.llm import Usage
 from foils.runtime.results import Result, Table
+
+if TYPE_CHECKING:
+    from foils.scoring import Curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +23,7 @@ class Mined(NegativesResult):
         queries: number of queries of the split.
         positives_left_out: labelled positives that the ranking held above its last negative.
         short: reason -> number of queries with fewer than `top` negatives.
+        curve: what each window of ranks is worth, where the best one was taken.
     """
 
     source: str
@@ -27,6 +31,13 @@ class Mined(NegativesResult):
     queries: int
     positives_left_out: int
     short: dict[str, int]
+    curve: Curve | None = None
+
+    def tables(self) -> list[Table]:
+        """Return the counts, with the curve that the ranks were chosen by."""
+        from foils.scoring.curve_shown import curve_table
+
+        return [*super().tables(), *([curve_table(self.curve)] if self.curve else [])]
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts as the program shows them."""
@@ -50,6 +61,7 @@ class Mined(NegativesResult):
             "positives_left_out": self.positives_left_out,
             "rejected": self.rejected(),
             "short": self.short,
+            **({"curve": self.curve.to_json()} if self.curve else {}),
         }
 
 

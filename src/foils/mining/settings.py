@@ -35,21 +35,24 @@ else:
     PoolLike = str
 
 RANKING_ARGS, RULE_ARGS = "ranking_args", "rule_args"  # options of the program that take settings as their keys
+BEST = "best"  # ranks that a curve chooses
 DRAWS = ("top", "uniform", "simans")
 SCORERS = ("own", "encoder", "cross-encoder")
 _MARGINS = ("margin", "relative_margin", "share_of_positive")
 RULES = (*_MARGINS, "max_score", "min_score", "answers", "same_query")
 
 
-def parsed_ranks(text: str) -> tuple[int, int | None]:
-    """Read `FROM-TO`: from rank FROM, counted from 0, up to, not with, rank TO; without TO: no end.
+def parsed_ranks(text: str) -> tuple[int, int | None] | str:
+    """Read `FROM-TO`: from rank FROM, counted from 0, up to, not with, rank TO; without TO: no end; or `best`.
 
     Raises:
         InputError: it is not of this form.
     """
+    if text == BEST:
+        return text
     first, dash, end = text.partition("-")
     if not (first.isdecimal() and dash and (end.isdecimal() or not end)):
-        raise InputError(f"{spelled('ranks')} {text}: expected FROM-TO, as in 20-110, or FROM- for no end")
+        raise InputError(f"{spelled('ranks')} {text}: expected FROM-TO, as in 20-110, FROM- for no end, or {BEST}")
     return int(first), int(end) if end else None
 
 
@@ -76,19 +79,21 @@ class WindowSettings(TakeSettings):
     """Which of the ranked documents become negatives.
 
     Attributes:
-        ranks: Take negatives from these ranks alone, counted from 0; TO is not included. In Python a pair, as
-            (0, 100), or (20, None) for no end.
+        ranks: Take negatives from these ranks alone, counted from 0; TO is not included. best: from the ranks that are
+            worth most for the training. In Python a pair, as (0, 100), or (20, None) for no end.
         draw: How negatives are taken from these ranks: top takes the first, uniform draws each with the same chance,
             simans:A,B prefers those whose score is near the positive's, as in simans:100,-0.1.
         keep_short: Leave lists short where rows are rejected. Default: the next in rank takes the place.
     """
 
-    ranks: Annotated[tuple[int, int | None] | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
+    ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
     draw: str = "top"
     keep_short: Annotated[bool, Option(within=RULE_ARGS)] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.ranks, str):
+            object.__setattr__(self, "ranks", parsed_ranks(self.ranks))
         self._simans()
 
     def _simans(self) -> tuple[float, float]:

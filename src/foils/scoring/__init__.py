@@ -10,11 +10,12 @@ from foils.scoring.decision import Decision, Turn
 from foils.scoring.prepared import Measured, measure, prepare
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores, SourceScore
-from foils.scoring.settings import DecisionSettings, ScoreSettings
+from foils.scoring.settings import BeliefSettings, DecisionSettings, ScoreSettings
 from foils.scoring.worth import SourceWorth
 
 __all__ = [
     "Ablations",
+    "BeliefSettings",
     "Certainty",
     "Composition",
     "Curve",

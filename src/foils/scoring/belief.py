@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
-from scipy.stats import norm
+from scipy.special import expit, ndtr
 
 from foils.data.collection import Rows
 from foils.scoring.gates import Float64s
@@ -142,14 +141,14 @@ class Belief:
             state, value = self._slice(state, value, direction, labelled, rng)
             if step >= WARM_UP and (step - WARM_UP) % THINNED == 0:
                 states.append(state)
-        unlabelled = self.most * norm.cdf([each[0] for each in states])
+        unlabelled = self.most * ndtr([each[0] for each in states])
         shares = np.array([self.shares(o, each[1:]) for o, each in zip(unlabelled, states, strict=True)])
         return Draws(unlabelled, shares, np.array([self.shifts(each) for each in shares]))
 
     def _likelihood(self, state: Float64s, labelled: Labelled) -> float:
         if not len(labelled.relevant):
             return 0.0
-        shares = self.shares(self.most * float(norm.cdf(state[0])), state[1:])
+        shares = self.shares(self.most * float(ndtr(state[0])), state[1:])
         return float(labelled.likelihood(self.shifts(shares)))
 
     def _slice(

@@ -121,7 +121,14 @@ def sized(text: str, sources: Collection[str]) -> tuple[str, int]:
     return name, int(number) if colon else SIZE
 
 
-def curves(scores: Scores, sources: Mapping[str, Negatives], source: str, *, size: int = SIZE) -> tuple[Curve, ...]:
+def curves(
+    scores: Scores,
+    sources: Mapping[str, Negatives],
+    source: str,
+    *,
+    size: int = SIZE,
+    by: Sequence[str] = ("rank", "margin"),
+) -> tuple[Curve, ...]:
     """Return what the parts of a source are worth, by rank, and by margin where some clear one.
 
     Args:
@@ -129,6 +136,7 @@ def curves(scores: Scores, sources: Mapping[str, Negatives], source: str, *, siz
         sources: that were scored: name -> the table.
         source: name of one of them, mined in depth: at least twice as deep as `size`.
         size: negatives of a query in each part.
+        by: which of them.
 
     Raises:
         InputError: nothing was decided; the source is not deep enough; too many sources beside it.
@@ -153,9 +161,10 @@ def curves(scores: Scores, sources: Mapping[str, Negatives], source: str, *, siz
         "margin": {(margin, None): ranked.below(lowest, margin, size, scores.measured) for margin in MARGINS},
     }
     made = []
-    for stream, (by, parts) in enumerate(ways.items()):
-        if with_pairs := {place: rows for place, rows in parts.items() if len(rows)}:
-            made.append(_curve(ranked, sources, source, by, size, with_pairs, drawn, stream))
+    for stream, (way, parts) in enumerate(ways.items()):
+        with_pairs = {place: rows for place, rows in parts.items() if len(rows)}
+        if way in by and with_pairs:
+            made.append(_curve(ranked, sources, source, way, size, with_pairs, drawn, stream))
     return tuple(made)
 
 

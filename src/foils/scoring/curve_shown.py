@@ -5,6 +5,7 @@ from __future__ import annotations
 from foils.pages.page import LEGEND, PALETTE, Figure, axes, ends, scatter
 from foils.runtime.results import Table, number
 from foils.scoring.curve import Curve, Part
+from foils.scoring.settings import ScoreSettings
 from foils.scoring.worth import SourceWorth
 
 WEAK = "#8a8f94"
@@ -42,25 +43,22 @@ def _below(part: Part) -> str:
     return f"at least {100 * part.first:g} % below" if part.first else "below"
 
 
-def curve_table(curve: Curve, confidence: float) -> Table:
+def curve_table(curve: Curve, confidence: float = ScoreSettings.confidence) -> Table:
     """Return what each part is worth, with a draw and the whole source below them."""
     interval = f"{100 * confidence:g} % interval"
     columns = [curve.by, "benefit", interval, "P(best)", "false", interval, "signal", "verdict", "per query"]
-    rows = [
-        (part.name, *_cells(part.worth, f"{part.worth.best_with_probability:.2f}"), f"{part.negatives:.1f}")
-        for part in curve.parts
-    ]
-    rows.append((f"{curve.size} drawn from all", *_cells(curve.drawn, ""), ""))
-    rows.append(("all of them", *_cells(curve.whole, ""), ""))
+    rows = [(part.name.removeprefix("margin "), *_cells(part.worth), f"{part.negatives:.1f}") for part in curve.parts]
+    rows.append((f"{curve.size} drawn from all", *_cells(curve.drawn, compared=False), ""))
+    rows.append(("all of them", *_cells(curve.whole, compared=False), ""))
     best = frozenset(index for index, part in enumerate(curve.parts) if part is curve.best)
     return Table(f"{curve.source} by {curve.by}", columns, rows, sentence(curve), best)
 
 
-def _cells(worth: SourceWorth, probability: str) -> tuple[str, ...]:
+def _cells(worth: SourceWorth, compared: bool = True) -> tuple[str, ...]:
     return (
         number(worth.benefit),
         f"{number(worth.benefit_low)}–{number(worth.benefit_high)}",
-        probability,
+        f"{worth.best_with_probability:.2f}" if compared else "",
         f"{100 * worth.false_share:.1f} %",
         f"{100 * worth.false_share_low:.1f}–{100 * worth.false_share_high:.1f} %",
         number(worth.strength),
@@ -96,9 +94,9 @@ def curve_figure(curve: Curve) -> Figure:
     ]  # fmt: skip
     title = "rank" if curve.by == "rank" else "margin below the lowest positive, % of its similarity"
     layout = {
-        **axes(title, "benefit", yaxis={"zeroline": True}),
+        **axes(title, "benefit", yaxis={"rangemode": "tozero"}),
         "yaxis2": {"title": {"text": "false, %"}, "overlaying": "y", "side": "right", "range": [0, 100],
-                   "showgrid": False},
+                   "showgrid": False, "tickmode": "linear", "dtick": 20},
         "legend": LEGEND,
         "margin": {"r": 70},
         "shapes": [_level(curve.drawn.benefit)],

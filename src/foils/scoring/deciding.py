@@ -30,7 +30,7 @@ from foils.scoring.probing import Probe, ProbeWorth
 from foils.scoring.records import CONTROL, Target
 from foils.scoring.relevance import Relevance
 from foils.scoring.results import Scores
-from foils.scoring.settings import BeliefSettings, DecisionSettings
+from foils.scoring.settings import BeliefSettings
 from foils.scoring.wording import sentences
 from foils.scoring.worth import NOTHING, SourceWorth, Worth, in_batch_odds, strengths_of
 from foils.statistics.drawing import draw, importance
@@ -91,7 +91,7 @@ def decide_sources(
     sources: Mapping[str, Negatives],
     encoder: Encoder,
     store: VectorStore,
-    settings: DecisionSettings | None = None,
+    settings: BeliefSettings | None = None,
     *,
     records: int = RECORDS,
 ) -> Decided:
@@ -105,13 +105,13 @@ def decide_sources(
         sources: name -> the table, whose provenance may say how many positives it recaptures.
         encoder: that scored.
         store: of vectors.
-        settings: see `DecisionSettings`.
+        settings: see `BeliefSettings`.
         records: to look at, at most.
 
     Raises:
         InputError: labels that cannot be read or name unknown ids; fewer than two records.
     """
-    settings = settings or DecisionSettings()
+    settings = settings or BeliefSettings()
     rng = np.random.default_rng([scores.settings.seed, 9])
     return decide_on(_ground(scores, encoder, store, settings, records, rng), scores, sources, rng)
 

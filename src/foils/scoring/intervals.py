@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from foils.data.collection import Rows
 from foils.scoring.gates import Float64s
@@ -144,7 +144,7 @@ def resampled(score: float, left_out: Float64s, drawn: Float64s) -> tuple[Float6
         return np.full(len(drawn), np.nan), float("nan"), float("nan")
     pseudo = count * score - (count - 1) * left_out[held]
     corrected, error = float(pseudo.mean()), float(pseudo.std(ddof=1) / np.sqrt(count))
-    widened = np.sqrt(count / (count - 1)) * stats.t.ppf(0.975, count - 1) / stats.norm.ppf(0.975)
+    widened = np.sqrt(count / (count - 1)) * stdtrit(count - 1, 0.975) / ndtri(0.975)
     deviations = (pseudo - corrected) * widened / count
     replicates: Float64s = corrected + (drawn[:, held] - 1) @ deviations
     return np.maximum(replicates, 0.0), score - corrected, error

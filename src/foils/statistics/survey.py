@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import expit, logit
-from scipy.stats import beta
 
 from foils.runtime.errors import InputError
 
@@ -203,6 +202,8 @@ def _clopper_pearson(share: float, n: float, level: float) -> tuple[float, float
     if np.isinf(n):
         return share, share
     tail, x = (1 - level) / 2, share * n
+    from scipy.stats import beta
+
     low = float(beta.ppf(tail, x, n - x + 1)) if x > 0 else 0.0
     high = float(beta.ppf(1 - tail, x + 1, n - x)) if x < n else 1.0
     return low, high
