@@ -64,9 +64,11 @@ REFUSED = [
     *((f"{RATED} --by {by} --seed 3", "--seed 3", "as --by mixture and simans do") for by in (
         "table", "percentile", "relative", "denoise", "optimal", "curriculum", "progress",
     )),
-    (f"{EVALUATE} --run r --top 10 {' '.join(ENCODER[1:])}", ", ".join(["--top 10", *ENCODER[1:]]), "without --model"),
+    (f"{EVALUATE} --run r --top 10 {' '.join(ENCODER[1:])}", ", ".join(["--top 10", *ENCODER[1:]]),
+     "without an encoder"),
+    (f"{EVALUATE} --model bm25 --top 10 {' '.join(ENCODER[1:])}", ", ".join(ENCODER[1:]), "without an encoder"),
     (f"{EVALUATE} --run r --reranker m {' '.join(BI_ENCODER[1:])} --encoder-args vectors=v",
-     ", ".join([*BI_ENCODER[1:-1], "--encoder-args vectors=v", "--ray local"]), "without --model"),
+     ", ".join([*BI_ENCODER[1:-1], "--encoder-args vectors=v", "--ray local"]), "without an encoder"),
     (f"{EVALUATE} --model m --rerank-depth 9", "--rerank-depth 9", "without --reranker"),
     *((f"{EVALUATE} --run r {idle}", idle, "with one system") for idle in ("--against r", "--alternative greater")),
     *((f"{SEARCH} {more} --seed 3", "--seed 3", "give --dimension-args moon_pool=") for more in (

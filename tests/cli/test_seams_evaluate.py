@@ -14,6 +14,7 @@ from fakes import HashingEncoder
 from foils.data import Run, load_collection
 from foils.data.store import write_json
 from foils.encode import VectorStore
+from foils.evaluation import bm25_run, rerank_run
 from foils.evaluation.opening import named_systems
 from foils.runtime.errors import InputError
 
@@ -81,7 +82,27 @@ def test_what_a_system_is(tmp_path: Path) -> None:
 
 def test_options_without_effect_are_refused_by_their_names_in_python(small: Any) -> None:
     run = Run.from_dict({"q4": {"d1": 1.0}})
-    with pytest.raises(InputError, match=r"^top 5, max_length 64: no effect without systems"):
+    with pytest.raises(InputError, match=r"^top 5, max_length 64: no effect without an encoder"):
         library.evaluate(small, run, top=5, max_length=64)
     with pytest.raises(InputError, match=r"nothing to evaluate; give an encoder \(systems MODEL\) or a run"):
         library.evaluate(small)
+
+
+def test_bm25_is_a_system_whose_run_can_be_written_and_reranked(
+    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = beir_folder()
+    ended = foils(
+        "evaluate", folder, "--model", "bm25", "--model", "lexical=bm25", "--reranker", "models/short", "--top", 2,
+        "--measures", "nDCG@10", "--write-runs", tmp_path / "runs",
+    )  # fmt: skip
+    assert ended.status == 0, ended.err
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        "bm25 + short.trec", "bm25.trec", "lexical.trec"
+    ]  # fmt: skip
+    expected = bm25_run(load_collection(folder), "test", depth=2)
+    assert Run.read(tmp_path / "runs" / "bm25.trec").table == expected.table
+    result = library.evaluate(folder, ["bm25"], measures="nDCG@10", top=2)
+    assert [run.table for run in result.runs] == [expected.table]
+    reranked = rerank_run(expected, load_collection(folder), Reranker().predict)
+    assert Run.read(tmp_path / "runs" / "bm25 + short.trec").table == reranked.table

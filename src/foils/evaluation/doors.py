@@ -11,7 +11,7 @@ import numpy as np
 from foils.data.resolve import CollectionLike, CollectionSettings
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
 from foils.evaluation.measures import DEFAULT_MEASURES
-from foils.evaluation.opening import NamedSystem, SystemsLike, named_systems, runs_of
+from foils.evaluation.opening import BM25, NamedSystem, SystemsLike, named_systems, runs_of
 from foils.evaluation.systems import Evaluation, evaluate_runs
 from foils.runtime.doors import door
 from foils.runtime.options import Option, Settings, refuse, spelled
@@ -34,7 +34,7 @@ class EvaluationSettings(Settings):
     Attributes:
         split: Split of the judgements to measure on.
         measures: Measures, by ir_measures' names, separated by commas. In Python also a list of names.
-        top: Number of documents that an encoder returns for each query.
+        top: Number of documents that an encoder or BM25 returns for each query.
         rerank_depth: Number of documents of each query that a reranker scores.
         against: Compare the other systems with this system alone; may be given several times. Default: compare all.
         alternative: Alternative hypothesis of the tests: two-sided, or one-sided as published for Eclipse (greater).
@@ -68,10 +68,9 @@ def _refuse_idle(
     if "encoder" not in kinds:
         used = OF_CROSS_ENCODERS if "reranker" in kinds else ()
         idle = {name: value for name, value in embedding.changed().items() if name not in used}
-        refuse(
-            {**evaluation.changed("top"), **idle, **scale.changed("ray")},
-            f"without {spelled('systems')}, for no text is embedded; leave it out, or give a model to search with",
-        )
+        depth = {} if BM25 in kinds else evaluation.changed("top")
+        why = f"without an encoder ({spelled('systems')} MODEL), for no text is embedded; leave it out, or give one"
+        refuse({**depth, **idle, **scale.changed("ray")}, why)
     if "reranker" not in kinds:
         refuse(evaluation.changed("rerank_depth"), f"without {spelled('reranker')}; give one, or leave it out")
     if len(kinds) == 1:
@@ -103,11 +102,11 @@ def evaluate(
     t-test or Wilcoxon's, with Holm's correction.
 
     Args:
-        systems: Encoder to search with, exactly; may be given several times. In Python a dictionary by name, or a list,
-            of encoders (names or objects), runs (files or `Run` objects) and cross-encoders.
+        systems: Encoder to search with, exactly, or bm25; may be given several times. In Python a dictionary by name,
+            or a list, of encoders (names or objects), bm25, runs (files or `Run` objects) and cross-encoders.
         run: TREC run to measure; may be given several times. In Python also a dictionary, or `Run` objects.
-        reranker: Cross-encoder that reranks the first run or, without one, the first encoder's; may be given several
-            times. In Python also a dictionary, or objects.
+        reranker: Cross-encoder that reranks the first run or, without one, that of the first encoder or of bm25; may be
+            given several times. In Python also a dictionary, or objects.
 
     Raises:
         InputError: nothing to evaluate, something that cannot be read or measured, or options without effect.

@@ -1,4 +1,4 @@
-"""What users give as systems (encoders, runs and rerankers, by name or as objects) becomes runs."""
+"""What users give as systems (encoders, BM25, runs and rerankers, by name or as objects) becomes runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from foils.data import Collection, Run
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import logits
-from foils.evaluation.measuring import dense_run
+from foils.evaluation.measuring import bm25_run, dense_run
 from foils.evaluation.rerank import rerank_run
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 else:
     SystemsLike = list[str]
 
-Kind = Literal["encoder", "run", "reranker"]
+BM25: Literal["bm25"] = "bm25"
+Kind = Literal["encoder", "bm25", "run", "reranker"]
 log = logging.getLogger(__name__)
 
 
@@ -32,7 +33,7 @@ class NamedSystem:
     """One system to evaluate.
 
     Attributes:
-        kind: `encoder`, `run` or `reranker`.
+        kind: `encoder`, `bm25`, `run` or `reranker`.
         what: a name, a path or an object.
         name: what it is called; empty: it is called by what it is.
     """
@@ -47,8 +48,8 @@ def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list
 
     Args:
         systems: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
-        kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders that are loaded, and
-            the others are encoders.
+        kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders that are loaded,
+            `bm25` is BM25 (a folder of this name is `./bm25`), and the others are encoders.
     """
     if systems is None:
         return []
@@ -70,14 +71,14 @@ def runs_of(
     top: int,
     rerank_depth: int,
 ) -> list[Run]:
-    """Return the run of each system, in their order: an encoder's exact search, a run, a reranked run.
+    """Return the run of each system, in their order: an encoder's exact search, BM25's, a run, a reranked run.
 
     Args:
-        systems: rerankers score the documents of the first run or, where there is none, of the first encoder.
+        systems: rerankers score the documents of the first run or, where there is none, of the first encoder or BM25.
         collection: what encoders search.
         embedding: how encoders and cross-encoders are loaded, and where vectors are kept.
-        split: whose queries encoders search for.
-        top: documents that an encoder returns for each query.
+        split: whose queries encoders and BM25 search for.
+        top: documents that they return for each query.
         rerank_depth: documents of each query that a reranker scores.
 
     Raises:
@@ -95,6 +96,8 @@ def runs_of(
             if (length := getattr(encoder, "max_length", None)) is not None:
                 log.info("%s: texts cut after %s tokens", encoder.name, length)
             runs[place] = dense_run(encoder, collection, split, depth=top, store=store, name=system.name)
+        elif system.kind == BM25:
+            runs[place] = bm25_run(collection, split, depth=top, name=system.name or BM25)
         elif system.kind == "run":
             runs[place] = _read(system)
     first = next((runs[place] for place in runs if systems[place].kind == "run"), next(iter(runs.values())))
@@ -115,6 +118,8 @@ def _read(system: NamedSystem) -> Run:
 def _kind(system: SystemLike) -> Kind:
     if isinstance(system, Run) or (isinstance(system, (str, Path)) and Path(system).is_file()):
         return "run"
+    if system == BM25:
+        return BM25
     return "reranker" if hasattr(system, "predict") and not hasattr(system, "encode") else "encoder"
 
 
