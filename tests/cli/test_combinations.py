@@ -91,6 +91,7 @@ REFUSED = [
     *((f"{TRAIN} {more} --per-query 3", "--per-query 3", "with pairs") for more in (
         "", "a --form pairs", "a --recipe hobit", "--recipe hobit",
     )),
+    (f"{STUDY} --minutes 5.0", "--minutes 5.0", "without --until-reliable"),
     (f"{STUDY} --first-stage bm25 --study-args rerank_depth=9",
      "--first-stage bm25, --study-args rerank_depth=9", "without --reranker"),
     (f"{STUDY} --reranker --batches hobit --study-args similarity=dot", "--study-args similarity=dot, --batches hobit",

@@ -87,6 +87,9 @@ def test_study_and_report(foils: Callable[..., Any], world: list[str], tmp_path:
     assert str(result).split() == ended.out.split()
     assert report("door-made", seed=3).to_json() == result.to_json() != report("door-made").to_json()
 
+    few = foils("report", "program-made", "--reliable")
+    assert few.status == 0, few.err
+    assert str(report("program-made", reliable=True)).split() == few.out.split()
     again = foils("report", "program-made", "-o", "program.html", "--json", "program.json", "--measure", "RR@10")
     assert again.status == 0, again.err
     for studies in ("program-made", ["program-made"], Path("program-made")):

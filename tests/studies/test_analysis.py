@@ -60,7 +60,7 @@ def test_outcomes_are_ranked_with_the_baselines_among_them():
     assert [each.source for each in outcomes] == ["s4", "s3", "s2", "s1", "s0", UNTRAINED]
     assert all(each.low <= each.mean <= each.high for each in outcomes)
     assert len(outcomes[0].seeds) == 4
-    assert found.ceiling["world · m"] == pytest.approx(1.0)
+    assert found.reliability["world · m"].half == pytest.approx(1.0)
 
 
 def test_intervals_of_means_are_those_of_one_draw_after_the_other():
@@ -93,7 +93,7 @@ def test_intervals_of_predictors_are_those_of_one_draw_after_the_other():
 
 
 def test_noise_lowers_the_ceiling():
-    assert analyse([cell(good=range(5), noise=5.0)]).ceiling["world · m"] < 0.9
+    assert analyse([cell(good=range(5), noise=5.0)]).reliability["world · m"].half < 0.9
 
 
 def test_a_predictor_that_a_source_lacks_is_missing_in_that_cell():

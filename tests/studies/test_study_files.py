@@ -167,7 +167,7 @@ def test_results_that_are_all_alike_agree_with_nothing_and_warn_of_nothing(cell:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = analyse(read_cells(cell.parents[1]))
-    assert np.isnan(found.ceiling["c · m"])
+    assert np.isnan(found.reliability["c · m"].half)
     assert found.leaderboard[0].kendall == 0
 
 

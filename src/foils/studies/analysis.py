@@ -8,18 +8,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from foils.runtime.errors import InputError
-from foils.statistics.agreement import Agreement, agreement, kendall_tau, resampled_taus
-from foils.studies.cells import Cell, told_apart
+from foils.statistics.agreement import Agreement, agreement, resampled_taus
+from foils.studies.cells import Cell, results_of, told_apart
 from foils.studies.outcomes import RESAMPLES, Floats, lead_of, outcomes_of, resampled
 from foils.studies.predictors import PREDICTORS
+from foils.studies.reliability import counts, reliability_of
 from foils.studies.results import Standing, StudyAnalysis
 from foils.studies.verdict import chance_of_best
 
-SPLITS = 20  # of the seeds into halves, for the ceiling
-
 
 def analyse(
-    cells: Sequence[Cell], *, measure: str | None = None, seed: int = 0, commands: Sequence[str] = ()
+    cells: Sequence[Cell],
+    *,
+    measure: str | None = None,
+    reliable: bool = False,
+    seed: int = 0,
+    commands: Sequence[str] = (),
 ) -> StudyAnalysis:
     """Compare every predictor with what training gave, cell by cell and over all cells.
 
@@ -27,6 +31,7 @@ def analyse(
         cells: of `read_cells`; a cell with fewer than two finished sources is left out, and of two sources only their
             difference is told.
         measure: None: the first of each cell's settings.
+        reliable: compare predictors in reliable cells alone; else in all that are not flat.
         seed: of the bootstraps.
         commands: that made the cells, for the page.
 
@@ -43,14 +48,16 @@ def analyse(
     rng = np.random.default_rng(seed)
     outcomes = {cell.name: outcomes_of(cell, measure, rng) for cell in usable}
     leads = {cell.name: lead_of(cell, outcomes[cell.name], measure, rng) for cell in usable}
-    ordered = [cell for cell in usable if len(cell.sources) > 2]
+    several = [cell for cell in usable if len(cell.sources) > 2]
+    reliability = {cell.name: reliability_of(results_of(cell, cell.sources, measure)) for cell in several}
+    ordered = [cell for cell in several if counts(reliability[cell.name], only_reliable=reliable)]
     every = [_standing(name, ordered, measure, rng) for name in PREDICTORS]
     standings = sorted((each for each in every if each is not None), key=lambda each: (each.missing > 0, -each.kendall))
-    ceiling = {cell.name: _ceiling(_results(cell, cell.sources, measure), rng) for cell in ordered}
     chance = _chance(standings, ordered, measure, rng)
     return StudyAnalysis(
-        measure, tuple(usable), outcomes, leads, tuple(standings), ceiling, chance, tuple(dict.fromkeys(commands))
-    )
+        measure, tuple(usable), outcomes, leads, tuple(standings), reliability, chance, tuple(dict.fromkeys(commands)),
+        only_reliable=reliable,
+    )  # fmt: skip
 
 
 def _chance(standings: Sequence[Standing], cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> float:
@@ -60,18 +67,11 @@ def _chance(standings: Sequence[Standing], cells: Sequence[Cell], measure: str, 
     pairs = [
         (
             np.array([[cell.predictors[source][each.predictor] for source in cell.sources] for each in whole]),
-            _results(cell, cell.sources, measure).mean(axis=1),
+            results_of(cell, cell.sources, measure).mean(axis=1),
         )
         for cell in cells
     ]
     return chance_of_best(pairs, whole[0].kendall, rng)
-
-
-def _results(cell: Cell, names: Sequence[str], measure: str) -> Floats:
-    """(sources, seeds) means over queries, of the seeds that all have."""
-    means = cell.means(measure)
-    common = min(len(means[name]) for name in names)
-    return np.stack([means[name][:common] for name in names])
 
 
 def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Generator) -> Standing | None:
@@ -82,7 +82,7 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
         if not all(name in cell.predictors[source] for source in cell.sources):
             continue
         predicted = np.array([cell.predictors[source][name] for source in cell.sources])
-        results = _results(cell, cell.sources, measure)
+        results = results_of(cell, cell.sources, measure)
         agreements[cell.name] = agreement(predicted, results, rng=rng, resamples=RESAMPLES)
         pairs.append((predicted, results))
         reached = results.mean(axis=1)
@@ -115,15 +115,3 @@ def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Gener
     taus = [resampled_taus(*pair, next(drawn), next(drawn)) for pair in pairs]
     means: Floats = np.mean([each[np.isfinite(taus).all(axis=0)] for each in taus], axis=0)
     return means
-
-
-def _ceiling(results: Floats, rng: np.random.Generator) -> float:
-    seeds = results.shape[1]
-    if seeds < 2:
-        return math.nan
-    taus = []
-    for _ in range(SPLITS):
-        order = rng.permutation(seeds)
-        halves = order[: seeds // 2], order[seeds // 2 :]
-        taus.append(kendall_tau(*(results[:, half].mean(axis=1) for half in halves)))
-    return math.nan if np.isnan(taus).all() else float(np.nanmean(taus))

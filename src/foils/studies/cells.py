@@ -96,6 +96,13 @@ class Cell:
         return {name: values[measure].mean(axis=1) for name, values in self.outcomes.items() if measure in values}
 
 
+def results_of(cell: Cell, names: Sequence[str], measure: str) -> npt.NDArray[np.float64]:
+    """Return (sources, seeds) means over queries, of the seeds that all of the named sources have."""
+    means = cell.means(measure)
+    common = min(len(means[name]) for name in names)
+    return np.stack([means[name][:common] for name in names])
+
+
 def cell_folder(study: Path, collection: Mapping[str, str], model: Mapping[str, Any], settings: object) -> Path:
     """Return where a cell lies; the same collection, weights and settings always lie in the same place."""
     key = json.dumps([collection["digest"], model["fingerprint"], settings], sort_keys=True)
@@ -138,7 +145,7 @@ def read_cells(study: Path) -> list[Cell]:
     folders = sorted(path.parent for path in study.glob("cells/*/cell.json"))
     if not folders:
         raise InputError(f"{study}: no study here (expected {study}/cells/*/cell.json); make one with foils study")
-    return [_read(folder) for folder in folders]
+    return [read_cell(folder) for folder in folders]
 
 
 def known_commands(study: Path) -> list[str]:
@@ -181,7 +188,12 @@ def told_apart(cells: Sequence[Cell]) -> list[Cell]:
     return named_cells
 
 
-def _read(folder: Path) -> Cell:
+def read_cell(folder: Path) -> Cell:
+    """Read the cell of a folder.
+
+    Raises:
+        FormatError: a file of it is damaged.
+    """
     facts = read_json(folder / "cell.json", CELL)
     scores = folder / SCORES_FILE
     predictors = read_json(scores, SCORES)["sources"] if scores.is_file() else {}

@@ -14,7 +14,9 @@ from foils.encode import EncoderSettings, load_encoder
 from foils.evaluation import parse_measures
 from foils.evaluation.measuring import DEPTH
 from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
 from foils.studies.cells import BASELINES
+from foils.studies.reliability import MOST_SEEDS
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries
 
@@ -86,13 +88,19 @@ def check_sources(sources: Mapping[str, Negatives], collection: Collection, sett
     """Refuse sources that cannot be trained on.
 
     Raises:
-        InputError: a name that is a baseline's, or sources without a kept negative for any query that a seed draws.
+        InputError: a name that is a baseline's, too few sources for what is asked, or sources without a kept negative
+            for any query that a seed draws.
     """
+    if settings.until_reliable and len(sources) < 3:
+        raise InputError(
+            f"{spelled('until_reliable')}: {len(sources)} sources have no order that could repeat; give three or more"
+        )
     if taken := sorted(set(sources) & set(BASELINES)):
         raise InputError(f"the name {taken[0]!r} is a baseline's; give the source another")
+    seeds = max(settings.seeds, MOST_SEEDS) if settings.until_reliable else settings.seeds
     drawn = [
         drawn_queries(collection, settings.split, settings.queries, seed).positives(settings.split).query_rows
-        for seed in range(settings.seeds if settings.queries else 1)
+        for seed in range(seeds if settings.queries else 1)
     ]
     lacking = []
     for name, negatives in sources.items():

@@ -24,7 +24,7 @@ from foils.scoring.doors import score
 from foils.studies.analysis import analyse
 from foils.studies.cells import FIRST_STAGE_FILE, Cell, add_command, known_commands, read_cells, source_file
 from foils.studies.results import StudyAnalysis
-from foils.studies.run import OpenCell, open_study
+from foils.studies.run import OpenCell, open_study, run_cells
 from foils.studies.settings import StudySettings
 
 if TYPE_CHECKING:
@@ -90,9 +90,7 @@ def study(
         recorded = replace(settings, first_stage=cells[0].folder / FIRST_STAGE_FILE)
     parts += [*arguments(recorded), *arguments(reading), *arguments(storing, "storage")]
     add_command(folder, shlex.join(parts))
-    store = storing.open_store()
-    for cell in cells:
-        cell.run(store)
+    run_cells(cells, storing.open_store())
     analysis: StudyAnalysis = report(folder, seed=settings.seed)
     write_json(folder / RESULTS, analysis.to_json())
     analysis.report(folder / PAGE)
@@ -116,6 +114,7 @@ def report(
     studies: StudiesLike,
     *,
     measure: str | None = None,
+    reliable: bool = False,
     seed: Annotated[int, Option(least=0)] = 0,
 ) -> StudyAnalysis:
     """Compare predictors with what was measured, in one study or in several together.
@@ -125,6 +124,7 @@ def report(
     Args:
         studies: Folder of a study; several may be given. In Python also the result of one.
         measure: Compare predictors with this measure. Default: the first of the study.
+        reliable: Compare predictors in cells whose sources' order is reliable alone, not in all that are not flat.
         seed: Seed of the bootstraps; the same seed gives the same bytes.
 
     Raises:
@@ -138,7 +138,7 @@ def report(
         else:
             cells += read_cells(Path(each))
             commands += known_commands(Path(each))
-    return analyse(cells, measure=measure, seed=seed, commands=commands)
+    return analyse(cells, measure=measure, reliable=reliable, seed=seed, commands=commands)
 
 
 @door

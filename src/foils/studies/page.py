@@ -24,6 +24,9 @@ _READING = (
     "and says how far the figure holds for other sources like these; it does not cover other collections.",
     "Regret is what is lost by training on the source that the predictor puts first: the best source's measure less "
     "its own. The ceiling is τ of one half of the seeds with the other half: no predictor can be expected above it.",
+    "A cell is reliable where the τ of halves, made that of all seeds (Spearman–Brown), is at least 0.8. It is flat, "
+    "and left out of the means, where even at the upper end of the 95 % interval of the sources' variance (F test of "
+    "sources and seeds) 0.8 would take more than 64 seeds; the column “at best” has that number.",
     "The headline names a predictor only where the mean ceiling is at least 0.5, the interval of the predictor's mean "
     "τ lies above zero, and this mean is higher than the highest of all predictors on 95 % of 1,000 random orders of "
     "the sources.",
@@ -53,6 +56,7 @@ def study_page(analysis: StudyAnalysis) -> str:
                 if analysis.leaderboard
                 else []
             ),
+            *([Section("Reliability", [_reliability(analysis)])] if analysis.reliability else []),
             *(_cell_section(analysis, cell) for cell in analysis.cells),
             Section("How to read this", (), _READING, folded=True),
             *([Section("Commands that repeat it", (), analysis.commands, folded=True)] if analysis.commands else []),
@@ -98,8 +102,9 @@ def _cells_table(analysis: StudyAnalysis) -> Table:
     names = [cell.name for cell in analysis.cells]
     models = {cell.facts["model"]["name"] for cell in analysis.cells}
     heads = [cell.facts["collection"]["name"] if len(models) == 1 else cell.name for cell in analysis.cells]
+    halves = {name: each.half for name, each in analysis.reliability.items()}
     rows = [
-        ("(the result itself, ceiling)", *(_tau(analysis.ceiling.get(name, math.nan)) for name in names)),
+        ("(the result itself, ceiling)", *(_tau(halves.get(name, math.nan)) for name in names)),
         *(
             (each.predictor, *(_tau(each.cells[name].kendall) if name in each.cells else "" for name in names))
             for each in analysis.leaderboard
@@ -118,6 +123,10 @@ def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
         "; ".join(f"{name} {value}" for name, value in cell.training.items()),
     )
     return Section(cell.name, blocks, prose, folded=bool(analysis.leaderboard))
+
+
+def _reliability(analysis: StudyAnalysis) -> Table:
+    return replace(analysis.reliability_table(), title="")
 
 
 def _outcomes(analysis: StudyAnalysis, cell: Cell) -> Table:

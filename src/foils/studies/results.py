@@ -12,6 +12,7 @@ from foils.runtime.results import Result, Table, number
 from foils.statistics.agreement import Agreement
 from foils.studies.cells import Cell
 from foils.studies.outcomes import Lead, Outcome, start_of
+from foils.studies.reliability import RELIABLE, Reliability, counts
 from foils.studies.verdict import headline, lead_sentence, warnings_of
 
 
@@ -49,12 +50,12 @@ class StudyAnalysis(Result):
         measure: that predictors are compared with.
         cells: in order, those with two sources or more. `outcomes`: cell → results, best first, baselines among them.
         leads: cell → by how much its best source is ahead of the next.
-        leaderboard: predictors, those that hold in every cell first, by mean τ over the cells of three sources or more;
-            empty where there is none.
-        ceiling: cell of three sources or more → Kendall's τ of one half of the seeds with the other, the mean over
-            splits: how far even the result agrees with itself; NaN with one seed.
+        leaderboard: predictors, those that hold in every cell first, by mean τ over the cells of three sources or more
+            that count; empty where there is none.
+        reliability: cell of three sources or more → how far the order of its sources repeats from seeds to seeds.
         chance: how often the best of all predictors does as well on random orders of the sources; NaN without one.
         commands: that made the study, oldest first.
+        only_reliable: whether reliable cells alone count; else all that are not flat.
     """
 
     measure: str
@@ -62,9 +63,16 @@ class StudyAnalysis(Result):
     outcomes: dict[str, tuple[Outcome, ...]]
     leads: dict[str, Lead]
     leaderboard: tuple[Standing, ...]
-    ceiling: dict[str, float]
+    reliability: dict[str, Reliability]
     chance: float
     commands: tuple[str, ...] = ()
+    only_reliable: bool = False
+
+    @property
+    def left_out(self) -> list[str]:
+        """Cells of three sources or more that do not count in the means."""
+        only = self.only_reliable
+        return [name for name, each in self.reliability.items() if not counts(each, only_reliable=only)]
 
     @property
     def headline(self) -> str:
@@ -80,6 +88,7 @@ class StudyAnalysis(Result):
         """Return the results of each cell, and the predictors; the last has the headline and the warnings below it."""
         remarks = "\n".join([self.headline, *(f"Warning: {each}" for each in self.warnings)])
         tables = [self.outcome_table(cell) for cell in self.cells]
+        tables += [self.reliability_table()] if self.reliability else []
         tables += [self.predictor_table()] if self.leaderboard else []
         return [*tables[:-1], replace(tables[-1], caption=remarks)]
 
@@ -97,6 +106,26 @@ class StudyAnalysis(Result):
         ]
         columns = ["trained on", self.measure, "95 % interval", f"gain over {start_of(cell)}", "seeds"]
         return Table(cell.name, columns, rows, caption=lead_sentence(self, cell.name))
+
+    def reliability_table(self) -> Table:
+        """Return how far the order of each cell's sources repeats, and how many seeds would be needed."""
+        rows = [
+            (
+                name,
+                f"{each.seeds}",
+                *("–" if math.isnan(value) else f"{value:+.2f}" for value in (each.half, each.whole)),
+                f"{each.needed:.0f}" if math.isfinite(each.needed) else "–",
+                f"{each.at_best:.0f}" if math.isfinite(each.at_best) else "–",
+                each.verdict,
+            )
+            for name, each in self.reliability.items()
+        ]
+        columns = ["cell", "seeds", "τ of halves", "of all seeds", f"seeds for {RELIABLE:g}", "at best", "order"]
+        caption = ""
+        if self.left_out:
+            why = "not reliable" if self.only_reliable else "flat"
+            caption = f"Left out of the means, as {why}: {', '.join(self.left_out)}."
+        return Table("How far the order of the sources repeats", columns, rows, caption)
 
     def predictor_table(self, *, described: bool = False) -> Table:
         """Return the predictors, best first; with a column that says what each is where `described`."""
@@ -136,13 +165,15 @@ class StudyAnalysis(Result):
             "headline": self.headline,
             "warnings": self.warnings,
             "chance": _number(self.chance),
+            "left_out": self.left_out,
             "cells": [
                 {
                     "name": cell.name,
                     "collection": cell.facts["collection"]["name"],
                     "model": cell.facts["model"]["name"],
                     "settings": cell.facts["settings"],
-                    "ceiling": _number(self.ceiling.get(cell.name, math.nan)),
+                    "ceiling": _number(self.reliability[cell.name].half) if cell.name in self.reliability else None,
+                    "reliability": self._reliability(cell.name),
                     "lead": vars(self.leads[cell.name]),
                     "outcomes": [without_nan(vars(outcome)) for outcome in self.outcomes[cell.name]],
                     "predictors": {name: dict(cell.predictors[name]) for name in cell.sources},
@@ -170,6 +201,14 @@ class StudyAnalysis(Result):
                 for each in self.leaderboard
             ],
         }
+
+    def _reliability(self, name: str) -> dict[str, Any] | None:
+        """What JSON says of a cell's reliability; null for two sources."""
+        each = self.reliability.get(name)
+        if each is None:
+            return None
+        numbers = {key: _number(value) for key, value in vars(each).items()}
+        return {**numbers, "verdict": each.verdict, "counts": name not in self.left_out}
 
 
 def _number(value: float) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -14,15 +16,27 @@ from foils.data.sealed import write_sealed
 from foils.encode import VectorStore
 from foils.runtime import progress
 from foils.runtime.errors import InputError
-from foils.studies.cells import FIRST_STAGE_FILE, cell_folder, known_sources, source_file, trained_file, write_cell
+from foils.studies.cells import (
+    FIRST_STAGE_FILE,
+    cell_folder,
+    known_sources,
+    read_cell,
+    results_of,
+    source_file,
+    trained_file,
+    write_cell,
+)
 from foils.studies.checks import check_sources, checked_settings, train_settings
 from foils.studies.kinds import Encoders, Rerankers, kind_of_study
+from foils.studies.reliability import Reliability, reliability_of
 from foils.studies.scored import score_cell
 from foils.studies.settings import StudySettings
 from foils.studies.sources import drawn_queries, study_sources, table_digest
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
+
+log = logging.getLogger(__name__)
 
 CHECKPOINT_STEPS = 500  # a training that is shorter is cheap enough to do again after a kill
 
@@ -62,9 +76,32 @@ def run_study(
         UnknownNameError: an unknown split, loss or way of batching.
     """
     cells = open_study(study, collection, sources, models, settings, device=device)
+    run_cells(cells, store)
+    return [cell.folder for cell in cells]
+
+
+def run_cells(cells: Sequence[OpenCell], store: VectorStore) -> None:
+    """Score and train every cell, with more seeds until it is reliable where the settings want that.
+
+    The cells get one more seed each in turn, until `Reliability.settled`, or until the minutes, counted from here, are
+    spent; a training that began is finished.
+    """
+    settings, started = cells[0].settings, time.monotonic()
     for cell in cells:
         cell.run(store)
-    return [cell.folder for cell in cells]
+    if not settings.until_reliable:
+        return
+    until = started + 60 * settings.minutes if settings.minutes is not None else math.inf
+    waiting = list(cells)
+    while waiting:
+        for cell in list(waiting):
+            reliability = cell.reliability()
+            if reliability.settled:
+                log.info("%s: %s with %d seeds", cell.model, reliability.verdict, reliability.seeds)
+                waiting.remove(cell)
+            elif not cell.train([reliability.seeds], until=until):
+                log.info("%s minutes are spent; another call with more of them goes on", settings.minutes)
+                return
 
 
 def open_study(
@@ -160,19 +197,36 @@ class OpenCell:
         if isinstance(given, Run) and not (path := self.folder / FIRST_STAGE_FILE).is_file():
             given.write(path)
         score_cell(self, store)
-        self.train_all()
+        self.train(range(self.settings.seeds))
 
-    def train_all(self) -> None:
-        """Train on every source with every seed, seed by seed, and measure; skip what is there."""
+    def train(self, seeds: Sequence[int], *, until: float = math.inf) -> bool:
+        """Train on every source with these seeds, seed by seed, and measure; skip what is there.
+
+        What needs no training is measured with the first seed alone.
+
+        Args:
+            seeds: of the trainings.
+            until: a time of the monotonic clock after which no training begins.
+
+        Returns:
+            Whether all of it is there.
+        """
         names = [*(self.kind.baselines if self.settings.baselines else ()), *self.sources]
-        jobs = [(name, seed) for seed in range(self.settings.seeds) for name in names]
+        jobs = [(name, seed) for seed in seeds for name in names if name != self.kind.untrained or not seed]
         with progress.task(f"trainings of {self.model}", total=len(jobs), unit="trainings") as advance:
             for name, seed in jobs:
                 path = trained_file(self.folder, name, self.facts["sources"].get(name, ""), seed)
                 if not path.is_file():
+                    if time.monotonic() > until:
+                        return False
                     with progress.quiet():
                         write_sealed(path, self._trained(name, seed, path.with_suffix("")))
                 advance(1)
+        return True
+
+    def reliability(self) -> Reliability:
+        """Return how far the order of the sources of this call repeats, by the first measure."""
+        return reliability_of(results_of(read_cell(self.folder), list(self.sources), self.settings.measured[0]))
 
     def rows(self, name: str, seed: int) -> TrainingSet:
         """Return what a seed trains on, of a source or of pairs alone."""

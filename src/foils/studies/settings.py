@@ -42,6 +42,9 @@ class StudySettings(Settings):
 
     Attributes:
         seeds: Trainings of each source; a seed draws the queries, the order and the dropout.
+        until_reliable: Add seeds until half of them orders the sources as the other half does (τ at least 0.8, made
+            that of all seeds), or the sources are shown to differ too little, or 64 seeds are there.
+        minutes: Minutes after which no further training begins; the first seeds are trained anyway. Default: no limit.
         queries: Training queries drawn by each seed, the same for all sources. Default: all.
         per_query: Negatives of a query, the first by rank, so that sources do not differ in size. In Python None takes
             all of them.
@@ -76,6 +79,8 @@ class StudySettings(Settings):
     heading = "Study"
 
     seeds: Annotated[int, Option(least=1)] = 3
+    until_reliable: bool = False
+    minutes: Annotated[float | None, Option(above=0)] = None
     queries: Annotated[int | None, Option(least=1)] = None
     per_query: Annotated[int | None, Option(least=1)] = 10
     reranker: bool = False
@@ -107,6 +112,8 @@ class StudySettings(Settings):
             raise InputError(
                 f"{spelled('test_split')} {self.test_split}: expected another split than the one to train on"
             )
+        if not self.until_reliable:
+            refuse({"minutes": self.minutes}, f"without {spelled('until_reliable')}; give it, or leave this out")
         reranker = spelled("reranker")
         if self.reranker:
             idle = {**self.changed("similarity", "batches")}

@@ -22,11 +22,14 @@ PERMUTATIONS = 1_000
 
 def headline(analysis: StudyAnalysis) -> str:
     """Return what the study says in a few sentences; where nothing can be told, that, and why."""
+    if not analysis.leaderboard and analysis.left_out:
+        return f"Nothing can be told of what foresees the order of the sources: no cell counts ({left_out(analysis)})."
     if not analysis.leaderboard:
         leads = " ".join(f"{cell.name}, two sources: {lead_sentence(analysis, cell.name)}" for cell in analysis.cells)
         return f"{leads} Of two sources no τ is made: their order is foreseen by chance in half of the cases."
+    aside = f" Left out: {left_out(analysis)}." if analysis.left_out else ""
     if why := doubts(analysis):
-        return f"Nothing can be told of what foresees the order of the sources: {'; '.join(why)}."
+        return f"Nothing can be told of what foresees the order of the sources: {'; '.join(why)}.{aside}"
     whole = [each for each in analysis.leaderboard if not each.missing]
     best, ceiling = whole[0], mean_ceiling(analysis)
     text = (
@@ -36,7 +39,12 @@ def headline(analysis: StudyAnalysis) -> str:
     )
     if (published := next((each for each in whole if each.predictor == "eci_sem"), None)) is not None:
         text += f" ECI_sem: {published.kendall:+.2f} [{published.low:+.2f}, {published.high:+.2f}]."
-    return text
+    return text + aside
+
+
+def left_out(analysis: StudyAnalysis) -> str:
+    """Return the cells that do not count in the means, and why."""
+    return ", ".join(f"{name}, {analysis.reliability[name].verdict}" for name in analysis.left_out)
 
 
 def doubts(analysis: StudyAnalysis) -> list[str]:
@@ -95,7 +103,8 @@ def warnings_of(analysis: StudyAnalysis) -> list[str]:
 
 def mean_ceiling(analysis: StudyAnalysis) -> float:
     """Return the mean over cells of τ of half of the seeds with the other half; NaN where no cell has one."""
-    known = [value for value in analysis.ceiling.values() if not math.isnan(value)]
+    counted = (each for name, each in analysis.reliability.items() if name not in analysis.left_out)
+    known = [each.half for each in counted if not math.isnan(each.half)]
     return float(np.mean(known)) if known else math.nan
 
 

@@ -1,0 +1,192 @@
+"""Reliability of a cell: worked cases, formulas against simulation, and seeds that are added until it is reached."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from test_verdict import MEASURE, cell
+
+from foils.encode import VectorStore
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
+from foils.runtime.errors import InputError
+from foils.studies import StudySettings, analyse, read_cells, run_study
+from foils.studies import run as running
+from foils.studies.page import study_page
+from foils.studies.reliability import LEAST_SEEDS, MOST_SEEDS, Reliability, reliability_of, seeds_at_best
+from train_models import made_up, static_model, table
+
+
+def table_of(sources: int, seeds: int, spread: float, seed: int = 0) -> np.ndarray:
+    """Results of sources whose true means differ by a standard deviation, each training with noise of 1."""
+    rng = np.random.default_rng(seed)
+    blocks = 5 * rng.standard_normal(seeds)  # what a seed's queries give all sources alike
+    return spread * rng.standard_normal((sources, 1)) + blocks + rng.standard_normal((sources, seeds))
+
+
+def test_the_halves_of_four_seeds_by_hand():
+    results = np.array([[1.0, 4.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0], [3.0, 3.0, 3.0, 3.0]])
+    found = reliability_of(results)  # in the half with the 4 the first source is second, in the other it is last
+    assert found.half == pytest.approx(1 / 3)
+    assert found.whole == pytest.approx(1 / 2)
+    assert found.needed == 16  # n/2 · .8·(1 − h)/(h·.2) = 2 · 4·(2/3)/(1/3)
+    assert found.verdict == "not reliable"
+
+
+def test_spearman_brown_by_hand():
+    results = np.array([[1.0, 1.0], [2.0, 3.0], [3.0, 2.0], [4.0, 4.0]])  # one of six pairs is turned
+    found = reliability_of(results)
+    assert found.half == pytest.approx(4 / 6)
+    assert found.whole == pytest.approx(0.8)
+    assert found.needed == 2  # n/2 · .8·(1 − h)/(h·.2) = 1 · 4·(1/3)/(2/3)
+    assert found.reliable
+
+
+@pytest.mark.parametrize("half", [0.2, 0.5, 0.9])
+def test_with_the_seeds_needed_the_corrected_agreement_is_what_is_wanted(half):
+    seeds = 10
+    needed = seeds / 2 * 0.8 * (1 - half) / (half * 0.2)
+    times = needed / (seeds / 2)
+    assert times * half / (1 + (times - 1) * half) == pytest.approx(0.8)
+
+
+def test_equal_and_reversed_orders():
+    assert reliability_of(np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])).verdict == "reliable"
+    turned = reliability_of(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]))
+    assert (turned.half, turned.whole, turned.needed) == (-1, -1, math.inf)
+    alone = reliability_of(np.ones((3, 1)))
+    assert math.isnan(alone.half)
+    assert not alone.reliable
+    assert not alone.flat
+
+
+def test_the_upper_end_of_the_sources_variance_holds_the_truth_as_often_as_it_says():
+    spread, correlation = 0.5, math.sin(0.4 * math.pi)
+    truth = correlation / (1 - correlation) / spread**2
+    below = np.mean([seeds_at_best(table_of(6, 5, spread, seed)) <= truth for seed in range(400)])
+    assert below == pytest.approx(0.95, abs=0.04)
+
+
+def test_sources_without_a_difference_are_shown_to_be_flat_and_large_ones_are_reliable():
+    flat = [reliability_of(table_of(10, 12, 0.0, seed)).verdict for seed in range(20)]
+    assert flat.count("flat") > 12
+    assert "reliable" not in flat
+    assert {reliability_of(table_of(10, 12, 10.0, seed)).verdict for seed in range(20)} == {"reliable"}
+
+
+def test_it_is_settled_with_four_seeds_at_least_and_with_sixty_four():
+    steady, poor = Reliability(3, 1.0, 1.0, 2, 1.0), Reliability(30, 0.3, 0.46, 140, 50.0)
+    assert not steady.settled
+    assert Reliability(LEAST_SEEDS, 1.0, 1.0, 2, 1.0).settled
+    assert not poor.settled
+    assert Reliability(MOST_SEEDS, 0.3, 0.46, 140, 50.0).settled
+    assert Reliability(30, 0.3, 0.46, 140, 65.0).settled
+    assert Reliability(LEAST_SEEDS, 0.0, 0.0, math.inf, math.inf).verdict == "flat"
+    assert Reliability(LEAST_SEEDS - 1, 0.0, 0.0, math.inf, math.inf).verdict == "not reliable"
+
+
+def flat_cell():
+    flat = cell(10, rise=0.0, noise=1.0, seeds=24, predictors=("eci_sem", "rho"))
+    flat.facts["collection"]["name"] = "plain"
+    return flat
+
+
+def test_flat_cells_are_left_out_of_the_means_and_listed():
+    alone, both = analyse([cell(noise=0.01)]), analyse([cell(noise=0.01), flat_cell()])
+    assert both.left_out == ["plain · m"]
+    assert both.leaderboard[0].kendall == alone.leaderboard[0].kendall
+    assert list(both.leaderboard[0].cells) == ["world · m"]
+    caption = "Left out of the means, as flat: plain · m."
+    assert caption in str(both)
+    assert caption in study_page(both)
+    assert "plain · m, flat" in both.headline
+    data = json.loads(json.dumps(both.to_json(), allow_nan=False))
+    assert data["left_out"] == ["plain · m"]
+    assert [each["reliability"]["verdict"] for each in data["cells"]] == ["reliable", "flat"]
+    assert [each["reliability"]["counts"] for each in data["cells"]] == [True, False]
+
+
+def test_where_no_cell_counts_nothing_is_told():
+    found = analyse([flat_cell()])
+    assert found.leaderboard == ()
+    assert found.headline.startswith("Nothing can be told")
+    assert "no cell counts (plain · m, flat)" in found.headline
+    assert "Reliability" in study_page(found)
+
+
+def test_reliable_cells_alone_count_where_that_is_wanted():
+    doubtful = cell(noise=1.5, seeds=4, base=0.5)
+    doubtful.facts["collection"]["name"] = "doubtful"
+    every, chosen = (analyse([cell(noise=0.01), doubtful], reliable=only) for only in (False, True))
+    assert every.reliability["doubtful · m"].verdict == "not reliable"
+    assert (every.left_out, chosen.left_out) == ([], ["doubtful · m"])
+    assert list(chosen.leaderboard[0].cells) == ["world · m"]
+    assert "as not reliable: doubtful · m" in str(chosen)
+
+
+@pytest.fixture
+def world(tmp_path):
+    collection = made_up()
+    static_model().save_pretrained(str(tmp_path / "static"))
+    sources = {
+        "random": mine_negatives(collection, RandomRetriever(collection, seed=0), split="train", top=4),
+        "bm25": mine_negatives(collection, BM25Retriever(collection), split="train", top=4),
+        "made": table(collection),
+    }
+    return collection, sources, [str(tmp_path / "static")], VectorStore(tmp_path / "vectors"), tmp_path / "study"
+
+
+QUICK = {"seeds": 1, "queries": 10, "training": {"batch_size": 16, "learning_rate": 0.05}, "measures": (MEASURE,)}
+
+
+def trained(study):
+    return sorted(re.sub(r"--\w*--", " ", path.name) for path in study.glob("cells/*/trained/*.json"))
+
+
+def test_seeds_are_added_until_the_order_repeats(world, monkeypatch):
+    collection, sources, models, store, study = world
+    results = table_of(3, 70, 10.0)
+    seen = []
+
+    def pretended(cell, names, measure):
+        seen.append(min(len(each) for each in cell.means(measure).values()))
+        return results[:, : len(cell.means(measure)["bm25"])]
+
+    monkeypatch.setattr(running, "results_of", pretended)
+    run_study(study, collection, sources, models, store, StudySettings(**QUICK, until_reliable=True))
+    assert len(trained(study)) == 4 * LEAST_SEEDS + 1  # in-batch negatives and three sources; the untrained model once
+    before = {path: path.stat().st_mtime_ns for path in study.rglob("*.json")}
+    run_study(study, collection, sources, models, store, StudySettings(**QUICK, until_reliable=True))
+    assert {path: path.stat().st_mtime_ns for path in study.rglob("*.json")} == before
+    (found,) = read_cells(study)
+    assert found.outcomes["bm25"][MEASURE].shape[0] == LEAST_SEEDS
+
+
+def test_no_training_begins_when_the_minutes_are_spent(world, monkeypatch):
+    collection, sources, models, store, study = world
+    monkeypatch.setattr(running, "results_of", lambda cell, names, measure: np.zeros((3, 1)))
+    start, clock = time.monotonic(), iter(range(10**6))
+    looked = SimpleNamespace(monotonic=lambda: start + 60 * next(clock), perf_counter=time.perf_counter)
+    monkeypatch.setattr(running, "time", looked)  # every look at the clock costs a minute
+    settings = StudySettings(**QUICK, until_reliable=True, minutes=8.5)
+    run_study(study, collection, sources, models, store, settings)
+    assert len(trained(study)) == 5 + 3  # the first seed takes five minutes, and three are left
+    whole = run_study(study / "whole", collection, sources, models, store, StudySettings(**{**QUICK, "seeds": 2}))
+    kept = {path.name: json.loads(path.read_text())["measures"] for path in whole[0].glob("trained/*.json")}
+    for path in study.glob("cells/*/trained/*.json"):
+        assert json.loads(path.read_text())["measures"] == kept[path.name]
+
+
+def test_what_has_no_effect_or_no_order_is_refused(world):
+    collection, sources, models, store, study = world
+    with pytest.raises(InputError, match=r"minutes 5\.0: no effect without until_reliable"):
+        StudySettings(minutes=5)
+    two = {name: sources[name] for name in ("random", "bm25")}
+    with pytest.raises(InputError, match="until_reliable: 2 sources have no order"):
+        run_study(study, collection, two, models, store, StudySettings(**QUICK, until_reliable=True))
+    assert not study.exists()
