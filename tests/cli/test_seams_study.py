@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,3 +173,21 @@ def test_rerankers(foils: Callable[..., Any], world: list[str], tmp_path: Path) 
     assert {path: path.stat().st_mtime_ns for path in Path("objects").rglob("trained/*")} == times
     with pytest.raises(InputError, match=r"first_stage first\.trec: no effect without reranker"):
         study("nowhere", paths, models="static", output="study", first_stage="first.trec")
+
+
+def test_other_collections_to_measure_on(foils: Callable[..., Any], world: list[str]) -> None:
+    shutil.copytree("made-up", "other")
+    paths = [f"{name}.parquet" for name in world]
+    named = ["--model", "static", "-o", "program-made", "--test-on", "made-up", "--test-on", "other"]
+    typed = ["--seeds", "1", "--set", "batch_size=16", "--no-baselines"]
+    ended = foils("study", "made-up", *paths, *named, *typed, "--encoder-args", "vectors=v")
+    assert ended.status == 0, ended.err
+    (command,) = Path("program-made/commands.txt").read_text().splitlines()
+    assert shlex.split(command) == ["foils", "study", "made-up", *paths, *named, *typed]
+    options: dict[str, Any] = {"seeds": 1, "training": {"batch_size": 16}, "baselines": False, "models": "static"}
+    tests = ["made-up", load_collection("other")]
+    result = study("made-up", paths, output="door-made", test_on=tests, **options, vectors="v")
+    assert contents("door-made") == contents("program-made")
+    assert str(result).split() == ended.out.split()
+    for each in result.outcomes[result.cells[0].name]:
+        assert each.tests["made-up"] == each.tests["other"] == pytest.approx(each.mean)

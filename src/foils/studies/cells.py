@@ -46,6 +46,7 @@ CELL: dict[str, Any] = {
     "settings": {"measures": [str]},
     "sources": {ANY: DIGEST},
 }
+TEST: dict[str, Any] = {"name": str, "queries": float}
 SCORES: dict[str, Any] = {"of": {}, "sources": {ANY: {ANY: float}}}
 TRAINED: dict[str, Any] = {"seconds": float, "per_query": {ANY: [float]}}
 """What the files of a cell hold at least, as `read_json` takes it."""
@@ -86,14 +87,41 @@ class Cell:
     def training(self) -> dict[str, Any]:
         """Settings of the trainings that are not the same for every study, as cell.json tells them."""
         settings = self.facts["settings"]
-        names = ("reranker", "first_stage", "rerank_depth", "queries", "per_query", "temperature", "batches")
+        names = ("test_on", "reranker", "first_stage", "rerank_depth", "queries", "per_query", "temperature", "batches")
         known = {name: settings[name] for name in names if settings.get(name) is not None}
         own = settings.get("training")
         return {**known, **own} if isinstance(own, dict) else known
 
     def means(self, measure: str) -> dict[str, npt.NDArray[np.float64]]:
-        """Return source or baseline → (seeds,) means over queries."""
-        return {name: values[measure].mean(axis=1) for name, values in self.outcomes.items() if measure in values}
+        """Return source or baseline → (seeds,) means over queries; of several collections, the mean of their means."""
+        known = {name: values[measure] for name, values in self.outcomes.items() if measure in values}
+        return {name: mean_of(values, self.sizes) for name, values in known.items()}
+
+    @property
+    def tests(self) -> dict[str, slice]:
+        """Name of each collection that is tested on, and the place of its queries; empty: they are not written down."""
+        named = self.facts.get("tests", [])
+        ends = np.cumsum([0, *(int(each["queries"]) for each in named)]).tolist()
+        return {each["name"]: slice(*ends[at : at + 2]) for at, each in enumerate(named)}
+
+    @property
+    def sizes(self) -> list[int]:
+        """Queries of each collection that is tested on; of one alone, nothing."""
+        sizes = [place.stop - place.start for place in self.tests.values()]
+        return sizes if len(sizes) > 1 else []
+
+
+def mean_of(values: npt.NDArray[np.float64], sizes: Sequence[int]) -> npt.NDArray[np.float64]:
+    """Return (…,) means of (…, queries) values; where the queries are of several collections, the mean of their means.
+
+    Args:
+        values: per query, collection by collection.
+        sizes: queries of each collection; none: they are all of one.
+    """
+    if not sizes:
+        return np.asarray(values.mean(axis=-1))
+    parts = np.split(values, np.cumsum(sizes)[:-1], axis=-1)
+    return np.asarray(np.mean([part.mean(axis=-1) for part in parts], axis=0))
 
 
 def results_of(cell: Cell, names: Sequence[str], measure: str) -> npt.NDArray[np.float64]:
@@ -195,6 +223,9 @@ def read_cell(folder: Path) -> Cell:
         FormatError: a file of it is damaged.
     """
     facts = read_json(folder / "cell.json", CELL)
+    tests = facts.get("tests", [])
+    if not (isinstance(tests, list) and all(_misfit(each, TEST, "") is None for each in tests)):
+        raise FormatError("'tests' are no collections; remove it, and it will be made again", folder / "cell.json")
     scores = folder / SCORES_FILE
     predictors = read_json(scores, SCORES)["sources"] if scores.is_file() else {}
     outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
@@ -208,7 +239,11 @@ def read_cell(folder: Path) -> Cell:
                 for measure in measures
             }
             seconds[name] = float(np.mean([float(result["seconds"]) for result in results]))
-    return Cell(folder, facts, predictors, outcomes, seconds)
+    cell = Cell(folder, facts, predictors, outcomes, seconds)
+    lengths = {values.shape[1] for of in outcomes.values() for values in of.values()}
+    if cell.sizes and lengths - {sum(cell.sizes)}:
+        raise FormatError(f"{sum(cell.sizes)} test queries, and results of other numbers", folder / "cell.json")
+    return cell
 
 
 def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
@@ -17,7 +17,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 from foils.studies.cells import BASELINES
 from foils.studies.reliability import MOST_SEEDS
-from foils.studies.settings import StudySettings
+from foils.studies.settings import BM25, StudySettings
 from foils.studies.sources import drawn_queries
 
 if TYPE_CHECKING:
@@ -26,24 +26,34 @@ if TYPE_CHECKING:
 OWN = {"seed", "loss_settings", "patience", "trackers"}
 
 
-def checked_settings(settings: StudySettings, collection: Collection, *, device: str | None = None) -> StudySettings:
+def checked_settings(
+    settings: StudySettings, collection: Collection, tests: Sequence[Collection], *, device: str | None = None
+) -> StudySettings:
     """Return the settings with measures named as they will be found in the results, having tried all that can be.
 
     Args:
         settings: of the study.
-        collection: to train and to test on.
+        collection: to train on.
+        tests: collections to test on.
         device: that models are loaded on.
 
     Raises:
         UnknownNameError: an unknown split or loss.
-        InputError: a measure that does not exist or looks deeper than the search, a setting of the training that does
-            not exist, is the study's own or is out of range, or a model for the probe, the estimate or the scores that
-            cannot be loaded.
+        InputError: collections to test on of one name, a run for several of them, a measure that does not exist or
+            looks deeper than the search, a setting of the training that does not exist, is the study's own or is out of
+            range, or a model for the probe, the estimate or the scores that cannot be loaded.
     """
     from foils.training.models import load_trainable
 
-    for split in (settings.split, settings.test_split):
-        collection.judgements(split)
+    collection.judgements(settings.split)
+    names = [each.name for each in tests if each.judgements(settings.test_split) is not None]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"two collections to test on are called {', '.join(twice)}; rename one")
+    if len(tests) > 1 and settings.first_stage not in (None, BM25):
+        raise InputError(
+            f"{spelled('first_stage')}: a run is of one collection, and there are {len(tests)} to test on; leave it "
+            "out, and BM25 searches each"
+        )
     measures, depth = parse_measures(settings.measured), settings.depth if settings.reranker else DEPTH
     deep = [str(each) for each in measures if each.params.get("cutoff", 0) > depth]
     if deep:

@@ -29,7 +29,9 @@ from foils.studies.settings import StudySettings
 
 if TYPE_CHECKING:
     StudiesLike = str | Path | StudyAnalysis | Sequence[str | Path | StudyAnalysis]
+    TestsLike = CollectionLike | Sequence[CollectionLike]
 else:
+    TestsLike = list[str]
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE = "report.html"
@@ -52,6 +54,7 @@ def study(
     *,
     models: Annotated[list[str], Option(flag="--model", metavar="MODEL", repeated=True)],
     output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
+    test_on: Annotated[TestsLike | None, Option(metavar="COLLECTION", repeated=True)] = None,
     settings: StudySettings,
     device: str | None = None,
     reading: CollectionSettings,
@@ -67,6 +70,8 @@ def study(
         models: What to train: a folder, a hub name, all-MiniLM-L6-v2, or static:NAME for the word table of one; may be
             given several times.
         output: Folder of the study; a call adds to it.
+        test_on: Collection to measure on; may be given several times, and then the means are averaged. In Python also
+            Collection objects. Default: the one that is trained on.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
     Raises:
@@ -77,14 +82,18 @@ def study(
     require("plotly.offline", "report")
     names = [str(each) for each in ([models] if isinstance(models, (str, Path)) else models)]
     folder, loaded = Path(output), reading.open(collection)
-    if remark := identical_ids_caption(loaded.identical_ids(settings.test_split)):
-        log.info(remark)
+    given = [test_on] if isinstance(test_on, (str, Path, Collection)) else list(test_on or ())
+    tests = [reading.open(each) for each in given]
+    for tested in tests or [loaded]:
+        if remark := identical_ids_caption(tested.identical_ids(settings.test_split)):
+            log.info(remark)
     tables = {source.name: source.negatives for source in as_sources(sources, loaded)}
-    cells = open_study(folder, loaded, tables, names, settings, device=device)
-    parts = ["foils", "study", collection.name if isinstance(collection, Collection) else str(collection)]
+    cells = open_study(folder, loaded, tables, names, settings, tests=tests, device=device)
+    parts = ["foils", "study", _named(collection)]
     parts += _paths(sources, list(tables), cells[0])
     parts += [part for name in names for part in ("--model", name)]
     parts += ["-o", str(folder), *(["--device", device] if device else [])]
+    parts += [part for each in given for part in ("--test-on", _named(each))]
     recorded = settings
     if isinstance(settings.first_stage, Run):
         recorded = replace(settings, first_stage=cells[0].folder / FIRST_STAGE_FILE)
@@ -96,6 +105,11 @@ def study(
     analysis.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)
     return analysis
+
+
+def _named(collection: CollectionLike) -> str:
+    """The name of a collection in a command."""
+    return collection.name if isinstance(collection, Collection) else str(collection)
 
 
 def _paths(sources: SourcesLike, names: Sequence[str], cell: OpenCell) -> list[str]:

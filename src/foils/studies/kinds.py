@@ -7,6 +7,7 @@ one of them that needs no training, and `facts` what, beside the settings, tells
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Encoders:
-    """Bi-encoders: trained with in-batch negatives, measured by exact search over the collection.
+    """Bi-encoders: trained with in-batch negatives, measured by exact search over each collection.
 
     Attributes:
         settings: of the study.
-        collection: to test on.
+        collections: to test on.
         device: as torch names it.
     """
 
     settings: StudySettings
-    collection: Collection
+    collections: Sequence[Collection]
     device: str | None = None
 
     baselines: ClassVar[tuple[str, ...]] = (UNTRAINED, IN_BATCH)
@@ -81,12 +82,12 @@ class Encoders:
             training = replace(training, epochs=training.epochs * self.settings.per_query)
         return train_bi_encoder(model, data, folder, settings=training, batches=self.settings.batches, resume=True)
 
-    def measure(self, model: Any) -> Measured:
-        """Search the collection exactly."""
-        settings = self.settings
-        return measure_encoder(model, self.collection, settings.test_split, settings.measured)
+    def measure(self, model: Any) -> list[Measured]:
+        """Search each collection exactly."""
+        split, measures = self.settings.test_split, self.settings.measured
+        return [measure_encoder(model, each, split, measures) for each in self.collections]
 
-    def measure_untrained(self, name: str) -> Measured:
+    def measure_untrained(self, name: str) -> list[Measured]:
         """Search with the model as it is, texts cut as in training."""
         model, length = self.load(name), train_settings(self.settings, 0).max_length
         if length is not None and model.max_seq_length not in (None, float("inf")):
@@ -100,15 +101,15 @@ class Rerankers:
 
     Attributes:
         settings: of the study.
-        collection: to test on.
+        collections: to test on.
         device: as torch names it.
-        run: the first stage's documents of the test queries, as many of each as are reranked.
+        runs: of each collection, the first stage's documents of the test queries, as many of each as are reranked.
     """
 
     settings: StudySettings
-    collection: Collection
+    collections: Sequence[Collection]
     device: str | None = None
-    run: Run = field(init=False)
+    runs: tuple[Run, ...] = field(init=False)
 
     baselines: ClassVar[tuple[str, ...]] = (FIRST_STAGE,)
     untrained: ClassVar[str] = FIRST_STAGE
@@ -116,20 +117,24 @@ class Rerankers:
     def __post_init__(self) -> None:
         settings, given = self.settings, self.settings.first_stage
         depth, split = settings.depth, settings.test_split
-        if given is None or given == BM25:
-            run = bm25_run(self.collection, split, depth=depth)
-        else:
-            run = given if isinstance(given, Run) else Run.read(given)
-        object.__setattr__(self, "run", first_documents(run, self.collection, depth, split=split))
+        runs = []
+        for each in self.collections:
+            if given is None or given == BM25:
+                run = bm25_run(each, split, depth=depth)
+            else:
+                run = given if isinstance(given, Run) else Run.read(given)
+            runs.append(first_documents(run, each, depth, split=split))
+        object.__setattr__(self, "runs", tuple(runs))
 
     @property
     def facts(self) -> dict[str, str]:
         """The first stage's name, and a digest of what is reranked: queries, and their documents in order."""
         hasher = hashlib.blake2b(digest_size=5)
-        for column in ("query_id", "doc_id"):
-            for value in self.run.table[column].to_pylist():
-                hasher.update(f"{value}\x1f".encode())
-        return {"first_stage": f"{self.run.name} {hasher.hexdigest()}"}
+        for run in self.runs:
+            for column in ("query_id", "doc_id"):
+                for value in run.table[column].to_pylist():
+                    hasher.update(f"{value}\x1f".encode())
+        return {"first_stage": f"{self.runs[0].name} {hasher.hexdigest()}"}
 
     def load(self, name: str, seed: int = 0) -> Any:
         """Return the cross-encoder, a head that its files lack drawn from the seed."""
@@ -166,22 +171,30 @@ class Rerankers:
 
         return train_reranker(model, data, folder, settings=training, resume=True)
 
-    def measure(self, model: Any) -> Measured:
-        """Rerank the first stage."""
-        settings = self.settings
-        split, measures = settings.test_split, settings.measured
-        return measure_reranker(model, self.collection, split, self.run, measures, depth=settings.depth)
+    def measure(self, model: Any) -> list[Measured]:
+        """Rerank the first stage of each collection."""
+        split, measures, depth = self.settings.test_split, self.settings.measured, self.settings.depth
+        pairs = zip(self.collections, self.runs, strict=True)
+        return [measure_reranker(model, each, split, run, measures, depth=depth) for each, run in pairs]
 
-    def measure_untrained(self, name: str) -> Measured:
+    def measure_untrained(self, name: str) -> list[Measured]:
         """Measure the first stage's own order."""
-        qrels = qrels_of(self.collection, self.settings.test_split)
-        return measure_rankings(rankings_of(self.run), qrels, self.settings.measured, name=FIRST_STAGE)
+        split, measures = self.settings.test_split, self.settings.measured
+        pairs = zip(self.collections, self.runs, strict=True)
+        return [measure_rankings(rankings_of(run), qrels_of(each, split), measures) for each, run in pairs]
 
 
-def kind_of_study(settings: StudySettings, collection: Collection, device: str | None) -> Encoders | Rerankers:
+def kind_of_study(
+    settings: StudySettings, collections: Sequence[Collection], device: str | None
+) -> Encoders | Rerankers:
     """Return what a study trains.
+
+    Args:
+        settings: of the study.
+        collections: to test on.
+        device: as torch names it.
 
     Raises:
         InputError: a first stage that cannot be read or is of another collection.
     """
-    return (Rerankers if settings.reranker else Encoders)(settings, collection, device)
+    return (Rerankers if settings.reranker else Encoders)(settings, collections, device)

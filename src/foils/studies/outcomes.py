@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.runtime import memory
-from foils.studies.cells import BASELINES, FIRST_STAGE, UNTRAINED, Cell
+from foils.studies.cells import BASELINES, FIRST_STAGE, UNTRAINED, Cell, mean_of
 
 Floats = npt.NDArray[np.float64]
 RESAMPLES = 1_000
@@ -28,6 +28,7 @@ class Outcome:
         gain: mean difference from the untrained model (of rerankers, from the first stage), query by query, with the
             interval `gain_low`, `gain_high` of a bootstrap over seeds and queries; NaN for that itself, and where it
             was not measured.
+        tests: the mean on each collection that is tested on, where they are several.
     """
 
     source: str
@@ -38,6 +39,7 @@ class Outcome:
     gain: float
     gain_low: float
     gain_high: float
+    tests: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def moved(self) -> bool:
@@ -76,10 +78,11 @@ def outcomes_of(cell: Cell, measure: str, rng: np.random.Generator) -> tuple[Out
         values = cell.outcomes[name][measure]
         gain = (math.nan, math.nan, math.nan)
         if untrained is not None and name != before:
-            gain = mean_and_interval(values - untrained.mean(axis=0), rng)
-        means = tuple(float(value) for value in values.mean(axis=1))
-        mean, low, high = mean_and_interval(values, rng)
-        outcomes.append(Outcome(name, mean, low, high, means, *gain))
+            gain = mean_and_interval(values - untrained.mean(axis=0), rng, cell.sizes)
+        means = tuple(float(value) for value in mean_of(values, cell.sizes))
+        mean, low, high = mean_and_interval(values, rng, cell.sizes)
+        tests = {test: float(values[:, place].mean()) for test, place in cell.tests.items()} if cell.sizes else {}
+        outcomes.append(Outcome(name, mean, low, high, means, *gain, tests))
     return tuple(sorted(outcomes, key=lambda each: -each.mean))
 
 
@@ -93,20 +96,31 @@ def lead_of(cell: Cell, outcomes: Sequence[Outcome], measure: str, rng: np.rando
     best, second = [each.source for each in outcomes if each.source not in BASELINES][:2]
     a, b = cell.outcomes[best][measure], cell.outcomes[second][measure]
     common = min(len(a), len(b))
-    return Lead(best, second, *mean_and_interval(a[:common] - b[:common], rng))
+    return Lead(best, second, *mean_and_interval(a[:common] - b[:common], rng, cell.sizes))
 
 
-def mean_and_interval(values: Floats, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Return the mean of (seeds, queries) values and its 95 % percentile interval of a bootstrap over both."""
+def mean_and_interval(
+    values: Floats, rng: np.random.Generator, sizes: Sequence[int] = ()
+) -> tuple[float, float, float]:
+    """Return the mean of (seeds, queries) values and its 95 % percentile interval of a bootstrap over both.
+
+    Args:
+        values: per seed and query.
+        rng: source of the draws.
+        sizes: queries of each collection, where they are of several: they are drawn from each, and the mean is that of
+            the collections' means.
+    """
     seeds, queries = values.shape
-    draws = np.empty(RESAMPLES)
+    counts, draws = [*(sizes or [queries]), seeds], np.empty(RESAMPLES)
+    starts = np.cumsum([0, *counts[:-2]])
     size = memory.rows_at_once(8 * (seeds + 3) * queries, most=100)
     for start in range(0, RESAMPLES, size):
-        of_queries, of_seeds = resampled([queries, seeds], min(size, RESAMPLES - start), rng)
+        *of_queries, of_seeds = resampled(counts, min(size, RESAMPLES - start), rng)
+        drawn = np.concatenate([rows + first for rows, first in zip(of_queries, starts, strict=True)], axis=1)
         means = values[of_seeds].mean(axis=1)
-        draws[start : start + size] = np.take_along_axis(means, of_queries, axis=1).mean(axis=1)
+        draws[start : start + size] = mean_of(np.take_along_axis(means, drawn, axis=1), sizes)
     low, high = np.quantile(draws, [0.025, 0.975])
-    return float(values.mean()), float(low), float(high)
+    return float(mean_of(values, sizes).mean() if sizes else values.mean()), float(low), float(high)
 
 
 def resampled(sizes: Sequence[int], draws: int, rng: np.random.Generator) -> list[npt.NDArray[np.int64]]:

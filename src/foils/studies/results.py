@@ -101,10 +101,12 @@ class StudyAnalysis(Result):
                 f"{each.low:.4f}–{each.high:.4f}",
                 "" if math.isnan(each.gain) else f"{each.gain:+.4f} [{each.gain_low:+.4f}, {each.gain_high:+.4f}]",
                 f"{len(each.seeds)}",
+                *(number(value, 4) for value in each.tests.values()),
             )
             for each in self.outcomes[cell.name]
         ]
-        columns = ["trained on", self.measure, "95 % interval", f"gain over {start_of(cell)}", "seeds"]
+        tests = list(cell.tests) if cell.sizes else []
+        columns = ["trained on", self.measure, "95 % interval", f"gain over {start_of(cell)}", "seeds", *tests]
         return Table(cell.name, columns, rows, caption=lead_sentence(self, cell.name))
 
     def reliability_table(self) -> Table:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from foils.data import Collection, Negatives, Run
 from foils.data.sealed import write_sealed
 from foils.encode import VectorStore
@@ -49,6 +51,7 @@ def run_study(
     store: VectorStore,
     settings: StudySettings | None = None,
     *,
+    tests: Sequence[Collection] = (),
     device: str | None = None,
 ) -> list[Path]:
     """Add a collection's sources, trained with each model, to a study; what is there already is not done again.
@@ -65,6 +68,7 @@ def run_study(
         store: of vectors, for the scores.
         settings: see `StudySettings`; an `unlabelled`, `estimate_with`, `score_with` or `probe` of None is that of the
             call before.
+        tests: collections to test on, whose means are averaged; none: the one that is trained on.
         device: to train on, as torch names it.
 
     Returns:
@@ -75,7 +79,7 @@ def run_study(
             cannot be trained on, a model that cannot be loaded, settings out of range.
         UnknownNameError: an unknown split, loss or way of batching.
     """
-    cells = open_study(study, collection, sources, models, settings, device=device)
+    cells = open_study(study, collection, sources, models, settings, tests=tests, device=device)
     run_cells(cells, store)
     return [cell.folder for cell in cells]
 
@@ -111,16 +115,18 @@ def open_study(
     models: Sequence[str],
     settings: StudySettings | None = None,
     *,
+    tests: Sequence[Collection] = (),
     device: str | None = None,
 ) -> list[OpenCell]:
     """Return the cells that a call of `run_study` works on, all of it checked and nothing of it written.
 
     Arguments and exceptions are those of `run_study`.
     """
-    settings = checked_settings(settings or StudySettings(), collection, device=device)
+    tested = tests or [collection]
+    settings = checked_settings(settings or StudySettings(), collection, tested, device=device)
     prepared = study_sources(sources, settings)
     check_sources(prepared, collection, settings)
-    kind = kind_of_study(settings, collection, device)
+    kind = kind_of_study(settings, tested, device)
     return [OpenCell.checked(study, collection, name, prepared, kind, device) for name in dict.fromkeys(models)]
 
 
@@ -169,7 +175,11 @@ class OpenCell:
         facts: dict[str, Any] = {
             "collection": {"name": collection.name, "digest": collection.measured_digest},
             "model": {"name": name, "fingerprint": kind.fingerprint(name)},
-            "settings": {**settings.of_a_training(), **kind.facts},
+            "settings": {**settings.of_a_training(), **kind.facts, **_tested_on(kind.collections, collection)},
+            "tests": [
+                {"name": each.name, "queries": len(each.judgements(settings.test_split)["query_id"].unique())}
+                for each in kind.collections
+            ],
             "unlabelled": settings.unlabelled,
             "sources": {source: table_digest(negatives) for source, negatives in sources.items()},
         }
@@ -258,7 +268,16 @@ class OpenCell:
             facts = {"rows": len(data), "steps": trained.steps, "loss_first": losses[0], "loss_last": losses[-1]}
             measured = kind.measure(trained.model)
         shutil.rmtree(checkpoints, ignore_errors=True)
+        joined = {name: [v for each in measured for v in each.per_query[name].tolist()] for name in measured[0].means}
+        means = {name: float(np.mean([each.means[name] for each in measured])) for name in joined}
         return {
             "source": name, "seed": seed, **facts, "seconds": round(time.perf_counter() - start, 1),
-            "measures": measured.means, "per_query": {m: v.tolist() for m, v in measured.per_query.items()},
+            "measures": means, "per_query": joined,
         }  # fmt: skip
+
+
+def _tested_on(tests: Sequence[Collection], collection: Collection) -> dict[str, Any]:
+    """What tells a cell by what it is tested on; nothing where that is the collection it is trained on."""
+    if [each.digest for each in tests] == [collection.digest]:
+        return {}
+    return {"test_on": [f"{each.name} {each.measured_digest[:10]}" for each in tests]}
