@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from label_world import oracle, relevant, source, world
 
@@ -14,7 +15,7 @@ from fakes import HashingEncoder
 from foils import label
 from foils.data import Labels
 from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
-from foils.labelling.errors import errors_by_people, errors_on_known
+from foils.labelling.errors import checks_of, errors_by_people, errors_on_known
 from foils.labelling.judging import AgainstPositive
 from foils.labelling.sheet import Shown
 from foils.llm import Client
@@ -111,11 +112,20 @@ def test_errors_on_known_pairs() -> None:
     collection = world()
     queries = np.arange(30)
     rule = AgainstPositive("judge:rule", Rule(misses=(1, 3)))
-    errors = errors_on_known(rule, collection, queries, pairs=100, seed=0)
+
+    def errors_of(pairs: int) -> JudgeErrors:
+        table, shown = checks_of(rule, collection, queries, pairs=pairs, seed=0)
+        judged = [None if each is None else int(each) for each in rule.judge(shown)]
+        named = table.append_column("relevant", pa.array(judged, pa.int8()))
+        labels = Labels(named.append_column("judge", pa.array([rule.name] * len(named))))
+        assert labels.to_json()["judges"] == {}, "these are no labels of negatives"
+        return errors_on_known(labels, rule.name)
+
+    errors = errors_of(100)
     assert errors.sensitivity == (13, 15), "queries of odd numbers have a second positive to compare with the first"
     assert 26 <= errors.specificity[1] <= 30
     assert errors.specificity[0] >= errors.specificity[1] - 3, "what is drawn may be relevant and not labelled"
-    assert errors_on_known(rule, collection, queries, pairs=5, seed=0).sensitivity[1] == 5
+    assert errors_of(5).sensitivity[1] == 5
     assert errors.corrected(estimate_share([1, 0], [0.1, 0.1]), seed=0).low == 0  # type: ignore[union-attr]
     assert JudgeErrors((0, 0), (3, 4), "x").corrected(estimate_share([1], [0.1]), seed=0) is None
 
@@ -153,8 +163,10 @@ def test_a_program_alone_gives_an_upper_bound_and_asks_once(tmp_path: Path) -> N
     assert share.share.share <= share.corrected.high < 0.7
     assert "upper bounds" in labelled.tables()[0].caption
     asked = rule.asked
-    label(collection, sources, n=40, output=tmp_path / "labels.tsv", ask=rule, checks=0)
-    assert rule.asked == asked
+    again = label(collection, sources, n=40, output=tmp_path / "labels.tsv", ask=rule)
+    assert rule.asked == asked, "what it said of pairs whose truth is known is in the file"
+    assert again.errors == labelled.errors
+    assert again.labels.to_json()["judges"]["judge:rule"]["judged"] == 40
     bare = label(collection, sources, n=40, output=tmp_path / "other.tsv", ask=rule, checks=0)
     assert bare.shares[0].corrected is None
     assert "not known" in bare.tables()[0].caption

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from foils.scoring.belief import MOST, Belief, Evidence, Labelled
+from foils.scoring.answers import Labelled
+from foils.scoring.belief import MOST, Belief, Evidence
 
 
 def belief(rates: list[float], *, most: float = 2.0, spread: float = 1e-6) -> Belief:

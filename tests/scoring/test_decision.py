@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from decided_world import mined, oracle, scored, true_share
 
+from decided_world import mined, oracle, scored, true_share
 from foils.data import Negatives
 from foils.data.labels import Labels
 from foils.runtime.errors import InputError
@@ -120,6 +120,32 @@ def test_the_decision_turns_where_it_says(half: tuple) -> None:
 def test_the_same_seed_gives_the_same_bytes(half: tuple) -> None:
     one, other = (json.dumps(decided(half).decision.to_json()) for _ in range(2))
     assert one == other
+
+
+def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half: tuple) -> None:
+    world, sources, _ = half
+    pairs = oracle(world, sources, 240).table
+    rng = np.random.default_rng(3)
+    columns = {
+        "judge": pa.array(["llm:m"] * len(pairs)),
+        "relevant": pa.array(rng.integers(2, size=len(pairs)), pa.int8()),
+    }
+    by_chance = pairs
+    for name, column in columns.items():
+        by_chance = by_chance.set_column(by_chance.column_names.index(name), name, column)
+    people = pairs.slice(0, 60)
+    alone, among = (
+        decided(half, labels=Labels(by_chance)),
+        decided(half, labels=Labels(pa.concat_tables([people, by_chance]))),
+    )
+    true = true_share(world, sources["hard"])
+    for decision in (alone.decision, among.decision):
+        assert decision.worths["hard"].false_share_low <= true <= decision.worths["hard"].false_share_high
+    rates = among.decision.judges["llm:m"]
+    assert rates["judged"] == 4 * rates["judged_by_people_too"] == 240
+    assert rates["sensitivity"] + rates["specificity"] < 1.3
+    assert alone.decision.worths["hard"].false_share_low == 0, "nobody who can be relied on saw a false one"
+    assert "judge some of its pairs yourself" in " ".join(alone.decision.sentences)
 
 
 def test_labels_of_other_pairs_are_refused(half: tuple) -> None:

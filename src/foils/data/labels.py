@@ -24,6 +24,8 @@ from foils.runtime.results import Result, Table
 
 Floats = npt.NDArray[np.float64]
 BETWEEN = "|"  # the names of sources
+CHECKS = ("labelled positives", "random documents")
+"""In `sources`: pairs that a program judged only to show how often it errs."""
 _BREAK = pa.scalar("\0", pa.large_string())
 
 
@@ -120,6 +122,20 @@ class Labels(Result):
         """Return the names of the programs that judged, in the order in which they come."""
         return [name for name in self.table["judge"].unique().to_pylist() if is_program(name)]
 
+    def checks(self, judge: str) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Return how often a program was right where the truth is known, as how many, of how many.
+
+        Returns:
+            Of labelled positives, which it should call relevant, and of documents drawn at random, which it should not:
+            the rows whose `sources` say so.
+        """
+        mine = self.table.filter(pc.and_(pc.equal(self.table["judge"], judge), pc.is_valid(self.table["relevant"])))
+        counts = []
+        for kind, right in zip(CHECKS, (1, 0), strict=True):
+            answers = mine.filter(pc.equal(mine["sources"], kind))["relevant"].to_pylist()
+            counts.append((answers.count(right), len(answers)))
+        return counts[0], counts[1]
+
     def match(self, pairs: Negatives | pa.Table, *, judge: str | None = None) -> tuple[Floats, Floats]:
         """Return what is known of other pairs: (n,) 1, 0 or NaN, and (n,) the probability of being drawn and judged.
 
@@ -164,8 +180,9 @@ class Labels(Result):
         return {"pairs": len(pair_keys(self.table).unique()), "judges": self._counts()}
 
     def _counts(self) -> dict[str, dict[str, int]]:
-        judge, relevant = self.table["judge"].to_pylist(), self.table["relevant"].to_pylist()
-        named = [(who, answer) for who, answer in zip(judge, relevant, strict=True) if who is not None]
+        columns = (self.table[name].to_pylist() for name in ("judge", "relevant", "sources"))
+        rows = zip(*columns, strict=True)
+        named = [(who, answer) for who, answer, of in rows if who is not None and of not in CHECKS]
         counts = {}
         for name in dict.fromkeys(who for who, _ in named):
             answers = [answer for who, answer in named if who == name]

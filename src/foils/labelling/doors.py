@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import Labels
+from foils.data.labels import Labels, pair_keys
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources
 from foils.data.store import provenance, write_text
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.believing import belief_before_labels
 from foils.labelling.drawing import Universe, pairs_of
-from foils.labelling.errors import JudgeErrors, errors_by_people, errors_on_known
+from foils.labelling.errors import JudgeErrors, checks_of, errors_by_people, errors_on_known
 from foils.labelling.judging import PairJudge, RelevanceJudge, check_settings, is_judge, open_judge
 from foils.labelling.page import label_page
 from foils.labelling.results import Labelled
 from foils.labelling.settings import PAGE, TABLE, TERMINAL, UNCERTAIN, Answer, LabelSettings
-from foils.labelling.sheet import Sheet
+from foils.labelling.sheet import Sheet, Shown
 from foils.labelling.terminal import on_terminal
 from foils.llm import LLMSettings
 from foils.rating.results import ModelUse
@@ -158,10 +159,22 @@ def _errors(
     errors = {name: errors_by_people(labels, universe, name) for name in labels.programs()}
     if program is not None and labelling.checks and program.name in errors and not errors[program.name].known:
         queries = collection.query_rows(universe.table["query_id"].unique())
-        errors[program.name] = errors_on_known(
-            program, collection, queries, pairs=labelling.checks, seed=labelling.seed
-        )
-    return errors
+        pairs, shown = checks_of(program, collection, queries, pairs=labelling.checks, seed=labelling.seed)
+        _checked(program, sheet, pairs, shown)
+        labels = sheet.labels()
+    unknown = [name for name, each in errors.items() if not each.known]
+    return {**errors, **{name: errors_on_known(labels, name) for name in unknown if labels.checks(name)[0][1]}}
+
+
+def _checked(program: PairJudge, sheet: Sheet, pairs: pa.Table, shown: Sequence[Shown]) -> None:
+    """Have a program judge pairs whose truth is known, those that it has not judged yet."""
+    places = [at for at, key in enumerate(pair_keys(pairs).to_pylist()) if not sheet.has(key, program.name)]
+    answers = program.judge([shown[at] for at in places])
+    rows = zip(pairs.take(pa.array(places, pa.int64())).to_pylist(), answers, strict=True)
+    judged = [{**row, "relevant": int(given), "judge": program.name} for row, given in rows if given is not None]
+    if judged:
+        sheet.add(Labels(pa.Table.from_pylist(judged)))
+        sheet.write()
 
 
 def _name(who: Any) -> str | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
-from foils.data.labels import Labels
+from foils.data.labels import CHECKS, Labels
 from foils.labelling.drawing import Universe
 from foils.labelling.judging import AgainstPositive, PairJudge
 from foils.labelling.sheet import Shown
@@ -67,10 +67,16 @@ def errors_by_people(labels: Labels, universe: Universe, judge: str) -> JudgeErr
     )
 
 
-def errors_on_known(
+def errors_on_known(labels: Labels, judge: str) -> JudgeErrors:
+    """Return how often a judge was right on labelled positives, and on documents drawn at random (`checks_of`)."""
+    sensitivity, specificity = labels.checks(judge)
+    return JudgeErrors(sensitivity, specificity, "labelled positives and documents drawn at random", bounds=True)
+
+
+def checks_of(
     judge: PairJudge, collection: Collection, query_rows: Rows, *, pairs: int, seed: int
-) -> JudgeErrors:
-    """Return how often a judge is right on labelled positives, and on documents drawn at random.
+) -> tuple[pa.Table, list[Shown]]:
+    """Return pairs whose truth is known, as rows of a file of labels, and their texts.
 
     A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
     of queries with two or more. Documents drawn at random are taken as not relevant. Both are easier to judge than
@@ -92,19 +98,17 @@ def errors_on_known(
     documents = rng.integers(len(collection.documents), size=min(pairs, len(inside)))
     drawn = zip(inside[:pairs].tolist(), documents.tolist(), strict=True)
     random = [(known.query_rows[each], known.of(each)[0], row) for each, row in drawn if row not in known.of(each)]
-    hits, misses = (judge.judge(_shown(collection, each)) for each in (positives, random))
-    return JudgeErrors(
-        (hits.count(True), len(hits) - hits.count(None)),
-        (misses.count(False), len(misses) - misses.count(None)),
-        "labelled positives and documents drawn at random",
-        bounds=True,
-    )
+    rows = np.array([*positives, *random], np.int64).reshape(-1, 3)
+    ids = {
+        "query_id": collection.queries["query_id"].take(pa.array(rows[:, 0])),
+        "doc_id": collection.documents["doc_id"].take(pa.array(rows[:, 2])),
+        "sources": pa.array([CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random), pa.string()),
+    }
+    return pa.table(ids), _shown(collection, rows)
 
 
-def _shown(collection: Collection, rows: Sequence[tuple[Any, Any, Any]]) -> list[Shown]:
-    if not rows:
-        return []
-    queries, positives, documents = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+def _shown(collection: Collection, rows: Rows) -> list[Shown]:
+    queries, positives, documents = rows.T
     texts = (
         collection.query_texts(queries),
         collection.document_texts(positives),

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.label_files import LABELS, PERSON
-from foils.data.labels import Labels, pair_keys, pair_rows
+from foils.data.labels import CHECKS, Labels, pair_keys, pair_rows
 from foils.data.store import Provenance
 from foils.labelling.drawing import Universe
 from foils.pages.page import shortened
@@ -89,10 +89,16 @@ class Sheet:
             self.answers.setdefault(key, {})[person if row["judge"] == PERSON else row["judge"]] = row["relevant"]
             if place < 0:
                 self.others[key] = {name: row[name] for name in ("query_id", "doc_id", "text")}
+                if row["sources"] in CHECKS:
+                    self.others[key]["sources"] = row["sources"]
 
     def open(self, judge: str) -> list[int]:
         """Return the places of the drawn pairs that a judge has neither judged nor skipped."""
-        return [place for place, key in enumerate(self.keys) if judge not in self.answers.get(key, {})]
+        return [place for place, key in enumerate(self.keys) if not self.has(key, judge)]
+
+    def has(self, key: str, judge: str) -> bool:
+        """Tell whether a judge has judged or skipped a pair."""
+        return judge in self.answers.get(key, {})
 
     def record(self, place: int, judge: str, relevant: int | None) -> None:
         """Keep an answer, None for a pair that is skipped."""

@@ -4,7 +4,7 @@ o, the number of unlabelled relevant pairs for each labelled one, is anywhere in
 φ_s = min(.985, o · r_s · e^δ_s): r_s is its rate, recaptured positives for each negative where its table says so, else
 the mean of n_L/n_U over its negatives; δ_s ~ N(0, σ_s²) is what the rate may be wrong by. Negative j of s is false
 with π_j = σ(c_s + log(n_L/n_U)_j), c_s such that the mean is φ_s; in several sources it has the mean of their logits.
-Labels, 1 for a negative that is relevant, change the belief by Bayes' rule.
+Labels change the belief by Bayes' rule (`foils.scoring.answers`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import expit, ndtr
 
-from foils.data.collection import Rows
+from foils.scoring.answers import LATENT, Labelled
 from foils.scoring.gates import Float64s
 
 MOST = 0.985  # share of false negatives, at most
@@ -44,49 +43,36 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """Judged negatives.
-
-    Attributes:
-        relevant: (n,) 1 where the negative is false, else 0.
-        membership: (n, S) 1/(number of its sources) where the source has it, else 0.
-        offsets: (n,) mean over its sources of log n_L/n_U.
-    """
-
-    relevant: Float64s
-    membership: Float64s
-    offsets: Float64s
-
-    @classmethod
-    def none(cls, sources: int) -> Labelled:
-        """Return no label."""
-        return cls(np.zeros(0), np.zeros((0, sources)), np.zeros(0))
-
-    def select(self, rows: Rows) -> Labelled:
-        """Return these labels."""
-        return Labelled(self.relevant[rows], self.membership[rows], self.offsets[rows])
-
-    def logits(self, shifts: Float64s) -> Float64s:
-        """Return the log odds of being false, (n,), or (draws, n) for shifts of (draws, S)."""
-        return np.asarray(shifts @ self.membership.T + self.offsets)
-
-    def likelihood(self, shifts: Float64s) -> npt.NDArray[np.float64]:
-        """Return the log likelihood of the labels, a number, or (draws,) for shifts of (draws, S)."""
-        logits = self.logits(shifts)
-        return np.asarray((self.relevant * logits - np.logaddexp(0.0, logits)).sum(axis=-1))
-
-
-@dataclass(frozen=True)
 class Draws:
     """What may be true.
 
     Attributes:
         unlabelled: (D,) o. `shares`: (D, S) φ of each source. `shifts`: (D, S) c of each source.
+        sensitivity: (D, P) of the programs that judged. `specificity`: (D, P).
+        some_false: probability that at least one judged negative is relevant; 1 where a person called one so.
     """
 
     unlabelled: Float64s
     shares: Float64s
     shifts: Float64s
+    sensitivity: Float64s
+    specificity: Float64s
+    some_false: float
+
+    def judges(self, labelled: Labelled, confidence: float) -> dict[str, dict[str, float]]:
+        """Return how often each program that judged is right: sensitivity and specificity, with their intervals."""
+        judges = {}
+        for at, name in enumerate(labelled.programs.names):
+            own = np.isfinite(labelled.answers[:, at])
+            facts: dict[str, float] = {
+                "judged": int(own.sum()),
+                "judged_by_people_too": int((own & np.isfinite(labelled.relevant)).sum()),
+            }
+            judges[name] = facts
+            for rate, values in (("sensitivity", self.sensitivity), ("specificity", self.specificity)):
+                low, high = np.quantile(values[:, at], [(1 - confidence) / 2, (1 + confidence) / 2])
+                facts |= {rate: float(values[:, at].mean()), f"{rate}_low": float(low), f"{rate}_high": float(high)}
+        return judges
 
 
 class Belief:
@@ -132,7 +118,7 @@ class Belief:
 
         Source: Murray, Adams & MacKay, AISTATS 2010. o = ō·Φ(z) with z ~ N(0, 1) is even over [0, ō].
         """
-        spread = np.concatenate([[1.0], self._spreads])
+        spread = np.concatenate([[1.0], self._spreads, np.ones(LATENT * len(labelled.programs.names))])
         state = np.zeros(len(spread))
         value = self._likelihood(state, labelled)
         states = []
@@ -142,14 +128,25 @@ class Belief:
             if step >= WARM_UP and (step - WARM_UP) % THINNED == 0:
                 states.append(state)
         unlabelled = self.most * ndtr([each[0] for each in states])
-        shares = np.array([self.shares(o, each[1:]) for o, each in zip(unlabelled, states, strict=True)])
-        return Draws(unlabelled, shares, np.array([self.shifts(each) for each in shares]))
+        shares = np.array([self.shares(o, each) for o, each in zip(unlabelled, self._errors(states), strict=True)])
+        shifts = np.array([self.shifts(each) for each in shares])
+        rates = [labelled.programs.rates(each[1 + len(self.logs) :]) for each in states]
+        sensitivity, specificity = (np.array(column) for column in zip(*rates, strict=True))
+        none_false = [
+            float(np.prod(1 - labelled.probabilities(*each)))
+            for each in zip(shifts, sensitivity, specificity, strict=True)
+        ]
+        return Draws(unlabelled, shares, shifts, sensitivity, specificity, 1 - float(np.mean(none_false)))
+
+    def _errors(self, states: Sequence[Float64s]) -> list[Float64s]:
+        return [state[1 : 1 + len(self.logs)] for state in states]
 
     def _likelihood(self, state: Float64s, labelled: Labelled) -> float:
         if not len(labelled.relevant):
             return 0.0
-        shares = self.shares(self.most * float(ndtr(state[0])), state[1:])
-        return float(labelled.likelihood(self.shifts(shares)))
+        shares = self.shares(self.most * float(ndtr(state[0])), self._errors([state])[0])
+        rates = labelled.programs.rates(state[1 + len(self.logs) :])
+        return labelled.likelihood(self.shifts(shares), *rates)
 
     def _slice(
         self, state: Float64s, value: float, direction: Float64s, labelled: Labelled, rng: np.random.Generator

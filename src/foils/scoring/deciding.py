@@ -11,19 +11,20 @@ import numpy as np
 from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
-from foils.data.labels import Labels
-from foils.data.negatives import Negatives, negatives_table
+from foils.data.negatives import Negatives
 from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
-from foils.scoring.belief import Belief, Labelled
-from foils.scoring.compose import triplets_of_rows
+from foils.scoring.answers import Labelled
+from foils.scoring.belief import Belief
+from foils.scoring.cross_checks import skewed_logs, skewed_shares, with_checks
 from foils.scoring.decision import NEXT, Believed, Decision, decide
 from foils.scoring.evidence import COSTS, bound_of, costs_of, evidence_of, rows_of
 from foils.scoring.gates import Float64s
 from foils.scoring.intervals import assign_blocks
+from foils.scoring.judged import Judged
 from foils.scoring.pair_features import survey_pairs
 from foils.scoring.prepared import Measured
 from foils.scoring.probing import Probe, ProbeWorth
@@ -35,6 +36,7 @@ from foils.scoring.wording import sentences
 from foils.scoring.worth import NOTHING, SourceWorth, Worth, in_batch_odds, strengths_of
 from foils.statistics.drawing import draw, importance
 
+MEANS = 200  # draws that means over the belief are taken of
 RECORDS = 2_000  # that the decision looks at, at most, drawn at random
 DOCUMENTS = 100_000  # of the collection that ranks are counted among, at most, drawn at random
 
@@ -47,7 +49,7 @@ class Ground:
         triplets: (k,) triplets of the scoring that are looked at, ascending.
         logs: (m,) log n_L/n_U of each triplet; NaN where it is not looked at.
         most: upper bound of o by the pairs.
-        judged, relevant: (j,) triplets that are judged, ascending, and 1 where the negative is relevant.
+        judged: which of all triplets are judged, and how.
         block_of: (T,) the block of each record.
         in_batch: (T,) log(M·E[x]) of each record.
         starts: what the training starts from.
@@ -58,8 +60,7 @@ class Ground:
     triplets: Rows
     logs: Float64s
     most: float
-    judged: Rows
-    relevant: Float64s
+    judged: Judged
     block_of: Rows
     in_batch: Float64s
     starts: str
@@ -113,7 +114,8 @@ def decide_sources(
     """
     settings = settings or BeliefSettings()
     rng = np.random.default_rng([scores.settings.seed, 9])
-    return decide_on(_ground(scores, encoder, store, settings, records, rng), scores, sources, rng)
+    decided = decide_on(_ground(scores, encoder, store, settings, records, rng), scores, sources, rng)
+    return _with_checks(decided, scores, sources)
 
 
 def _ground(
@@ -126,8 +128,8 @@ def _ground(
 ) -> Ground:
     """Survey the pairs of the records that are looked at."""
     measured, collection = scores.measured, scores.measured.records.collection
-    judged, relevant = _judged(settings.labels, measured)
-    looked_at = _looked_at(measured, measured.records.record[judged], records, rng)
+    judged = Judged.of(settings.labels, measured.records)
+    looked_at = _looked_at(measured, measured.records.record[judged.triplets], records, rng)
     rows, documents = _documents(collection, encoder, store, rng)
     surveyed = survey_pairs(measured, documents, rows, looked_at, rng)
     relevance = Relevance.fit(surveyed, seed=scores.settings.seed)
@@ -141,9 +143,7 @@ def _ground(
     probe = None
     if settings.starts == NOTHING:
         probe = Probe.of(measured, documents, rows, looked_at, relevance, rng)
-    return Ground(
-        surveyed.triplets, logs, relevance.most, judged, relevant, block_of, in_batch, settings.starts, probe=probe
-    )
+    return Ground(surveyed.triplets, logs, relevance.most, judged, block_of, in_batch, settings.starts, probe=probe)
 
 
 def decide_on(
@@ -168,12 +168,12 @@ def decide_on(
     evidence = [evidence_of(target, sources, measured, ground.triplets, logs) for target in targets]
     belief = Belief(evidence, bound_of(ground.most, evidence, sources, targets))
     worths = _worths(targets, scores, ground, belief.most)
-    labelled = _labelled(ground.judged, ground.relevant, targets, measured, logs)
+    labelled = _labelled(ground.judged, targets, measured, logs)
     names = [target.name for target in targets]
     costs = costs_of(targets, sources)
     none = ground.probe is None or COSTS["random"] not in costs  # from nothing, a random source stands for none
     believed = Believed(names, worths, belief, labelled, costs, tuple(rivals), ground.starts, none)
-    mean = belief.draw(labelled, np.random.default_rng([scores.settings.seed, 10]), draws=200)
+    mean = belief.draw(labelled, np.random.default_rng([scores.settings.seed, 10]), draws=MEANS)
     membership = _membership(targets, measured, ground.triplets)
     probability = _probabilities(membership, logs[ground.triplets], mean.shifts.mean(axis=0))
     expected = np.zeros(len(probability))
@@ -186,27 +186,19 @@ def decide_on(
     return Decided(decision, ground.triplets, probability, expected, ground)
 
 
-def _judged(labels: Any, measured: Measured) -> tuple[Rows, Float64s]:
-    """Triplets that are judged, each once, and whether their negative is relevant."""
-    if labels is None:
-        return np.zeros(0, np.int64), np.zeros(0)
-    records = measured.records
-    given = Labels.of(labels, records.collection)
-    relevant = given.match(given.table)[0]
-    for program in given.programs():
-        relevant = np.where(np.isnan(relevant), given.match(given.table, judge=program)[0], relevant)
-    if np.isnan(relevant).all():
-        raise InputError("labels without a judgement; judge some pairs first (foils label), or leave the labels out")
-    count = len(given)
-    table = negatives_table(
-        given.table["query_id"], given.table["doc_id"], "labels", np.zeros(count, np.int64), np.zeros(count)
-    ).append_column("text", given.table["text"])
-    triplet = triplets_of_rows(Negatives(table), records)
-    known = (triplet >= 0) & ~np.isnan(relevant)
-    if not known.any():
-        raise InputError("none of the judged pairs is a negative of these sources; give the labels that belong to them")
-    judged, first = np.unique(triplet[known], return_index=True)
-    return judged, relevant[known][first]
+def _with_checks(decided: Decided, scores: Scores, sources: Mapping[str, Negatives]) -> Decided:
+    """The decision with what stands beside the belief, and with its words."""
+    measured, ground, decision = scores.measured, decided.ground, decided.decision
+    targets = [target for target in measured.records.targets(1) if target.name in decision.worths]
+    skewed = skewed_shares(
+        targets, sources, measured, ground.triplets, ground.logs, decision.unlabelled_most,
+        _labelled(ground.judged, targets, measured, skewed_logs(measured, ground.logs)),
+        np.random.default_rng([scores.settings.seed, 10]), draws=MEANS,
+    )  # fmt: skip
+    worths = with_checks(decision.worths, measured, sources, ground.triplets, decided.expected, ground.judged)
+    worths |= {name: replace(worths[name], false_share_skewed=share) for name, share in skewed.items()}
+    decision = replace(decision, worths=worths)
+    return replace(decided, decision=replace(decision, sentences=tuple(sentences(decision))))
 
 
 def _looked_at(measured: Measured, needed: Rows, count: int, rng: np.random.Generator) -> Rows:
@@ -251,8 +243,9 @@ def _membership(targets: list[Target], measured: Measured, triplets: Rows) -> Fl
     return np.asarray(has / np.maximum(has.sum(axis=1, keepdims=True), 1))
 
 
-def _labelled(judged: Rows, relevant: Float64s, targets: list[Target], measured: Measured, logs: Float64s) -> Labelled:
-    return Labelled(relevant, _membership(targets, measured, judged), logs[judged])
+def _labelled(judged: Judged, targets: list[Target], measured: Measured, logs: Float64s) -> Labelled:
+    membership = _membership(targets, measured, judged.triplets)
+    return Labelled(judged.relevant, membership, logs[judged.triplets], judged.programs, judged.answers)
 
 
 def _probabilities(membership: Float64s, logs: Float64s, shifts: Float64s) -> Float64s:
@@ -262,7 +255,7 @@ def _probabilities(membership: Float64s, logs: Float64s, shifts: Float64s) -> Fl
 
 def _waiting(
     triplets: Rows,
-    judged: Rows,
+    judged: Judged,
     probability: Float64s,
     targets: list[Target],
     measured: Measured,
@@ -273,7 +266,7 @@ def _waiting(
     sources = [target for target in targets if target.name != CONTROL]
     members = [np.flatnonzero(rows_of(target, measured, triplets)) for target in sources]
     sizes = importance(members, len(triplets), belief=probability)
-    sizes[np.isin(triplets, judged)] = 0.0
+    sizes[np.isin(triplets, judged.triplets[~np.isnan(judged.relevant)])] = 0.0
     chosen = triplets[draw(sizes, rng.random(len(sizes)), max(NEXT)).rows]
     return Labelled(np.zeros(len(chosen)), _membership(targets, measured, chosen), logs[chosen])
 
@@ -295,10 +288,10 @@ def _hybrids(scores: Scores, worths: Mapping[str, SourceWorth]) -> dict[str, Sou
         parts = [worths[name] for name in score.name.split("+") if name in worths]
         if not score.hybrid or len(parts) < score.name.count("+") + 1:
             continue
-        means = {
+        means: dict[str, Any] = {
             name: float(np.mean([getattr(part, name) for part in parts]))
             for name in SourceWorth.__dataclass_fields__
-            if name not in ("name", "verdict", "best_with_probability")
+            if name not in ("name", "verdict", "best_with_probability", "contradicted")
         }
         hybrids[score.name] = SourceWorth(name=score.name, verdict="", best_with_probability=0.0, **means)
     return hybrids

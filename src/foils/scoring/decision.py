@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from foils.data.collection import Rows
-from foils.scoring.belief import Belief, Draws, Labelled
+from foils.scoring.answers import Labelled
+from foils.scoring.belief import Belief, Draws
 from foils.scoring.gates import Float64s
 from foils.scoring.probing import ProbeWorth
 from foils.scoring.records import CONTROL
@@ -22,6 +23,7 @@ TOLERANCE = 0.02  # share of the best benefit that a decision may lose without m
 SETTLED = 0.05  # share of the best benefit that a settled decision may be expected to lose
 NEXT = (20, 40, 60, 80, 120, 200, 320)  # labels that are tried
 FUTURES = 24  # simulated sets of labels
+CONFIRMED = 0.975  # probability of a false one among the judged from which on a share has a lower end above 0
 TURNS = 400  # points of o at which the order is looked at
 
 
@@ -56,6 +58,8 @@ class Decision:
             none is needed; None: more than 320, or than there are pairs.
         labels: judged pairs that the belief rests on.
         unlabelled: mean of o; `unlabelled_low`, `unlabelled_high`: its interval; `unlabelled_most`: ō.
+        judges: of each program that judged: sensitivity and specificity, each with its interval, and how many
+            pairs it and people both judged.
         worths: of every source, hybrid and the random control, by name.
         curve: o, and each source's benefit at it, for the picture.
         ability: share of random negatives that the encoder puts below the positive.
@@ -80,6 +84,7 @@ class Decision:
     curve: Mapping[str, Any] = field(repr=False)
     starts: str = ENCODER
     sentences: tuple[str, ...] = ()
+    judges: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision as scores.json holds it, without the sources' own numbers."""
@@ -174,12 +179,13 @@ def decide(
         else _labels_needed(plain[:, candidates], draws, waiting, rng),
         labels=len(believed.labelled.relevant),
         unlabelled=float(draws.unlabelled.mean()),
-        unlabelled_low=float(spread[0]) if believed.labelled.relevant.any() else 0.0,
+        unlabelled_low=float(spread[0]) if draws.some_false >= CONFIRMED else 0.0,
         unlabelled_high=float(spread[1]),
         unlabelled_most=believed.belief.most,
         ability=ability,
         worths=worths,
         starts=believed.starts,
+        judges=draws.judges(believed.labelled, confidence),
         curve={"unlabelled": grid.tolist(), "benefit": dict(zip(believed.names, curves.T.tolist(), strict=False))},
     )
     return decision
@@ -199,7 +205,7 @@ def _worths(
     believed: Believed, draws: Draws, values: Float64s, with_form: Float64s, confidence: float
 ) -> dict[str, SourceWorth]:
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
-    some = bool(believed.labelled.relevant.any())
+    some = draws.some_false >= CONFIRMED
     best = with_form[:, believed.candidates].max(axis=1)
     best = np.maximum(best, 0.0) if believed.none else best
     control = believed.names.index(CONTROL) if CONTROL in believed.names else None

@@ -36,13 +36,18 @@ def evidence_of(
     negatives = sources.get(target.name)
     if negatives is None:  # the control: random documents, of which any may be relevant
         return Evidence(ratios, math.nan, UNCOUNTED)
-    outside = float((np.asarray(measured.records.texts.rows)[measured.records.document[own]] < 0).mean())
+    outside = outside_of(measured, own)
     recapture = Recapture.of_table(negatives)
     if recapture is None or not recapture.kept:
         return Evidence(ratios, math.nan, OUTSIDE if outside > 0.5 else UNCOUNTED)
     error = math.sqrt(recapture.returned) if recapture.standard_error is None else recapture.standard_error
     counted = max(recapture.returned, 0.5)
     return Evidence(ratios, counted / recapture.kept, math.hypot(max(error, 0.5) / counted, COUNTED))
+
+
+def outside_of(measured: Measured, triplets: Rows) -> float:
+    """Return the share of triplets whose negative is no document of the collection, as a language model's."""
+    return float((np.asarray(measured.records.texts.rows)[measured.records.document[triplets]] < 0).mean())
 
 
 def bound_of(most: float, evidence: list[Evidence], sources: Mapping[str, Negatives], targets: list[Target]) -> float:

@@ -8,6 +8,7 @@ from itertools import zip_longest
 import numpy as np
 
 from foils.pages.page import Example, Examples, Section, render_page, shortened
+from foils.runtime.results import Table
 from foils.scoring.ablations import Ablations
 from foils.scoring.audit import Suspect
 from foils.scoring.curve_shown import curve_figure, curve_table, sentence
@@ -24,7 +25,7 @@ from foils.scoring.figures import (
     single_targets,
 )
 from foils.scoring.results import Scores
-from foils.scoring.tables import ablation_tables, bucket_table, decision_table, full_table, ranking_table
+from foils.scoring.tables import ablation_tables, bucket_table, decision_table, full_table, ranking_table, shares_table
 
 READ = 4  # examples of a bucket and source
 
@@ -50,7 +51,7 @@ def score_page(scores: Scores) -> str:
             Section("Failure buckets", [bucket_figure(scores), bucket_table(scores), *_bucket_examples(scores)]),
             *([_audit_section(scores.suspects)] if scores.suspects else []),
             *([_ablation_section(scores.ablations)] if scores.ablations else []),
-            Section("Everything measured", [full_table(scores)], folded=True),
+            Section("Everything measured", _measured(scores), folded=True),
             Section("How to read this", (), _READING, folded=True),
         ],
         footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest {scores.collection['digest']} "
@@ -88,6 +89,10 @@ def _decision_section(scores: Scores, decision: Decision) -> Section:
     tables = [curve_table(curve, scores.settings.confidence) for curve in scores.curves]
     prose = [*decision.sentences[1:], *map(sentence, scores.curves)]
     return Section("Decision", [decision_figure(decision), *curves, decision_table(scores), *tables], prose)
+
+
+def _measured(scores: Scores) -> list[Table]:
+    return [*([shares_table(scores)] if scores.decision else []), full_table(scores)]
 
 
 def _verdict(scores: Scores) -> str:

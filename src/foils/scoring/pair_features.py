@@ -12,6 +12,7 @@ from foils.encode.vectors import Vectors
 from foils.runtime import progress
 from foils.scoring.gates import Float64s
 from foils.scoring.prepared import Measured
+from foils.scoring.rounding import rounded
 
 Floats = npt.NDArray[np.float32]
 
@@ -24,7 +25,6 @@ DRAWN = 4  # unlabelled documents of a query in each step of ranks
 STEPS = np.array([0, 1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, EXACT])
 BLOCK = 256  # queries at once
 DOCUMENTS = 8_192  # documents at once
-BITS = 11  # of a component beside its sign
 
 
 @dataclass(frozen=True)
@@ -228,20 +228,6 @@ class _Ladder:
             deeper = len(self.far) - np.searchsorted(self.far, similarity, side="right")
             above = above + deeper * (self.deep / len(self.far))
         return np.asarray(above * self.scale, np.float64)
-
-
-def rounded(vectors: npt.NDArray[np.floating]) -> Floats:
-    """Return vectors whose inner products are exact in float32, in whatever order their terms are summed.
-
-    Components are rounded to 2⁻¹¹ of the power of two nearest the vector's length, so that an inner product is a whole
-    number below 2²⁴ of their product. That moves the inner product of two unit vectors by about 2·10⁻⁴.
-
-    Args:
-        vectors: (n, d), finite.
-    """
-    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
-    units = np.exp2(np.ceil(np.log2(np.maximum(lengths, 1e-30)) - 0.5) - BITS).astype(np.float32)[:, None]
-    return np.asarray(np.rint(vectors / units) * units, np.float32)
 
 
 def _similarities(queries: Floats, documents: Vectors) -> Floats:

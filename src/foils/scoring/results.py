@@ -24,8 +24,11 @@ if TYPE_CHECKING:
     from foils.scoring.deciding import Decided
     from foils.scoring.decision import Decision
 
-_OF_WORTH = ("false_share", "false_share_low", "false_share_high", "strength", "learnability", "benefit",
-             "benefit_low", "benefit_high", "best_with_probability", "verdict")  # fmt: skip
+_OF_WORTH = (
+    "false_share", "false_share_low", "false_share_high", "strength", "learnability", "benefit", "benefit_low",
+    "benefit_high", "best_with_probability", "verdict", "false_share_by_labels", "false_share_by_labels_low",
+    "false_share_by_labels_high", "contradicted", "false_share_skewed", "outside",
+)  # fmt: skip
 LONGER = 1.5  # times the negatives a query of the shortest source, above which benefits are of different lengths
 ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
 
@@ -97,6 +100,12 @@ class SourceScore:
     benefit_high: float = math.nan
     best_with_probability: float = math.nan
     verdict: str = ""
+    false_share_by_labels: float = math.nan
+    false_share_by_labels_low: float = math.nan
+    false_share_by_labels_high: float = math.nan
+    contradicted: bool = False
+    false_share_skewed: float = math.nan
+    outside: float = 0.0
 
     def interval_text(self) -> str:
         """Return the interval of ECI_sem as text: an en dash where there is none, a remark where it falls short."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from foils.runtime.errors import InputError
@@ -29,8 +30,7 @@ def decision_table(scores: Scores) -> Table:
             number(score.benefit),
             f"{number(score.benefit_low)}–{number(score.benefit_high)}",
             f"{score.best_with_probability:.2f}" if not score.hybrid and score is not scores.control else "",
-            f"{100 * score.false_share:.1f} %",
-            f"{100 * score.false_share_low:.1f}–{100 * score.false_share_high:.1f} %",
+            *_false(score),
             number(score.strength),
             number(score.learnability),
             score.verdict,
@@ -52,6 +52,51 @@ def decision_table(scores: Scores) -> Table:
     )
     best = frozenset(index for index, score in enumerate(ranked) if score.name == decision.source)
     return Table("Which negatives to train on", columns, rows, "\n".join([*decision.sentences, believed]), best)
+
+
+def _false(score: SourceScore) -> tuple[str, str]:
+    """The share of false negatives and its interval: by labels alone where these contradict what is believed."""
+    share, low, high = score.false_share, score.false_share_low, score.false_share_high
+    if score.contradicted:
+        share, low = score.false_share_by_labels, score.false_share_by_labels_low
+        high = score.false_share_by_labels_high
+    return f"{100 * share:.1f} %" + " by labels" * score.contradicted, f"{100 * low:.1f}–{100 * high:.1f} %"
+
+
+def shares_table(scores: Scores) -> Table:
+    """Return what is known of each source's share of false negatives: as believed, by labels alone, and otherwise.
+
+    Raises:
+        InputError: nothing was decided.
+    """
+    if scores.decision is None:
+        raise InputError("scores without a decision; decide first (foils.score)")
+    rows = [
+        (
+            score.name,
+            _share(score.false_share, score.false_share_low, score.false_share_high),
+            _share(score.false_share_by_labels, score.false_share_by_labels_low, score.false_share_by_labels_high)
+            + (" (contradicts the belief)" if score.contradicted else ""),
+            _share(score.false_share_skewed),
+            _share(score.outside),
+        )
+        for score in _with_control(scores)
+        if not score.hybrid
+    ]
+    columns = ["source", "false, as believed", "by labels alone", "if likeness doubled labels", "outside"]
+    caption = (
+        "By labels alone: what pairs say that were drawn with known probabilities, whatever is believed. If likeness "
+        "doubled labels: were relevant documents most like their query labelled twice as often as those least like it. "
+        "Outside: texts that are not in the collection."
+    )
+    return Table("Shares of false negatives", columns, rows, caption)
+
+
+def _share(share: float, low: float = math.nan, high: float = math.nan) -> str:
+    if math.isnan(share):
+        return "–"
+    interval = "" if math.isnan(low) else f" ({100 * low:.1f}–{100 * high:.1f})"
+    return f"{100 * share:.1f} %{interval}"
 
 
 def ranking_table(scores: Scores) -> Table:

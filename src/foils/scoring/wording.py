@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from foils.runtime.options import spelled
 from foils.scoring.decision import NEXT, Decision
@@ -33,6 +34,14 @@ def sentences(decision: Decision) -> list[str]:
         lines.append(f"To be sure, label about {decision.label_next} pairs ({command}), and decide with {labels}.")
     elif decision.label_next is None:
         lines.append(f"Not even {max(NEXT)} labels are expected to settle it: the sources are worth nearly the same.")
+    lines += [_contradiction(worth) for worth in decision.worths.values() if worth.contradicted]
+    lines += [_outside(worth) for worth in decision.worths.values() if worth.outside >= 0.005 and "+" not in worth.name]
+    for name, rates in decision.judges.items():
+        recognised, passed = (_rate(rates, rate) for rate in ("sensitivity", "specificity"))
+        more = "." if rates["judged_by_people_too"] else "; judge some of its pairs yourself to know more."
+        lines.append(
+            f"{name} is believed to recognise {recognised} of the relevant pairs, and {passed} of the others{more}"
+        )
     if decision.ability < ABLE and decision.starts != NOTHING:
         lines.append(
             f"The encoder puts only {_percent(decision.ability)} of random documents below the positive: a model that "
@@ -63,6 +72,28 @@ def _advice(decision: Decision) -> str:
         f"{start} {decision.source}: best with probability {decision.best_with_probability:.2f}{times}; "
         f"{_range(chosen)} of it are false."
     )
+
+
+def _contradiction(worth: SourceWorth) -> str:
+    low, high = worth.false_share_by_labels_low, worth.false_share_by_labels_high
+    return (
+        f"The labels of {worth.name} by themselves show {_percent(worth.false_share_by_labels)} false ones "
+        f"({_percent(low)[:-2]}–{_percent(high)}), where {_range(worth)} are believed: trust the labels, not the "
+        "belief."
+    )
+
+
+def _outside(worth: SourceWorth) -> str:
+    return (
+        f"{_percent(worth.outside)} of {worth.name} are texts that are not in the collection, as a language model's: "
+        "how many of them are false is known by their likeness to labelled positives alone, and less surely; label "
+        "some of them."
+    )
+
+
+def _rate(rates: Mapping[str, float], name: str) -> str:
+    low, high = (_percent(rates[f"{name}_{end}"]) for end in ("low", "high"))
+    return f"{_percent(rates[name])} ({low[:-2]}–{high})"
 
 
 def _range(worth: SourceWorth) -> str:

@@ -12,6 +12,7 @@ alike, x_j = 1. π_j is the probability that it is false, κ how much worse a fa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -175,6 +176,12 @@ class SourceWorth:
         above_none: probability that its benefit is above 0, which in-batch negatives alone have.
         verdict: good, too easy, too many false, no better than none, or cannot tell; from nothing also too hard, or no
             better than random.
+        false_share_by_labels: φ by labels that people gave to pairs drawn with known probabilities, whatever is
+            believed; NaN without such labels. `false_share_by_labels_low`, `false_share_by_labels_high`: its interval.
+        contradicted: whether it and the belief lie outside each other's intervals, all sources taken together.
+        false_share_skewed: φ, were relevant documents most like their query labelled twice as often as those least
+            like it.
+        outside: share of its negatives that are no documents of the collection.
     """
 
     name: str
@@ -189,6 +196,12 @@ class SourceWorth:
     best_with_probability: float
     above_none: float
     verdict: str
+    false_share_by_labels: float = math.nan
+    false_share_by_labels_low: float = math.nan
+    false_share_by_labels_high: float = math.nan
+    contradicted: bool = False
+    false_share_skewed: float = math.nan
+    outside: float = 0.0
 
 
 def verdict(worth: SourceWorth, weakest: float, tolerated: float, starts: str = ENCODER) -> str:
