@@ -142,7 +142,7 @@ def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half: tupl
     for decision in (alone.decision, among.decision):
         assert decision.worths["hard"].false_share_low <= true <= decision.worths["hard"].false_share_high
     rates = among.decision.judges["llm:m"]
-    assert rates["judged"] == 4 * rates["judged_by_people_too"] == 240
+    assert (rates["judged"], rates["judged_by_people_too"]) == (len(pairs), 60)
     assert rates["sensitivity"] + rates["specificity"] < 1.3
     assert alone.decision.worths["hard"].false_share_low == 0, "nobody who can be relied on saw a false one"
     assert "judge some of its pairs yourself" in " ".join(alone.decision.sentences)

@@ -11,6 +11,7 @@ from foils.scoring.prepared import Measured, measure, prepare
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores, SourceScore
 from foils.scoring.settings import BeliefSettings, DecisionSettings, ScoreSettings
+from foils.scoring.until import Settled, decide_until
 from foils.scoring.worth import SourceWorth
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Part",
     "ScoreSettings",
     "Scores",
+    "Settled",
     "SourceScore",
     "SourceWorth",
     "Suspect",
@@ -36,6 +38,7 @@ __all__ = [
     "composed",
     "curves",
     "decide_sources",
+    "decide_until",
     "measure",
     "prepare",
     "score_sources",

@@ -22,6 +22,7 @@ from foils.encode.similarity import check_temperature_of
 from foils.encode.vectors import VectorStore
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import spread_blocks
+from foils.runtime.results import Table
 from foils.scoring.gates import Float64s, gated
 from foils.scoring.information import Moments
 from foils.scoring.measure import BLOCK, Geometry, information_matrix
@@ -77,6 +78,21 @@ class Certainty:
             "records_available": self.available,
             "looks": [vars(look) | {"ranking": list(look.ranking)} for look in self.looks],
         }
+
+    def table(self) -> Table:
+        """Return which sources were not apart yet at each look."""
+        rows = [
+            (
+                f"{look.records:,} records",
+                f"{look.critical:.2f}",
+                "; ".join(f"{a} / {b}" for a, b in look.undecided) or "–",
+            )
+            for look in self.looks
+        ]
+        verdict = "certain" if self.certain else "not certain"
+        used = self.looks[-1].records
+        title = f"Ranking {verdict} at {100 * self.confidence:g} % with {used:,} of {self.available:,} records"
+        return Table(title, ["look", "critical value", "not yet apart"], rows)
 
 
 class Boundary:
@@ -160,7 +176,7 @@ def score_until(
         raise InputError(f"a first look at {first} records; expected at least 16")
     prepared = prepare(collection, sources, **settings.preparation())
     order = np.random.default_rng([settings.seed, 7]).permutation(len(prepared.records))
-    sizes = _sizes(first, len(order))
+    sizes = sample_sizes(first, len(order))
     targets = [target for target in prepared.records.targets(settings.hybrids) if target.name != CONTROL]
     boundary = Boundary(len(order), confidence, np.random.default_rng([settings.seed, 8]))
     looks: list[Look] = []
@@ -222,8 +238,8 @@ def _look(scores: Scores, targets: list[Target], influence: Float64s, boundary: 
     return Look(len(influence), critical, ranking, undecided)
 
 
-def _sizes(first: int, available: int) -> list[int]:
-    """First, twice, four times as many, …, and all of them."""
+def sample_sizes(first: int, available: int) -> list[int]:
+    """Return how many records each look has: the first, twice, four times as many, …, and all of them."""
     sizes = []
     size = first
     while size < available:

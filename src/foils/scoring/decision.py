@@ -11,6 +11,7 @@ import numpy as np
 
 from foils.data.collection import Rows
 from foils.scoring.answers import Labelled
+from foils.scoring.attainable import attainable
 from foils.scoring.belief import Belief, Draws
 from foils.scoring.gates import Float64s
 from foils.scoring.probing import ProbeWorth
@@ -60,6 +61,7 @@ class Decision:
         unlabelled: mean of o; `unlabelled_low`, `unlabelled_high`: its interval; `unlabelled_most`: ō.
         judges: of each program that judged: sensitivity and specificity, each with its interval, and how many
             pairs it and people both judged.
+        attainable: probability of being the best that more records could well give to a source.
         worths: of every source, hybrid and the random control, by name.
         curve: o, and each source's benefit at it, for the picture.
         ability: share of random negatives that the encoder puts below the positive.
@@ -85,6 +87,7 @@ class Decision:
     starts: str = ENCODER
     sentences: tuple[str, ...] = ()
     judges: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    attainable: float = 1.0
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision as scores.json holds it, without the sources' own numbers."""
@@ -148,7 +151,8 @@ def decide(
     """
     draws = believed.belief.draw(believed.labelled, rng, draws=DRAWS)
     plain = _values(believed, draws, rng)
-    values = plain * np.exp(FORM * rng.standard_normal(plain.shape))
+    factors = np.exp(FORM * rng.standard_normal(plain.shape))
+    values = plain * factors
     worths = _worths(believed, draws, plain, values, confidence)
     candidates = believed.choices
     plain, values = (np.column_stack([each, np.zeros(len(each))]) for each in (plain, values))
@@ -186,6 +190,7 @@ def decide(
         worths=worths,
         starts=believed.starts,
         judges=draws.judges(believed.labelled, confidence),
+        attainable=attainable(believed.worths, draws, candidates, factors, rng, tolerance=TOLERANCE),
         curve={"unlabelled": grid.tolist(), "benefit": dict(zip(believed.names, curves.T.tolist(), strict=False))},
     )
     return decision

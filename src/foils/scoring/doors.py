@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
+from foils.data.collection import Collection
+from foils.data.negatives import Negatives
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources
+from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.vectors import VectorStore
 from foils.runtime.doors import door
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
@@ -19,6 +23,7 @@ from foils.scoring.deciding import decide_sources
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores
 from foils.scoring.settings import DecisionSettings, ScoreSettings
+from foils.scoring.until import decide_until
 from foils.scoring.worth import NOTHING
 
 if TYPE_CHECKING:
@@ -32,7 +37,8 @@ class AnalysisSettings(Settings):
     """What is said beside the scores.
 
     Attributes:
-        until: Score growing samples until the ranking is certain at this confidence, as 0.95.
+        until: Score growing samples until the decision is certain at this confidence, as 0.95, or until more records
+            could not make it so; with a ranking by a published score, until that ranking is certain.
         ablations: Score also under other weights, samples, temperatures, tokenizers, idf corpora and λ.
         curve: Show which ten negatives a query of this source are worth most, by rank and by margin to the positive;
             with dense:5, which five. The source has to be mined in depth. May be given several times.
@@ -83,19 +89,34 @@ def score(
     negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
     asked = [sized(text, negatives) for text in analyses.curve]
     encoder, store = encoding.open(loaded)
-    if analyses.until is None:
-        scores = score_sources(loaded, negatives, encoder, store, scoring)
-    else:
-        certainty = score_until(loaded, negatives, encoder, store, scoring, confidence=analyses.until)
-        scores = replace(certainty.scores, certainty=certainty)
-    by_benefit = deciding.rank_by == "benefit"
-    if len(scores.measured.records) > 1 and (by_benefit or deciding.labels is not None):
-        scores = scores.with_decision(decide_sources(scores, negatives, encoder, store, deciding), deciding.rank_by)
-    else:  # one query decides nothing
-        scores = replace(scores, rank_by="eci_sem" if by_benefit else deciding.rank_by)
+    scores = _scored(loaded, negatives, encoder, store, scoring, deciding, analyses.until)
     return replace(
         scores,
         ablations=ablate(scores) if analyses.ablations else None,
         curves=tuple(curve for name, size in asked for curve in curves(scores, negatives, name, size=size)),
         suspects=find_suspects(scores, negatives, top=analyses.audit) if analyses.audit else (),
     )
+
+
+def _scored(
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    encoder: Encoder,
+    store: VectorStore,
+    scoring: ScoreSettings,
+    deciding: DecisionSettings,
+    until: float | None,
+) -> Scores:
+    """Scores with their decision, where one is made."""
+    by_benefit = deciding.rank_by == "benefit"
+    if until is not None and by_benefit:
+        settled = decide_until(collection, sources, encoder, store, scoring, deciding, confidence=until)
+        return replace(settled.scores, certainty=settled)
+    if until is None:
+        scores = score_sources(collection, sources, encoder, store, scoring)
+    else:
+        certainty = score_until(collection, sources, encoder, store, scoring, confidence=until)
+        scores = replace(certainty.scores, certainty=certainty)
+    if len(scores.measured.records) > 1 and (by_benefit or deciding.labels is not None):
+        return scores.with_decision(decide_sources(scores, sources, encoder, store, deciding), deciding.rank_by)
+    return replace(scores, rank_by="eci_sem" if by_benefit else deciding.rank_by)  # one query decides nothing

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from foils.scoring.curve import Curve
     from foils.scoring.deciding import Decided
     from foils.scoring.decision import Decision
+    from foils.scoring.until import Settled
 
 _OF_WORTH = (
     "false_share", "false_share_low", "false_share_high", "strength", "learnability", "benefit", "benefit_low",
@@ -134,7 +135,7 @@ class Scores(Result):
         collection: name and digest.
         measured: what lies behind, not part of scores.json.
         moments: information sums, for other λ. `replicates`: of the bootstrap.
-        certainty: how the ranking became certain, where samples were scored until it was.
+        certainty: how the ranking, or the decision, became certain, where samples were scored until it was.
         ablations: the scores under other settings, where they were asked for.
         suspects: negatives that look most like unlabelled positives, where they were asked for.
         decided: the decision and what it rests on, where it was made.
@@ -151,7 +152,7 @@ class Scores(Result):
     measured: Measured = field(repr=False)
     moments: TargetMoments = field(repr=False)
     replicates: Bootstrap = field(repr=False)
-    certainty: Certainty | None = field(default=None, repr=False)
+    certainty: Certainty | Settled | None = field(default=None, repr=False)
     ablations: Ablations | None = field(default=None, repr=False)
     suspects: Sequence[Suspect] = field(default=(), repr=False)
     decided: Decided | None = field(default=None, repr=False)
@@ -219,7 +220,6 @@ class Scores(Result):
         from foils.scoring.curve_shown import curve_table
         from foils.scoring.tables import (
             ablation_tables,
-            certainty_table,
             decision_table,
             ranking_table,
             suspects_table,
@@ -228,7 +228,7 @@ class Scores(Result):
         return [
             *([decision_table(self)] if self.decision else []),
             *(curve_table(curve, self.settings.confidence) for curve in self.curves),
-            *([certainty_table(self.certainty)] if self.certainty else []),
+            *([self.certainty.table()] if self.certainty else []),
             ranking_table(self),
             *(ablation_tables(self.ablations) if self.ablations else []),
             *([suspects_table(self.suspects)] if self.suspects else []),

@@ -9,7 +9,6 @@ from foils.runtime.errors import InputError
 from foils.runtime.results import Table, number
 from foils.scoring.ablations import Ablations
 from foils.scoring.audit import Suspect
-from foils.scoring.certainty import Certainty
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
 from foils.scoring.results import Scores, SourceScore
@@ -178,18 +177,6 @@ def bucket_table(scores: Scores) -> Table:
     rows = [(score.name, *(f"{score.buckets[name]:.1f} %" for name in BUCKETS)) for score in _with_control(scores)]
     rules = "; ".join(f"{name.replace('_', ' ')}: {rule}" for name, rule in BUCKET_RULES.items())
     return Table("", ["source", *(name.replace("_", " ") for name in BUCKETS)], rows, rules)
-
-
-def certainty_table(certainty: Certainty) -> Table:
-    """Return how the ranking became certain, or did not."""
-    rows = [
-        (f"{look.records:,} records", f"{look.critical:.2f}", "; ".join(f"{a} / {b}" for a, b in look.undecided) or "–")
-        for look in certainty.looks
-    ]
-    used, had = certainty.looks[-1].records, certainty.available
-    verdict = "certain" if certainty.certain else "not certain"
-    title = f"Ranking {verdict} at {100 * certainty.confidence:g} % with {used:,} of {had:,} records"
-    return Table(title, ["look", "critical value", "not yet apart"], rows)
 
 
 def ablation_tables(analyses: Ablations) -> list[Table]:

@@ -1,0 +1,54 @@
+"""How sure a decision could become, were there records without number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from foils.data.collection import Rows
+from foils.scoring.belief import Draws
+from foils.scoring.gates import Float64s
+from foils.scoring.probing import ProbeWorth
+from foils.scoring.worth import Worth
+
+SAMPLES = 20  # resamplings of records that are taken for what more of them might show
+THINNED = 4  # every so many draws of the belief
+
+
+def attainable(
+    worths: Sequence[Worth | ProbeWorth],
+    draws: Draws,
+    choices: Rows,
+    factors: Float64s,
+    rng: np.random.Generator,
+    *,
+    tolerance: float,
+) -> float:
+    """Return the largest probability of being the best that more records could well give to a choice.
+
+    Each resampling of the blocks of records stands for what records without number might show; then only the belief on
+    false negatives and the form of the benefit leave the best uncertain. It is 1 for a resampling in which the choice
+    would not matter. Returned is the largest of 20 resamplings.
+
+    Args:
+        worths: of S sources.
+        draws: of the belief.
+        choices: places that are decided between; S: no mined negatives.
+        factors: (D, S) that the form of the benefit may be wrong by.
+        rng: of the resamplings.
+        tolerance: share of the best benefit that a choice may lose without mattering.
+    """
+    unlabelled, shares, factors = (each[::THINNED] for each in (draws.unlabelled, draws.shares, factors))
+    blocks, highest = len(worths[0].counts), 0.0
+    for weights in rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=SAMPLES):
+        spread = np.broadcast_to(weights.astype(np.float64), (len(unlabelled), blocks))
+        plain = np.column_stack([worth.benefit(unlabelled, shares[:, at], spread) for at, worth in enumerate(worths)])
+        values = np.column_stack([plain * factors, np.zeros(len(plain))])[:, choices]
+        plain = np.column_stack([plain, np.zeros(len(plain))])[:, choices]
+        regret = (plain.max(axis=1)[:, None] - plain).mean(axis=0)
+        if (regret <= tolerance * max(float(plain.mean(axis=0).max()), 0.0)).sum() > 1:
+            return 1.0
+        best = np.bincount(values.argmax(axis=1), minlength=len(choices)) / len(values)
+        highest = max(highest, float(best.max()))
+    return highest
