@@ -15,8 +15,8 @@ from decided_world import WorldEncoder, mined, scored, true_share
 from foils.data import Negatives
 from foils.data.labels import Labels
 from foils.labelling import pairs_of
+from foils.scoring import DecisionSettings, decide_sources
 from foils.scoring.cross_checks import skewed_logs
-from foils.scoring.deciding import DecisionSettings, decide_sources
 from foils.scoring.tables import decision_table
 from hidden_positives import World, hidden_world
 

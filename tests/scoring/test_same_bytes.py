@@ -11,9 +11,8 @@ from threadpoolctl import threadpool_limits
 
 from decided_world import WorldEncoder, mined
 from foils.encode import VectorStore
-from foils.scoring import Decision, ScoreSettings, decide_sources, score_sources
+from foils.scoring import Decision, DecisionSettings, ScoreSettings, decide_sources, score_sources
 from foils.scoring import pair_features as survey
-from foils.scoring.deciding import DecisionSettings
 from foils.scoring.rounding import rounded
 from hidden_positives import hidden_world
 
