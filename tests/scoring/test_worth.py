@@ -51,7 +51,7 @@ def worth(logs: np.ndarray) -> Worth:
 def test_without_false_negatives_the_benefit_is_the_strength_and_with_false_ones_alone_its_harm() -> None:
     each = worth(np.zeros(100))
     assert each.strength == pytest.approx(np.linspace(0.1, 1.0, 100).sum() / 20)
-    low, half, most = each.benefit(np.zeros(3), [0.0, 0.5, SHARES[-1]])
+    low, half, most = each.benefit([0.0, 0.5, SHARES[-1]])
     assert low == pytest.approx(each.strength)
     assert half == pytest.approx(each.strength * (1 - (1 + HARM) * 0.5), rel=1e-3)
     assert most == pytest.approx(each.strength * (1 - (1 + HARM) * SHARES[-1]), rel=1e-3)
@@ -59,14 +59,10 @@ def test_without_false_negatives_the_benefit_is_the_strength_and_with_false_ones
 
 def test_false_negatives_that_pull_more_cost_more() -> None:
     hard_ones, easy_ones = worth(np.linspace(-4, 4, 100)), worth(np.linspace(4, -4, 100))
-    assert (
-        hard_ones.benefit([0.0], [0.3])[0]
-        < worth(np.zeros(100)).benefit([0.0], [0.3])[0]
-        < easy_ones.benefit([0.0], [0.3])[0]
-    )
+    assert hard_ones.benefit([0.3])[0] < worth(np.zeros(100)).benefit([0.3])[0] < easy_ones.benefit([0.3])[0]
 
 
 def test_a_resampling_weighs_the_blocks() -> None:
     each = worth(np.zeros(100))
-    only_last = each.benefit([0.0], [0.0], np.array([[0.0, 0.0, 0.0, 2.0]]))
+    only_last = each.benefit([0.0], np.array([[0.0, 0.0, 0.0, 2.0]]))
     assert only_last[0] == pytest.approx(each.sums[3, 0] / each.counts[3])

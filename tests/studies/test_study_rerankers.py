@@ -106,8 +106,8 @@ def test_every_seed_draws_a_head_and_a_trained_head_is_kept(models):
     whole = [kind.load(str(models / "whole"), seed).predict(pairs)[0] for seed in (0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert whole[0] == whole[1]
-    assert kind.deciding(str(models / "body")) == DecisionSettings(starts="nothing")
-    assert kind.deciding(str(models / "whole")) == DecisionSettings(in_batch=0)
+    assert kind.deciding(str(models / "body")) == DecisionSettings(in_batch=0, starts="nothing")
+    assert kind.deciding(str(models / "whole")) == DecisionSettings(in_batch=0, starts="encoder")
 
 
 def test_sources_are_scored_by_an_encoder_and_the_benefit_knows_the_regime(world, models):
@@ -118,7 +118,7 @@ def test_sources_are_scored_by_an_encoder_and_the_benefit_knows_the_regime(world
     encoder = load_encoder(str(models / "static"), EncoderSettings(max_length=32))
     given = study_sources(sources, settings)
     scores = score_sources(collection, given, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    nothing = decide_sources(scores, given, encoder, store, DecisionSettings(starts="nothing"))
+    nothing = decide_sources(scores, given, encoder, store, DecisionSettings(in_batch=0, starts="nothing"))
     usual = decide_sources(scores, given, encoder, store, DecisionSettings())
     for score in scores.sources:
         found = cell.predictors[score.name]

@@ -9,7 +9,6 @@ import numpy as np
 from foils.data.collection import Rows
 from foils.scoring.belief import Draws
 from foils.scoring.gates import Float64s
-from foils.scoring.probing import ProbeWorth
 from foils.scoring.worth import Worth
 
 SAMPLES = 20  # resamplings of records that are taken for what more of them might show
@@ -17,7 +16,7 @@ THINNED = 4  # every so many draws of the belief
 
 
 def attainable(
-    worths: Sequence[Worth | ProbeWorth],
+    worths: Sequence[Worth],
     draws: Draws,
     choices: Rows,
     factors: Float64s,
@@ -39,11 +38,11 @@ def attainable(
         rng: of the resamplings.
         tolerance: share of the best benefit that a choice may lose without mattering.
     """
-    unlabelled, shares, factors = (each[::THINNED] for each in (draws.unlabelled, draws.shares, factors))
+    shares, factors = draws.shares[::THINNED], factors[::THINNED]
     blocks, highest = len(worths[0].counts), 0.0
     for weights in rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=SAMPLES):
-        spread = np.broadcast_to(weights.astype(np.float64), (len(unlabelled), blocks))
-        plain = np.column_stack([worth.benefit(unlabelled, shares[:, at], spread) for at, worth in enumerate(worths)])
+        spread = np.broadcast_to(weights.astype(np.float64), (len(shares), blocks))
+        plain = np.column_stack([worth.benefit(shares[:, at], spread) for at, worth in enumerate(worths)])
         values = np.column_stack([plain * factors, np.zeros(len(plain))])[:, choices]
         plain = np.column_stack([plain, np.zeros(len(plain))])[:, choices]
         regret = (plain.max(axis=1)[:, None] - plain).mean(axis=0)

@@ -15,25 +15,22 @@ from foils.data.negatives import Negatives
 from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
-from foils.runtime.errors import InputError
-from foils.runtime.options import spelled
 from foils.scoring.answers import Labelled
 from foils.scoring.belief import Belief
 from foils.scoring.cross_checks import skewed_logs, skewed_shares, with_checks
 from foils.scoring.decision import NEXT, Believed, Decision, decide
-from foils.scoring.evidence import COSTS, bound_of, costs_of, evidence_of, rows_of
+from foils.scoring.evidence import bound_of, costs_of, evidence_of, rows_of
 from foils.scoring.gates import Float64s
 from foils.scoring.intervals import assign_blocks
 from foils.scoring.judged import Judged
 from foils.scoring.pair_features import survey_pairs
 from foils.scoring.prepared import Measured
-from foils.scoring.probing import Probe, ProbeWorth
 from foils.scoring.records import CONTROL, Target
 from foils.scoring.relevance import Relevance
 from foils.scoring.results import Scores
 from foils.scoring.settings import BeliefSettings
 from foils.scoring.wording import sentences
-from foils.scoring.worth import NOTHING, SourceWorth, Worth, in_batch_odds, strengths_of
+from foils.scoring.worth import SourceWorth, Worth, in_batch_odds, strengths_of
 from foils.statistics.drawing import draw, importance
 
 MEANS = 200  # draws that means over the belief are taken of
@@ -54,7 +51,6 @@ class Ground:
         in_batch: (T,) log(M·E[x]) of each record.
         starts: what the training starts from.
         counted: records that every benefit is a mean over; None: those with a negative of the source.
-        probe: what a model that starts from nothing would learn from; None: the encoder is what is trained.
     """
 
     triplets: Rows
@@ -65,7 +61,6 @@ class Ground:
     in_batch: Float64s
     starts: str
     counted: Rows | None = None
-    probe: Probe | None = None
 
 
 @dataclass(frozen=True)
@@ -140,10 +135,7 @@ def _ground(
     in_batch = in_batch_odds(
         measured, surveyed.unlabelled, settings.in_batch, scores.settings.temperature, settings.starts
     )
-    probe = None
-    if settings.starts == NOTHING:
-        probe = Probe.of(measured, documents, rows, looked_at, relevance, rng)
-    return Ground(surveyed.triplets, logs, relevance.most, judged, block_of, in_batch, settings.starts, probe=probe)
+    return Ground(surveyed.triplets, logs, relevance.most, judged, block_of, in_batch, settings.starts)
 
 
 def decide_on(
@@ -167,12 +159,10 @@ def decide_on(
     targets = [target for target in measured.records.targets(1) if rows_of(target, measured, ground.triplets).any()]
     evidence = [evidence_of(target, sources, measured, ground.triplets, logs) for target in targets]
     belief = Belief(evidence, bound_of(ground.most, evidence, sources, targets))
-    worths = _worths(targets, scores, ground, belief.most)
+    worths = [_worth(target, scores, ground) for target in targets]
     labelled = _labelled(ground.judged, targets, measured, logs)
     names = [target.name for target in targets]
-    costs = costs_of(targets, sources)
-    none = ground.probe is None or COSTS["random"] not in costs  # from nothing, a random source stands for none
-    believed = Believed(names, worths, belief, labelled, costs, tuple(rivals), ground.starts, none)
+    believed = Believed(names, worths, belief, labelled, costs_of(targets, sources), tuple(rivals))
     mean = belief.draw(labelled, np.random.default_rng([scores.settings.seed, 10]), draws=MEANS)
     membership = _membership(targets, measured, ground.triplets)
     probability = _probabilities(membership, logs[ground.triplets], mean.shifts.mean(axis=0))
@@ -216,25 +206,13 @@ def _documents(
     return rows, store.embed(encoder, DocumentTexts(collection, rows), "document")
 
 
-def _worths(
-    targets: Sequence[Target], scores: Scores, ground: Ground, most: float
-) -> Sequence[Worth] | Sequence[ProbeWorth]:
-    """What each source is worth: by its negatives' parts in the loss or, from nothing, by a probe."""
-    measured, temperature = scores.measured, scores.settings.temperature
-    own = {target.name: ground.triplets[rows_of(target, measured, ground.triplets)] for target in targets}
-    if ground.probe is not None:
-        if CONTROL not in own:
-            raise InputError(
-                f"{spelled('starts', ground.starts)} compares sources with random negatives, and the control is left "
-                "out; score it, too"
-            )
-        return ground.probe.worths(measured, own, CONTROL, most, ground.block_of)
-    worths = []
-    for triplets in own.values():
-        parts, learnabilities = strengths_of(measured, triplets, ground.in_batch, temperature, ground.starts)
-        record = measured.records.record[triplets]
-        worths.append(Worth.of(parts, learnabilities, ground.logs[triplets], record, ground.block_of, ground.counted))
-    return worths
+def _worth(target: Target, scores: Scores, ground: Ground) -> Worth:
+    measured = scores.measured
+    own = ground.triplets[rows_of(target, measured, ground.triplets)]
+    temperature = scores.settings.temperature
+    parts, learnabilities = strengths_of(measured, own, ground.in_batch, temperature, ground.starts)
+    record = measured.records.record[own]
+    return Worth.of(parts, learnabilities, ground.logs[own], record, ground.block_of, ground.counted)
 
 
 def _membership(targets: list[Target], measured: Measured, triplets: Rows) -> Float64s:

@@ -14,9 +14,8 @@ from foils.scoring.answers import Labelled
 from foils.scoring.attainable import attainable
 from foils.scoring.belief import Belief, Draws
 from foils.scoring.gates import Float64s
-from foils.scoring.probing import ProbeWorth
 from foils.scoring.records import CONTROL
-from foils.scoring.worth import ENCODER, SURE, SourceWorth, Worth, verdict
+from foils.scoring.worth import SURE, SourceWorth, Worth, verdict
 
 DRAWS = 1_000
 FORM = 0.3  # standard deviation of the logarithm of what the form of the benefit is wrong by, of one source
@@ -50,7 +49,7 @@ class Decision:
     """What to train on.
 
     Attributes:
-        source: the one to train on; None: no mined negatives, in-batch negatives alone or, from nothing, random ones.
+        source: the one to train on; None: no mined negatives, in-batch negatives alone.
         best_with_probability: of that source. `runner_up`: the source with the next larger benefit, or None.
         ratio: benefit over the runner-up's; NaN where that is not above 0.
         matters: whether the choice changes the benefit by more than 2 %.
@@ -65,7 +64,6 @@ class Decision:
         worths: of every source, hybrid and the random control, by name.
         curve: o, and each source's benefit at it, for the picture.
         ability: share of random negatives that the encoder puts below the positive.
-        starts: what the training starts from.
         sentences: the decision in words.
     """
 
@@ -84,7 +82,6 @@ class Decision:
     ability: float
     worths: Mapping[str, SourceWorth] = field(repr=False)
     curve: Mapping[str, Any] = field(repr=False)
-    starts: str = ENCODER
     sentences: tuple[str, ...] = ()
     judges: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     attainable: float = 1.0
@@ -108,28 +105,19 @@ class Believed:
         worths: of each. `belief`: on them. `labelled`: what was judged.
         costs: of each, the cheaper the smaller.
         rivals: names of the sources that are decided between; none: all but the control.
-        starts: what the training starts from.
-        none: whether no source at all may be chosen: in-batch negatives alone or, from nothing, random negatives.
     """
 
     names: Sequence[str]
-    worths: Sequence[Worth | ProbeWorth]
+    worths: Sequence[Worth]
     belief: Belief
     labelled: Labelled
     costs: Sequence[int]
     rivals: Sequence[str] = ()
-    starts: str = ENCODER
-    none: bool = True
 
     @property
     def candidates(self) -> Rows:
         """Places of the sources that are decided between."""
         return np.flatnonzero([name in self.rivals if self.rivals else name != CONTROL for name in self.names])
-
-    @property
-    def choices(self) -> Rows:
-        """Places of the candidates and, where it may be chosen, of none, which stands behind the last source."""
-        return np.append(self.candidates, len(self.names)) if self.none else self.candidates
 
 
 def decide(
@@ -154,7 +142,7 @@ def decide(
     factors = np.exp(FORM * rng.standard_normal(plain.shape))
     values = plain * factors
     worths = _worths(believed, draws, plain, values, confidence)
-    candidates = believed.choices
+    candidates = np.append(believed.candidates, len(believed.names))  # the last is no mined negatives
     plain, values = (np.column_stack([each, np.zeros(len(each))]) for each in (plain, values))
     highest = values[:, candidates].max(axis=1)
     regret = (plain[:, candidates].max(axis=1)[:, None] - plain).mean(axis=0)
@@ -188,7 +176,6 @@ def decide(
         unlabelled_most=believed.belief.most,
         ability=ability,
         worths=worths,
-        starts=believed.starts,
         judges=draws.judges(believed.labelled, confidence),
         attainable=attainable(believed.worths, draws, candidates, factors, rng, tolerance=TOLERANCE),
         curve={"unlabelled": grid.tolist(), "benefit": dict(zip(believed.names, curves.T.tolist(), strict=False))},
@@ -200,9 +187,7 @@ def _values(believed: Believed, draws: Draws, rng: np.random.Generator) -> Float
     """(D, S) benefits: each draw of the belief with its own resampling of blocks of records."""
     blocks = len(believed.worths[0].counts)
     weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=len(draws.shares)).astype(np.float64)
-    columns = [
-        worth.benefit(draws.unlabelled, draws.shares[:, at], weights) for at, worth in enumerate(believed.worths)
-    ]
+    columns = [worth.benefit(draws.shares[:, at], weights) for at, worth in enumerate(believed.worths)]
     return np.column_stack(columns)
 
 
@@ -211,8 +196,7 @@ def _worths(
 ) -> dict[str, SourceWorth]:
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
     some = draws.some_false >= CONFIRMED
-    best = with_form[:, believed.candidates].max(axis=1)
-    best = np.maximum(best, 0.0) if believed.none else best
+    best = np.maximum(with_form[:, believed.candidates].max(axis=1), 0.0)
     control = believed.names.index(CONTROL) if CONTROL in believed.names else None
     weakest = math.nan if control is None else believed.worths[control].strength
     tolerated = TOLERANCE * max(float(values.mean(axis=0).max()), 0.0)
@@ -234,9 +218,7 @@ def _worths(
             above_none=float((values[:, at] > 0).mean()),
             verdict="",
         )
-        worths[name] = (
-            worth if at == control else replace(worth, verdict=verdict(worth, weakest, tolerated, believed.starts))
-        )
+        worths[name] = worth if at == control else replace(worth, verdict=verdict(worth, weakest, tolerated))
     return worths
 
 
@@ -244,13 +226,13 @@ def _curves(believed: Believed) -> tuple[Float64s, Float64s]:
     """(n,) o from 0 to ō, and (n, S + 1) the sources' benefits at it, and that of no mined negatives, 0."""
     grid = np.linspace(0.0, believed.belief.most, TURNS)
     shares = np.array([believed.belief.shares(o) for o in grid])
-    curves = [worth.benefit(grid, shares[:, at]) for at, worth in enumerate(believed.worths)]
+    curves = [worth.benefit(shares[:, at]) for at, worth in enumerate(believed.worths)]
     return grid, np.column_stack([*curves, np.zeros(TURNS)])
 
 
 def _turn(believed: Believed, grid: Float64s, curves: Float64s, chosen: int, today: float) -> Turn | None:
     """Where, nearest to today's o, another source overtakes the chosen one."""
-    rivals = believed.choices
+    rivals = np.append(believed.candidates, len(believed.names))
     ahead = rivals[curves[:, rivals].argmax(axis=1)]
     other = np.flatnonzero(curves[np.arange(len(grid)), ahead] > curves[:, chosen])
     if not len(other):

@@ -24,7 +24,6 @@ from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores
 from foils.scoring.settings import DecisionSettings, ScoreSettings
 from foils.scoring.until import decide_until
-from foils.scoring.worth import NOTHING
 
 if TYPE_CHECKING:
     Names = str | Sequence[str]
@@ -82,9 +81,6 @@ def score(
     if not scoring.replicates:
         why = f"with {spelled('replicates')} 0, which makes no intervals; leave one of them out"
         refuse(scoring.changed("confidence"), why)
-    if deciding.starts == NOTHING:
-        why = f"with {spelled('starts', NOTHING)}, which compares lists of mined negatives alone; leave it out"
-        refuse(deciding.changed("in_batch"), why)
     loaded = reading.open(collection)
     negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
     asked = [sized(text, negatives) for text in analyses.curve]

@@ -59,10 +59,6 @@ class Lexicon:
         coverage: Float64s = np.divide(shared, below, out=np.zeros(len(shared)), where=below > 0)
         return np.minimum(coverage, 1.0)
 
-    def sets(self, texts: Texts) -> TokenSets:
-        """Return the token sets of other texts, tokens outside every query left out."""
-        return _sets(texts, self.queries.vocabulary)
-
     def idf(self, records: Records, corpus: str = "pooled") -> tuple[Float64s, int]:
         """Return idf (vocabulary,) over a scoring corpus, and M, the number of its texts.
 

@@ -129,58 +129,6 @@ def survey_pairs(
 
 
 @dataclass(frozen=True)
-class First:
-    """The first documents of some queries by the encoder, those of each query nearest first.
-
-    Attributes:
-        pairs: of query and document; the rank and the resemblance are those among unlabelled documents.
-        row: (n,) of each document in the collection.
-        labelled: (n,) whether it is a labelled positive.
-        edges: (r + 1,) where each record's documents begin, and the last end.
-    """
-
-    pairs: PairFeatures
-    row: Rows
-    labelled: npt.NDArray[np.bool_]
-    edges: Rows
-
-
-def first_documents(
-    measured: Measured, documents: Vectors, rows: Rows, records: Rows, depth: int, rng: np.random.Generator
-) -> First:
-    """Return the first documents of each record's query, labelled positives among them.
-
-    Args:
-        measured: the scoring.
-        documents: (M, d) vectors of documents of the collection: all of them, or a random draw.
-        rows: (M,) their rows, ascending.
-        records: (r,) which records, ascending.
-        depth: documents of a query.
-        rng: draws the positive that resemblance leaves out.
-    """
-    of, geometry = measured.records, measured.geometry
-    scale = max(1.0, len(of.collection.documents) / max(1, len(rows)))
-    known, own = _labelled_rows(measured, rows), _edges(of.positive_record, len(of))
-    order = np.argsort(of.positive_record, kind="stable")
-    parts, places, marks = [], [], []
-    for block in (records[at : at + BLOCK] for at in range(0, len(records), BLOCK)):
-        queries = rounded(geometry.queries.take(block))
-        for record, similarities in zip(block, _similarities(queries, documents), strict=True):
-            best = np.argpartition(-similarities, min(depth, len(similarities)) - 1)[:depth]
-            place = best[np.lexsort((best, -similarities[best]))]
-            labelled = np.isin(place, known[int(record)])
-            positives = rounded(geometry.documents.take(of.all_positives[order[own[record] : own[record + 1]]]))
-            nothing = np.zeros(0, np.int64)
-            alike = _resemblances(positives, nothing, rounded(documents.take(place)), rng)[1]
-            ranks = np.maximum(np.cumsum(~labelled) - 1, 0).astype(np.float64) * scale
-            parts.append(_features(record, similarities[place], ranks, alike))
-            places.append(rows[place])
-            marks.append(labelled)
-    edges = np.cumsum([0, *map(len, places)])
-    return First(PairFeatures.joined(parts), np.concatenate(places), np.concatenate(marks), edges)
-
-
-@dataclass(frozen=True)
 class _Ladder:
     """The unlabelled documents of one query by similarity: the first ranks exactly, deeper ones by a draw.
 

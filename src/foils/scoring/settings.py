@@ -70,7 +70,7 @@ class BeliefSettings(Settings):
     Attributes:
         labels: File of judged pairs, as `foils label` writes it. In Python also Labels, or a DataFrame.
         starts: What the training starts from: the encoder that scores, or nothing, as a reranker from a masked language
-            model does; then a probe foresees what it would learn from each source.
+            model does.
         in_batch: Negatives that a query has in its batch anyway, as random documents; 0 for a loss of the list alone.
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from foils.runtime.options import spelled
 from foils.scoring.decision import NEXT, Decision
-from foils.scoring.worth import NOTHING, SURE, SourceWorth
+from foils.scoring.worth import SURE, SourceWorth
 
 ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
 
@@ -18,7 +18,7 @@ def sentences(decision: Decision) -> list[str]:
     chosen = None if decision.source is None else decision.worths[decision.source]
     if chosen is not None and (turn := decision.turns_at) is not None and decision.matters:
         way = "more" if turn.above else "fewer"
-        other = turn.source or ("random negatives" if decision.starts == NOTHING else "no mined negatives")
+        other = turn.source or "no mined negatives"
         lines.append(
             f"The order turns to {other} if {way} than {_percent(turn.false_share)} of {chosen.name} are false "
             f"(today's belief: {_range(chosen)})."
@@ -42,7 +42,7 @@ def sentences(decision: Decision) -> list[str]:
         lines.append(
             f"{name} is believed to recognise {recognised} of the relevant pairs, and {passed} of the others{more}"
         )
-    if decision.ability < ABLE and decision.starts != NOTHING:
+    if decision.ability < ABLE:
         lines.append(
             f"The encoder puts only {_percent(decision.ability)} of random documents below the positive: a model that "
             f"starts with so little learns from easy negatives first ({spelled('starts', 'nothing')})."
@@ -52,14 +52,8 @@ def sentences(decision: Decision) -> list[str]:
 
 def _advice(decision: Decision) -> str:
     if not decision.matters:
-        none = "random negatives" if decision.starts == NOTHING else "in-batch negatives alone"
-        name = none if decision.source is None else decision.source
+        name = "in-batch negatives alone" if decision.source is None else decision.source
         return f"Train on {name}: the cheapest of those whose benefit is within 2 % of the best."
-    if decision.source is None and decision.starts == NOTHING:
-        return (
-            f"Train on random negatives: better than every source with probability "
-            f"{decision.best_with_probability:.2f}, since theirs are too hard to begin with, or false."
-        )
     if decision.source is None:
         return (
             f"Train on in-batch negatives alone: better than every source with probability "

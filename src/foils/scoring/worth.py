@@ -26,7 +26,7 @@ from foils.scoring.pair_features import PairFeatures
 from foils.scoring.prepared import Measured
 
 SHARES = np.linspace(0.0, MOST, 34)
-ENCODER, NOTHING = STARTS = ("encoder", "nothing")
+STARTS = ("encoder", "nothing")
 HARM = 0.75  # κ
 SURE = 0.95
 EASY = 1.5  # times the strength of random negatives below which a source is easy
@@ -81,7 +81,7 @@ class Worth:
         total = max(float(parts.sum()), 1e-300)
         return cls(sums, counts, float(strengths.sum() / counts.sum()), float(strengths.sum() / total))
 
-    def benefit(self, unlabelled: npt.ArrayLike, shares: npt.ArrayLike, weights: Float64s | None = None) -> Float64s:
+    def benefit(self, shares: npt.ArrayLike, weights: Float64s | None = None) -> Float64s:
         """Return (D,) the benefit at each share, the blocks of each weighted by a row of `weights` (D, blocks)."""
         shares = np.asarray(shares, np.float64)
         weights = np.ones((len(shares), len(self.counts))) if weights is None else weights
@@ -174,8 +174,7 @@ class SourceWorth:
         learnability: mean ℓ of its negatives.
         best_with_probability: that no other source has a larger benefit.
         above_none: probability that its benefit is above 0, which in-batch negatives alone have.
-        verdict: good, too easy, too many false, no better than none, or cannot tell; from nothing also too hard, or no
-            better than random.
+        verdict: good, too easy, too many false, no better than none, or cannot tell.
         false_share_by_labels: φ by labels that people gave to pairs drawn with known probabilities, whatever is
             believed; NaN without such labels. `false_share_by_labels_low`, `false_share_by_labels_high`: its interval.
         contradicted: whether it and the belief lie outside each other's intervals, all sources taken together.
@@ -204,20 +203,18 @@ class SourceWorth:
     outside: float = 0.0
 
 
-def verdict(worth: SourceWorth, weakest: float, tolerated: float, starts: str = ENCODER) -> str:
+def verdict(worth: SourceWorth, weakest: float, tolerated: float) -> str:
     """Return what to think of a source, in a word or two.
 
     Args:
         worth: of the source.
         weakest: strength of random negatives; NaN: not known.
         tolerated: benefit that does not matter.
-        starts: what the training starts from.
     """
-    from_nothing = starts == NOTHING
     if -tolerated <= worth.benefit_low and worth.benefit_high <= tolerated:
-        return "no better than random" if from_nothing else "no better than none"
+        return "no better than none"
     if worth.above_none <= 1 - SURE:
-        return "too hard" if from_nothing and worth.strength < 0 else "too many false"
-    if not from_nothing and worth.strength < EASY * weakest:
+        return "too many false"
+    if worth.strength < EASY * weakest:
         return "too easy"
     return "good" if worth.above_none >= SURE else "cannot tell"

@@ -61,8 +61,11 @@ class Encoders:
         return self.encoder(name).fingerprint
 
     def deciding(self, name: str) -> DecisionSettings:
-        """A batch, less the query's own row, is its in-batch negatives."""
-        return DecisionSettings(in_batch=train_settings(self.settings, 0).batch_size - 1)
+        """A batch, less the query's own row, is its in-batch negatives; a language model starts from nothing."""
+        from foils.training.models import kind_of
+
+        starts = "nothing" if kind_of(self.load(name)) == "language model" else "encoder"
+        return DecisionSettings(in_batch=train_settings(self.settings, 0).batch_size - 1, starts=starts)
 
     def form(self, source: str) -> str:
         """Return pairs for in-batch negatives alone, else triplets."""
@@ -153,7 +156,7 @@ class Rerankers:
         from foils.encode.cross_encoders import cross_encoder_digest
 
         drawn = len({cross_encoder_digest(self.load(name, seed)) for seed in (0, 1)}) > 1
-        return DecisionSettings(starts="nothing") if drawn else DecisionSettings(in_batch=0)
+        return DecisionSettings(in_batch=0, starts="nothing" if drawn else "encoder")
 
     def form(self, source: str) -> str:
         """Return lists."""

@@ -19,7 +19,6 @@ from foils.encode import VectorStore
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.studies.cells import (
-    AND,
     FIRST_STAGE_FILE,
     cell_folder,
     known_sources,
@@ -250,7 +249,7 @@ class OpenCell:
             self.sources.get(name),
             split=settings.split,
             form=self.kind.form(name),
-            per_query=None if settings.whole_hybrids and AND in name else settings.per_query,
+            per_query=settings.per_query,
             max_positives=1,
         )
 
