@@ -75,25 +75,28 @@ def peak_of(arguments: list[str], cache: Path, limit: float) -> dict[str, float 
 
 
 def peak_of_command(command: list[str], cache: Path, limit: float) -> dict[str, float | None]:
-    """Run a command; return its peak of anonymous memory in MiB and its time, or that it was stopped."""
+    """Run a command; return its peaks of anonymous and of resident memory in MiB and its time, or that it was stopped.
+
+    Resident memory counts the pages of mapped files that happen to be in memory, which the system takes back at need.
+    """
     environment = {**os.environ, "FOILS_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
-    start, peak = time.monotonic(), 0
+    start, peak, resident = time.monotonic(), 0, 0
     with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as running:
         while running.poll() is None:
             try:
                 status = Path(f"/proc/{running.pid}/status").read_text()
             except OSError:
                 break
-            held = [int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon")]
-            peak = max([peak, *held])
+            held = {line.split(":")[0]: int(line.split()[1]) for line in status.splitlines() if line.endswith(" kB")}
+            peak, resident = max(peak, held.get("RssAnon", 0)), max(resident, held.get("VmHWM", 0))
             if time.monotonic() - start > limit:
                 running.kill()
-                return {"mib": None, "seconds": None}
+                return {"mib": None, "resident_mib": None, "seconds": None}
             time.sleep(0.02)
         said = running.stderr.read().decode() if running.stderr else ""
     if running.returncode:
         raise SystemExit(f"{' '.join(command)}: {said}")
-    return {"mib": peak / 1024, "seconds": time.monotonic() - start}
+    return {"mib": peak / 1024, "resident_mib": resident / 1024, "seconds": time.monotonic() - start}
 
 
 def main() -> None:

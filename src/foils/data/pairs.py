@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from foils.data.build import Record, Source, build_held, build_stored, cache_place, file_facts
 from foils.data.collection import Collection
+from foils.data.judged_pairs import JudgedPairs, KnownTexts
 from foils.data.lines import Complaints
 from foils.data.pair_columns import OF_CORPUS, Document, PairColumns, PairRecord
 from foils.data.splitting import NAMES, SHARES, split_queries
 from foils.data.tables import Records, records_of
+from foils.data.texts import ColumnTexts
 from foils.runtime.errors import FormatError
 
 SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
@@ -132,24 +134,6 @@ def text_id(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-@dataclass
-class _Texts:
-    """What is known of ids: the hash of each one's text, so that an id has one text."""
-
-    what: str
-    hashes: dict[str, bytes] = field(default_factory=dict)
-
-    def new(self, identifier: str, text: str, complaints: Complaints, line: int) -> bool:
-        """Tell whether an id is seen for the first time; one with another text is a complaint."""
-        own = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        known = self.hashes.setdefault(identifier, own)
-        if known is own:
-            return True
-        if known != own:
-            complaints.add(f"the {self.what} {identifier!r} has another text before; an id has one text", line)
-        return False
-
-
 @dataclass(frozen=True)
 class _Pairs:
     """Documents, queries and judgements of tables of pairs, as streams of their records."""
@@ -158,16 +142,25 @@ class _Pairs:
     corpus: Records | None
     chosen: Mapping[str, str] | None
     shares: tuple[float, ...]
+    judged: JudgedPairs = field(default_factory=JudgedPairs)
 
-    def _each(self, complaints: Complaints) -> Iterator[tuple[int, PairRecord]]:
+    def _each(self, complaints: Complaints) -> Iterator[tuple[PairTable, int, PairRecord]]:
         for table in self.tables:
             own = complaints if table is self.tables[0] else Complaints(table.records.where)
-            yield from table.read(own)
+            for line, record in table.read(own):
+                yield table, line, record
             own.settle()
 
     def documents(self, complaints: Complaints) -> Iterator[Record]:
-        texts = _Texts("document")
-        for line, record in self._each(complaints):
+        """Yield the distinct documents, and note the pairs."""
+        texts, last = KnownTexts("document"), None
+        for table, line, record in self._each(complaints):
+            if table is not last:
+                self.judged.begin(table.records.where)
+                last = table
+            split = table.split or SPLIT_OF.get(record.split.lower(), record.split)
+            positives = [self._document_id(each) for each in record.positives]
+            self.judged.add(_query_id(record), positives, record.grade, split, line)
             for each in (*record.positives, *record.negatives):
                 identifier = self._document_id(each)
                 of_corpus = identifier == self._ids_of_corpus.get(_key(each))
@@ -209,53 +202,28 @@ class _Pairs:
         return document.doc_id or self._ids_of_corpus.get(_key(document)) or document_id(document)
 
     def queries(self, complaints: Complaints) -> Iterator[Record]:
-        texts = _Texts("query")
-        for line, record in self._each(complaints):
+        """Yield the distinct queries."""
+        texts = KnownTexts("query")
+        for _, line, record in self._each(complaints):
             if texts.new(_query_id(record), record.query, complaints, line):
                 yield line, (_query_id(record), record.query)
 
     def qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, Source]:
-        """Return the judgements by split."""
+        """Return the judgements by split, of the pairs that `documents` noted."""
         where = self.tables[0].records.where
-        complaints = Complaints(where)
-        of_query = {identifier: row for row, identifier in enumerate(queries["query_id"].to_pylist())}
-        of_document = {identifier: row for row, identifier in enumerate(documents["doc_id"].to_pylist())}
-        grades: dict[tuple[int, int], tuple[int, int]] = {}
-        splits: dict[int, str] = {}
-        for table in self.tables:
-            for line, record in table.read(complaints):
-                query = of_query[_query_id(record)]
-                split = table.split or SPLIT_OF.get(record.split.lower(), record.split)
-                if splits.setdefault(query, split) != split:
-                    complaints.add(f"the query {record.query[:60]!r} is in {splits[query]} and in {split}", line)
-                for each in record.positives:
-                    pair = query, of_document[self._document_id(each)]
-                    if grades.setdefault(pair, (record.grade, line))[0] != record.grade:
-                        complaints.add(f"the pair has another relevance on line {grades[pair][1]}", line)
-        complaints.settle()
-        named = self._splits(splits, grades, queries, where)
-        pairs: dict[str, list[Record]] = {split: [] for split in sorted(set(named), key=_order)}
-        ids = [queries["query_id"].to_pylist(), documents["doc_id"].to_pylist()]
-        for (query, document), (grade, line) in grades.items():
-            pairs[named[query]].append((line, (ids[0][query], ids[1][document], grade)))
-        return {split: Source(f"{where} ({split})", _stream(rows)) for split, rows in pairs.items()}
-
-    def _splits(
-        self, given: Mapping[int, str], grades: Mapping[tuple[int, int], tuple[int, int]], queries: pa.Table, where: str
-    ) -> list[str]:
-        """The split of each query: what is given, for all or for none, or else our own."""
-        if all(given.values()):
-            return [given[row] for row in range(len(queries))]
-        if any(given.values()):
-            missing = sum(not split for split in given.values())
+        pairs = self.judged.resolved(documents, queries)
+        given = np.array([bool(name) for name in pairs.names])[pairs.split_of]
+        if given.any() and not given.all():
+            missing = int((~given).sum())
             raise FormatError(f"{missing} queries have no split, others have; give each one, or none", where)
-        rows = np.array([pair for pair, (grade, _) in grades.items() if grade > 0], np.int64).reshape(-1, 2)
-        return split_queries(queries["text"].to_pylist(), rows[:, 0], rows[:, 1], self.shares)
+        if given.all():
+            order = sorted(range(len(pairs.names)), key=lambda code: _order(pairs.names[code]))
+            return pairs.sources(where, np.argsort(order)[pairs.split_of], [pairs.names[code] for code in order])
+        positive = pairs.grades > 0
+        texts = ColumnTexts(queries["text"])
+        split_of = split_queries(texts, pairs.query_rows[positive], pairs.doc_rows[positive], self.shares)
+        return pairs.sources(where, np.array([NAMES.index(split) for split in split_of]), NAMES)
 
 
 def _order(split: str) -> tuple[int, str]:
     return (NAMES.index(split) if split in NAMES else len(NAMES)), split
-
-
-def _stream(rows: list[Record]) -> Callable[[Complaints], Iterator[Record]]:
-    return lambda _: iter(rows)

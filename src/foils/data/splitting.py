@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from itertools import pairwise
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from foils.data.chunks import MOST
 from foils.data.collection import Rows
 from foils.data.duplicates import near_pairs
 from foils.data.tokens import alphanumeric
@@ -45,17 +45,13 @@ def split_queries(
         raise InputError(f"splits {', '.join(f'{each:g}' for each in shares)}; expected three shares that sum to 1")
     group = _groups(texts, query_rows, doc_rows)
     sizes = np.bincount(group)
-    first: dict[int, str] = {}
-    for number, text in zip(group.tolist(), texts, strict=True):
-        first[number] = min(first.get(number, text), text)
-    order = sorted(first, key=lambda number: hashlib.blake2b(first[number].encode(), digest_size=16).digest())
     free = {name: round(share * len(texts)) for name, share in zip(NAMES, shares, strict=True) if name != "train"}
-    chosen = {}
-    for number in order:
-        fitting = (name for name in ("test", "dev") if sizes[number] <= free[name])
-        chosen[number] = next(fitting, "train")
-        if chosen[number] != "train":
-            free[chosen[number]] -= int(sizes[number])
+    chosen = ["train"] * len(sizes)
+    for number in _in_order(texts, group, sizes).tolist():
+        fitting = next((name for name in ("test", "dev") if sizes[number] <= free[name]), "train")
+        chosen[number] = fitting
+        if fitting != "train":
+            free[fitting] -= int(sizes[number])
     return [chosen[number] for number in group.tolist()]
 
 
@@ -71,25 +67,43 @@ def twin_pairs(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.ND
     queries, documents = np.asarray(query_rows)[order], np.asarray(doc_rows)[order]
     bounds = np.flatnonzero(np.diff(documents, prepend=-1, append=-1))
     pairs: list[tuple[int, int]] = []
-    for begin, end in pairwise(bounds):
-        rows = np.unique(queries[begin:end])
+    for at in np.flatnonzero(np.diff(bounds) > 1).tolist():
+        rows = np.unique(queries[bounds[at] : bounds[at + 1]])
         if len(rows) > 1:
-            sets = [set(alphanumeric(texts[row])) for row in rows]
+            sets = [set(alphanumeric(texts[int(row)])) for row in rows]
             pairs += [(int(rows[i]), int(rows[j])) for i, j in near_pairs(sets, threshold=TWINS)]
     return np.asarray(pairs, np.int64).reshape(-1, 2)
 
 
 def _groups(texts: Sequence[str], query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.int64]:
     """The number of each query's group."""
-    numbers: dict[bytes, int] = {}
-    same = [numbers.setdefault(_digest(text), len(numbers)) for text in texts]
-    first = {number: row for row, number in reversed(list(enumerate(same)))}
-    equal = np.array([(row, first[number]) for row, number in enumerate(same)], np.int64).reshape(-1, 2)
+    _, first, inverse = np.unique(_hashes(texts, _words), axis=0, return_index=True, return_inverse=True)
+    equal = np.stack([np.arange(len(texts)), first[inverse.ravel()]], axis=1)
     edges = np.concatenate([equal, twin_pairs(texts, query_rows, doc_rows)])
     joined = coo_matrix((np.ones(len(edges), bool), (edges[:, 0], edges[:, 1])), shape=(len(texts), len(texts)))
     return np.asarray(connected_components(joined, directed=False)[1], np.int64)
 
 
-def _digest(text: str) -> bytes:
+def _in_order(texts: Sequence[str], group: npt.NDArray[np.int64], sizes: Rows) -> Rows:
+    """The groups, in the order of a hash of the first of their texts, alphabetically."""
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(sizes)
+    first = order[ends - sizes]
+    for number in np.flatnonzero(sizes > 1).tolist():
+        first[number] = min(order[ends[number] - sizes[number] : ends[number]].tolist(), key=lambda row: texts[row])
+    hashes = _hashes(texts, str)[first]
+    return np.lexsort((hashes[:, 1], hashes[:, 0]))
+
+
+def _hashes(texts: Sequence[str], of: Callable[[str], str]) -> npt.NDArray[np.uint64]:
+    """(n, 2) 128-bit hashes of what a function makes of each text; they have the order of their bytes."""
+    digests = bytearray()
+    for start in range(0, len(texts), MOST):
+        for text in texts[start : start + MOST]:
+            digests += hashlib.blake2b(of(text).encode(), digest_size=16).digest()
+    return np.frombuffer(bytes(digests), ">u8").astype(np.uint64).reshape(-1, 2)
+
+
+def _words(text: str) -> str:
     """The same for texts of the same tokens; of a text without any, its own."""
-    return hashlib.blake2b("\x1f".join(sorted({*alphanumeric(text)}) or [text]).encode(), digest_size=16).digest()
+    return "\x1f".join(sorted({*alphanumeric(text)}) or [text])

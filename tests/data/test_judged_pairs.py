@@ -1,0 +1,58 @@
+"""What is remembered of pairs while they are read, against dictionaries that remember everything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import foils
+from foils.data import judged_pairs
+from foils.data.judged_pairs import KnownTexts
+from foils.data.lines import Complaints
+from foils.runtime.errors import FormatError
+from pair_files import judged, write_csv, write_jsonl
+
+
+@given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), max_size=300), st.integers(1, 20))
+def test_ids_and_their_texts_are_those_of_a_dictionary(records: list[tuple[str, str]], recent: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(judged_pairs, "RECENT", recent)
+        known, texts, wrong = KnownTexts("query"), dict[str, str](), list[int]()
+        complaints = Complaints("file")
+        for line, (identifier, text) in enumerate(records, start=1):
+            assert known.new(identifier, text, complaints, line) == (identifier not in texts)
+            if texts.setdefault(identifier, text) != text:
+                wrong.append(line)
+    if wrong:
+        with pytest.raises(FormatError, match=f"file:{wrong[0]}: the query .* has another text before") as raised:
+            complaints.settle()
+        assert str(raised.value).count("another text") == min(len(wrong), 5)
+    else:
+        complaints.settle()
+
+
+def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    rows = [{"query": "a", "positive": "x", "score": 1}, {"query": "b", "positive": "y", "score": 1}]
+    first = write_csv(tmp_path / "first.csv", rows)
+    other = [{"query": "c", "positive": "x", "score": 1}, {"query": "b", "positive": "z", "score": 1}]
+    second = write_jsonl(tmp_path / "second.jsonl", other)
+    with pytest.raises(FormatError, match=r"second.jsonl:2: the query 'b' is in train and in test"):
+        foils.load({"train": first, "test": second})
+    third = write_jsonl(tmp_path / "third.jsonl", [other[0], {**rows[1], "score": 0}])
+    with pytest.raises(FormatError, match=r"third.jsonl:2: the pair has another relevance on line 3"):
+        foils.load({"train": first, "training": third})
+
+
+def test_judgements_come_in_the_order_of_the_file_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(judged_pairs, "MOST", 2)
+    names = [("c", "z"), ("a", "x"), ("a", "z"), ("b", "x"), ("a", "x"), ("c", "x")]
+    rows = [{"query": query, "positive": document, "split": "train"} for query, document in names]
+    pairs = judged(foils.load(pa.Table.from_pylist(rows)))
+    assert pairs == {"train": [(*name, 1) for name in dict.fromkeys(names)]}
