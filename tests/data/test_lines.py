@@ -104,7 +104,7 @@ def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_utf16(tmp_path: Path, coding: str) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes("\ufeff{}\n".removeprefix("\ufeff" if coding == "utf-16" else "").encode(coding))
-    with pytest.raises(FormatError, match=r"a\.jsonl:1: UTF-16, .* convert the file to UTF-8"):
+    with pytest.raises(FormatError, match=r"a\.jsonl:1: UTF-16 .* convert the file to UTF-8"):
         lines(path)
 
 
@@ -222,7 +222,7 @@ def test_half_a_surrogate_pair_is_no_text() -> None:
     assert text_field(json.loads(r'"\ud83d"')) is None
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff"))))
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\n\r\ufeff"))))
 def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
     path = tmp_path_factory.getbasetemp() / "lines"
     path.write_bytes("".join(f"{text}\n" for text in texts).encode())

@@ -23,9 +23,12 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("rows", "message"),
     [
         ([{"query": "a", "question": "b", "positive": "c"}], "columns query and question could each be the query; say"),
-        ([{"q": "a", "p": "b"}], r"no column is known as query or positive; the columns are 'q', 'p'. The first line"),
+        (
+            [{"q": "a", "p": "b"}],
+            r"no column is known as query or positive; the columns are 'q', 'p' .of CSV and TSV the first line",
+        ),
         ([{"query": "a", "positive": "b"}, {"query": " ", "positive": "b"}], r"csv:3: the query \(query\) is empty"),
-        ([{"query": "a", "positive": ""}], r"csv:2: the positive \(positive\) is empty or no text"),
+        ([{"query": "a", "positive": ""}], r"csv:2: the positive \(positive\) is empty; expected a text"),
         ([{"query": "a", "positive": "b", "score": "0.87"}], r"csv:2: score is '0.87'; expected a whole number"),
         (
             [{"query": "a", "positive": "b", "score": "1"}, {"query": "a", "positive": "b", "score": "0"}],
@@ -49,7 +52,7 @@ def test_what_is_wrong_is_told_by_line(tmp_path: Path, rows: list[dict[str, Any]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"", "the file is empty; expected a first line"),
+        (b"", "the file or its first line is empty; expected the columns"),
         (b"query,positive\n", "no documents in it"),
         (
             b"query;positive\na;b\n",
@@ -87,5 +90,5 @@ def test_options_of_pairs_are_refused_with_other_collections(beir_folder: Callab
 
 def test_missing_values_of_data_frames() -> None:
     frame = pytest.importorskip("pandas").DataFrame({"query": ["a", "b"], "positive": ["x", float("nan")]})
-    with pytest.raises(FormatError, match=r"DataFrame:2: the positive \(positive\) is empty or no text"):
+    with pytest.raises(FormatError, match=r"DataFrame:2: the positive \(positive\) is missing; expected a text"):
         foils.load(frame)

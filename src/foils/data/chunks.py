@@ -44,10 +44,8 @@ def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _own_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with values of its own where it has views or keys, whose size would be that of all they stand for."""
     for at, column in enumerate(batch.columns):
-        plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        plain = plain.cast(pa.large_string()) if pa.types.is_string_view(plain.type) else plain
-        if plain is not column:
-            batch = batch.set_column(at, batch.schema.names[at], plain)
+        if pa.types.is_dictionary(column.type) or pa.types.is_string_view(column.type):
+            batch = batch.set_column(at, batch.schema.names[at], pa.array(column.to_pylist()))
     return batch
 
 

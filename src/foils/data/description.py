@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -60,6 +61,9 @@ class Description(Result):
         lengths: `queries` and `documents` -> words of a text: median, 95 of 100 have at most, most.
         equal_documents: documents whose title and text another document has too.
         equal_queries: queries whose text another query has too.
+        wordless: `queries` and `documents` -> texts without a letter.
+        garbled: `queries` and `documents` -> texts with control characters, or wrongly decoded ones.
+        own_answers: positive pairs whose two texts are equal.
         scripts: share of the letters by script, in a sample of texts.
         splits: by name.
         examples: of a query and a positive.
@@ -73,6 +77,9 @@ class Description(Result):
     lengths: Mapping[str, tuple[int, int, int]]
     equal_documents: int
     equal_queries: int
+    wordless: Mapping[str, int]
+    garbled: Mapping[str, int]
+    own_answers: int
     scripts: Mapping[str, float]
     splits: Mapping[str, SplitFacts]
     examples: Sequence[tuple[str, str]]
@@ -133,6 +140,9 @@ def describe_collection(collection: Collection) -> Description:
         lengths={"queries": _words(of_queries), "documents": _words(of_documents)},
         equal_documents=_repeated(of_documents),
         equal_queries=_repeated(of_queries),
+        wordless={"queries": int(of_queries["wordless"].sum()), "documents": int(of_documents["wordless"].sum())},
+        garbled={"queries": int(of_queries["garbled"].sum()), "documents": int(of_documents["garbled"].sum())},
+        own_answers=int((of_queries["hash"][pairs[0]] == of_documents["hash"][pairs[1]]).all(axis=1).sum()),
         scripts=_scripts([*collection.document_texts(sample), *texts[:SAMPLE]]),
         splits=splits,
         examples=[
@@ -163,11 +173,16 @@ def _split(collection: Collection, name: str, twins: np.ndarray[Any, Any]) -> Sp
     return SplitFacts(queries, len(relevant), len(judged) - len(relevant), most, shared, near)
 
 
-MEASURED = np.dtype([("words", "<i8"), ("hash", "<u8", (2,))])
+MEASURED = np.dtype([("words", "<i8"), ("hash", "<u8", (2,)), ("wordless", "?"), ("garbled", "?")])
+GARBLED = re.compile("[\0-\x08\x0e-\x1f\x7f-\x9f\ufffd]|\u00c3[\u0080-\u00bf]|\u00e2\u20ac")
+"""Control characters, what stands for unreadable bytes, and UTF-8 that was read as Latin-1 or Windows-1252."""
 
 
 def _measured(table: pa.Table) -> npt.NDArray[np.void]:
-    """(n,) number of words and hash of each text, with its title where the table has titles; read piece by piece."""
+    """(n,) facts of each text, with its title where the table has titles; read piece by piece.
+
+    Number of words, hash, whether it has no letter, and whether it looks wrongly decoded.
+    """
     columns = [name for name in ("title", "text") if name in table.column_names]
     measured, at = np.empty(len(table), MEASURED), 0
     for batch in pieces(table.select(columns).to_batches()):
@@ -176,6 +191,8 @@ def _measured(table: pa.Table) -> npt.NDArray[np.void]:
         digests = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts)
         here = measured[at : at + len(texts)]
         here["words"] = [len(text.split()) for text in texts]
+        here["wordless"] = [not any(map(str.isalpha, text)) for text in texts]
+        here["garbled"] = [GARBLED.search(text) is not None for text in texts]
         here["hash"] = np.frombuffer(digests, "<u8").reshape(-1, 2)
         at += len(texts)
     return measured
@@ -219,6 +236,8 @@ def _warnings(of: Description) -> list[str]:
             queries = "query" if split.twins == 1 else "queries"
             have = "has a near-twin in train; its" if split.twins == 1 else "have a near-twin in train; their"
             warnings.append(f"{split.twins:,} {queries} of {name} {have} measures may be too high.")
+        if not split.pairs:
+            warnings.append(f"No document of {name} is relevant: nothing can be trained or measured on it.")
         if split.most >= COMMON:
             warnings.append(f"One query of {name} has {split.most:,} positives; is it a label, and not a question?")
     if of.equal_documents:
@@ -226,6 +245,17 @@ def _warnings(of: Description) -> list[str]:
         warnings.append(
             f"{of.equal_documents:,} {documents} equal to another: a copy of a positive looks like a hard negative."
         )
+    for kind, count in of.wordless.items():
+        if 2 * count > getattr(of, kind):
+            warnings.append(f"There is no letter in {count:,} of the {kind}; is their column one of ids or numbers?")
+    for kind, count in of.garbled.items():
+        if count:
+            warnings.append(
+                f"There are control characters, or letters of a wrong encoding, in {count:,} of the {kind}; was the "
+                "file written as UTF-8?"
+            )
+    if of.own_answers:
+        warnings.append(f"The positive is the query, word for word, in {of.own_answers:,} pairs.")
     if of.lengths["documents"][1] > LONG:
         warnings.append(
             f"One document in twenty has more than {of.lengths['documents'][1]:,} words; encoders cut texts at their "

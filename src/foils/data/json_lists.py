@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from foils.data.lines import DAMAGE, LONGEST_LINE, Complaints, each_key_once, open_binary
+from foils.data.lines import DAMAGE, LONGEST_LINE, Complaints, check_utf8, each_key_once, open_binary
 from foils.runtime.errors import FormatError
 
 PIECE = 1 << 20  # bytes that are read at once, and more where an object is longer
@@ -39,14 +39,15 @@ def listed_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, di
         mark = text.expect("[", "a list")
         while mark != "]":
             if text.next() == "]" and mark == "[":
-                text.expect("]", "]")
-                break
+                mark = text.expect("]", "]")
+                continue
             line, value = text.line, text.value()
             if isinstance(value, dict):
                 yield line, value
             else:
                 complaints.add(f"expected a list of JSON objects, found {type(value).__name__} in it", line)
             mark = text.expect(",]", ", or ] after an object")
+        complaints.settle()
         text.expect("", "nothing after the list")
 
 
@@ -59,7 +60,7 @@ class _Text:
 
     def __init__(self, path: Path, opened: IO[bytes]) -> None:
         self.path, self.line = path, 1
-        self._opened, self._ended = opened, False
+        self._opened, self._first, self._ended = opened, True, False
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._parser = json.JSONDecoder(object_pairs_hook=each_key_once)
         self._text, self._at = "", 0
@@ -116,8 +117,9 @@ class _Text:
         except DAMAGE as error:
             raise FormatError(f"damaged data ({error}); get the file again", self.path, self.line) from error
         self._ended = not raw
-        if raw.startswith((b"\xff\xfe", b"\xfe\xff")) and not rest and self.line == 1:
-            raise FormatError("UTF-16, by its first two bytes; convert the file to UTF-8", self.path, 1)
+        if self._first:
+            check_utf8(raw, self.path)
+            self._first = False
         try:
             self._text, self._at = rest + self._decoder.decode(raw, final=self._ended), 0
         except UnicodeDecodeError as error:

@@ -126,7 +126,10 @@ class JudgedPairs:
             own = complaints[bisect_right(self.begins, at, key=lambda begin: begin[0]) - 1]
             if other_split[at]:
                 text, there = queries["text"][int(rows[0][at])].as_py(), names[split_of[rows[0][at]]]
-                own.add(f"the query {text[:60]!r} is in {there} and in {names[codes[at]]}", int(lines[at]))
+                own.add(
+                    f"the query {text[:60]!r} is in {there} and in {names[codes[at]]}; give it one split",
+                    int(lines[at]),
+                )
             if other_grade[at]:
                 before = lines[first[inverse[at]]]
                 own.add(f"the pair has another relevance on line {before}", int(lines[at]))

@@ -158,12 +158,28 @@ def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, 
             number += 1
             if len(raw) > LONGEST_LINE:
                 raise FormatError(f"a line of more than {LONGEST_LINE >> 20} MiB; cut its text", path, number)
-            if number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise FormatError("UTF-16, by its first two bytes; convert the file to UTF-8", path, number)
+            if number == 1:
+                check_utf8(raw, path)
             try:
                 yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
                 complaints.add(f"not UTF-8 at byte {error.start} of the line; convert the file", number)
+
+
+def check_utf8(begin: bytes, path: str | Path) -> None:
+    """Refuse a text that begins as UTF-16 or UTF-32 do: with their mark, or with letters and zero bytes by turns.
+
+    Raises:
+        FormatError: it does.
+    """
+    if begin.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or _zero_by_turns(begin[:4]):
+        raise FormatError("UTF-16 or UTF-32, by its first bytes; convert the file to UTF-8", path, 1)
+
+
+def _zero_by_turns(begin: bytes) -> bool:
+    """Tell whether every second byte of four is zero, or three of them."""
+    zero = [not byte for byte in begin]
+    return len(zero) == 4 and zero in ([False, True] * 2, [True, False] * 2, [False, True, True, True])
 
 
 def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -173,6 +189,8 @@ def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int
             value = json_value(text)
         except (ValueError, RecursionError) as error:
             said = str(error).partition("\n")[0]
+            if isinstance(error, json.JSONDecodeError):
+                said = f"{error.msg}, character {error.pos + 1}"
             complaints.add(f"malformed JSON ({said}); each line must be one JSON object", number)
             continue
         if isinstance(value, dict):

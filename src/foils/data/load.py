@@ -15,7 +15,7 @@ from foils.data.build import Source, build_stored, open_stored
 from foils.data.collection import Collection
 from foils.data.pairs import read_pairs
 from foils.data.splitting import SHARES
-from foils.data.store import cache_folder
+from foils.data.store import cache_folder, existing_file
 from foils.data.tables import ENDINGS
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse
@@ -71,6 +71,8 @@ def is_pairs(given: Any) -> bool:
 
 def _pairs(given: Any) -> Any:
     """What `read_pairs` takes, where this names, or is, a table of pairs; otherwise None."""
+    if given is None:
+        raise InputError("None is no collection; expected a file, a folder, a table or a name")
     if not isinstance(given, (str, Path)):
         return given
     if str(given).startswith(PREFIX):
@@ -79,11 +81,20 @@ def _pairs(given: Any) -> Any:
         from foils.data.hub import hf_pairs
 
         return hf_pairs(str(given).removeprefix("hf:"))
+    if str(given) == "-":
+        raise InputError("-: pairs are read more than once, standard input only once; write them to a file first")
     if _is_file(given):
         return given
-    if _is_table(given):
-        raise InputError(f"{given}: no such file")
+    if _is_table(given) or _is_special(given):
+        existing_file(given)
     return None
+
+
+def _is_special(name: str | Path) -> bool:
+    try:
+        return Path(name).exists() and not Path(name).is_dir()
+    except (OSError, ValueError):  # a name that is too long, or no name
+        return False
 
 
 def _is_table(name: str | Path) -> bool:

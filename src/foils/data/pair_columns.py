@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from foils.data.lines import text_field
+from foils.data.tokens import UNSEEN
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.options import spelled
 
 NAMES: dict[str, tuple[str, ...]] = {
     "query": ("query", "question", "anchor"),
@@ -24,7 +26,7 @@ NAMES: dict[str, tuple[str, ...]] = {
 OF_CORPUS = {**NAMES, "doc_id": (*NAMES["doc_id"], "_id", "id")}
 """The same of a table of documents alone: an `id` there is a document's."""
 NEGATIVE = re.compile(r"negative_\d+")
-EXAMPLE = "columns query=COLUMN,positive=COLUMN"
+EXAMPLE = "query=COLUMN,positive=COLUMN"
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,12 @@ class PairColumns:
         """
         chosen = dict(chosen or {})
         if unknown := [role for role in chosen if role not in NAMES]:
-            raise InputError(f"columns {', '.join(unknown)}: a column is one of {', '.join(NAMES)}")
+            raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(NAMES)}")
         if missing := [name for name in chosen.values() if name and name not in columns]:
             raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
+        given = [name for name in chosen.values() if name]
+        if twice := sorted({name for name in given if given.count(name) > 1}):
+            raise InputError(f"{spelled('columns')}: {', '.join(twice)} is given twice; a column is one thing")
         free = [name for name in columns if name not in chosen.values()]
         names: dict[str, tuple[str, ...]] = {}
         for role, usual in known.items():
@@ -103,14 +108,15 @@ class PairColumns:
             elif len(fitting) > 1:
                 raise FormatError(
                     f"columns {' and '.join(fitting)} could each be the {role}; say which one is: "
-                    f"columns {role}={fitting[0]}",
+                    f"{spelled('columns')} {role}={fitting[0]}",
                     where,
                 )
             names[role] = tuple(fitting)
         if absent := [role for role in needed if not names[role]]:
             raise FormatError(
-                f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))}. The "
-                f"first line names the columns ({', '.join(NAMES[absent[0]])}, …), or say which is which: {EXAMPLE}",
+                f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))} (of CSV "
+                f"and TSV the first line names them). Give one such a name ({', '.join(NAMES[absent[0]])}), or say "
+                f"which is which: {spelled('columns')} {EXAMPLE}",
                 where,
             )
         return cls(names)
@@ -122,22 +128,25 @@ class PairColumns:
     def read(self, fields: Mapping[str, Any]) -> PairRecord | str:
         """Return what a record says, or, as a text, what is wrong with it."""
         query = text_field(self._value("query", fields))
-        if query is None or not query.strip():
-            return f"the query ({self.names['query'][0]}) is empty or no text"
+        if query is None or blank(query):
+            return f"the query {self._given('query', fields)}; expected a text"
         positives = list(self._documents("positive", fields))
         negatives = list(self._documents("negative", fields))
         if not positives or None in positives:
-            return f"the positive ({', '.join(self.names['positive'])}) is empty or no text"
+            return f"the positive {self._given('positive', fields)}; expected a text, or a list of texts"
         if None in negatives:
-            return f"a negative ({', '.join(self.names['negative'])}) is no text"
+            return f"a negative {self._given('negative', fields)}; expected a text, or a list of texts"
         grade = _grade(self._value("score", fields)) if self.names["score"] else 1
         if grade is None:
             found = fields.get(self.names["score"][0])
             return (
                 f"{self.names['score'][0]} is {found!r:.40}; expected a whole number, the relevance, 0 for a negative. "
-                "Leave the column out with columns score="
+                f"Leave the column out with {spelled('columns')} score="
             )
         ids = [_identifier(self._value(role, fields)) for role in ("query_id", "doc_id")]
+        for role, identifier in zip(("query_id", "doc_id"), ids, strict=True):
+            if identifier is None and self._value(role, fields) not in (None, ""):
+                return f"the {role} {self._given(role, fields)}; expected a text or a whole number"
         if ids[1] is not None and len(positives) > 1:
             return f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives"
         if len(positives) == 1:
@@ -146,6 +155,12 @@ class PairColumns:
             positives = [Document(ids[1] or first.doc_id, title.strip(), first.text)]
         split = text_field(self._value("split", fields)) or ""
         return PairRecord(ids[0], query.strip(), tuple(positives), tuple(negatives), grade, split.strip())
+
+    def _given(self, role: str, fields: Mapping[str, Any]) -> str:
+        """What a record gives for a role, for a complaint: `(column) is …`."""
+        values = [_known(fields.get(name)) for name in self.names[role]]
+        said = next((_said(value) for value in values if value is not None), "is missing")
+        return f"({', '.join(self.names[role])}) {said}"
 
     def document(self, fields: Mapping[str, Any]) -> Document | None:
         """Return the document of a record of a corpus, or None where it has no text."""
@@ -166,10 +181,27 @@ class PairColumns:
 def _document(value: Any) -> Document | None:
     given = value if isinstance(value, Mapping) else {"text": value}
     text, title = (text_field(given.get(key) or "") for key in ("text", "title"))
-    if text is None or title is None or not f"{title}{text}".strip():
+    if text is None or title is None or blank(f"{title}{text}"):
         return None
     ids = (_identifier(given.get(key)) for key in ("docid", "doc_id", "_id", "id"))
     return Document(next((each for each in ids if each is not None), None), title.strip(), text.strip())
+
+
+def blank(text: str) -> bool:
+    """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
+    return not _seen(text)
+
+
+def _seen(text: str) -> str:
+    return UNSEEN.sub("", text.replace("\u200b", "")).strip()
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, str) and not blank(value):
+        return f"is {value!r:.40}" if text_field(value) else "is no valid Unicode"
+    if isinstance(value, str):
+        return "is empty"
+    return f"is {type(value).__name__} {value!r:.40}" if value not in ([], {}) else "is empty"
 
 
 def _known(value: Any) -> Any:
@@ -195,4 +227,4 @@ def _grade(value: Any) -> int | None:
 
 def plain(name: str) -> str:
     """Return a column's name without what makes no difference."""
-    return re.sub(r"[\s-]+", "_", name.strip().lower())
+    return re.sub(r"[\s-]+", "_", _seen(name).lower())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,10 +20,11 @@ from foils.data.pair_columns import OF_CORPUS, Document, PairColumns, PairRecord
 from foils.data.splitting import NAMES, SHARES, split_queries
 from foils.data.tables import Records, records_of
 from foils.data.texts import ColumnTexts
-from foils.runtime.errors import FormatError
+from foils.runtime.errors import FormatError, InputError
 
 SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
-READING = 2  # another number where the same files are read otherwise than before, for the cache
+SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
+READING = 3  # another number where the same files are read otherwise than before, for the cache
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,13 @@ def read_pairs(
         FormatError: what is wrong in it, by line; columns that are not known, or could be several things.
     """
     parts = list(given.items()) if isinstance(given, Mapping) else [("", given)]
+    if not parts or any(isinstance(part, (list, tuple)) for _, part in parts):
+        raise InputError(
+            f"{type(given).__name__} of {', '.join(map(str, given)) or 'nothing'}; expected split -> table. Make "
+            "columns of lists a table, as pyarrow.table(…) or pandas.DataFrame(…) do"
+        )
     alone = len(parts) == 1  # a data set of one split says nothing about what to test on
-    tables = [_table(part, columns, "" if alone else SPLIT_OF.get(split, split)) for split, part in parts]
+    tables = [_table(part, columns, "" if alone else _split_name(split), of=split) for split, part in parts]
     more = None if corpus is None else records_of(corpus)
     made = _Pairs(tables, more, columns, tuple(shares))
     documents = Source(tables[0].records.where, made.documents)
@@ -109,9 +116,14 @@ def pair_negatives(
 
 
 def _table(
-    given: Any, columns: Mapping[str, str] | None, split: str, needed: Sequence[str] = ("query", "positive")
+    given: Any,
+    columns: Mapping[str, str] | None,
+    split: str,
+    needed: Sequence[str] = ("query", "positive"),
+    of: str = "",
 ) -> PairTable:
     records = records_of(given)
+    records = replace(records, where=f"{records.where} ({of})") if of and not records.files else records
     return PairTable(records, PairColumns.of(records.columns, columns, records.where, needed=needed), split)
 
 
@@ -147,9 +159,13 @@ class _Pairs:
     def _each(self, complaints: Complaints) -> Iterator[tuple[PairTable, int, PairRecord]]:
         for table in self.tables:
             own = complaints if table is self.tables[0] else Complaints(table.records.where)
+            empty = True
             for line, record in table.read(own):
+                empty = False
                 yield table, line, record
             own.settle()
+            if empty and len(self.tables) > 1:
+                raise FormatError("no pairs in this split; leave it out", table.records.where)
 
     def documents(self, complaints: Complaints) -> Iterator[Record]:
         """Yield the distinct documents, and note the pairs."""
@@ -158,7 +174,7 @@ class _Pairs:
             if table is not last:
                 self.judged.begin(table.records.where)
                 last = table
-            split = table.split or SPLIT_OF.get(record.split.lower(), record.split)
+            split = table.split or _split_name(record.split)
             positives = [self._document_id(each) for each in record.positives]
             self.judged.add(_query_id(record), positives, record.grade, split, line)
             for each in (*record.positives, *record.negatives):
@@ -212,6 +228,10 @@ class _Pairs:
         """Return the judgements by split, of the pairs that `documents` noted."""
         where = self.tables[0].records.where
         pairs = self.judged.resolved(documents, queries)
+        if odd := [name for name in pairs.names if name and not SPLIT_NAME.fullmatch(name)]:
+            raise FormatError(
+                f"a split called {odd[0]!r:.60}; expected letters, digits, blanks and . _ - alone, at most 60", where
+            )
         given = np.array([bool(name) for name in pairs.names])[pairs.split_of]
         if given.any() and not given.all():
             missing = int((~given).sum())
@@ -223,6 +243,12 @@ class _Pairs:
         texts = ColumnTexts(queries["text"])
         split_of = split_queries(texts, pairs.query_rows[positive], pairs.doc_rows[positive], self.shares)
         return pairs.sources(where, np.array([NAMES.index(split) for split in split_of]), NAMES)
+
+
+def _split_name(name: str) -> str:
+    """What a split is called here: train, dev or test for its usual names, whatever their case."""
+    usual = name.lower()
+    return SPLIT_OF.get(usual, usual if usual in NAMES else name)
 
 
 def _order(split: str) -> tuple[int, str]:

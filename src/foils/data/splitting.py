@@ -41,7 +41,7 @@ def split_queries(
     Raises:
         InputError: shares that do not sum to 1, or are not in [0, 1].
     """
-    if len(shares) != len(NAMES) or min(shares) < 0 or abs(sum(shares) - 1) > 1e-6:
+    if len(shares) != len(NAMES) or not min(shares) >= 0 or not abs(sum(shares) - 1) <= 1e-6:
         raise InputError(f"splits {', '.join(f'{each:g}' for each in shares)}; expected three shares that sum to 1")
     group = _groups(texts, query_rows, doc_rows)
     sizes = np.bincount(group)

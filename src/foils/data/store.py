@@ -242,7 +242,9 @@ def existing_file(path: str | Path) -> Path:
     if not found:
         what = "no such file"
         if path.is_dir() or path.exists():
-            what = "is a folder, not a file" if path.is_dir() else "is a pipe or a device, not a file"
+            what = "is a folder, not a file" if path.is_dir() else "is a pipe or a device; write it to a file first"
+        elif path.is_symlink():
+            what = "is a link that leads to no file"
         raise InputError(f"{path}: {what}; check the path")
     return path
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from foils.data.chunks import BYTES, MOST, pieces
 from foils.data.json_lists import first_character, listed_objects
-from foils.data.lines import LONGEST_LINE, Complaints, every_line, json_objects, magic
+from foils.data.lines import LONGEST_LINE, Complaints, every_line, json_objects, magic, numbered_lines
 from foils.runtime.errors import FormatError, InputError
 
 Fields = Mapping[str, Any]
@@ -53,15 +53,29 @@ def arrow_table(given: Any) -> pa.Table:
     """
     if isinstance(given, pa.Table):
         return given
+    try:
+        table = _offered(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        said = " ".join(map(str, error.args))[:300]
+        raise InputError(
+            f"{type(given).__name__} is no table that Arrow can hold ({said}); give each column a name of its own, and "
+            "values of one kind"
+        ) from error
+    if table is None:
+        raise InputError(
+            f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, or a data set that is no stream"
+        )
+    return table
+
+
+def _offered(given: Any) -> pa.Table | None:
     if _is_data_set(given):
         return given.with_format("arrow")[:]
     if hasattr(given, "__arrow_c_stream__"):
         return pa.table(given)
     if hasattr(given, "__dataframe__") or type(given).__module__.startswith("pandas"):
         return pa.Table.from_pandas(given, preserve_index=False)
-    raise InputError(
-        f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, or a data set that is no stream"
-    )
+    return None
 
 
 def records_of(given: Any) -> Records:
@@ -118,6 +132,8 @@ def records_of_file(path: str | Path, *, delimiter: str | None = None) -> Record
     if magic(path, 4) == b"PAR1":
         return _parquet(path)
     ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending == ".parquet":
+        raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
     if ending in DELIMITERS:
         return _delimited(path, delimiter or DELIMITERS[ending])
     if ending in ENDINGS:
@@ -159,9 +175,10 @@ def _delimited(path: Path, delimiter: str) -> Records:
             try:
                 fields = next(reader, None)
             except csv.Error as error:
-                complaints.add(
-                    f"malformed record ({error}); a text with quotes in it is quoted, each quote twice", begin
-                )
+                said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
+                if "new-line" in str(error):
+                    said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
+                complaints.add(said, begin)
                 complaints.settle()
             if fields is None:
                 return
@@ -184,8 +201,8 @@ def _delimited(path: Path, delimiter: str) -> Records:
     complaints = Complaints(path)
     header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
     complaints.settle()
-    if not header:
-        raise FormatError("the file is empty; expected a first line with the columns' names", path)
+    if not any(header):
+        raise FormatError("the file or its first line is empty; expected the columns' names", path)
     if repeated := sorted({name for name in header if header.count(name) > 1}):
         raise FormatError(
             f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1
@@ -207,6 +224,10 @@ def _json(path: Path) -> Records:
         raise FormatError("the file is empty; expected a JSON object on each line, or one list of objects", path)
     read = listed_objects if begin == "[" else json_objects
     complaints = Complaints(path)
+    if begin == "{" and next(numbered_lines(path, complaints))[1].strip() == "{":
+        raise FormatError(
+            "one JSON object over several lines; expected a list of objects, or one object on each line", path, 1
+        )
     names = _keys(record for _, record in read(path, complaints))
     if not names:
         complaints.settle()

@@ -20,7 +20,7 @@ Float64s = npt.NDArray[np.float64]
 Int32s = npt.NDArray[np.int32]
 
 _ASCII_WORD = re.compile(r"[^\W_]+")
-_UNSEEN = re.compile(
+UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u200c-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]"
 )
 
@@ -38,7 +38,7 @@ def folded(text: str) -> str:
         return text.lower()
     decomposed = unicodedata.normalize("NFD", text).casefold()
     compatible = unicodedata.normalize("NFKC", decomposed).casefold()
-    return unicodedata.normalize("NFKC", _DOTTED.sub("i", _UNSEEN.sub("", compatible)))
+    return unicodedata.normalize("NFKC", _DOTTED.sub("i", UNSEEN.sub("", compatible)))
 
 
 def alphanumeric(text: str) -> list[str]:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from itertools import pairwise
+
 import numpy as np
+import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
 from foils.data.run import ranks_within
@@ -36,9 +40,32 @@ class LookAlikes:
 
         A query without a positive has no look-alike of one.
         """
+        if not len(queries):
+            return np.zeros(0, bool), np.zeros(0, bool)
+        parts = [self._marks(queries[part], documents[part]) for part in self._parts(queries, documents)]
+        equal, near = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return equal, near
+
+    def _parts(self, queries: Rows, documents: Rows) -> list[slice]:
+        """Cut pairs so that the texts of a part fit into a sixteenth of the memory budget; their sets take more."""
+        pair, positives = self._positives(queries)
+        size = self._lengths[documents] + np.bincount(pair, self._lengths[positives], minlength=len(queries))
+        part = np.cumsum(size) // (memory.budget() // 16)
+        return [slice(begin, end) for begin, end in pairwise([0, *(np.flatnonzero(np.diff(part)) + 1), len(part)])]
+
+    @cached_property
+    def _lengths(self) -> Rows:
+        """(documents,) bytes of the texts."""
+        return np.asarray(pc.binary_length(self.collection.documents["text"]).to_numpy(), np.int64)
+
+    def _positives(self, queries: Rows) -> tuple[Rows, Rows]:
+        """Return which of the queries, and which positive of it, for every positive of each."""
         counts, index = self.known.counts_of(queries), self.known.places(queries)
         pair = np.repeat(np.arange(len(queries)), counts)
-        positives = self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
+        return pair, self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
+
+    def _marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
+        pair, positives = self._positives(queries)
         distinct, inverse = np.unique(np.concatenate([documents[pair], positives]), return_inverse=True)
         ours, theirs = inverse[: len(pair)], inverse[len(pair) :]
         similarity = _jaccard(sets := self._sets(distinct), ours, sets, theirs)
