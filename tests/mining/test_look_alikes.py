@@ -8,6 +8,7 @@ import pytest
 from foils.data import Collection
 from foils.mining import look_alikes
 from foils.mining.look_alikes import LookAlikes
+from foils.runtime import memory
 
 
 @pytest.fixture
@@ -33,3 +34,23 @@ def test_marks_are_those_of_plain_sets(worded, entry, monkeypatch):
         assert equal.tolist() == [text == own for text in texts]
         assert near.tolist() == ((jaccard >= 0.6) & ~equal).tolist()
     assert looks.marks(np.array([0, 1]), np.array([60, 61]))[0].tolist() == [True, texts[1] == texts[61]]
+
+
+def test_parts_that_fit_into_the_memory_give_the_marks_of_all_at_once():
+    rng = np.random.default_rng(0)
+    words = np.array([f"w{i}" for i in range(3_000)])
+    texts = {f"d{i}": " ".join(rng.choice(words, 5_000)) for i in range(12)}  # 27 kB each
+    texts |= {f"again{i}": texts[f"d{i}"] for i in range(3)}
+    judged = {f"q{i}": {f"d{i}": 1, f"d{i + 3}": 1} for i in range(3)}
+    collection = Collection.from_dicts("long", texts, dict.fromkeys(judged, "anything"), {"train": judged})
+    queries, documents = np.repeat(np.arange(3), 15), np.tile(np.arange(15), 3)
+    whole = LookAlikes(collection, 0.5)
+    with memory.limited(2**20):
+        cut = LookAlikes(collection, 0.5)
+        assert len(cut._parts(queries, documents)) > 10
+        in_parts = cut.marks(queries, documents)
+    assert len(whole._parts(queries, documents)) == 1
+    for one, other in zip(in_parts, whole.marks(queries, documents), strict=True):
+        assert (one == other).all()
+    assert in_parts[0].reshape(3, 15)[:, 12:].tolist() == np.eye(3, dtype=bool).tolist()
+    assert in_parts[1].any()
