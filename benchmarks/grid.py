@@ -11,18 +11,24 @@ sources of a cell have `per_query` negatives a query. Writes benchmarks/results/
 from __future__ import annotations
 
 import argparse
+import json
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.stats import kendalltau
+
 from foils.data import load_collection
-from foils.data.store import cache_folder
+from foils.data.store import cache_folder, write_json
 from foils.encode import EncoderSettings, VectorStore
 from foils.studies.run import run_study
 from foils.studies.settings import StudySettings
 from study_first import hidden, mined
 
 CELLS = Path(__file__).parent / "grid.toml"
+RESULTS = Path(__file__).parent / "results" / "grid.json"
 
 
 def cells(part: str | None, names: list[str] | None) -> list[dict[str, Any]]:
@@ -48,6 +54,28 @@ def run(cell: dict[str, Any], folder: Path, data: Path, models: Path | None) -> 
     run_study(folder, collection, sources, [name], VectorStore(cache_folder() / "vectors"), settings)
 
 
+def summary(folder: Path) -> dict[str, Any]:
+    """Of each cell the measures of every training, and Kendall's τ of some predictors with their means."""
+    cells = {}
+    for path in sorted(folder.glob("cells/*/scores.json")):
+        predicted = json.loads(path.read_text())["sources"]
+        measured: dict[str, list[float]] = defaultdict(list)
+        for each in sorted(path.parent.glob("trained/*.json")):
+            trained = json.loads(each.read_text())
+            measured[trained["source"]].append(round(trained["measures"]["nDCG@10"], 5))
+        names = [name for name in predicted if name in measured]
+        means = [float(np.mean(measured[name])) for name in names]
+        taus = {
+            each: float(kendalltau([predicted[name][each] for name in names], means)[0])
+            for each in ("benefit", "eci_sem", "eci", "mnrl_proxy", "gradient_energy", "rho")
+        }
+        benefits = {name: predicted[name]["benefit"] for name in names}
+        cell = json.loads((path.parent / "cell.json").read_text())
+        title = f"{cell['collection']['name']}, {cell['model']['name'].split('/')[-1]}"
+        cells[title] = {"measured": measured, "benefit": benefits, "kendall": taus}
+    return cells
+
+
 def _firsts(name: str) -> list[str]:
     return [part.split("-")[0].split()[-1] for part in name.split("{}")[:-1]]
 
@@ -63,6 +91,7 @@ def main() -> None:
     for cell in cells(given.part, given.names):
         print(cell["name"], flush=True)
         run(cell, given.folder, given.data, given.models)
+    write_json(RESULTS, summary(given.folder))
 
 
 if __name__ == "__main__":
