@@ -3,6 +3,7 @@
     python benchmarks/decide.py shares COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 2] [--labels 60]
     python benchmarks/decide.py study STUDY COLLECTION [--hide 0.9] [--labels 60]
     python benchmarks/decide.py first COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 3] [--labels 60]
+    python benchmarks/decide.py cost COLLECTION [--repeats 3]
 
 `shares`: the collection's judgements must be complete (banking77, clinc150). A share of each training query's
 positives is hidden, ten sources are mined in ten ways, and a static embedding decides, from nothing and from labels of
@@ -13,6 +14,9 @@ the share of hidden positives, and how wide they are.
 are Kendall's τ of the benefit with the measure after training, and what the chosen source loses against the best:
 with every negative's truth known, from nothing, and from labels. `first`: the same for the trainings of the first
 study, as results/study_first.json has them, with sources mined anew and labels drawn with several seeds.
+
+`cost`: processor time of the decision against that of the published scores and of one pass of inner products, four
+sources, everything embedded before; medians of several rounds in one process.
 Writes benchmarks/results/decide.json.
 """
 
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +40,7 @@ from foils.labelling.drawing import pairs_of
 from foils.mining import mine_negatives
 from foils.mining.planting import PLANTED
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
+from foils.scoring.deciding import DOCUMENTS, RECORDS
 from foils.scoring.worth import HARM, added_losses
 from recapture import Models, ways
 from study_first import false_shares, hidden, mined
@@ -192,20 +198,55 @@ def compared(case: Decider, after: dict[str, float], labels: list[Labels]) -> di
     return {"truth": truth, "none": decided(None), "labels": [decided(each) for each in labels]}
 
 
+def cost(whole: Collection, repeats: int) -> dict[str, float]:
+    """Processor seconds of the published scores, the decision, and one pass of inner products; medians, and ratios."""
+    made = ways(Models(whole))
+    names = ("random", "bm25 0-10", "dense 0-10", "dense 50-60")
+    tables = {name: mine_negatives(whole, **{"split": "train", "top": 10, **made[name]()}) for name in names}
+    case = Decider(whole, None, tables)
+    case.decide()  # embeds what is missing
+    settings, rounds = ScoreSettings(), []
+    for _ in range(repeats):
+        started = time.process_time()
+        scores = score_sources(whole, case.sources, case.encoder, case.store, settings)
+        scored = time.process_time()
+        decide_sources(scores, case.sources, case.encoder, case.store)
+        decided = time.process_time()
+        queries = scores.measured.geometry.queries.take(slice(0, RECORDS)).astype(np.float32)
+        documents = case.store.embed(case.encoder, whole.document_texts(np.arange(len(whole.documents))), "document")
+        vectors = documents.take(slice(0, DOCUMENTS)).astype(np.float32)
+        at = time.process_time()
+        for start in range(0, len(queries), 256):
+            queries[start : start + 256] @ vectors.T
+        rounds.append((scored - started, decided - scored, time.process_time() - at))
+    score, decision, products = np.median(rounds, axis=0)
+    return {
+        "queries": len(scores.measured.records), "documents": len(whole.documents), "sources": len(names),
+        "score seconds": float(score), "decision seconds": float(decision), "products seconds": float(products),
+        "decision / (score + products)": float(decision / (score + products)), "rounds": repeats,
+    }  # fmt: skip
+
+
 def _collection_of(cell: Path) -> str:
     return str(json.loads((cell / "cell.json").read_text())["collection"]["name"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shares", "study", "first"))
+    parser.add_argument("what", choices=("shares", "study", "first", "cost"))
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--hide", type=float, nargs="*", default=[0.0, 0.5, 0.9, 0.98])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--labels", type=int, default=60)
+    parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
     whole = load_collection(given.paths[-1])
+    if given.what == "cost":
+        known.setdefault("cost", {})[whole.name] = cost(whole, given.repeats)
+        print(whole.name, known["cost"][whole.name])
+        write_json(RESULTS, known)
+        return
     for hide in given.hide:
         key = f"{whole.name}, {100 * hide:g} % hidden"
         if given.what == "study":

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from decided_world import oracle, scored, true_share
 
+from decided_world import oracle, scored, true_share
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.mining import mine_negatives
@@ -64,7 +64,10 @@ def test_without_labels_the_share_of_every_window_is_within_its_interval(half: t
         true = true_share(world, window_of(sources["deep"], int(part.first), part.end))
         assert part.worth.false_share_low == 0 <= true <= part.worth.false_share_high, part.name
     assert [part.first for part in by_margin.parts] == sorted(part.first for part in by_margin.parts)
-    assert all(a.negatives >= b.negatives for a, b in zip(by_margin.parts, by_margin.parts[1:], strict=False))
+    assert all(
+        a.negatives_per_query >= b.negatives_per_query
+        for a, b in zip(by_margin.parts, by_margin.parts[1:], strict=False)
+    )
 
 
 def test_labels_narrow_each_window_about_its_truth_and_move_the_best(tmp_path: Path) -> None:

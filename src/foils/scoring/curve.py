@@ -44,13 +44,13 @@ class Part:
     Attributes:
         first: rank of its first negatives, 0-based, or the margin below the positive, as a share of its similarity.
         end: the rank after the last; None for a margin.
-        negatives: a query, on average.
+        negatives_per_query: on average.
         worth: what is believed of it.
     """
 
     first: float
     end: int | None
-    negatives: float
+    negatives_per_query: float
     worth: SourceWorth
 
     @property
@@ -61,7 +61,7 @@ class Part:
     def to_json(self) -> dict[str, Any]:
         """Return it as scores.json holds it."""
         place = {"margin": self.first} if self.end is None else {"ranks": [int(self.first), self.end]}
-        return {**place, "negatives_per_query": self.negatives, **_facts(self.worth)}
+        return {**place, "negatives_per_query": self.negatives_per_query, **_facts(self.worth)}
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,10 @@ def curve_table(curve: Curve, confidence: float = ScoreSettings.confidence) -> T
     """Return what each part is worth, with a draw and the whole source below them."""
     interval = f"{100 * confidence:g} % interval"
     columns = [curve.by, "benefit", interval, "P(best)", "false", interval, "signal", "verdict", "per query"]
-    rows = [(part.name.removeprefix("margin "), *_cells(part.worth), f"{part.negatives:.1f}") for part in curve.parts]
+    rows = [
+        (part.name.removeprefix("margin "), *_cells(part.worth), f"{part.negatives_per_query:.1f}")
+        for part in curve.parts
+    ]
     rows.append((f"{curve.size} drawn from all", *_cells(curve.drawn, compared=False), ""))
     rows.append(("all of them", *_cells(curve.whole, compared=False), ""))
     best = frozenset(index for index, part in enumerate(curve.parts) if part is curve.best)
