@@ -100,7 +100,7 @@ def test_gains_are_those_over_the_first_stage(world, models):
 
 def test_every_seed_draws_a_head_and_a_trained_head_is_kept(models):
     settings, collection = settings_of(models), made_up()
-    kind = Rerankers(settings, collection)
+    kind = Rerankers(settings, [collection])
     pairs = [("ba be", "ba be bi")]
     drawn = [kind.load(str(models / "body"), seed).predict(pairs)[0] for seed in (0, 0, 1)]
     whole = [kind.load(str(models / "whole"), seed).predict(pairs)[0] for seed in (0, 1)]
@@ -153,11 +153,11 @@ def test_a_run_is_reranked_instead_of_bm25s(world, models, tmp_path):
 def test_a_trained_reranker_is_measured_as_evaluate_does(world, models):
     collection, *_ = world
     model = load_cross_encoder(models / "whole")
-    kind = Rerankers(settings_of(models, rerank_depth=7), collection)
+    kind = Rerankers(settings_of(models, rerank_depth=7), [collection])
     whole = measure_reranker(model, collection, "test", bm25_run(collection, "test"), ["nDCG@10"], depth=7)
-    assert kind.measure(model).means["nDCG@10"] == whole.means["nDCG@10"]
-    assert {len(of) for of in rankings_of(kind.run).values()} <= set(range(1, 8))
-    assert len(rankings_of(kind.run)) == len(qrels_of(collection, "test"))
+    assert kind.measure(model)[0].means["nDCG@10"] == whole.means["nDCG@10"]
+    assert {len(of) for of in rankings_of(kind.runs[0]).values()} <= set(range(1, 8))
+    assert len(rankings_of(kind.runs[0])) == len(qrels_of(collection, "test"))
 
 
 @pytest.mark.parametrize(
