@@ -27,5 +27,6 @@ from .studies.doors import demo as demo
 from .studies.doors import report as report
 from .studies.doors import study as study
 from .training.doors import train as train
+from .tuning.doors import merge as merge
 from .tuning.doors import tune as tune
 from .upkeep.doors import cache as cache

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 import foils as library
 from foils.runtime.errors import InputError
 from foils.tuning.plan import Plan
-from tune_world import write_world
+from tune_world import write_pairs, write_world
 
 Foils = Callable[..., Any]
 
@@ -152,6 +152,31 @@ def test_minutes_decide_how_much_is_tried(world: Path) -> None:
     for minutes, rates in ((1e-5, 1), (60, 3)):
         plan = library.tune("pairs.csv", model="static", explain=True, minutes=minutes).plan
         assert len(plan["trials"]["learning_rates"]) == rates
+
+
+def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: Path) -> None:
+    write_pairs(Path("other.csv"), seed=5)
+    plan = Plan.read(f"{FULL}/plan.toml")
+    plan.sections["given"] = {**plan["given"], "keep": "other.csv"}
+    plan.write("plan.toml")
+    tuned = library.tune(plan="plan.toml", output="kept")
+    section = Plan.read("kept/plan.toml")["keep"]
+    assert section == tuned.plan["keep"]
+    assert [system.name for system in tuned.keep.systems] == ["base", "tuned"]
+    assert "What must not be forgotten" in Path("kept/report.html").read_text()
+
+    plan.sections["keep"] = {"collection": "other", "alpha": 0.5}
+    plan.write("half.toml")
+    half = library.tune(plan="half.toml", output="half")
+    assert foils("merge", "static", f"{FULL}/model", "--alpha", 0.5, "-o", "merged").status == 0
+    made = library.merge("static", f"{FULL}/model", alpha=0.5, output="again")
+    assert made.path == Path("again")
+    assert Path("merged/model.safetensors").read_bytes() == Path("again/model.safetensors").read_bytes()
+    measured = library.evaluate(
+        "pairs.csv", ["merged"], measures=["nDCG@10"], split_shares=plan["given"]["split_shares"]
+    )
+    after = half.evaluation.systems[1].means["nDCG@10"]
+    assert measured.systems[0].means["nDCG@10"] == pytest.approx(after)
 
 
 @pytest.mark.parametrize(

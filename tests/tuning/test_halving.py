@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from foils.tuning.keeping import best_merge
 from foils.tuning.trials import Trial, halving
 
 
@@ -35,3 +36,12 @@ def test_three_times_the_largest_is_tried_where_the_largest_is_best() -> None:
     dev = {(1, 1): 0.1, (2, 1): 0.2, (6, 1): 0.4, (6, 2): 0.3, (2, 2): 0.1}
     assert run(dev, [1, 2], [1, 2], extend=True) == ((6, 1), [(1, 1), (2, 1), (6, 1), (6, 2), (2, 2)])
     assert run({(1, 1): 0.2, (2, 1): 0.1}, [1, 2], [1], extend=True) == ((1, 1), [(1, 1), (2, 1)])
+
+
+def test_a_merge_is_taken_where_it_keeps_more_and_loses_nothing() -> None:
+    def rows(*values: tuple[float, float, float]) -> list[dict[str, float]]:
+        return [{"alpha": alpha, "dev": dev, "keep": keep} for alpha, dev, keep in values]
+
+    ends = (0.0, 0.1, 0.9), (1.0, 0.5, 0.4)
+    assert best_merge(rows(ends[0], (0.25, 0.3, 0.8), (0.5, 0.5, 0.7), (0.75, 0.6, 0.65), ends[1])) == 0.75
+    assert best_merge(rows(ends[0], (0.5, 0.49, 0.8), (0.75, 0.6, 0.4), ends[1])) == 1.0

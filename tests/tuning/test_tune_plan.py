@@ -92,12 +92,13 @@ def test_splits_that_are_missing_come_from_train() -> None:
 
 def test_parts_keep_what_is_judged() -> None:
     whole = made_up(queries=100, documents=400)
-    part = fitting(whole, documents=350, queries=30, seed=0)
-    assert (len(part.documents), len(part.positives("train")), len(part.positives("test"))) == (350, 30, 25)
-    assert part.digest not in (whole.digest, fitting(whole, documents=350, queries=30, seed=1).digest)
+    assert len(fitting(whole, documents=10, queries=30, seed=0).documents) == 80  # the positives
+    part = fitting(whole, documents=200, queries=30, seed=0)
+    assert (len(part.documents), len(part.positives("train")), len(part.positives("test"))) == (200, 30, 25)
+    assert part.digest not in (whole.digest, fitting(whole, documents=200, queries=30, seed=1).digest)
     assert fitting(whole, documents=400, queries=50, seed=0) is whole
-    dev = dev_part(whole, 300, 0)
-    assert (len(dev.documents), dev.splits, len(dev.positives("dev"))) == (300, ["dev"], 25)
+    dev = dev_part(whole, 100, 0)
+    assert (len(dev.documents), dev.splits, len(dev.positives("dev"))) == (100, ["dev"], 25)
     rows = np.array([3, 1])
     assert with_documents(whole, rows).documents["doc_id"].to_pylist() == ["d1", "d3"]
     assert with_documents(whole, rows).qrels["train"]["doc_id"].to_pylist() == ["d1", "d3"]

@@ -236,6 +236,10 @@ DOORS: dict[str, Verb] = {
         example="foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/",
         after=_fail_where_kept,
     ),
+    "merge": Verb(
+        "foils.tuning.doors:merge",
+        example="foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/",
+    ),
     "push": Verb(
         "foils.data.doors:push",
         example="foils push bm25.parquet hf:me/scifact-bm25 --license cc-by-4.0",

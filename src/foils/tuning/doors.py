@@ -15,7 +15,7 @@ from foils.data.load import is_pairs
 from foils.data.parts import PARTS, with_three_splits
 from foils.data.resolve import CollectionLike, CollectionSettings
 from foils.data.sealed import write_sealed
-from foils.data.store import write_json
+from foils.data.store import fill_folder, write_json
 from foils.encode.models import DEFAULT_MODEL
 from foils.encode.opening import StoreSettings
 from foils.runtime.doors import door
@@ -24,7 +24,7 @@ from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
 from foils.tuning.parts import check_sizes, shares_of
 from foils.tuning.plan import Plan
-from foils.tuning.results import Explained, Tuned
+from foils.tuning.results import Explained, Merged, Tuned
 from foils.tuning.run import PLANNED, Tuning
 from foils.tuning.settings import TuneSettings
 
@@ -119,6 +119,44 @@ def tune(
     return tuned
 
 
+@door
+def merge(
+    base: Annotated[str, Option(metavar="BASE")],
+    tuned: Annotated[str, Option(metavar="TUNED")],
+    *,
+    output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
+    alpha: Annotated[float, Option(least=0, most=1)] = 0.5,
+    device: str | None = None,
+) -> Merged:
+    """Merge a model with one that was trained from it: each weight lies between theirs.
+
+    A merge often keeps more of what the base knew, at little cost of what was learned. foils tune --keep tries several.
+
+    Args:
+        base: Model that was trained further: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME.
+        tuned: What became of it, another model of the same architecture.
+        output: Folder to write the merged model to.
+        alpha: Share of the tuned model's weights; 0 gives the base, 1 the tuned model.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+
+    Raises:
+        InputError: a model that cannot be loaded, or two of different architectures.
+        FailureError: the folder cannot be written.
+    """
+    from foils.encode.models import load_model
+    from foils.training.merging import merged
+    from foils.training.trainer import writing_weights
+
+    model = merged(load_model(base, device=device), load_model(tuned, device=device), alpha)
+    folder = Path(output)
+    with writing_weights(folder), fill_folder(folder) as aside:
+        model.save_pretrained(str(aside))
+        card = aside / "README.md"
+        note = f"## Merged with foils\n\n{1 - alpha:g} × `{base}` + {alpha:g} × `{tuned}`\n"
+        card.write_text(f"{card.read_text('utf-8').rstrip()}\n\n{note}", encoding="utf-8", newline="\n")
+    return Merged(folder, str(base), str(tuned), alpha)
+
+
 def _with_splits(given: Any, reading: CollectionSettings, shares: Any) -> tuple[Collection, tuple[float, ...]]:
     """Return the collection with three splits, and the shares by which those that it lacks are split off."""
     loaded = replace(reading, split_shares=None).open(given)
@@ -150,6 +188,7 @@ def _given(
         "model": model,
         "minutes": settings.minutes,
         "max_length": settings.max_length,
+        "keep": settings.keep,
         "seed": settings.seed,
         "train": counts["train"],
         "dev": counts["dev"],

@@ -47,11 +47,11 @@ def check_sizes(collection: Collection) -> None:
 def fitting(collection: Collection, *, documents: int, queries: int, seed: int) -> Collection:
     """Return the collection with so many documents and training queries.
 
-    Kept are the positives, what BM25 ranks first for queries of dev and test, and random documents up to that number.
+    Kept are the positives and, up to that number, what BM25 ranks first for queries of dev and test, and random ones.
 
     Args:
         collection: with three splits.
-        documents: how many; the positives and BM25's stay where they are more.
+        documents: how many; the positives stay where they are more.
         queries: of train, drawn.
         seed: of the draws.
     """
@@ -67,8 +67,8 @@ def fitting(collection: Collection, *, documents: int, queries: int, seed: int) 
 def dev_part(collection: Collection, documents: int, seed: int) -> Collection:
     """Return what short runs are measured on: at most 500 queries of dev, and about so many documents.
 
-    The documents are the queries' positives, the ten that BM25 ranks first for each, and random ones: not those of the
-    model itself, which would look worse on its own mistakes than a model that is trained.
+    The documents are the queries' positives, those that BM25 ranks first, and random ones: not those that the model
+    itself ranks first, on whose mistakes it would look worse than a model that is trained.
 
     Args:
         collection: with a split dev.
@@ -82,12 +82,19 @@ def dev_part(collection: Collection, documents: int, seed: int) -> Collection:
 
 
 def _filled(collection: Collection, kept: Sequence[str], ranked: Sequence[str], count: int, seed: int) -> Rows:
-    """Rows of the positives of some splits, of BM25's first for some, and of random documents up to a number."""
+    """Rows of the positives of some splits, then, up to a number, of BM25's first for some, and of random documents.
+
+    BM25's take three quarters of what the positives leave, all first ranks before the second ones.
+    """
     positives = {name: collection.positives(name) for name in kept}
+    rows = np.unique(np.concatenate([each.doc_rows for each in positives.values()]))
+    room = max(0, count - len(rows))
     retriever = BM25Retriever(collection)
-    hard = [retriever.search(positives[name].query_rows, HARD)[0].ravel() for name in ranked]
-    rows = np.unique(np.concatenate([*(each.doc_rows for each in positives.values()), *hard]))
-    rows = rows[rows >= 0]
+    ranks = np.concatenate([retriever.search(positives[name].query_rows, HARD)[0] for name in ranked]).T.ravel()
+    hard, first = np.unique(ranks, return_index=True)
+    hard = hard[np.argsort(first)]
+    hard = hard[(hard >= 0) & ~np.isin(hard, rows)][: 3 * room // 4]
+    rows = np.concatenate([rows, hard])
     others = np.setdiff1d(np.arange(len(collection.documents)), rows)
     drawn = np.random.default_rng([seed, 5]).permutation(others)[: max(0, count - len(rows))]
     return np.concatenate([rows, drawn])

@@ -24,6 +24,7 @@ SECTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
     "batches": {"way": str, "size": int},
     "trials": {"learning_rates": list, "epochs": list, "queries": int, "final_epochs": int, "dev_documents": int},
     "training": {"learning_rate": (int, float), "epochs": int},
+    "keep": {"collection": str, "alpha": (int, float)},
 }
 """Sections in their order, and what each holds at least."""
 HEAD = (

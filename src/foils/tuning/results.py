@@ -71,6 +71,30 @@ def cost_sentence(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
+class Merged(Result):
+    """A merge of two models.
+
+    Attributes:
+        path: the folder that it is written to.
+        base: name of the first model. `tuned`: of the second. `alpha`: share of the second's weights.
+    """
+
+    path: Path
+    base: str
+    tuned: str
+    alpha: float
+
+    def tables(self) -> list[Table]:
+        """Return what was merged."""
+        rows = [(self.base, f"{1 - self.alpha:g}"), (self.tuned, f"{self.alpha:g}")]
+        return [Table(f"Merged → {self.path}", ["model", "share of the weights"], rows)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the attributes."""
+        return {**vars(self), "path": str(self.path)}
+
+
+@dataclass(frozen=True)
 class Tuned(Result):
     """A tuning.
 
@@ -84,6 +108,7 @@ class Tuned(Result):
         trials: short runs, in their order.
         sources: what the decision says of each source.
         label_next: labels that the decision asks for; None or 0: none.
+        keep: of the base and the tuned model on the collection that must not be forgotten; None: there is none.
         warnings: what `foils describe` says about the data, as that test resembles train.
     """
 
@@ -97,6 +122,7 @@ class Tuned(Result):
     sources: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     label_next: int | None = None
     warnings: Sequence[str] = ()
+    keep: Evaluation | None = field(default=None, repr=False)
 
     @property
     def comparison(self) -> Comparison | None:
@@ -119,7 +145,7 @@ class Tuned(Result):
         """What came out, in a sentence or two."""
         base, comparison = self.plan["given"]["model"], self.comparison
         if comparison is None:
-            reason = self.plan["training"]["reason"]
+            reason = self.plan["training"].get("reason", "no epoch is planned")
             return f"Kept {base}: no training was better on dev ({reason}). No model was written."
         before, after = (system.means[MEASURE] for system in self.evaluation.systems)
         queries = len(self.evaluation.systems[0].query_ids)
@@ -140,7 +166,18 @@ class Tuned(Result):
         warnings = [f"Warning: {each}" for each in self.warnings]
         caption = "\n".join(filter(None, [first.caption, self.sentence, *warnings]))
         proof = Table(first.title, first.columns, first.rows, caption)
-        return [proof, self.plan.table(), self.trials_table()]
+        return [proof, *([self.keep_table()] if self.keep else []), self.plan.table(), self.trials_table()]
+
+    def keep_table(self) -> Table:
+        """Return the measures on the collection that must not be forgotten, before and after."""
+        if self.keep is None:
+            return Table("", [], [])
+        table = self.keep.tables()[0]
+        lost = next(each for each in self.keep.comparisons if each.measure == MEASURE)
+        sentence = f"Not trained on: {MEASURE} {signed(lost.difference, 4)} (p {p_value(lost.p)})."
+        if lost.difference < 0 and lost.p < LEVEL:
+            sentence += " The model forgot some of what it knew."
+        return Table(table.title, table.columns, table.rows, sentence)
 
     def trials_table(self) -> Table:
         """Return the short runs, and what each had on dev."""
@@ -227,6 +264,7 @@ class Tuned(Result):
                 "sources": [dict(each) for each in self.sources],
                 "next": self.next_steps(),
                 "evaluation": self.evaluation.to_json(),
+                "keep": self.keep.to_json() if self.keep else None,
             }
         )
         return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,22 +18,32 @@ from foils.data.sealed import write_sealed
 from foils.data.store import fill_folder
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.evaluation import dense_run, evaluate_runs
+from foils.evaluation.systems import Evaluation
 from foils.runtime import progress
 from foils.tuning.budget import Budget, Pace, Work, is_static
+from foils.tuning.keeping import Final, Keeping
 from foils.tuning.kept import PASSING, Kept
 from foils.tuning.parts import dev_part, fitting
 from foils.tuning.plan import Plan, Section
 from foils.tuning.results import BASE, TUNED, Tuned
+from foils.tuning.sections import (
+    MAX_POSITIVES,
+    PER_QUERY,
+    batch_size,
+    batches_section,
+    cost_in_words,
+    in_words,
+    negatives_section,
+    plural,
+    sources_section,
+    training_section,
+)
 from foils.tuning.settings import MEASURES
-from foils.tuning.sources import SAMPLED, SOURCES, Mining
+from foils.tuning.sources import Mining
 from foils.tuning.trials import Trainings, Trial, halving
 
 PLAN, PLANNED = "plan.toml", "planned.json"
 DEPTH = 100
-PER_QUERY = {True: 10, False: 1}  # negatives of a positive: of a static embedding, whose steps cost nothing; of others
-MAX_POSITIVES = 4
-STEPS = 20  # of an epoch, at least, where there are rows enough
-SIZES = (16, 32, 64, 128)
 
 log = logging.getLogger(__name__)
 
@@ -125,23 +135,17 @@ class Tuning:
         key: dict[str, Any] = {"collection": self.whole.digest, **self.given, **known}
         schedule = self.kept.facts("schedule", key, planned) if keep else planned()
         self.plan.decide("documents", lambda: schedule["documents"])
-        self.plan.decide("sources", lambda: self._sources())
+        self.plan.decide("sources", self._sources)
         self.plan.decide("batches", lambda: self._batches(budget.work))
         self.plan.decide("trials", lambda: schedule["trials"])
         return budget.estimate(self.plan["documents"], self.plan["trials"])
 
     def _sources(self) -> Section:
-        reason = "cheap ones, from easy to hard; the decision weighs how hard each is against how many are false"
-        queries = min(SAMPLED, int(self.plan["documents"]["train_queries"]))
-        return {"names": list(SOURCES), "queries": queries, "reason": reason}
+        return sources_section(int(self.plan["documents"]["train_queries"]))
 
     def _batches(self, work: Work) -> Section:
-        size = batch_size(replace(work, train=int(self.plan["documents"]["train_queries"])))
-        if self.static:
-            why = "batches of rows that are hard for each other, which did best with such a model (docs/batches.md)"
-            return {"way": "ngame", "size": size, "reason": f"{why}; {STEPS} steps an epoch or more"}
-        why = "at random: other ways embed all rows before each epoch, which costs a third of the training again"
-        return {"way": "random", "size": size, "reason": f"{why}; {STEPS} steps an epoch or more"}
+        work = replace(work, train=int(self.plan["documents"]["train_queries"]))
+        return batches_section(work, static=self.static)
 
     @cached_property
     def collection(self) -> Collection:
@@ -163,18 +167,9 @@ class Tuning:
             sources = self.plan.decide("sources", self._sources)
             in_batch = int(self.plan["batches"]["size"]) - 1
             facts = mining.decided(list(sources["names"]), int(sources["queries"]), in_batch=in_batch)
-            self.plan.decide("negatives", lambda: self._decided(facts))
+            self.plan.decide("negatives", lambda: negatives_section(facts, static=self.static))
         source = str(self.plan["negatives"]["source"])
         return (mining.mined(source) if source else None), facts
-
-    def _decided(self, facts: Mapping[str, Any]) -> Section:
-        source, per_query = facts["source"] or "", PER_QUERY[self.static]
-        reason, passes = " ".join(facts["sentences"]), 1
-        if not source and self.static:
-            passes = per_query
-            reason += f" An epoch goes {passes} times over the pairs: as many steps as with {passes} negatives each."
-        return {"source": source, "per_query": per_query, "max_positives": MAX_POSITIVES, "passes": passes,
-                "reason": reason}  # fmt: skip
 
     def trainings(self, negatives: Negatives | None) -> Trainings:
         """Return what runs a training, once."""
@@ -195,7 +190,7 @@ class Tuning:
 
         def run(rate: float, epochs: int, count: int) -> Trial:
             trial = trainings.run(rate, epochs, count)
-            self.say(f"learning rate {rate:g}, {_plural(epochs, 'epoch')}, {count:,} queries: {trial.dev:.4f} on dev")
+            self.say(f"learning rate {rate:g}, {plural(epochs, 'epoch')}, {count:,} queries: {trial.dev:.4f} on dev")
             return trial
 
         final: Trial | None = None
@@ -225,33 +220,53 @@ class Tuning:
         """Do all that is not done, and write what comes out of it."""
         self.seconds = self.schedule(keep=True)
         if self.seconds:
-            self.say(f"about {_time(self.seconds)} in all")
+            self.say(cost_in_words(self.seconds, self.given.get("minutes")))
         negatives, decided = self.negatives()
-        self.say(f"negatives: {self.plan['negatives']['reason']}")
+        self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
         trainings = self.trainings(negatives)
         trial, base, tried = self.train(trainings)
+        final = None if trial is None else self._final(trainings, trial)
         self.write_plan()
         if negatives is not None:
             negatives.write(self.output / "negatives.parquet")
         runs = [self.kept.run(BASE, self.of(), lambda: self._searched(self.encoder, self.store))]
-        if trial is not None:
-            key = {**self.of(), "training": trainings.key(trial)}
-            runs.append(
-                self.kept.run(TUNED, key, lambda: self._searched(self._tuned(trainings.folder(trial)), self._own))
+        if final is not None:
+            tuned_run = self.kept.run(
+                TUNED, {**self.of(), **final.key}, lambda: self._searched(final.encoder(), self._own)
             )
+            runs.append(tuned_run)
         self.say("measured on test")
-        evaluation = evaluate_runs(
-            self.collection, runs, rng=np.random.default_rng(self.seed), split="test", measures=MEASURES,
-            against=[BASE] if trial is not None else None,
-        )  # fmt: skip
+        rng, against = np.random.default_rng(self.seed), None if final is None else [BASE]
+        evaluation = evaluate_runs(self.collection, runs, rng=rng, measures=MEASURES, against=against)
         tuned = Tuned(
             self.output, self.collection, self.plan, replace(evaluation, runs=tuple(runs)), trial, base, tried,
-            decided.get("sources", ()), decided.get("label_next"), self.warnings,
+            decided.get("sources", ()), decided.get("label_next"), self.warnings, self._remembered(final),
         )  # fmt: skip
-        if trial is not None and tuned.better:
-            written = {"training": trainings.key(trial), "sentence": tuned.sentence}
-            self.kept.facts("written", written, lambda: self._write_model(trainings.folder(trial), tuned))
+        if final is not None and tuned.better:
+            written = {**final.key, "sentence": tuned.sentence}
+            self.kept.facts("written", written, lambda: self._write_model(final.folder(), tuned))
         return tuned
+
+    @cached_property
+    def keeping(self) -> Keeping | None:
+        """The collection that must not be forgotten, where there is one."""
+        given = self.given.get("keep")
+        return None if given is None else Keeping.of(str(given), self.kept, self.seed)
+
+    def _final(self, trainings: Trainings, trial: Trial) -> Final:
+        """Return the trained model or, where another collection is to be kept, the merge that was chosen."""
+        keeping, key = self.keeping, {"training": trainings.key(trial)}
+        how = replace(self.encoder.settings, max_length=None)
+        if keeping is None:
+            return Final(key, lambda: trainings.folder(trial), how)
+        alpha = float(self.plan.decide("keep", lambda: keeping.chosen(trainings, trial))["alpha"])
+        self.say(f"merge: {self.plan['keep'].get('reason', 'as the plan says')}")
+        return Final({**key, "alpha": alpha}, lambda: keeping.folder(trainings, trial, alpha), how)
+
+    def _remembered(self, final: Final | None) -> Evaluation | None:
+        if final is None or self.keeping is None:
+            return None
+        return self.keeping.evaluated(self.encoder, final, self.store, self._own)
 
     def write_plan(self) -> None:
         """Write the plan, and keep what was written, so that a change of it is seen."""
@@ -264,12 +279,6 @@ class Tuning:
 
     def _searched(self, encoder: SentenceEncoder, store: VectorStore) -> Any:
         return dense_run(encoder, self.collection, "test", depth=DEPTH, store=store, name=encoder.name)
-
-    def _tuned(self, folder: Path) -> SentenceEncoder:
-        from foils.encode.models import load_model
-
-        model = load_model(folder, device=self.device)
-        return SentenceEncoder(model, replace(self.encoder.settings, max_length=None), name=TUNED)
 
     @property
     def _own(self) -> VectorStore:
@@ -287,29 +296,5 @@ class Tuning:
     def say(self, message: str) -> None:
         """Tell how far it is: what was done, and about how much time is left."""
         spent = time.monotonic() - self.begun
-        left = f"; about {_time(self.seconds - spent)} left" if self.seconds > spent else ""
-        log.info("tune, after %s%s: %s", _time(spent), left, message)
-
-
-def batch_size(work: Work) -> int:
-    """Return the largest batch that leaves `STEPS` steps an epoch, from 16 to 128."""
-    rows = work.train * work.rows_per_query
-    return max((size for size in SIZES if rows / size >= STEPS), default=SIZES[0])
-
-
-def training_section(trial: Trial, base: float, tried: int) -> Section:
-    """Return the chosen training; epochs 0 where the base is better on dev."""
-    runs = _plural(tried, "run")
-    reason = f"the best of {runs} on dev: {trial.dev:.4f}, and {base:.4f} before"
-    if trial.dev <= base:
-        reason = f"none: the best of {runs} has {trial.dev:.4f} on dev, and the model as it is {base:.4f}"
-    epochs = trial.epochs if trial.dev > base else 0
-    return {"learning_rate": trial.learning_rate, "epochs": epochs, "queries": trial.queries, "reason": reason}
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+        left = f"; about {in_words(self.seconds - spent)} left" if self.seconds > spent else ""
+        log.info("tune, after %s%s: %s", in_words(spent), left, message)

@@ -70,8 +70,8 @@ class Mining:
         if not tables:
             return {"source": None, "sentences": ["No source has a negative."], "sources": [], "label_next": None}
         scores = score(
-            collection, tables, split=SAMPLE, encoder=self.encoder, vectors=self.store, in_batch=in_batch, replicates=0,
-            seed=self.seed,
+            collection, tables, split=SAMPLE, encoder=self.encoder, vectors=self.store, in_batch=in_batch,
+            replicates=0, hybrids=1, seed=self.seed,
         )  # fmt: skip
         decision = scores.decision
         if decision is None:

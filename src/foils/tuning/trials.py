@@ -68,7 +68,7 @@ class Trainings:
         from foils.evaluation.measuring import encoder_score
 
         def measured() -> dict[str, Any]:
-            return {"dev": encoder_score(self.dev, "dev", MEASURE)(self._loaded())}
+            return {"dev": encoder_score(self.dev, "dev", MEASURE)(self.loaded())}
 
         return float(self.kept.facts("base", {**self.of, "dev": self.dev.digest}, measured)["dev"])
 
@@ -102,7 +102,8 @@ class Trainings:
         how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries, "max_length": self.max_length}
         return {**self.of, **rows, **batches, **how, "dev": self.dev.digest, "seed": self.seed}
 
-    def _loaded(self) -> Any:
+    def loaded(self) -> Any:
+        """Load the model as it is, to be trained or measured."""
         from foils.training.models import load_trainable
 
         model = load_trainable(self.model, device=self.device)
@@ -119,7 +120,7 @@ class Trainings:
         from foils.training.settings import TrainSettings
 
         key = self._key(learning_rate, epochs, queries)
-        model = self._loaded()
+        model = self.loaded()
         drawn = drawn_judgements(self.collection, "train", queries, self.seed)
         data = training_set(
             replace(self.collection, qrels={**self.collection.qrels, "train": drawn}),
