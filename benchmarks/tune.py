@@ -1,0 +1,160 @@
+"""`foils tune` against what sentence-transformers' documentation shows: the same pairs, the same rows trained on.
+
+    python benchmarks/tune.py COLLECTION ... [--model static:all-MiniLM-L6-v2] [--minutes N] [--seeds 1]
+                                             [--work FOLDER] [--json FILE]
+
+For each collection, model and seed, four systems are measured on the same test queries and documents:
+
+- base: the model as it is;
+- tuned: what `foils tune` gives, the base where it keeps that;
+- documented: `mine_hard_negatives` (5 negatives, relative margin 0.05) and MultipleNegativesRankingLoss with the
+  values of the documentation's examples: batches of 16 without duplicates, one epoch, learning rate 2e-5, warm-up 0.1;
+- same rows: the same with the learning rate that foils takes for this kind of model, and as many passes as it takes to
+  train on as many rows as the tuned model's training did.
+
+Both mine with the base from all documents and train on the queries that `foils tune` trains on. The differences of
+tuned from the others are pooled over all queries of all collections. Writes benchmarks/results/tune.json; what is in
+it already is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import foils
+from foils.data import Collection, Run
+from foils.data.store import write_json
+from foils.evaluation import dense_run, evaluate_runs
+from foils.statistics import bootstrap_interval, paired_test
+from foils.tuning.results import Tuned
+from foils.tuning.settings import MEASURE
+
+RESULTS = Path(__file__).parent / "results" / "tune.json"
+NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
+OTHERS = ("base", "documented", "same rows")
+
+
+def pairs_of(collection: Collection) -> Any:
+    """Anchor and positive of the training queries, as a data set; the first positive of each."""
+    from datasets import Dataset
+
+    positives = collection.positives("train")
+    texts = {
+        "anchor": collection.query_texts(positives.query_rows),
+        "positive": collection.document_texts(positives.first),
+    }
+    return Dataset.from_dict(texts)
+
+
+def as_documented(
+    collection: Collection, name: str, *, max_length: int, rate: float, rows: int | None, seed: int
+) -> Run:
+    """Mine and train as the documentation shows, and search; `rows` to train on, or None for one epoch."""
+    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    from sentence_transformers.base.sampler import BatchSamplers
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.util import mine_hard_negatives
+
+    from foils.encode.models import load_model
+
+    model = load_model(name)
+    if model.max_seq_length not in (None, float("inf")):
+        model.max_seq_length = min(max_length, model.max_seq_length)
+    documents = collection.document_texts(np.arange(len(collection.documents)))
+    mined = mine_hard_negatives(
+        pairs_of(collection), model, corpus=documents, num_negatives=NEGATIVES, relative_margin=MARGIN,
+        sampling_strategy="top", batch_size=32, verbose=False,
+    )  # fmt: skip
+    steps = -1 if rows is None else max(1, rows // BATCH)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=folder, num_train_epochs=1, max_steps=steps, per_device_train_batch_size=BATCH,
+            learning_rate=rate, warmup_steps=0.1, batch_sampler=BatchSamplers.NO_DUPLICATES, seed=seed,
+            save_strategy="no", report_to="none", disable_tqdm=True,
+        )  # fmt: skip
+        loss = MultipleNegativesRankingLoss(model)
+        SentenceTransformerTrainer(model=model, args=arguments, train_dataset=mined, loss=loss).train()
+    return dense_run(model, collection, "test", name="documented" if rows is None else "same rows")
+
+
+def compared(given: str, name: str, minutes: float | None, seed: int, work: Path) -> dict[str, Any]:
+    """Tune, train as documented, and measure all; per query, too."""
+    from foils.training.models import LEARNING_RATES
+
+    folder, start = work / f"{Path(given).name}-{name.replace('/', '-').replace(':', '-')}-{seed}", time.monotonic()
+    tuned: Tuned = foils.tune(given, model=name, output=folder, minutes=minutes, seed=seed)  # type: ignore[assignment]
+    spent = time.monotonic() - start
+    runs = {run.name: run for run in tuned.evaluation.runs}
+    if not tuned.better:
+        runs["tuned"] = Run(runs["base"].table, "tuned")
+    trained = (tuned.trial or tuned.trials[0]).steps * int(tuned.plan["batches"]["size"])
+    kind = "static embedding" if name.startswith("static:") else "encoder"
+    how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "seed": seed}
+    runs["documented"] = as_documented(tuned.collection, name, rate=RATE, rows=None, **how)
+    runs["same rows"] = as_documented(tuned.collection, name, rate=LEARNING_RATES[kind][0], rows=trained, **how)
+    named = [replace(run, name=system) for system, run in runs.items()]
+    result = evaluate_runs(
+        tuned.collection, named, rng=np.random.default_rng(seed), measures=[MEASURE], against=["tuned"]
+    )
+    return {
+        "collection": Path(given).name, "model": name, "seed": seed, "minutes": minutes, "seconds": round(spent),
+        "better": tuned.better, "means": {each.name: each.means[MEASURE] for each in result.systems},
+        "comparisons": [vars(each) for each in result.comparisons],
+        "per_query": {each.name: each.per_query[MEASURE].tolist() for each in result.systems},
+    }  # fmt: skip
+
+
+def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """The differences of tuned from each other system over all queries, with an interval and a paired test."""
+    rows = {}
+    for other in OTHERS:
+        a, b = (np.concatenate([each["per_query"][name] for each in results]) for name in ("tuned", other))
+        test = paired_test(a, b)
+        low, high = bootstrap_interval(a - b, rng=np.random.default_rng(0))
+        worse = [
+            f"{each['collection']} {each['model']} {each['seed']}"
+            for each in results
+            if (own := paired_test(each["per_query"]["tuned"], each["per_query"][other])).p < 0.05
+            and own.difference < 0
+        ]
+        rows[other] = {"difference": test.difference, "low": low, "high": high, "test": test.test, "p": test.p,
+                       "queries": test.queries, "significantly_worse_on": worse}  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collection", nargs="+")
+    parser.add_argument("--model", action="append")
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--work", type=Path, help="keep tunings here, so that they go on")
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    work = given.work or Path(tempfile.mkdtemp(prefix="foils-tune-"))
+    known = json.loads(given.json.read_text())["results"] if given.json.is_file() else []
+    for name in given.model or ["static:all-MiniLM-L6-v2"]:
+        for collection in given.collection:
+            for seed in range(given.seeds):
+                key = (Path(collection).name, name, seed, given.minutes)
+                if any((e["collection"], e["model"], e["seed"], e["minutes"]) == key for e in known):
+                    continue
+                known.append(compared(collection, name, given.minutes, seed, work))
+                print(json.dumps({k: v for k, v in known[-1].items() if k != "per_query"}), flush=True)
+                write_json(given.json, {"results": known, "pooled": pooled(known)})
+    print(json.dumps(pooled(known), indent=1))
+    if not given.work:
+        shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main()
