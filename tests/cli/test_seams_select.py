@@ -72,6 +72,28 @@ def test_by_ratings(
     assert (before["stage"], before["settings"]["by"]) == ("select", given.get("by", "table"))
 
 
+def test_by_benefit(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    folder = beir_folder()
+    paths = [mined(foils, folder, tmp_path, method) for method in ("random", "bm25")]
+    files = {ending: tmp_path / f"program.{ending}" for ending in ("parquet", "json")}
+    options = ["--by", "benefit", "--set", "top=2", "--collection", folder, "--temperature", 0.1, "--in-batch", 9]
+    options += ["--seed", 3, "--encoder-args", f"vectors={tmp_path / 'v'}"]
+    ended = foils("select", *paths, *options, "-o", files["parquet"], "--json", files["json"])
+    assert ended.status == 0, ended.err
+    for collection in (folder, load_collection(folder)):
+        chosen = select(
+            paths, by="benefit", settings={"top": 2}, collection=collection, temperature=0.1, in_batch=9, seed=3,
+            encoder=HashingEncoder(), vectors=VectorStore(tmp_path / "v"),
+        )  # fmt: skip
+        chosen.write(tmp_path / "library.parquet")
+        write_json(tmp_path / "library.json", chosen.to_json())
+        for ending, written in files.items():
+            assert (tmp_path / f"library.{ending}").read_bytes() == written.read_bytes()
+        assert str(chosen).split() == ended.out.replace(f"→ {files['parquet']}", "").split()
+    refused = foils("select", *paths, *options, "-o", files["parquet"], "--report", "page.html")
+    assert (refused.status, "--report page.html: no effect with --by benefit" in refused.err) == (2, True)
+
+
 def test_compose(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder = beir_folder()
     paths = {method: mined(foils, folder, tmp_path, method) for method in ("random", "bm25")}

@@ -77,6 +77,8 @@ def _check_texts(given: Mapping[str, Any]) -> None:
     from foils.selection.doors import refuse_seed
 
     by, report = given.get("by", "table"), given.get("report")
+    if by == "benefit":
+        return refuse({"report": report}, "with --by benefit; foils score shows what the chosen table is worth")
     shown = report or given.get("export")
     if shown and given.get("collection") is None:
         raise InputError("--report and --export need the texts: give the --collection that was rated")
@@ -89,6 +91,7 @@ def _check_texts(given: Mapping[str, Any]) -> None:
         )
     if not report:
         refuse_seed(by, given.get("seed", 0))
+    return None
 
 
 WRITE_RUNS = option("write_runs", Path, "Write the run of each system, in TREC form, to this folder.", metavar="FOLDER")

@@ -5,53 +5,100 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_sources, as_table
+from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, as_table
 from foils.data.store import provenance
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.fusion import fuse_sources
 from foils.runtime.doors import door
+from foils.runtime.errors import InputError, check_names
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
+from foils.scoring import BeliefSettings, composed, measure, prepare
 from foils.scoring import compose as composition
-from foils.scoring import composed, measure, prepare
 from foils.scoring.gates import WEIGHTINGS
-from foils.selection.results import Composed, Selected
+from foils.selection.benefit import BENEFIT, select_by_benefit
+from foils.selection.results import ByBenefit, Composed, Selected
 from foils.selection.stage import RULES, draws, select_negatives
 
+TEMPERATURE = 0.05
 
-@door
+
+def _check_selecting(
+    by: str,
+    collection: CollectionLike | None,
+    split: str,
+    seed: int,
+    temperature: float,
+    belief: BeliefSettings,
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings,
+) -> None:
+    """Refuse options that do nothing with the rule, and the benefit without a collection."""
+    flag = spelled("by")
+    if by == BENEFIT:
+        if collection is None:
+            raise InputError(f"{flag} {by} measures texts; give the {spelled('collection')} of the negatives")
+        return
+    idle = {**belief.changed(), **encoding.changed(base=AT_128), **scale.changed()}
+    idle |= {"temperature": temperature} if temperature != TEMPERATURE else {}
+    refuse(idle, f"with {flag} {by}, which goes by ratings; leave it out, or give {flag} {BENEFIT}")
+    if collection is None:
+        without = f"without {spelled('collection')}, of whose texts page and exports are made; give it, or leave it out"
+        refuse({"split": None if split == "train" else split, **reading.changed()}, without)
+        refuse_seed(by, seed)
+
+
+@door(check=_check_selecting)
 def select(
-    rated: Annotated[SourceLike, Option(metavar="RATED")],
+    rated: Annotated[SourcesLike, Option(metavar="RATED")],
     *,
-    by: Annotated[str, Option(names=RULES)] = "table",
+    by: Annotated[str, Option(names=(*RULES, BENEFIT))] = "table",
     settings: Annotated[Mapping[str, Any] | None, settings_option()] = None,
     collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
     split: str = "train",
     seed: Annotated[int, Option(least=0)] = 0,
+    temperature: Annotated[float, Option(above=0)] = TEMPERATURE,
+    belief: BeliefSettings,
     reading: CollectionSettings,
-) -> Selected:
-    """Select the negatives to train on, by a rule on their ratings: add keep, reason, weight and tier.
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Selected | ByBenefit:
+    """Select the negatives to train on, by a rule on their ratings or by benefit: add keep, reason and weight.
 
-    No row is dropped. Several sources without ratings are made one by foils compose.
+    No row is dropped. By benefit, the negatives of one source or of several are weighed by what they would add to the
+    training, given how likely each is false, and the most useful of each query are kept.
 
     Args:
-        rated: A table of rated negatives, as foils rate writes it.
-        by: Rule on ratings that selects.
-        settings: A setting of the rule, as margin=0.1; may be given several times. In Python a dictionary.
-        collection: Collection that was rated; the page and exports need its texts.
-        split: Split of the judgements whose positives the page and exports show.
-        seed: Seed of rules that draw, and of the page's examples; the same seed gives the same bytes.
+        rated: A table of rated negatives, as foils rate writes it; for the benefit any sources of negatives.
+        by: Rule on ratings that selects; or benefit.
+        settings: A setting of the rule, as margin=0.1 (of the benefit: top=10, weigh=false); may be given several
+            times. In Python a dictionary.
+        collection: Collection of the negatives; the benefit, the page and exports need its texts.
+        split: Split of the judgements whose positives the benefit, the page and exports take.
+        seed: Seed of rules that draw, of the benefit, and of the page's examples; the same seed gives the same bytes.
+        temperature: Temperature τ of the training, for the benefit.
 
     Raises:
         InputError: a table without ratings, options that have no effect together, or a setting out of range.
         UnknownNameError: no such rule, or no such setting of it.
     """
-    if collection is None:
-        without = f"without {spelled('collection')}, of whose texts page and exports are made; give it, or leave it out"
-        refuse({"split": None if split == "train" else split, **reading.changed()}, without)
-        refuse_seed(by, seed)
     loaded = None if collection is None else reading.open(collection)
+    if by == BENEFIT and loaded is not None:
+        chosen = dict(settings or {})
+        check_names(f"setting of {by}", chosen, ("top", "weigh"))
+        parts = as_sources(rated, loaded)
+        return select_by_benefit(
+            loaded, {each.name: each.negatives for each in parts}, *encoding.open(loaded), belief, **chosen,
+            temperature=temperature, split=split, seed=seed, digests={each.name: each.digest for each in parts},
+        )  # fmt: skip
+    if isinstance(rated, (list, tuple)):
+        if len(rated) != 1:
+            raise InputError(
+                f"{len(rated)} tables; a rule on ratings takes one; give {spelled('by', BENEFIT)} to join them"
+            )
+        rated = rated[0]
     table = as_table(rated)
     return select_negatives(
         table.negatives, by=by, settings=settings, seed=seed, name=table.name, digest=table.digest, collection=loaded,

@@ -111,3 +111,29 @@ class Composed(NegativesResult):
             "kept": int(self.keep.sum()),
             "rejected": self.rejected(),
         }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByBenefit(Composed):
+    """The rows of one source or several; kept are those whose lists have the largest expected benefit.
+
+    Attributes:
+        benefit: expected, mean over the queries that have a kept negative.
+        of_sources: name -> expected benefit of each source as it is.
+    """
+
+    benefit: float
+    of_sources: Mapping[str, float]
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts, and what the chosen negatives and each source are worth."""
+        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in self.of_sources.items()}}
+        return [*super().rows(), *((name, number(value)) for name, value in worths.items())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, the counts and the benefits."""
+        return {**super().to_json(), "benefit": self.benefit, "of_sources": dict(self.of_sources)}
+
+    def report(self, path: str | Path) -> None:
+        """Raise an InputError: the page of what a table is worth is that of `foils.score`."""
+        raise InputError(f"no page {path}: score the chosen table beside its sources, and write the page of that")

@@ -1,0 +1,215 @@
+"""Keeping the negatives that are worth most for the training, of one source or of several.
+
+A list S of a query is worth log(1 + X/Z)·Y/X, X = Σ x_j, Y = Σ x_j·ℓ_j·E[1 − (1 + κ)·π_j] over its negatives: the
+expected benefit (`foils.scoring.worth`), which is linear in π, so that the mean over the belief is that of each π_j.
+Negatives that are expected to do harm are left out: without one X falls and Y rises. Of the others up to K are chosen
+greedily; where a source's own first K without the harmful ones are worth more together, they are taken instead. So no
+source with at most K negatives a query has a larger expected benefit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import Negatives
+from foils.data.run import ranks_within
+from foils.data.store import provenance
+from foils.encode.encoder import Encoder
+from foils.encode.opening import description
+from foils.encode.vectors import VectorStore
+from foils.mining.fusion import fuse_sources
+from foils.runtime import progress
+from foils.runtime.errors import InputError
+from foils.scoring import BeliefSettings, Decided, Scores, ScoreSettings, decide_sources, score_sources
+from foils.scoring.compose import triplets_of_rows
+from foils.scoring.worth import HARM
+from foils.selection.results import ByBenefit
+from foils.selection.rows import Floats, Marks
+
+BENEFIT = "benefit"
+HARMFUL = "expected to do more harm than good"
+NOT_CHOSEN = "not among the most useful"
+NOT_SCORED = "not scored"
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Distinct negatives of some queries.
+
+    Attributes:
+        record: (k,) the query of each, ascending.
+        pull: (k,) log x_j/Z of each.
+        gain: (k,) ℓ_j·E[1 − (1 + κ)·π_j] of each, at most 1.
+        lists: for each source the places of its negatives, (k,) marks.
+    """
+
+    record: Rows
+    pull: Floats
+    gain: Floats
+    lists: tuple[Marks, ...]
+
+
+def list_benefit(pull: Floats, gain: Floats) -> float:
+    """Return log(1 + X)·Y/X of a list, X = Σ e^pull and Y = Σ e^pull·gain; 0 for an empty one."""
+    if not len(pull):
+        return 0.0
+    top = float(pull.max())
+    spread = np.exp(pull - top)
+    total = float(spread.sum())
+    return float(np.logaddexp(0.0, top + np.log(total)) * (spread @ gain) / total)
+
+
+def most_useful(candidates: Candidates, top: int) -> Rows:
+    """Return the places of the chosen negatives, ascending.
+
+    Args:
+        candidates: the negatives.
+        top: K, at least 1.
+    """
+    starts = np.searchsorted(candidates.record, np.arange(int(candidates.record.max(initial=-1)) + 2))
+    chosen: list[Rows] = []
+    with progress.task("choosing negatives", total=len(starts) - 1, unit="queries") as advance:
+        for first, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+            own = np.arange(first, end)[candidates.gain[first:end] > 0]
+            ways = [_greedy(candidates, own, top)]
+            for has in candidates.lists:
+                mine = own[has[own]]
+                ways.append(mine[np.argsort(-_alone(candidates, mine), kind="stable")[:top]])
+            worth = [list_benefit(candidates.pull[way], candidates.gain[way]) for way in ways]
+            chosen.append(np.sort(ways[int(np.argmax(worth))]))
+            advance(1)
+    return np.concatenate([np.zeros(0, np.int64), *chosen])
+
+
+def _alone(candidates: Candidates, places: Rows) -> Floats:
+    """What each is worth in a list of its own."""
+    return np.asarray(np.logaddexp(0.0, candidates.pull[places]) * candidates.gain[places])
+
+
+def _greedy(candidates: Candidates, places: Rows, top: int) -> Rows:
+    """Add what raises the list's benefit most, until nothing does or the list is full."""
+    pull, gain = candidates.pull[places], candidates.gain[places]
+    if not len(places):
+        return places
+    spread = np.exp(pull - pull.max())
+    scale, free = float(pull.max()), np.ones(len(places), bool)
+    total = useful = worth = 0.0
+    for _ in range(min(top, len(places))):
+        totals, sums = total + spread, useful + spread * gain
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values = np.where(free & (totals > 0), np.logaddexp(0.0, scale + np.log(totals)) * sums / totals, -np.inf)
+        best = int(np.argmax(values))
+        if values[best] <= worth:
+            break
+        free[best], worth, total, useful = False, float(values[best]), float(totals[best]), float(sums[best])
+    return places[~free]
+
+
+def select_by_benefit(
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    encoder: Encoder,
+    store: VectorStore,
+    belief: BeliefSettings,
+    *,
+    top: int = 10,
+    weigh: bool = True,
+    temperature: float = 0.05,
+    split: str = "train",
+    seed: int = 0,
+    digests: Mapping[str, str] | None = None,
+) -> ByBenefit:
+    """Keep for each query the negatives, of all sources together, whose list has the largest expected benefit.
+
+    Args:
+        collection: documents, queries, judgements.
+        sources: name -> negatives.
+        encoder: that the training starts from.
+        store: of vectors.
+        belief: labels, what the training starts from, and in-batch negatives.
+        top: negatives of a query, at most.
+        weigh: add `weight`, the share of a negative's pull that is expected to help, ℓ_j·E[1 − (1 + κ)·π_j].
+        temperature: τ of the training.
+        split: whose queries.
+        seed: of the belief.
+        digests: of the sources' files, for provenance.
+
+    Raises:
+        InputError: no negatives, fewer than two queries, labels that cannot be read, settings out of range.
+    """
+    if top < 1:
+        raise InputError(f"top {top}; expected at least 1 negative per query")
+    scoring = ScoreSettings(
+        split=split, hybrids=1, temperature=temperature, control=False, replicates=0, seed=seed
+    )  # fmt: skip
+    scores = score_sources(collection, sources, encoder, store, scoring)
+    decided = decide_sources(scores, sources, encoder, store, belief, records=len(scores.measured.records))
+    candidates = _candidates(scores, decided)
+    chosen = most_useful(candidates, top)
+    united = fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
+    settings = {"by": BENEFIT, "top": top, "weigh": weigh, "temperature": temperature, "split": split,
+                "starts": belief.starts, "in_batch": belief.in_batch, "labels": decided.decision.labels,
+                "encoder": description(encoder)}  # fmt: skip
+    inputs = dict(digests or {name: table.digest for name, table in sources.items()})
+    queries = len(scores.measured.records)
+    return ByBenefit.of(
+        _marked(united, scores, decided, candidates.gain, chosen, weigh),
+        provenance=provenance("select", settings, inputs=inputs, seed=seed),
+        title=f"{', '.join(sources)} by benefit",
+        settings=settings,
+        queries=queries,
+        benefit=_mean_benefit(candidates, chosen),
+        of_sources={name: worth.benefit for name, worth in decided.decision.worths.items()},
+        collection=collection,
+        split=split,
+    )
+
+
+def _candidates(scores: Scores, decided: Decided) -> Candidates:
+    measured, ground = scores.measured, decided.ground
+    triplets, records = decided.triplets, measured.records
+    record = records.record[triplets]
+    gain = 1 - (1 + HARM) * decided.expected
+    logits = np.zeros(len(triplets))
+    if ground.starts == "nothing":
+        gain = gain * (measured.gates.rho * measured.gates.eta)[triplets]
+    else:
+        logits = (measured.similarities.s_n[triplets] - measured.s_p[record]) / scores.settings.temperature
+    pull = logits - np.logaddexp(0.0, ground.in_batch[record])
+    members = records.members[triplets]
+    lists = tuple((members >> bit & 1) == 1 for bit in range(len(records.names)))
+    return Candidates(record, pull, gain, lists)
+
+
+def _mean_benefit(candidates: Candidates, chosen: Rows) -> float:
+    """Mean over the queries that have one of the chosen."""
+    groups = np.split(chosen, np.flatnonzero(np.diff(candidates.record[chosen])) + 1)
+    values = [list_benefit(candidates.pull[group], candidates.gain[group]) for group in groups if len(group)]
+    return float(np.mean(values)) if values else 0.0
+
+
+def _marked(united: Negatives, scores: Scores, decided: Decided, gain: Floats, chosen: Rows, weigh: bool) -> Negatives:
+    """The rows of all sources with what is believed of them; those that are not chosen are rejected."""
+    count = len(scores.measured.records.record)
+    known, kept = np.zeros(count, bool), np.zeros(count, bool)
+    known[decided.triplets], kept[decided.triplets[chosen]] = True, True
+    false, useful = np.full((2, count), np.nan)
+    false[decided.triplets], useful[decided.triplets] = decided.expected, gain
+    triplet = triplets_of_rows(united, scores.measured.records)
+    scored = (triplet >= 0) & known[triplet]
+    order = np.argsort(triplet, kind="stable")
+    repeated = np.zeros(len(triplet), bool)
+    repeated[order] = ranks_within(triplet[order]) > 0
+    keep = scored & kept[triplet] & ~repeated
+    columns: dict[str, Any] = {"false_probability": pa.array(false[triplet], mask=~scored)}
+    if weigh:
+        columns["weight"] = pa.array(np.where(keep, useful[triplet], 0.0))
+    table = united.with_columns(columns)
+    table = table.reject(scored & (np.where(scored, useful[triplet], 0.0) <= 0), HARMFUL)
+    return table.reject(~scored, NOT_SCORED).reject(~keep, NOT_CHOSEN)
