@@ -19,6 +19,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.scoring import DecisionSettings, Scores, curves, decide_sources
 from foils.scoring.curve import _windows
 from foils.scoring.curve_shown import curve_figure, curve_table, sentence
+from foils.scoring.page import score_page
 from foils.scoring.part_recapture import Recaptured
 from hidden_positives import World, hidden_world
 
@@ -157,6 +158,15 @@ def test_a_curve_says_the_same_in_words_numbers_and_pictures(half: tuple) -> Non
         assert list(figure.data[0]["y"]) == [round(part["benefit"], 5) for part in written["parts"]]
         go.Figure(data=figure.data, layout=figure.layout)
     assert (shown[0]["parts"][1]["ranks"], shown[1]["parts"][1]["margin"]) == ([5, 10], 0.02)
+
+
+def test_lists_of_different_lengths_are_not_compared_without_a_word(tmp_path: Path) -> None:
+    world = hidden_world(8, labelled=1.0)
+    sources = {"deep": deep(world), "short": mine_negatives(world.collection, world.dense(), split="train", top=5)}
+    unequal = with_decision((world, sources, scored(world, sources, tmp_path)))
+    assert unequal.unequal_lengths[0].startswith("the sources have 5 to 50 negatives a query")
+    assert unequal.unequal_lengths[0] in unequal.warnings
+    assert "The sources have 5 to 50 negatives a query" in score_page(unequal)
 
 
 def test_sources_that_have_no_curve_are_refused(half: tuple) -> None:

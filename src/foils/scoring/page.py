@@ -87,7 +87,8 @@ def _decision_section(scores: Scores, decision: Decision) -> Section:
     """The decision: where it turns, and what each source is worth."""
     curves = [curve_figure(curve) for curve in scores.curves]
     tables = [curve_table(curve, scores.settings.confidence) for curve in scores.curves]
-    prose = [*decision.sentences[1:], *map(sentence, scores.curves)]
+    warnings = [f"{text[0].upper()}{text[1:]}." for text in scores.unequal_lengths]
+    prose = [*decision.sentences[1:], *warnings, *map(sentence, scores.curves)]
     return Section("Decision", [decision_figure(decision), *curves, decision_table(scores), *tables], prose)
 
 

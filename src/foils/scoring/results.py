@@ -181,6 +181,17 @@ class Scores(Result):
         )
 
     @property
+    def unequal_lengths(self) -> list[str]:
+        """What a reader of the decision has to know where the sources' lists are of different lengths; else nothing."""
+        lengths = [each.negatives / max(1, each.records) for each in self.sources if not each.hybrid]
+        if not self.decision or max(lengths) <= LONGER * min(lengths):
+            return []
+        return [
+            f"the sources have {min(lengths):.0f} to {max(lengths):.0f} negatives a query, and a longer list is worth "
+            "more for its length alone; decide between lists of equal length, as the training takes them"
+        ]
+
+    @property
     def warnings(self) -> list[str]:
         """What a reader of the scores has to know, in sentences."""
         found = []
@@ -190,12 +201,7 @@ class Scores(Result):
                 f"the sources do not cover the same records: {shared:,} of {len(records):,} are in every source; "
                 "compare scores with the numbers of records in view, or score the shared records alone (--shared)"
             )
-        lengths = [each.negatives / max(1, each.records) for each in self.sources if not each.hybrid]
-        if self.decision and max(lengths) > LONGER * min(lengths):
-            found.append(
-                f"the sources have {min(lengths):.0f} to {max(lengths):.0f} negatives a query, and a longer list is "
-                "worth more for its length alone; decide between lists of equal length, as the training takes them"
-            )
+        found += self.unequal_lengths
         every = [*self.sources, *([self.control] if self.control else [])]
         if short := [each.name for each in every if not math.isnan(each.eci_sem_low) and not each.interval_covers]:
             found.append(

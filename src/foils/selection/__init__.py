@@ -1,6 +1,6 @@
 """Which negatives to train on, and with what weight: rules on ratings."""
 
-from foils.selection.benefit import BENEFIT, Candidates, list_benefit, most_useful, select_by_benefit
+from foils.selection.benefit import Candidates, list_benefit, most_useful, select_by_benefit
 from foils.selection.curriculum import LearningProgress, curriculum, progress, stage_of
 from foils.selection.mixture import fit_gaps, mixture
 from foils.selection.optimal import adapted_gap, information, optimal, optimal_gap, two_group_risk
@@ -11,7 +11,6 @@ from foils.selection.sampling import simans, simans_log_weights
 from foils.selection.stage import RULES, select_negatives
 
 __all__ = [
-    "BENEFIT",
     "BOUNDS",
     "RULES",
     "TIERS",
