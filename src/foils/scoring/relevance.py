@@ -155,7 +155,9 @@ def _fitted(surveyed: Surveyed, half: int, seed: int) -> _Half:
         max_iter=TREES, max_leaf_nodes=15, min_samples_leaf=LEAF, monotonic_cst=rising, l2_regularization=1.0,
         early_stopping=False, random_state=seed,
     )  # fmt: skip
-    fitted = classifier.fit(np.concatenate(columns), np.repeat([1, 0], [len(part) for part in columns]))
+    seen = np.concatenate(columns)
+    seen[:, np.isnan(seen).all(axis=0)] = 0.0  # known in the other half alone; the classifier refuses an empty column
+    fitted = classifier.fit(seen, np.repeat([1, 0], [len(part) for part in columns]))
     return fitted, float(np.log(each[0] / each[1]) + np.log(surveyed.labelled.count.mean()))
 
 

@@ -1,0 +1,29 @@
+"""How likely pairs are relevant, by what is known of labelled and unlabelled ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from foils.scoring.pair_features import PairFeatures, Surveyed
+from foils.scoring.relevance import Relevance
+
+
+def pairs(count: int, similarity: float, resemblance: np.ndarray, rng: np.random.Generator) -> PairFeatures:
+    """Pairs of as many records, around a similarity."""
+    rank = rng.integers(0, 500, count).astype(float)
+    return PairFeatures(
+        np.arange(count), similarity + 0.1 * rng.standard_normal(count), rank, resemblance, np.ones(count)
+    )
+
+
+def test_one_query_alone_with_several_positives_is_no_failure() -> None:
+    """Its half of the records knows what resembles a positive; the other half knows nothing of it."""
+    rng, count = np.random.default_rng(0), 400
+    one = np.full(count, np.nan)
+    one[0] = 0.7
+    nothing = np.full(count, np.nan)
+    labelled, unlabelled = pairs(count, 0.6, one, rng), pairs(count, 0.2, nothing, rng)
+    surveyed = Surveyed(labelled, unlabelled, unlabelled, np.arange(count), count, 1_000)
+    relevance = Relevance.fit(surveyed, seed=0)
+    assert relevance.ratio(labelled).mean() > 5 * relevance.ratio(unlabelled).mean()
+    assert np.isfinite(relevance.most)
