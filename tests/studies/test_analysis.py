@@ -123,3 +123,23 @@ def test_too_little_is_refused():
 
 def test_every_predictor_is_described():
     assert all(title and title == title.strip() for title in PREDICTORS.values())
+
+
+def test_single_sources_and_hybrids_are_compared_each_with_their_own():
+    """Two single sources below four hybrids: rightly ordered among themselves, and one setting below the other."""
+    world, names = cell(good=range(5)), {"s0": "a", "s1": "b", "s2": "c", "s3": "a & b", "s4": "a & c"}
+    values = {"a": 3.0, "b": 4.0, "c": 5.0, "a & b": 1.0, "a & c": 2.0}
+    facts = {**world.facts, "sources": dict.fromkeys(names.values(), "")}
+    outcomes = {names.get(name, name): each for name, each in world.outcomes.items()}
+    predictors = {name: {"eci_sem": value, "rho": -value} for name, value in values.items()}
+    found = analyse([Cell(Path(), facts, predictors, outcomes, {})])
+    standings = {each.predictor: each for each in found.leaderboard}
+    assert found.cells[0].parts == [1, 1, 1, 2, 2]
+    for name, sign in (("eci_sem", 1), ("rho", -1)):
+        assert standings[name].within == {"world · m": pytest.approx(sign)}
+        assert standings[name].kendall == pytest.approx(sign * (4 - 6) / 10)
+    assert standings["eci_sem"].stability == {"world · m": 1.0}
+    assert standings["rho"].stability == {"world · m": 0.0}
+    assert "within settings" in str(found)
+    assert "within settings" not in str(analyse([cell(good=range(5))]))
+    assert found.to_json()["leaderboard"][0]["within"] is not None

@@ -11,7 +11,7 @@ from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import InputError
 from foils.scoring import DecisionSettings, ScoreSettings, decide_sources, score_sources
-from foils.studies import PREDICTORS, StudySettings, read_cells, run_study
+from foils.studies import PREDICTORS, StudySettings, open_study, read_cells, run_study
 from foils.studies.predictors import decided_benefits, predict
 from foils.studies.probe import split_queries
 from foils.studies.sources import drawn_queries, study_sources, table_digest
@@ -153,6 +153,26 @@ def test_every_source_gives_as_many_rows_of_the_same_queries(world):
     assert pairs <= of_both["random"] | of_both["bm25"]
     assert pairs & of_both["random"]
     assert pairs & of_both["bm25"]
+
+
+def test_whole_hybrids_have_all_negatives_of_their_parts_and_train_on_them(world):
+    collection, sources, model, _, study = world
+    settings = StudySettings(per_query=2, hybrids=2, whole_hybrids=True, training=QUICK)
+    given = study_sources(sources, settings)
+    kept = given["random & bm25"].kept()
+    pairs = {
+        name: set(zip(*(given[name].kept()[c].to_pylist() for c in ("query_id", "doc_id")), strict=True))
+        for name in ("random", "bm25")
+    }
+    joined = set(zip(kept["query_id"].to_pylist(), kept["doc_id"].to_pylist(), strict=True))
+    assert joined == pairs["random"] | pairs["bm25"]
+    (cell,) = open_study(study, collection, sources, [model], settings)
+    assert len(cell.rows("random & bm25", 0)) == len(joined) > len(cell.rows("bm25", 0)) == 40
+    (usual,) = open_study(study, collection, sources, [model], StudySettings(per_query=2, hybrids=2, training=QUICK))
+    assert len(usual.rows("random & bm25", 0)) == 40
+    assert usual.folder != cell.folder
+    with pytest.raises(InputError, match="whole_hybrids True: no effect without hybrids"):
+        StudySettings(whole_hybrids=True)
 
 
 def test_a_recapture_of_other_rows_is_not_used(world):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from foils.runtime.errors import InputError
-from foils.statistics.agreement import Agreement, agreement, resampled_taus
+from foils.statistics.agreement import Agreement, agreement, kendall_tau, rank_stability, resampled_taus
 from foils.studies.cells import Cell, results_of, told_apart
 from foils.studies.outcomes import RESAMPLES, Floats, lead_of, outcomes_of, resampled
 from foils.studies.predictors import PREDICTORS
@@ -78,6 +78,7 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
     agreements: dict[str, Agreement] = {}
     pairs: list[tuple[Floats, Floats]] = []
     regrets, shares = [], []
+    within, stability = dict[str, float](), dict[str, float]()
     for cell in cells:
         if not all(name in cell.predictors[source] for source in cell.sources):
             continue
@@ -86,6 +87,8 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
         agreements[cell.name] = agreement(predicted, results, rng=rng, resamples=RESAMPLES)
         pairs.append((predicted, results))
         reached = results.mean(axis=1)
+        within[cell.name] = _within(predicted, reached, cell.parts)
+        stability[cell.name] = rank_stability(predicted, reached, settings=cell.parts)
         lost = float(reached.max() - reached[predicted == predicted.max()].mean())
         regrets.append(lost)
         shares.append(lost / float(np.ptp(reached)) if np.ptp(reached) else 0.0)
@@ -98,6 +101,8 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
         predictor=name,
         title=PREDICTORS[name],
         cells=agreements,
+        within=within,
+        stability=stability,
         kendall=float(np.mean(taus)),
         low=float(low),
         high=float(high),
@@ -106,6 +111,13 @@ def _standing(name: str, cells: Sequence[Cell], measure: str, rng: np.random.Gen
         regret_share=float(np.mean(shares)),
         missing=len(cells) - len(agreements),
     )
+
+
+def _within(predicted: Floats, reached: Floats, parts: Sequence[int]) -> float:
+    """Mean τ over the settings (single sources, hybrids of two, …) of two sources or more; NaN where none has a τ."""
+    own = [np.array(parts) == each for each in dict.fromkeys(parts)]
+    taus = [kendall_tau(predicted[chosen], reached[chosen]) for chosen in own if chosen.sum() > 1]
+    return float(np.nanmean(taus)) if taus and not np.isnan(taus).all() else math.nan
 
 
 def resampled_means(pairs: Sequence[tuple[Floats, Floats]], rng: np.random.Generator) -> Floats:

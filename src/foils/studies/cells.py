@@ -37,6 +37,7 @@ from foils.runtime.errors import FormatError, InputError
 UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"
 BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
 
+AND = " & "  # between the names of a hybrid's parts
 COMMANDS = "commands.txt"
 SCORES_FILE, FIRST_STAGE_FILE = "scores.json", "first-stage.trec"
 ANY, DIGEST = "*", re.compile("[0-9a-f]{10}")
@@ -82,6 +83,12 @@ class Cell:
     def sources(self) -> list[str]:
         """Sources with both predictors and outcomes, in the order they were given."""
         return [name for name in self.facts["sources"] if name in self.predictors and name in self.outcomes]
+
+    @property
+    def parts(self) -> list[int]:
+        """Of how many other sources each of `sources` is made: 1, or more for a hybrid."""
+        names = set(self.facts["sources"])
+        return [len(each) if set(each) <= names else 1 for each in (name.split(AND) for name in self.sources)]
 
     @property
     def training(self) -> dict[str, Any]:

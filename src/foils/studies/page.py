@@ -22,6 +22,9 @@ _READING = (
     "τ is Kendall's rank correlation of a predictor's order of the sources with that of the measured means: 1 is the "
     "same order, 0 none, −1 the reverse. Its interval comes from a bootstrap over sources and seeds, within each cell, "
     "and says how far the figure holds for other sources like these; it does not cover other collections.",
+    "Within settings is the mean of τ among single sources, among hybrids of two, and so on, each by itself, as the "
+    "paper compares them; pairs in order is the share of the pairs of one setting that the predictor puts in the "
+    "measured order.",
     "Regret is what is lost by training on the source that the predictor puts first: the best source's measure less "
     "its own. The ceiling is τ of one half of the seeds with the other half: no predictor can be expected above it.",
     "A cell is reliable where the τ of halves, made that of all seeds (Spearman–Brown), is at least 0.8. It is flat, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ class Standing:
     Attributes:
         predictor: its name; `title`: what it is.
         cells: cell → agreement.
+        within: cell → mean τ over its settings, which are single sources, hybrids of two, and so on.
+        stability: cell → share of the pairs of sources of one setting that are in the measured order.
         kendall: mean τ over the cells, with the interval `low`, `high` of a bootstrap over sources and seeds.
         worst: lowest τ of a cell.
         regret: mean over cells of what is lost by training on the source it puts first: best less chosen mean measure.
@@ -33,6 +36,8 @@ class Standing:
     predictor: str
     title: str
     cells: dict[str, Agreement]
+    within: dict[str, float]
+    stability: dict[str, float]
     kendall: float
     low: float
     high: float
@@ -131,6 +136,12 @@ class StudyAnalysis(Result):
 
     def predictor_table(self, *, described: bool = False) -> Table:
         """Return the predictors, best first; with a column that says what each is where `described`."""
+        hybrids = any(len(set(cell.parts)) > 1 for cell in self.cells)
+
+        def of_settings(each: Standing) -> tuple[str, ...]:
+            means = [_mean(values) for values in (each.within, each.stability)] if hybrids else []
+            return tuple("–" if math.isnan(mean) else f"{mean:+.2f}" for mean in means)
+
         rows = [
             (
                 each.predictor,
@@ -138,13 +149,15 @@ class StudyAnalysis(Result):
                 f"{each.kendall:+.2f}",
                 "–" if math.isnan(each.low) else f"{each.low:+.2f} – {each.high:+.2f}",
                 f"{each.worst:+.2f}",
+                *of_settings(each),
                 number(each.regret, 4),
                 f"{100 * each.regret_share:.0f} %",
                 f"{each.missing or ''}",
             )
             for each in self.leaderboard
         ]
-        columns = ["predictor", *(["what it is"] if described else []), "mean τ", "95 % interval", "worst cell",
+        described_by, settings = ["what it is"] if described else [], ["within settings", "pairs in order"]
+        columns = ["predictor", *described_by, "mean τ", "95 % interval", "worst cell", *(settings if hybrids else []),
                    "regret", "of best − worst", "cells without it"]  # fmt: skip
         title = f"Which predictor orders the sources as {self.measure} does"
         marked = frozenset(index for index, each in enumerate(self.leaderboard) if each.predictor == "eci_sem")
@@ -190,10 +203,14 @@ class StudyAnalysis(Result):
                         name: _number(getattr(each, name))
                         for name in ("kendall", "low", "high", "worst", "regret", "regret_share", "missing")
                     },
+                    "within": _number(_mean(each.within)),
+                    "stability": _number(_mean(each.stability)),
                     "cells": {
                         name: {
                             "kendall": _number(agreement.kendall),
                             "interval": [_number(agreement.low), _number(agreement.high)],
+                            "within": _number(each.within[name]),
+                            "stability": _number(each.stability[name]),
                             "spearman": _number(agreement.spearman),
                             "pearson": _number(agreement.pearson),
                         }
@@ -211,6 +228,11 @@ class StudyAnalysis(Result):
             return None
         numbers = {key: _number(value) for key, value in vars(each).items()}
         return {**numbers, "verdict": each.verdict, "counts": name not in self.left_out}
+
+
+def _mean(values: Mapping[str, float]) -> float:
+    known = [value for value in values.values() if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
 
 
 def _number(value: float) -> float | None:

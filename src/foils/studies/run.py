@@ -19,6 +19,7 @@ from foils.encode import VectorStore
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.studies.cells import (
+    AND,
     FIRST_STAGE_FILE,
     cell_folder,
     known_sources,
@@ -249,7 +250,7 @@ class OpenCell:
             self.sources.get(name),
             split=settings.split,
             form=self.kind.form(name),
-            per_query=settings.per_query,
+            per_query=None if settings.whole_hybrids and AND in name else settings.per_query,
             max_positives=1,
         )
 

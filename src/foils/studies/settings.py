@@ -55,6 +55,8 @@ class StudySettings(Settings):
         score_with: Encoder that scores the sources. Default: the model itself, before training; of rerankers
             all-MiniLM-L6-v2.
         hybrids: Also unite up to this many sources, taking turns; 1 unites none.
+        whole_hybrids: Let hybrids keep all negatives of their parts, as published (20 of two sources with 10 each), and
+            not as many as one source has.
         measures: Measures, by ir_measures' names, separated by commas; predictors are compared with the first.
             Default: nDCG@10,RR@10,R@100, of rerankers nDCG@10,RR@10. In Python also a list of names.
         split: Split of the judgements to train on.
@@ -88,6 +90,7 @@ class StudySettings(Settings):
     rerank_depth: Annotated[int | None, Option(least=1, within=STUDY_ARGS)] = None
     score_with: Annotated[str | None, Option(metavar="ENCODER")] = None
     hybrids: Annotated[int, Option(least=1)] = 1
+    whole_hybrids: Annotated[bool, Option(within=STUDY_ARGS)] = False
     measures: Annotated[tuple[str, ...] | None, Option(parse=parsed_measures, metavar="MEASURES")] = None
     split: str = "train"
     test_split: Annotated[str, Option(flag="--test", metavar="SPLIT")] = "test"
@@ -114,6 +117,8 @@ class StudySettings(Settings):
             )
         if not self.until_reliable:
             refuse({"minutes": self.minutes}, f"without {spelled('until_reliable')}; give it, or leave this out")
+        if self.hybrids == 1:
+            refuse(self.changed("whole_hybrids"), f"without {spelled('hybrids')}, of 2 or more; leave it out")
         reranker = spelled("reranker")
         if self.reranker:
             idle = {**self.changed("similarity", "batches")}
@@ -136,5 +141,5 @@ class StudySettings(Settings):
         """Return what, beside source, seed and first stage, decides what a training gives."""
         names = ["split", "test_split", "queries", "per_query", "temperature", "training"]
         own = {"reranker": True, "rerank_depth": self.depth} if self.reranker else {"batches": self.batches}
-        chosen = {**{name: getattr(self, name) for name in names}, **own, **self.changed("similarity")}
+        chosen = {**{name: getattr(self, name) for name in names}, **own, **self.changed("similarity", "whole_hybrids")}
         return {**chosen, "measures": list(self.measured), "training": dict(self.training)}

@@ -13,24 +13,25 @@ from foils.data import Collection, Negatives
 from foils.data.parts import drawn_judgements
 from foils.data.recapture import Recapture
 from foils.mining.fusion import fuse_sources
+from foils.studies.cells import AND
 from foils.studies.settings import StudySettings
 
 
 def study_sources(sources: Mapping[str, Negatives], settings: StudySettings) -> dict[str, Negatives]:
     """Return the sources as they are scored and trained on: hybrids added, lists cut to `per_query` kept rows.
 
-    A hybrid takes turns between its parts, so that it is no larger than they are.
+    A hybrid takes turns between its parts, so that it is no larger than they are; with `whole_hybrids` it has all of
+    them.
     """
     prepared = {name: _whole(_cut(negatives, settings.per_query)) for name, negatives in sources.items()}
     for parts in range(2, settings.hybrids + 1):
         for names in combinations(sources, parts):
             lists = {name: Negatives(prepared[name].kept()) for name in names}  # what one rejects, another may take
-            joined = fuse_sources(lists, method="interleave", top=settings.per_query)
+            top = None if settings.whole_hybrids else settings.per_query
+            joined = fuse_sources(lists, method="interleave", top=top)
             known = [Recapture.of_table(prepared[name]) for name in names]
             recapture = Recapture.joined(known, kept=int(joined.keep.sum()))
-            prepared[" & ".join(names)] = joined.with_provenance(
-                {"recapture": recapture.to_json()} if recapture else {}
-            )
+            prepared[AND.join(names)] = joined.with_provenance({"recapture": recapture.to_json()} if recapture else {})
     return prepared
 
 
