@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,10 +28,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.lines import whole_json, whole_text
-from foils.data.sealed import CHANGED, SEAL, intact, write_sealed
+from foils.data.lines import whole_text
+from foils.data.sealed import write_sealed
 from foils.data.store import write_text
 from foils.runtime.errors import FormatError, InputError
+from foils.studies.kept import ANY, misfit, read_json
 
 UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"
 BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
@@ -40,7 +40,7 @@ BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
 AND = " & "  # between the names of a hybrid's parts
 COMMANDS = "commands.txt"
 SCORES_FILE, FIRST_STAGE_FILE = "scores.json", "first-stage.trec"
-ANY, DIGEST = "*", re.compile("[0-9a-f]{10}")
+DIGEST = re.compile("[0-9a-f]{10}")
 CELL: dict[str, Any] = {
     "collection": {"name": str, "digest": str},
     "model": {"name": str, "fingerprint": str},
@@ -231,7 +231,7 @@ def read_cell(folder: Path) -> Cell:
     """
     facts = read_json(folder / "cell.json", CELL)
     tests = facts.get("tests", [])
-    if not (isinstance(tests, list) and all(_misfit(each, TEST, "") is None for each in tests)):
+    if not (isinstance(tests, list) and all(misfit(each, TEST, "") is None for each in tests)):
         raise FormatError("'tests' are no collections; remove it, and it will be made again", folder / "cell.json")
     scores = folder / SCORES_FILE
     predictors = read_json(scores, SCORES)["sources"] if scores.is_file() else {}
@@ -263,56 +263,6 @@ def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]
             raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
         yield result
         seed += 1
-
-
-def read_json(path: Path, form: Mapping[str, Any]) -> Any:
-    """Read a JSON file of a study, without its checksum; a file that has none is read as it is.
-
-    Args:
-        path: of the file.
-        form: what it must hold: keys and the forms of their values, `ANY` standing for every key; `[form]` is a list
-            of one or more; `str` a text, a pattern one that it matches whole; `float` a finite number.
-
-    Raises:
-        InputError: there is no such file, or it may not be read.
-        FormatError: it is damaged, or says something else than was written.
-    """
-    try:
-        value = whole_json(path)
-        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
-        wrong = _misfit(value, form, "it") or (None if intact(value) else CHANGED)
-    except FormatError as error:
-        raise FormatError("malformed JSON; remove it, and it will be made again", path, error.line) from error
-    except InputError:
-        raise
-    except (ValueError, RecursionError):
-        wrong = "it holds NaN, infinity, or text that is no Unicode"
-    if wrong:
-        raise FormatError(f"{wrong}; remove it, and it will be made again", path)
-    value.pop(SEAL, None)
-    return value
-
-
-def _misfit(value: Any, form: Any, where: str) -> str | None:
-    """Say what of a value is not of the form; None where all is."""
-    if isinstance(form, list):
-        fits = isinstance(value, list) and bool(value) and not any(_misfit(each, form[0], "") for each in value)
-        return None if fits else f"{where} is no list of {'texts' if form[0] is str else 'finite numbers'}"
-    if form is str:
-        return None if isinstance(value, str) else f"{where} is no text"
-    if isinstance(form, re.Pattern):
-        return None if isinstance(value, str) and form.fullmatch(value) else f"{where} is no digest"
-    if form is float:
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return None if number and abs(value) <= sys.float_info.max else f"{where} is no finite number"
-    if not isinstance(value, dict):
-        return f"{where} is no object"
-    forms = dict.fromkeys(value, form[ANY]) if ANY in form else form
-    misfits = (
-        _misfit(value[key], each, f"{key[:40]!r} of {where}") if key in value else f"{key!r} of {where} is missing"
-        for key, each in forms.items()
-    )
-    return next((each for each in misfits if each), None)
 
 
 def slug(text: str) -> str:

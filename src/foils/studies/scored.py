@@ -14,8 +14,9 @@ from foils.data.sealed import write_sealed
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.runtime.errors import FormatError
 from foils.scoring import ScoreSettings, score_sources
-from foils.studies.cells import SCORES, SCORES_FILE, known_sources, read_json, source_file
+from foils.studies.cells import SCORES, SCORES_FILE, known_sources, source_file
 from foils.studies.checks import train_settings
+from foils.studies.kept import read_json
 from foils.studies.kinds import Encoders
 from foils.studies.predictors import decided_benefits, predict
 from foils.studies.settings import StudySettings
