@@ -104,7 +104,13 @@ class Format:
 def _of_the_whole(said: str) -> bool:
     return any(
         words in said
-        for words in ("no documents in it", "no queries in it", "the file is empty", "not a readable Parquet")
+        for words in (
+            "no documents in it",
+            "no queries in it",
+            "the file is empty",
+            "not a readable Parquet",
+            "by its first bytes",
+        )
     )
 
 

@@ -202,7 +202,7 @@ def _delimited(path: Path, delimiter: str) -> Records:
     header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
     complaints.settle()
     if not any(header):
-        raise FormatError("the file or its first line is empty; expected the columns' names", path)
+        raise FormatError("the file or its first line is empty; expected the columns' names", path, 1)
     if repeated := sorted({name for name in header if header.count(name) > 1}):
         raise FormatError(
             f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1

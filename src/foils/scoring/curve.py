@@ -6,6 +6,7 @@ been mined so (`foils.scoring.part_recapture`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -295,4 +296,7 @@ def _with_parts(scores: Scores, parts: Mapping[str, Rows], others: Sequence[str]
 
 
 def _facts(worth: SourceWorth) -> dict[str, Any]:
-    return {name: value for name, value in asdict(worth).items() if name != "name"}
+    known = {name: value for name, value in asdict(worth).items() if name != "name"}
+    return {
+        name: None if isinstance(value, float) and math.isnan(value) else value for name, value in known.items()
+    }  # NaN: not known

@@ -199,6 +199,7 @@ class Budget:
         for each in epochs:
             seconds += survivors * (each * share * rows * self.pace.row + measure)
             survivors = (survivors + 1) // 2
+        seconds += epochs[0] * share * rows * self.pace.row + measure  # without mined negatives
         if final:
             seconds += final * rows * self.pace.row + measure
         return seconds + dev * self.pace.text

@@ -181,14 +181,22 @@ class Tuned(Result):
 
     def trials_table(self) -> Table:
         """Return the short runs, and what each had on dev."""
-        rows = [("as it is", "", "", "", number(self.base_dev, 4))]
+        rows = [("as it is", "", "", "", "", number(self.base_dev, 4))]
         rows += [
-            (f"{each.learning_rate:g}", f"{each.epochs}", f"{each.queries:,}", f"{each.steps:,}", number(each.dev, 4))
+            (
+                f"{each.learning_rate:g}",
+                each.source or "in batch",
+                f"{each.epochs}",
+                f"{each.queries:,}",
+                f"{each.steps:,}",
+                number(each.dev, 4),
+            )
             for each in self.trials
         ]
-        columns = ["learning rate", "epochs", "queries", "steps", f"{MEASURE} on dev"]
+        columns = ["learning rate", "negatives", "epochs", "queries", "steps", f"{MEASURE} on dev"]
         marked = frozenset(1 + at for at, each in enumerate(self.trials) if each == self.trial)
-        return Table("Trainings on train, measured on a part of dev", columns, rows, marked=marked)
+        title = "Trainings on train, measured on a part of dev"
+        return Table(title, columns, rows, marked=marked, words=frozenset({1}))
 
     def changes(self, count: int = SHOWN) -> tuple[list[Change], list[Change]]:
         """Return the test queries that gained most, and those that lost most, the largest change first."""

@@ -21,6 +21,7 @@ from foils.evaluation import dense_run, evaluate_runs
 from foils.evaluation.systems import Evaluation
 from foils.runtime import progress
 from foils.tuning.budget import Budget, Pace, Work, is_static
+from foils.tuning.contest import contest
 from foils.tuning.keeping import Final, Keeping
 from foils.tuning.kept import PASSING, Kept
 from foils.tuning.parts import dev_part, fitting
@@ -179,10 +180,16 @@ class Tuning:
             self.plan["negatives"], self.plan["batches"], self.given.get("max_length"), self.seed, self.of(),
         )  # fmt: skip
 
-    def train(self, trainings: Trainings) -> tuple[Trial | None, float, list[Trial]]:
-        """Choose learning rate and epochs on dev, and train; return the training, the base's dev, and all runs.
+    def train(self, trainings: Trainings, *, contested: bool) -> tuple[Trainings, Trial | None, float, list[Trial]]:
+        """Choose learning rate and epochs on dev, and train.
 
-        No training is returned where none is better on dev than the base.
+        Args:
+            trainings: on the negatives that were decided on.
+            contested: whether the best run is made without mined negatives, too, and the better of both is taken.
+
+        Returns:
+            The trainings that were chosen, the training (None where none is better on dev than the base), the base's
+            dev, and all runs.
         """
         base, tried = trainings.base(), list[Trial]()
         self.say(f"the model as it is has {base:.4f} on dev")
@@ -203,32 +210,37 @@ class Tuning:
                 extend=bool(trials.get("extend", False)),
                 forget=trainings.forget,
             )
+            if contested and trainings.negatives is not None:
+                trainings, best, without = contest(trainings, best, self.plan, static=self.static)
+                self.say(f"the same with in-batch negatives alone: {without.dev:.4f} on dev")
+                tried.append(without)
             if trials["final_epochs"]:
-                trainings.forget(tried)
+                trainings.forget([best])
                 best = run(best.learning_rate, int(trials["final_epochs"]), queries)
                 tried.append(best)
             final = best
             self.plan.sections["training"] = training_section(best, base, len(tried))
         section = self.plan["training"]
         if not section["epochs"]:
-            return None, base, tried
+            return trainings, None, base, tried
         count = int(section.get("queries", queries))
         final = run(float(section["learning_rate"]), int(section["epochs"]), count) if final is None else final
-        return final, base, tried or [final]
+        return trainings, final, base, tried or [final]
 
     def run(self) -> Tuned:
         """Do all that is not done, and write what comes out of it."""
         self.seconds = self.schedule(keep=True)
         if self.seconds:
             self.say(cost_in_words(self.seconds, self.given.get("minutes")))
+        contested = "negatives" not in self.plan.sections
         negatives, decided = self.negatives()
         self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
         trainings = self.trainings(negatives)
-        trial, base, tried = self.train(trainings)
+        trainings, trial, base, tried = self.train(trainings, contested=contested)
         final = None if trial is None else self._final(trainings, trial)
         self.write_plan()
-        if negatives is not None:
-            negatives.write(self.output / "negatives.parquet")
+        if trainings.negatives is not None:
+            trainings.negatives.write(self.output / "negatives.parquet")
         runs = [self.kept.run(BASE, self.of(), lambda: self._searched(self.encoder, self.store))]
         if final is not None:
             tuned_run = self.kept.run(

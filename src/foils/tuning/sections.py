@@ -43,18 +43,22 @@ def negatives_section(facts: Mapping[str, Any], *, static: bool) -> Section:
         facts: what `Mining.decided` returns.
         static: whether the model is a static embedding: it goes over pairs alone as often as there would be negatives.
     """
-    source, per_query, passes = facts["source"] or "", PER_QUERY[static], 1
-    reason = " ".join(facts["sentences"])
-    if not source and static:
-        passes = per_query
-        reason += f" An epoch goes {passes} times over the pairs: as many steps as with {passes} negatives each."
-    return {
-        "source": source,
-        "per_query": per_query,
+    section = {
+        "source": facts["source"] or "",
+        "per_query": PER_QUERY[static],
         "max_positives": MAX_POSITIVES,
-        "passes": passes,
-        "reason": reason,
+        "passes": 1,
+        "reason": " ".join(facts["sentences"]),
     }
+    return section if facts["source"] else pairs_alone(section, str(section["reason"]), static=static)
+
+
+def pairs_alone(section: Section, reason: str, *, static: bool) -> Section:
+    """Return the section without mined negatives; a static embedding goes over the pairs more often."""
+    passes = int(section["per_query"]) if static else 1
+    if passes > 1:
+        reason += f" An epoch goes {passes} times over the pairs: as many steps as with {passes} negatives each."
+    return {**section, "source": "", "passes": passes, "reason": reason}
 
 
 def training_section(trial: Trial, base: float, tried: int) -> Section:

@@ -26,6 +26,7 @@ class Trial:
         learning_rate: its peak. `epochs`: over the queries. `queries`: that it was trained on.
         dev: mean measure on dev. `steps`: of the optimizer. `rows`: that it was trained on.
         loss_first, loss_last: at its beginning and its end; the same where one was noted.
+        source: of its negatives; empty: in-batch negatives alone.
     """
 
     learning_rate: float
@@ -36,6 +37,7 @@ class Trial:
     rows: int
     loss_first: float
     loss_last: float
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,10 @@ class Trainings:
             self.kept.path("trial", self.key(trial), ".json").unlink(missing_ok=True)
             self.run(trial.learning_rate, trial.epochs, trial.queries)
         return path
+
+    def without_negatives(self, rows: Section) -> Trainings:
+        """Return trainings on pairs alone, but else alike."""
+        return replace(self, negatives=None, rows=rows)
 
     def forget(self, trials: Sequence[Trial]) -> None:
         """Remove the models of these trials; what they measured stays."""
@@ -148,7 +154,10 @@ class Trainings:
         folder = self.kept.passing("model", key)
         save_model(Trained(run.model, folder, run, history, data.counts, {f"{MEASURE} on dev": dev}))
         losses = [entry["loss"] for entry in run.history if "loss" in entry]
-        trial = Trial(learning_rate, epochs, queries, dev, run.steps, len(data), losses[0], losses[-1])
+        trial = Trial(
+            learning_rate, epochs, queries, dev, run.steps, len(data), losses[0], losses[-1],
+            str(self.rows["source"]),
+        )  # fmt: skip
         return asdict(trial)
 
 
@@ -179,22 +188,22 @@ def halving(
         before = best
         for rate in survivors:
             tried.append(run(rate, each))
-            best = max(tried, key=_order)
+            best = max(tried, key=order)
             forget([trial for trial in tried if trial is not best])
         if number == 0 and extend and best is not None and best.learning_rate == max(learning_rates):
             tried.append(run(float(f"{3 * best.learning_rate:.2g}"), each))
-            best = max(tried, key=_order)
+            best = max(tried, key=order)
             forget([trial for trial in tried if trial is not best])
             survivors = [*survivors, tried[-1].learning_rate]
         if before is not None and best is before:
             break
-        latest = sorted(tried[-len(survivors) :], key=_order, reverse=True)
+        latest = sorted(tried[-len(survivors) :], key=order, reverse=True)
         survivors = [trial.learning_rate for trial in latest[: (len(survivors) + 1) // 2]]
     if best is None:
         raise ValueError("no learning rate, or no number of epochs")
     return best, tried
 
 
-def _order(trial: Trial) -> tuple[float, int, float]:
+def order(trial: Trial) -> tuple[float, int, float]:
     """The better on dev is the larger; of equals the cheaper, then the one with the smaller learning rate."""
     return trial.dev, -trial.epochs, -trial.learning_rate
