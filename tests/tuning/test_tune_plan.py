@@ -51,8 +51,8 @@ def test_a_budget_by_hand() -> None:
     assert (documents["count"], documents["train_queries"], trials["queries"]) == (1_000, 100, 100)
     assert trials["learning_rates"] == [6.7e-6, 2e-5, 6e-5]
     # base: 1 s; three runs of one epoch, two of two, one of three: each 2 s an epoch, 1 s to start, 1 s to measure; one
-    # of one epoch without mined negatives; the test: 2 s
-    assert whole.estimate(documents, trials) == pytest.approx(1 + 4 * (2 + 2) + 2 * (4 + 2) + 1 * (6 + 2) + 2)
+    # of three without mined negatives; the test: 2 s
+    assert whole.estimate(documents, trials) == pytest.approx(1 + 3 * (2 + 2) + 2 * (4 + 2) + 2 * (6 + 2) + 2)
     for seconds, rates, epochs in ((60, 3, [1, 2, 3]), (20, 3, [1]), (5, 1, [1])):
         budget = Budget(pace, work, seconds, 2e-5)
         trials = budget.trials(budget.documents())

@@ -192,17 +192,16 @@ class Budget:
         return 2 * int(documents["count"]) * self.pace.text + self._cost(way, rows, dev)
 
     def _cost(self, way: tuple[Sequence[float], tuple[int, ...], float, int], rows: float, dev: int) -> float:
-        """Return the seconds of the short runs, and of the last training."""
+        """Return the seconds of the short runs, and of the last training, with mined negatives and without."""
         multiples, epochs, share, final = way
         survivors, seconds = len(multiples), 0.0
         measure = dev * self.pace.text + self.pace.start
         for each in epochs:
             seconds += survivors * (each * share * rows * self.pace.row + measure)
             survivors = (survivors + 1) // 2
-        seconds += epochs[0] * share * rows * self.pace.row + measure  # without mined negatives
-        if final:
-            seconds += final * rows * self.pace.row + measure
-        return seconds + dev * self.pace.text
+        longest = final * rows if final else epochs[-1] * share * rows
+        trained = longest * self.pace.row + measure
+        return seconds + (2 * trained if final else trained) + dev * self.pace.text
 
 
 WAYS: tuple[tuple[Sequence[float], tuple[int, ...], float, int], ...] = (

@@ -210,14 +210,14 @@ class Tuning:
                 extend=bool(trials.get("extend", False)),
                 forget=trainings.forget,
             )
-            if contested and trainings.negatives is not None:
-                trainings, best, without = contest(trainings, best, self.plan, static=self.static)
-                self.say(f"the same with in-batch negatives alone: {without.dev:.4f} on dev")
-                tried.append(without)
             if trials["final_epochs"]:
                 trainings.forget([best])
                 best = run(best.learning_rate, int(trials["final_epochs"]), queries)
                 tried.append(best)
+            if contested and trainings.negatives is not None:
+                trainings, best, without = contest(trainings, best, self.plan, static=self.static)
+                self.say(f"the same with in-batch negatives alone: {without.dev:.4f} on dev")
+                tried.append(without)
             final = best
             self.plan.sections["training"] = training_section(best, base, len(tried))
         section = self.plan["training"]
