@@ -4,6 +4,7 @@
     python benchmarks/decide.py study STUDY COLLECTION [--hide 0.9] [--labels 60]
     python benchmarks/decide.py first COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 3] [--labels 60]
     python benchmarks/decide.py cost COLLECTION [--repeats 3]
+    python benchmarks/decide.py surety
 
 `shares`: the collection's judgements must be complete (banking77, clinc150). A share of each training query's
 positives is hidden, ten sources are mined in ten ways, and a static embedding decides, from nothing and from labels of
@@ -13,10 +14,12 @@ the share of hidden positives, and how wide they are.
 `study`: the sources and trainings of a cell of a study that study_first.py made, with the same share hidden. Counted
 are Kendall's τ of the benefit with the measure after training, and what the chosen source loses against the best:
 with every negative's truth known, from nothing, and from labels. `first`: the same for the trainings of the first
-study, as results/study_first.json has them, with sources mined anew and labels drawn with several seeds.
+study, as results/study_first.json has them, with sources mined anew and labels drawn with several seeds (--seeds 0,
+no labels, where judgements are not complete: `truth` takes what is not labelled for not relevant there).
 
 `cost`: processor time of the decision against that of the published scores and of one pass of inner products, four
-sources, everything embedded before; medians of several rounds in one process.
+sources, everything embedded before; medians of several rounds in one process. `surety`: whether decisions without
+labels, in this and in rerankers.json and grid.json, were as often right as their probabilities say.
 Writes benchmarks/results/decide.json.
 """
 
@@ -25,6 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -227,20 +231,64 @@ def cost(whole: Collection, repeats: int) -> dict[str, float]:
     }  # fmt: skip
 
 
+def surety() -> dict[str, Any]:
+    """Of all decisions without labels in the result files: how many were right, and what their probabilities add up to.
+
+    A choice is right where training on it is within .002 of the best. Beside it, how often the benefit orders a pair of
+    sources as training does, the mean over the cells whose benefits are kept.
+    """
+    own, chosen, ordered = json.loads(RESULTS.read_text()), [], []
+    for cells in (own["first"], own["study"]):
+        chosen += [(cell["none"]["probability"], cell["none"]["regret"]) for cell in cells.values()]
+    for name in ("rerankers", "grid"):
+        known = json.loads(RESULTS.with_name(f"{name}.json").read_text())
+        for cell in known.get("cells", known).values():
+            decision = cell.get("decision")
+            if decision is None:
+                continue
+            after = _means(cell)
+            mined = {source: after[source] for source in cell.get("benefit", decision.get("benefit", {}))}
+            lost = max(after.values()) - after[decision["source"] or "in-batch negatives"]
+            chosen.append((decision["probability"], lost))
+            benefit = cell.get("benefit", decision.get("benefit"))
+            signs = [(benefit[a] - benefit[b]) * (mined[a] - mined[b]) > 0 for a, b in combinations(mined, 2)]
+            ordered.append(float(np.mean(signs)))
+    return {
+        "decisions": len(chosen),
+        "right": sum(regret <= 0.002 for _, regret in chosen),
+        "probabilities": float(sum(probability for probability, _ in chosen)),
+        "pairs ordered rightly": float(np.mean(ordered)),
+    }
+
+
+def _means(cell: dict[str, Any]) -> dict[str, float]:
+    if "measured" in cell:
+        return {name: float(np.mean(values)) for name, values in cell["measured"].items()}
+    values: dict[str, list[float]] = {}
+    for each in cell["trained"]:
+        values.setdefault(each["source"], []).append(each["nDCG@10"])
+    return {name: float(np.mean(each)) for name, each in values.items()}
+
+
 def _collection_of(cell: Path) -> str:
     return str(json.loads((cell / "cell.json").read_text())["collection"]["name"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shares", "study", "first", "cost"))
-    parser.add_argument("paths", nargs="+", type=Path)
+    parser.add_argument("what", choices=("shares", "study", "first", "cost", "surety"))
+    parser.add_argument("paths", nargs="*", type=Path)
     parser.add_argument("--hide", type=float, nargs="*", default=[0.0, 0.5, 0.9, 0.98])
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--labels", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
     known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+    if given.what == "surety":
+        known["surety"] = surety()
+        print(known["surety"])
+        write_json(RESULTS, known)
+        return
     whole = load_collection(given.paths[-1])
     if given.what == "cost":
         known.setdefault("cost", {})[whole.name] = cost(whole, given.repeats)

@@ -1,6 +1,6 @@
 """The grid of studies: forms and constants chosen on one part of its cells, tried once on the other.
 
-    python benchmarks/grid.py FOLDER DATA [--part test] [--cell NAME ...] [--models FOLDER]
+    python benchmarks/grid.py FOLDER DATA [--part test] [--cell NAME ...]
 
 DATA holds the collections as folders. grid.toml lists the cells: a collection, the share of training positives that is
 hidden, a model, its batch size and its seeds; and says which were looked at while the decision's form was chosen
@@ -22,7 +22,8 @@ from scipy.stats import kendalltau
 
 from foils.data import load_collection
 from foils.data.store import cache_folder, write_json
-from foils.encode import EncoderSettings, VectorStore
+from foils.encode import EncoderSettings, VectorStore, load_encoder
+from foils.scoring import DecisionSettings, ScoreSettings, decide_sources, score_sources
 from foils.studies.run import run_study
 from foils.studies.settings import StudySettings
 from study_first import hidden, mined
@@ -38,8 +39,8 @@ def cells(part: str | None, names: list[str] | None) -> list[dict[str, Any]]:
     return [cell for cell in every if part in (None, cell["part"]) and (not names or cell["name"] in names)]
 
 
-def run(cell: dict[str, Any], folder: Path, data: Path, models: Path | None) -> None:
-    """Mine the sources of a cell, and train on each."""
+def run(cell: dict[str, Any], folder: Path, data: Path) -> tuple[str, dict[str, Any]]:
+    """Mine the sources of a cell, train on each, and return what is decided before any training."""
     collection = load_collection(str(data / cell["collection"]))
     if cell["hide"]:
         collection, _ = hidden(collection, cell["hide"])
@@ -49,9 +50,14 @@ def run(cell: dict[str, Any], folder: Path, data: Path, models: Path | None) -> 
         seeds=cell["seeds"], queries=cell["queries"], per_query=cell["per_query"], measures=("nDCG@10",),
         training=cell["training"], baselines=True, **cell.get("study", {}),
     )  # fmt: skip
-    name = cell["path"] if models is None or not cell.get("local") else str(models / cell["path"])
-    sources = {source: every[source] for source in wanted}
-    run_study(folder, collection, sources, [name], VectorStore(cache_folder() / "vectors"), settings)
+    sources, store = {source: every[source] for source in wanted}, VectorStore(cache_folder() / "vectors")
+    run_study(folder, collection, sources, [cell["path"]], store, settings)
+    encoder = load_encoder(cell["path"], EncoderSettings(max_length=128))
+    scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
+    deciding = DecisionSettings(in_batch=cell["training"]["batch_size"] - 1)
+    decision = decide_sources(scores, sources, encoder, store, deciding).decision
+    said = {"source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters}
+    return f"{collection.name}, {cell['path']}", said
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -86,12 +92,17 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--part", choices=["choice", "test"])
     parser.add_argument("--cell", nargs="*", dest="names")
-    parser.add_argument("--models", type=Path, help="folder of models that no package has")
     given = parser.parse_args()
     for cell in cells(given.part, given.names):
         print(cell["name"], flush=True)
-        run(cell, given.folder, given.data, given.models)
-    write_json(RESULTS, summary(given.folder))
+        title, decided = run(cell, given.folder, given.data)
+        known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
+        decisions = {name: each["decision"] for name, each in known.items() if "decision" in each} | {title: decided}
+        cells_of = summary(given.folder)
+        for name, each in decisions.items():
+            if name in cells_of:
+                cells_of[name]["decision"] = each
+        write_json(RESULTS, cells_of)
 
 
 if __name__ == "__main__":
