@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ pytest.importorskip("sentence_transformers")
 from sentence_transformers import SentenceTransformer
 
 import foils as library
+from foils.data import load_collection
 from foils.runtime.errors import InputError
 from foils.tuning.plan import Plan
 from tune_world import write_pairs, write_world
@@ -26,15 +28,18 @@ Foils = Callable[..., Any]
 FULL = "full"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with pairs, a model, and a tuning of it in `full`."""
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with pairs, a model, and a tuning of it in `full`; pydocs are other pairs, quickly read."""
     folder = tmp_path_factory.mktemp("tune")
     write_world(folder)
+    pydocs = replace(load_collection(write_pairs(folder / "other.csv", seed=5)), name="pydocs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        library.tune("pairs.csv", model="static", output=FULL, seed=1)
-    return folder
+        patch.setattr("foils.data.load._pydocs", lambda: pydocs)
+        with patch.context() as inside:
+            inside.chdir(folder)
+            library.tune("pairs.csv", model="static", output=FULL, seed=1)
+        yield folder
 
 
 @pytest.fixture
@@ -155,15 +160,11 @@ def test_minutes_decide_how_much_is_tried(world: Path) -> None:
 
 
 def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: Path) -> None:
-    write_pairs(Path("other.csv"), seed=5)
     plan = Plan.read(f"{FULL}/plan.toml")
-    plan.sections["given"] = {**plan["given"], "keep": "other.csv"}
-    plan.write("plan.toml")
-    tuned = library.tune(plan="plan.toml", output="kept")
-    section = Plan.read("kept/plan.toml")["keep"]
-    assert section == tuned.plan["keep"]
-    assert [system.name for system in tuned.keep.systems] == ["base", "tuned"]
-    assert "What must not be forgotten" in Path("kept/report.html").read_text()
+    assert (plan["given"]["keep"], plan["keep"]["collection"]) == ("pydocs", "pydocs")
+    result = json.loads(Path(FULL, "tune.json").read_text())["keep"]
+    assert [system["name"] for system in result["systems"]] == ["base", "tuned"]
+    assert "What must not be forgotten" in Path(FULL, "report.html").read_text()
 
     plan.sections["keep"] = {"collection": "other", "alpha": 0.5}
     plan.write("half.toml")
@@ -177,6 +178,20 @@ def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: 
     )
     after = half.evaluation.systems[1].means["nDCG@10"]
     assert measured.systems[0].means["nDCG@10"] == pytest.approx(after)
+
+
+@pytest.mark.parametrize(
+    ("collection", "options", "reason"),
+    [
+        ("pairs.csv", {"keep": "none"}, "none is asked for"),
+        ("pairs.csv", {"minutes": 1e-5}, "there is too little time to measure pydocs before and after"),
+        ("other.csv", {"keep": "other.csv"}, "it would be the one that is tuned on"),
+        ("pydocs", {}, "it would be the one that is tuned on"),
+    ],
+)
+def test_nothing_is_kept(world: Path, collection: str, options: dict[str, Any], reason: str) -> None:
+    plan = library.tune(collection, model="static", explain=True, **options).plan
+    assert plan["keep"] == {"collection": "none", "alpha": 1.0, "reason": reason}
 
 
 @pytest.mark.parametrize(

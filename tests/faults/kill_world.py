@@ -104,6 +104,7 @@ def make_world(folder: Path, server: tuple[str, Path], foils_runs: Callable[...,
     cross_encoder(folder / "cross").save_pretrained(world["cross"])
     static_model().save_pretrained(world["static"])
     write_pairs(world.folder / "pairs.csv")
+    write_pairs(world.folder / "other.csv", seed=5)
     for name in ("random", "bm25"):
         foils_runs("mine", world["made"], "--with", name, "--top", "4", "-o", world[f"{name}.parquet"])
     foils_runs("mine", world["little"], "--top", "2", "-o", world["little.parquet"])
@@ -183,7 +184,8 @@ def _verbs() -> Iterator[Verb]:
     yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static", "--hybrids",
                              "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--probe", "@static", "--set",
                              "batch_size=8", "--set", "checkpoint_steps=3", "-o", "=study"))  # fmt: skip
-    yield Verb("tune", verb("tune", "@pairs.csv", "--model", "@static", "-o", "=better", "--json", "=better.json"))
+    yield Verb("tune", verb("tune", "@pairs.csv", "--model", "@static", "--keep", "@other.csv", "-o",
+                            "=better", "--json", "=better.json"))  # fmt: skip
 
 
 VERBS = {each.name: each for each in _verbs()}

@@ -17,6 +17,10 @@ from foils.tuning.plan import Section
 TEXTS, PROBED, BATCH = 32, 24, 8  # texts embedded, queries trained on and rows of a batch, for the pace
 DEV_DOCUMENTS = 1_000
 DEV_QUERIES = 500
+KEEP_DOCUMENTS, LEAST_KEPT = 1_000, 200  # of the collection that must not be forgotten
+KEEP_SHARE = 0.1  # of the time, at most, for measuring it
+ALPHAS = (0.25, 0.5, 0.75)
+"""Shares of the tuned weights in the merges that are tried."""
 LEAST_DOCUMENTS, LEAST_QUERIES = 500, 50
 MOST_ROWS = 50_000  # of an epoch that short runs take whole; of more, a part
 ALL = "no limit of time was set"
@@ -128,14 +132,16 @@ class Budget:
     Attributes:
         pace: of this machine.
         work: that there is.
-        seconds: that there are; None: as many as it takes.
+        seconds: that are left; None: as many as it takes.
         rate: default learning rate of the model.
+        keep: whether another collection is measured, which must not be forgotten.
     """
 
     pace: Pace
     work: Work
     seconds: float | None
     rate: float
+    keep: bool = False
 
     def documents(self) -> Section:
         """Return how many documents are searched and how many queries are trained on."""
@@ -148,8 +154,8 @@ class Budget:
         if count == work.documents and queries == work.train:
             return {"count": count, "train_queries": queries, "reason": "all of them; they fit into the time"}
         reason = (
-            f"of {work.documents:,} documents and {work.train:,} training queries, what fits into {seconds / 60:g} "
-            "minutes: the positives, the documents that BM25 ranks first for queries of dev and test, and random ones; "
+            f"of {work.documents:,} documents and {work.train:,} training queries, what fits into the time: "
+            "the positives, the documents that BM25 ranks first for queries of dev and test, and random ones; "
             "measures are of these documents alone"
         )
         return {"count": count, "train_queries": queries, "reason": reason}
@@ -167,11 +173,12 @@ class Budget:
             reason = f"the whole search; {ALL}"
         else:
             dev = min(dev, max(100, int(0.03 * self.seconds / self.pace.text)))
-            left = self.seconds - 2 * int(documents["count"]) * self.pace.text
+            texts = 2 * int(documents["count"]) + _texts_to_keep(self._kept(dev), dev)
+            left = self.seconds - texts * self.pace.text
             chosen = next(
                 (way for way in WAYS if self._cost(way, rows, dev) <= left), WAYS[-1]
             )  # the last is the least that there is
-            reason = f"the most thorough search that fits into {self.seconds / 60:g} minutes"
+            reason = "the most thorough search that fits into the time"
         multiples, epochs, share, final = chosen
         return {
             "learning_rates": [_rounded(self.rate * multiple) for multiple in multiples],
@@ -179,6 +186,7 @@ class Budget:
             "queries": max(min(queries, LEAST_QUERIES), int(share * queries)),
             "final_epochs": final,
             "dev_documents": dev,
+            "keep_documents": self._kept(dev),
             "extend": self.seconds is None and share == 1.0,
             "reason": f"{reason}: {_SEVERAL if len(multiples) > 1 else 'the default learning rate alone'}",
         }
@@ -188,8 +196,17 @@ class Budget:
         rows = int(documents["train_queries"]) * self.work.rows_per_query
         share = int(trials["queries"]) / max(1, int(documents["train_queries"]))
         way = (trials["learning_rates"], tuple(trials["epochs"]), share, int(trials["final_epochs"]))
-        dev = int(trials["dev_documents"])
-        return 2 * int(documents["count"]) * self.pace.text + self._cost(way, rows, dev)
+        dev, kept = int(trials["dev_documents"]), int(trials.get("keep_documents", 0))
+        texts = 2 * int(documents["count"]) + _texts_to_keep(kept, dev)
+        return texts * self.pace.text + self._cost(way, rows, dev)
+
+    def _kept(self, dev: int) -> int:
+        """Return how many documents of the collection to keep are searched: 0 where too few fit into the time."""
+        if self.seconds is None or not self.keep:
+            return KEEP_DOCUMENTS if self.keep else 0
+        texts = KEEP_SHARE * self.seconds / self.pace.text
+        sizes = range(KEEP_DOCUMENTS, LEAST_KEPT - 1, -100)
+        return next((size for size in sizes if _texts_to_keep(size, dev) <= texts), 0)
 
     def _cost(self, way: tuple[Sequence[float], tuple[int, ...], float, int], rows: float, dev: int) -> float:
         """Return the seconds of the short runs, and of the last training, with mined negatives and without."""
@@ -214,6 +231,17 @@ WAYS: tuple[tuple[Sequence[float], tuple[int, ...], float, int], ...] = (
 )
 """Learning rates, epochs of the rounds, share of the queries in them, and epochs of the training on all of them after
 that (0: the best of the short runs is the model). The most thorough first."""
+
+
+def _texts_to_keep(documents: int, dev: int) -> float:
+    """Return how many texts are embedded so that a collection is kept, at most.
+
+    Args:
+        documents: of it that are searched for its test queries, by the base and the tuned model; for dev half of them,
+            by these and all merges.
+        dev: documents of the tuned collection's dev, which are searched by the merges.
+    """
+    return (2 + (2 + len(ALPHAS)) / 2) * documents + len(ALPHAS) * dev if documents else 0.0
 
 
 def _rounded(rate: float) -> float:

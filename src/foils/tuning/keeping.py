@@ -19,16 +19,14 @@ from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.evaluation import dense_run, evaluate_runs
 from foils.evaluation.measuring import encoder_score
 from foils.evaluation.systems import Evaluation
+from foils.tuning.budget import ALPHAS, KEEP_DOCUMENTS
 from foils.tuning.kept import Kept
-from foils.tuning.parts import dev_part, fitting
+from foils.tuning.parts import dev_part, kept_part
 from foils.tuning.plan import Section
 from foils.tuning.results import BASE, TUNED
-from foils.tuning.settings import MEASURE, MEASURES
+from foils.tuning.settings import MEASURE, MEASURES, NONE
 from foils.tuning.trials import Trainings, Trial
 
-ALPHAS = (0.25, 0.5, 0.75)
-"""Shares of the tuned weights that are tried beside 1."""
-DOCUMENTS = 2_000  # of the other collection that are searched, about
 DEPTH = 100
 
 
@@ -65,29 +63,30 @@ class Keeping:
     kept: Kept
 
     @classmethod
-    def of(cls, given: str, kept: Kept, seed: int) -> Keeping:
-        """Open a collection, and take a part of it that is measured in little time."""
-        whole = with_three_splits(load_collection(given), SHARES)
-        part = fitting(whole, documents=DOCUMENTS, queries=len(whole.positives("train")), seed=seed)
-        return cls(part, dev_part(part, DOCUMENTS // 2, seed), kept)
+    def of(cls, given: str, trials: Section, kept: Kept, seed: int) -> Keeping:
+        """Open a collection, and take a part of it, of as many documents as section [trials] says."""
+        documents = int(trials.get("keep_documents", KEEP_DOCUMENTS))
+        part = kept_part(with_three_splits(load_collection(given), SHARES), documents, seed)
+        return cls(part, dev_part(part, documents // 2, seed), kept)
 
     def chosen(self, trainings: Trainings, trial: Trial) -> Section:
         """Try merges of the base with the tuned model; return the one to take.
 
         A merge is taken where it is no worse than the tuned model on dev, and better on dev of the other collection; of
-        several, the one with the largest sum of both.
+        several, the one with the largest sum of both. What is worse on dev is not measured on the other one.
         """
         rows = [self._measured(trainings, trial, alpha) for alpha in (0.0, *ALPHAS, 1.0)]
         best = best_merge(rows)
-        shown = ", ".join(f"{each['alpha']:g}: {each['dev']:.4f} and {each['keep']:.4f}" for each in rows)
-        reason = "no merge with the base is at least as good on dev and keeps more"
+        name, ends = self.part.name, f"{rows[0]['keep']:.4f} before and {rows[-1]['keep']:.4f} after training"
+        merges = ", ".join(
+            f"{each['alpha']:g}: {each['dev']:.4f}" + (f" and {each['keep']:.4f}" if "keep" in each else "")
+            for each in rows[1:-1]
+        )
+        what = "no merge with the base is at least as good on dev and keeps more"
         if best < 1:
-            reason = "this merge with the base is at least as good on dev, and keeps more"
-        return {
-            "collection": self.part.name,
-            "alpha": best,
-            "reason": f"{reason} (on dev, and on dev of {self.part.name}, by the share of tuned weights: {shown})",
-        }
+            what = "this merge with the base is at least as good on dev, and keeps more"
+        reason = f"{what}; dev of {name}: {ends}; merges by their share of tuned weights, on dev and on that: {merges}"
+        return {"collection": name, "alpha": best, "reason": reason}
 
     def folder(self, trainings: Trainings, trial: Trial, alpha: float) -> Path:
         """Return the folder of a merged model; that of the trained one where α is 1."""
@@ -122,8 +121,11 @@ class Keeping:
     def _measured(self, trainings: Trainings, trial: Trial, alpha: float) -> dict[str, Any]:
         def measured() -> dict[str, Any]:
             model = self._merged(trainings, trial, alpha)
-            parts = {"dev": trainings.dev, "keep": self.dev}
-            return {"alpha": alpha, **{name: encoder_score(of, "dev", MEASURE)(model) for name, of in parts.items()}}
+            known = {0.0: trainings.base, 1.0: lambda: trial.dev}.get(alpha)
+            dev = known() if known else encoder_score(trainings.dev, "dev", MEASURE)(model)
+            if known is None and dev < trial.dev:
+                return {"alpha": alpha, "dev": dev}
+            return {"alpha": alpha, "dev": dev, "keep": encoder_score(self.dev, "dev", MEASURE)(model)}
 
         return self.kept.facts("merge", self._key(trainings, trial, alpha), measured)
 
@@ -138,11 +140,31 @@ class Keeping:
         return {"training": trainings.key(trial), "keep": self.dev.digest, "alpha": alpha}
 
 
+def left_out(given: Section, trials: Section) -> Section | None:
+    """Return section [keep] where nothing is kept, with the reason; None where a collection is.
+
+    Args:
+        given: section [given]; its `keep` is the collection's name, `none` or missing.
+        trials: section [trials]; its `keep_documents` are 0 where too few fit into the time.
+    """
+    keep = str(given.get("keep", NONE))
+    if keep == NONE:
+        reason = "none is asked for"
+    elif keep == given["collection"]:
+        reason = "it would be the one that is tuned on"
+    elif not trials.get("keep_documents", KEEP_DOCUMENTS):
+        reason = f"there is too little time to measure {keep} before and after"
+    else:
+        return None
+    return {"collection": NONE, "alpha": 1.0, "reason": reason}
+
+
 def best_merge(rows: Sequence[Mapping[str, Any]]) -> float:
     """Return the α to take.
 
     Args:
-        rows: `alpha`, `dev`, `keep` of each; the last is the tuned model, α = 1.
+        rows: `alpha`, `dev`, `keep` of each, which one that is worse on dev may lack; the last is the tuned model,
+            α = 1.
     """
     tuned = rows[-1]
     better = [each for each in rows[1:-1] if each["dev"] >= tuned["dev"] and each["keep"] > tuned["keep"]]

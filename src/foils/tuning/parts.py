@@ -81,6 +81,23 @@ def dev_part(collection: Collection, documents: int, seed: int) -> Collection:
     return with_documents(part, _filled(part, ("dev",), ("dev",), documents, seed))
 
 
+def kept_part(collection: Collection, documents: int, seed: int) -> Collection:
+    """Return what is measured of a collection that must not be forgotten: some queries of dev and test.
+
+    Args:
+        collection: with splits dev and test.
+        documents: about how many; a query of test for two of them, and one of dev for four.
+        seed: of the draws.
+    """
+    counts = {"dev": documents // 4, "test": documents // 2}
+    qrels = {name: drawn_judgements(collection, name, count, seed) for name, count in counts.items()}
+    digest = hashlib.blake2b(f"{collection.digest} {counts} {seed}".encode(), digest_size=16).hexdigest()
+    part = replace(collection, qrels=qrels, digest=digest)
+    if documents >= len(part.documents):
+        return part
+    return with_documents(part, _filled(part, tuple(counts), tuple(counts), documents, seed))
+
+
 def _filled(collection: Collection, kept: Sequence[str], ranked: Sequence[str], count: int, seed: int) -> Rows:
     """Rows of the positives of some splits, then, up to a number, of BM25's first for some, and of random documents.
 

@@ -99,7 +99,7 @@ class Plan:
         rows = [
             (name, ", ".join(f"{key} {_shown(value)}" for key, value in section.items() if _is_shown(key, value)),
              section.get(REASON, ""))
-            for name, section in self.sections.items()
+            for name, section in ((name, self.sections[name]) for name in SECTIONS if name in self.sections)
         ]  # fmt: skip
         return Table("Plan", ["decision", "what", "why"], rows, words=frozenset({1, 2}))
 

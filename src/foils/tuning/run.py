@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Negatives
+from foils.data.load import load_collection
 from foils.data.sealed import write_sealed
 from foils.data.store import fill_folder
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
@@ -22,7 +23,7 @@ from foils.evaluation.systems import Evaluation
 from foils.runtime import progress
 from foils.tuning.budget import Budget, Pace, Work, is_static
 from foils.tuning.contest import contest
-from foils.tuning.keeping import Final, Keeping
+from foils.tuning.keeping import Final, Keeping, left_out
 from foils.tuning.kept import PASSING, Kept
 from foils.tuning.parts import dev_part, fitting
 from foils.tuning.plan import Plan, Section
@@ -39,7 +40,7 @@ from foils.tuning.sections import (
     sources_section,
     training_section,
 )
-from foils.tuning.settings import MEASURES
+from foils.tuning.settings import MEASURES, NONE
 from foils.tuning.sources import Mining
 from foils.tuning.trials import Trainings, Trial, halving
 
@@ -115,8 +116,11 @@ class Tuning:
             pace = Pace.measured(
                 model, self.whole, max_length=self.given.get("max_length"), seed=self.seed, rows=batch_size(work)
             )
-        minutes = self.given.get("minutes")
-        return Budget(pace, work, None if minutes is None else 60 * float(minutes), rate)
+        minutes, keep = self.given.get("minutes"), left_out(self.given, {}) is None
+        if keep:
+            load_collection(self.given["keep"])  # the first reading of pydocs takes half a minute
+        seconds = None if minutes is None else max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
+        return Budget(pace, work, seconds, rate, keep)
 
     def schedule(self, *, keep: bool) -> float:
         """Decide how much is done; return about how many seconds that takes, 0 where the plan says it already.
@@ -124,8 +128,14 @@ class Tuning:
         Args:
             keep: whether what was decided is written down, so that a tuning that goes on decides the same.
         """
-        if {"documents", "batches", "trials"} <= self.plan.sections.keys():
-            return 0.0
+        seconds = 0.0
+        if not {"documents", "batches", "trials"} <= self.plan.sections.keys():
+            seconds = self._scheduled(keep)
+        if nothing := left_out(self.given, self.plan["trials"]):
+            self.plan.decide("keep", lambda: nothing)
+        return seconds
+
+    def _scheduled(self, keep: bool) -> float:
         budget = self._budget()
 
         def planned() -> dict[str, Any]:
@@ -262,8 +272,9 @@ class Tuning:
     @cached_property
     def keeping(self) -> Keeping | None:
         """The collection that must not be forgotten, where there is one."""
-        given = self.given.get("keep")
-        return None if given is None else Keeping.of(str(given), self.kept, self.seed)
+        if self.plan.sections.get("keep", {}).get("collection") == NONE:
+            return None
+        return Keeping.of(str(self.given["keep"]), self.plan["trials"], self.kept, self.seed)
 
     def _final(self, trainings: Trainings, trial: Trial) -> Final:
         """Return the trained model or, where another collection is to be kept, the merge that was chosen."""
