@@ -121,9 +121,9 @@ class Keeping:
     def _measured(self, trainings: Trainings, trial: Trial, alpha: float) -> dict[str, Any]:
         def measured() -> dict[str, Any]:
             model = self._merged(trainings, trial, alpha)
-            known = {0.0: trainings.base, 1.0: lambda: trial.dev}.get(alpha)
-            dev = known() if known else encoder_score(trainings.dev, "dev", MEASURE)(model)
-            if known is None and dev < trial.dev:
+            if alpha in (0, 1):
+                dev = trial.dev if alpha else trainings.base()
+            elif (dev := encoder_score(trainings.dev, "dev", MEASURE)(model)) < trial.dev:
                 return {"alpha": alpha, "dev": dev}
             return {"alpha": alpha, "dev": dev, "keep": encoder_score(self.dev, "dev", MEASURE)(model)}
 
