@@ -23,10 +23,10 @@ from .searching.doors import search as search
 from .searching.doors import sweep as sweep
 from .selection.doors import compose as compose
 from .selection.doors import select as select
-from .studies.doors import demo as demo
 from .studies.doors import report as report
 from .studies.doors import study as study
 from .training.doors import train as train
+from .tuning.demo import demo as demo
 from .tuning.doors import merge as merge
 from .tuning.doors import tune as tune
 from .upkeep.doors import cache as cache

@@ -162,7 +162,7 @@ DOORS: dict[str, Verb] = {
         more=(PAGE,),
     ),
     "demo": Verb(
-        "foils.studies.doors:demo",
+        "foils.tuning.demo:demo",
         example="foils demo -o foils-demo/",
         after=_open_report,
         more=(

@@ -1,4 +1,4 @@
-"""The doors of studies: train on every source and compare, look again at what was measured, and the demo."""
+"""The doors of studies: train on every source and compare, and look again at what was measured."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from foils.data import Collection, Run, load_collection
+from foils.data import Collection, Run
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, identical_ids_caption
 from foils.data.store import write_json
-from foils.encode.opening import AT_128, EncodingSettings, StoreSettings
-from foils.mining.doors import mine
+from foils.encode.opening import StoreSettings
 from foils.runtime.doors import door
 from foils.runtime.errors import require
 from foils.runtime.keyed import arguments
 from foils.runtime.options import Option, refuse, spelled
-from foils.runtime.surroundings import MemorySettings, ScaleSettings
-from foils.scoring import Scores
-from foils.scoring.doors import score
+from foils.runtime.surroundings import MemorySettings
 from foils.studies.analysis import analyse
 from foils.studies.cells import FIRST_STAGE_FILE, Cell, add_command, known_commands, read_cells, source_file
 from foils.studies.results import StudyAnalysis
@@ -153,44 +150,3 @@ def report(
             cells += read_cells(Path(each))
             commands += known_commands(Path(each))
     return analyse(cells, measure=measure, reliable=reliable, seed=seed, commands=commands)
-
-
-@door
-def demo(
-    output: Annotated[Path, Option(flag="--output", short="-o", metavar="FOLDER")] = Path("foils-demo"),
-    *,
-    top: Annotated[int, Option(least=1)] = 10,
-    sample: Annotated[int | None, Option(least=1)] = None,
-    seed: Annotated[int, Option(least=0)] = 0,
-    scale: ScaleSettings,
-    encoding: EncodingSettings = AT_128,
-) -> Scores:
-    """Mine random, BM25 and dense negatives from the documentation of installed packages, and rank them.
-
-    It needs no network and no data: the texts are read from the installed packages, and the encoder comes with one.
-
-    Args:
-        output: Folder for the tables of negatives, scores.json and report.html.
-        top: Negatives per query.
-        sample: Score a seeded sample of this many records. Default: all records.
-        seed: Seed of random negatives and of the scores; the same seed gives the same bytes.
-    """
-    require("plotly.offline", "report")
-    collection, folder = load_collection("pydocs"), Path(output)
-    documents, queries = len(collection.documents), len(collection.queries)
-    log.info("pydocs: %s documents, %s queries, from the documentation of installed packages",
-             f"{documents:,}", f"{queries:,}")  # fmt: skip
-    encoder, store = encoding.open(collection)
-    options: dict[str, dict[str, Any]] = {
-        "random": {"seed": seed},
-        "bm25": {},
-        "dense": {"encoder": encoder, "vectors": store},
-    }
-    sources = {method: mine(collection, method, top=top, **more) for method, more in options.items()}
-    for method, negatives in sources.items():
-        negatives.write(folder / f"{method}.parquet")
-    scores: Scores = score(collection, sources, encoder=encoder, vectors=store, sample=sample, seed=seed)
-    write_json(folder / "scores.json", scores.to_json())
-    scores.report(folder / PAGE)
-    log.info("report: %s", folder / PAGE)
-    return scores
