@@ -10,13 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives, Run
-from foils.data.negatives import negatives_table
+from foils.data.negatives import EQUAL, POSITIVE, negatives_table
+from foils.data.resolve import as_source
 from foils.data.sources import read_source, read_sources, split_name
 from foils.data.store import file_digest
 from foils.runtime.errors import FoilsError, FormatError, InputError
@@ -395,3 +397,76 @@ def test_a_file_whose_name_is_not_unicode(small: Collection, tmp_path: Path) -> 
     negatives = read_source(f"mine={path}", small).negatives
     assert negatives.provenance["settings"]["file"] == "a\ufffd.trec"
     negatives.write(tmp_path / "a.parquet")
+
+
+# What is no negative
+
+QUERY, POSITIVE_TEXT = "how does a boat tack", "A sailing boat turns its bow through the wind to change tack."
+MISTAKEN = {
+    "triplet": {"query": QUERY, "positive": POSITIVE_TEXT, "negative": POSITIVE_TEXT},
+    "n-tuple": {"anchor": QUERY, "positive": "…", "negative_1": D2, "negative_2": f"Sailing  {POSITIVE_TEXT}"},
+    "labelled list": {"query": QUERY, "documents": [POSITIVE_TEXT, POSITIVE_TEXT], "labels": [1, 0]},
+    "labelled pair": {"anchor": QUERY, "document": POSITIVE_TEXT, "label": 0},
+    "FlagEmbedding": {"query": QUERY, "pos": [POSITIVE_TEXT], "neg": [D2, POSITIVE_TEXT]},
+    "NeMo": {"question": QUERY, "pos_doc": [], "neg_doc": [{"id": "d1", "text": POSITIVE_TEXT}]},
+    "ms-swift": {
+        "messages": [{"role": "user", "content": QUERY}],
+        "positive_messages": [],
+        "negative_messages": [[{"role": "user", "content": POSITIVE_TEXT}]],
+    },
+    "Tevatron": {"query_id": "q1", "negative_passages": [{"docid": "d1"}]},
+    "Tevatron, own text": {"query_id": "q1", "negative_passages": [{"docid": "x", "text": f"Sailing {POSITIVE_TEXT}"}]},
+}
+
+
+@pytest.mark.parametrize("form", MISTAKEN)
+def test_a_positive_among_the_negatives_is_rejected(
+    form: str, small: Collection, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    harmless = {"query_id": "q2", "negative_passages": [{"docid": "d6"}]}
+    path = write(harmless if "Tevatron" in form else {"query": QUERY, "negative": D5}, MISTAKEN[form])
+    read = read_source(str(path), small).negatives
+    assert read.keep.tolist() == [True] * (len(read) - 1) + [False]
+    assert read.rejected() == {EQUAL if "own" in form else POSITIVE: 1}
+    assert caplog.messages == [f"{path}: 1 negative is a positive of the same query (line 2); rejected"]
+
+
+def test_a_copy_of_a_positive_is_no_negative(write: Write, caplog: pytest.LogCaptureFixture) -> None:
+    texts = {"copy": "Paris", "own": "Paris", "other": "Rome"}
+    collection = Collection.from_dicts("copies", texts, {"q": "capital"}, {"train": {"q": {"own": 1}}})
+    path = write(*[{"query": "capital", "negative": text} for text in ("Rome", " Paris\n", "Paris", "PARIS!")])
+    read = read_source(str(path), collection).negatives
+    assert read.table["doc_id"].to_pylist()[:2] == ["other", "copy"]
+    assert (read.keep.tolist(), read.rejected()) == ([True, False, False], {EQUAL: 2})
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow"])
+def test_positives_among_the_negatives_of_tables(
+    kind: str, small: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / f"pairs.{kind}"
+    table = pa.table(
+        {"query": [QUERY] * 3, "positive": ["…"] * 3, "negative": [D2, POSITIVE_TEXT, f"{POSITIVE_TEXT} "]}
+    )
+    if kind == "csv":
+        pa_csv.write_csv(table, path)
+    elif kind == "parquet":
+        pq.write_table(table, path)
+    read = as_source(table if kind == "arrow" else path, small).negatives
+    assert (read.keep.tolist(), read.rejected()) == ([True, False], {POSITIVE: 1})
+    said = ("table: ", 2) if kind == "arrow" else (f"{path}: ", 3 if kind == "csv" else 2)
+    assert caplog.messages == [f"{said[0]}1 negative is a positive of the same query (line {said[1]}); rejected"]
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_labelled_positive_in_a_table_of_negatives(
+    stored: bool, small: Collection, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = Negatives(negatives_table(["q1", "q1", "q1"], ["d2", "d3", "d1"], "mine", [0, 1, 2], [3.0, 2.0, 1.0]))
+    table.write(path := tmp_path / "mine.parquet")
+    read = as_source(path if stored else table, small).negatives
+    assert (read.keep.tolist(), read.rejected()) == ([True, False, False], {POSITIVE: 2})
+    where = path if stored else "mine"
+    assert caplog.messages == [f"{where}: 2 negatives are positives of the same query (rows 2, 3); rejected"]
+    assert not as_source(read, small).negatives.keep[1:].any()
+    assert len(caplog.messages) == 1  # nothing new

@@ -25,12 +25,14 @@ from foils.data.store import Provenance, read_table, table_bytes, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table
 
-__all__ = ["KNOWN", "LABELS", "POSITIVE", "REQUIRED", "Negatives", "negatives_table"]
+__all__ = ["EQUAL", "KNOWN", "LABELS", "POSITIVE", "REQUIRED", "Negatives", "negatives_table"]
 
 LABELS = "labels"
 """Source of rows that stand in a table for the sake of what is known of labelled positives."""
 POSITIVE = "labelled positive"
 """Why they are rejected."""
+EQUAL = "equal to a positive"
+"""Why a document is rejected that has the text of a positive of its query."""
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from foils.data.collection import Collection
 from foils.data.hub import fetched_table
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
+from foils.data.source_rows import without_own
 from foils.data.sources import NamedSource, is_of_negatives, negatives_of_pairs, read_source, read_sources
 from foils.data.store import file_digest
 from foils.data.tables import arrow_table
@@ -144,7 +145,7 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
         )
     source = as_table(given)
     if source is not given:
-        source.negatives.rows_in(collection)
+        source = replace(source, negatives=without_own(source.negatives, collection, name or source.name))
     return replace(source, name=name or source.name)
 
 

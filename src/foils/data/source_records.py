@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow.compute as pc
-
 from foils.data.collection import Collection
 from foils.data.lines import Complaints, json_objects, text_field
 from foils.data.negatives import Negatives
 from foils.data.source_forms import Given, Said, number, read_record
-from foils.data.source_rows import KnownTexts, SourceRows, squeezed
+from foils.data.source_rows import KnownPositives, KnownTexts, SourceRows, squeezed
 from foils.data.tables import Records, records_of_file
 
 PYLATE = ("train", "queries", "documents")
@@ -73,7 +71,7 @@ def read_pylate(path: Path, name: str, collection: Collection) -> Negatives:
 def _collected(
     stream: Iterable[tuple[int, Said | str]], complaints: Complaints, path: Path, name: str, collection: Collection
 ) -> Negatives:
-    rows, known, labelled = SourceRows(name), KnownTexts.of(collection), _labelled(collection)
+    rows, known = SourceRows(name, KnownPositives(collection)), KnownTexts.of(collection)
     for line, said in stream:
         if isinstance(said, str):
             complaints.add(said, line)
@@ -83,31 +81,23 @@ def _collected(
         elif any(each.text is None or not each.text.strip() for each in (*said.negatives, *said.unlabelled)):
             complaints.add("a negative is empty or no text", line)
         else:
-            _add(rows, known, labelled, query_id, said)
+            _add(rows, known, query_id, said, line)
     complaints.settle()
     return rows.negatives("tuples", path, collection)
 
 
-def _add(rows: SourceRows, known: KnownTexts, labelled: set[tuple[str, str]], query_id: str, said: Said) -> None:
+def _add(rows: SourceRows, known: KnownTexts, query_id: str, said: Said, line: int) -> None:
     """Add what a record says of a query; of unlabelled documents those that are no labelled positives are negatives."""
     for each in said.positives:
         identifier, _ = known.document(each.text or "", each.doc_id)
-        if each.score is not None and (query_id, identifier) in labelled:
+        if each.score is not None and (query_id, identifier) in rows.known:
             rows.positives.setdefault((query_id, identifier), each.score)
     for at, each in enumerate((*said.negatives, *said.unlabelled)):
         identifier, inside = known.document(str(each.text), each.doc_id)
-        if at >= len(said.negatives) and (query_id, identifier) in labelled:
+        if at >= len(said.negatives) and (query_id, identifier) in rows.known:
             rows.positives.setdefault((query_id, identifier), float("nan") if each.score is None else each.score)
         else:
-            rows.add(query_id, identifier, None if inside else each.text, each.score)
-
-
-def _labelled(collection: Collection) -> set[tuple[str, str]]:
-    pairs: set[tuple[str, str]] = set()
-    for table in collection.qrels.values():
-        relevant = table.filter(pc.greater(table["relevance"], 0))
-        pairs.update(zip(relevant["query_id"].to_pylist(), relevant["doc_id"].to_pylist(), strict=True))
-    return pairs
+            rows.add(query_id, identifier, str(each.text), each.score, line, inside=inside)
 
 
 def read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
@@ -116,8 +106,8 @@ def read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
     Raises:
         FormatError: what is wrong in the file, by line.
     """
-    rows, complaints = SourceRows(name), Complaints(path)
-    queries, labelled = set(collection.queries["query_id"].to_pylist()), _labelled(collection)
+    rows, complaints = SourceRows(name, KnownPositives(collection)), Complaints(path)
+    queries = set(collection.queries["query_id"].to_pylist())
     documents = {identifier: row for row, identifier in enumerate(collection.documents["doc_id"].to_pylist())}
     for line, record in json_objects(path, complaints):
         query_id = text_field(record.get("query_id"))
@@ -131,7 +121,7 @@ def read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
             _add_passages(rows, query_id, passages, known, collection, complaints, line)
             for each in positives if isinstance(positives, list) else []:
                 score = number(each.get("score")) if isinstance(each, dict) else None
-                if score is not None and (query_id, identifier := _docid(each)) in labelled:
+                if score is not None and (query_id, str(identifier := _docid(each))) in rows.known:
                     rows.positives.setdefault((query_id, str(identifier)), score)
     complaints.settle()
     return rows.negatives("tevatron", path, collection)
@@ -171,7 +161,7 @@ def _add_passages(
         else:
             if row < 0:
                 rows.texts.setdefault(identifier, text)
-            rows.add(query_id, identifier, text or document if row < 0 else None, score)
+            rows.add(query_id, identifier, text or str(document), score, line, inside=row >= 0)
 
 
 def _passage_text(passage: Any) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from foils.data.collection import IDENTICAL, Collection
+from foils.data.collection import Collection
 from foils.data.hub import fetched_table
 from foils.data.lines import Complaints, magic, numbered_lines, text_field
 from foils.data.negatives import Negatives, negatives_table
@@ -18,7 +18,7 @@ from foils.data.pairs import pair_negatives
 from foils.data.run import Run, ranks_within
 from foils.data.source_forms import holds_training
 from foils.data.source_records import is_folder_of_tables, read_lines, read_pylate, read_records, read_tevatron
-from foils.data.source_rows import KnownTexts, SourceRows, imported
+from foils.data.source_rows import KnownPositives, KnownTexts, SourceRows, imported, without_own
 from foils.data.store import file_digest
 from foils.data.tables import DELIMITERS, records_of, records_of_file
 from foils.runtime.errors import FormatError, InputError
@@ -71,8 +71,9 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
     """Read one source, `[NAME=]PATH`, in whatever form the file has.
 
     In a TREC run the documents that are labelled relevant in the collection are left out: its non-positives are the
-    negatives. In every form a document that has the query's own id is rejected (`Collection.identical`). In JSONL a
-    passage that is not a document of the collection brings its own text.
+    negatives. In every other form a document that is a positive of the query, or has the text of one, is rejected,
+    with a warning that has its line; in every form one that has the query's own id (`Collection.identical`). In JSONL
+    a passage that is not a document of the collection brings its own text.
 
     Raises:
         InputError: no such file, or `hf:NAME` that cannot be fetched.
@@ -83,11 +84,9 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
     form = _form(path)
     negatives = Negatives.read(path) if form is None else form(path, name, collection)
     try:
-        queries, documents = negatives.rows_in(collection)
+        negatives = without_own(negatives, collection, path)
     except InputError as error:
         raise FormatError(str(error), path) from error
-    own = (collection.identical[queries] == documents) & (documents >= 0)
-    negatives = negatives.reject(own, IDENTICAL) if own.any() else negatives
     return NamedSource(name, negatives, negatives.digest if path.is_dir() else file_digest(path))
 
 
@@ -164,7 +163,7 @@ def negatives_of_pairs(given: Any, name: str, collection: Collection, *, where: 
     records = records_of(given)
     if holds_training(records.columns):
         return read_records(records, name, collection)
-    rows, complaints, known = SourceRows(name), Complaints(where), KnownTexts.of(collection)
+    rows, complaints, known = SourceRows(name, KnownPositives(collection)), Complaints(where), KnownTexts.of(collection)
     queries = set(collection.queries["query_id"].to_pylist())
     for line, query_id, query, negatives in pair_negatives(records):
         own = query_id if query_id in queries else known.query(query)
@@ -174,6 +173,6 @@ def negatives_of_pairs(given: Any, name: str, collection: Collection, *, where: 
         for each in negatives:
             text = f"{each.title} {each.text}".strip()
             identifier, inside = known.document(text, each.doc_id)
-            rows.add(own, identifier, None if inside else text, None)
+            rows.add(own, identifier, text, None, line, inside=inside)
     complaints.settle()
     return rows.negatives("pairs", Path(str(where)), collection)

@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import IDENTICAL, Collection, Rows
-from foils.mining.look_alikes import EQUAL, NEAR, LookAlikes
+from foils.data.negatives import EQUAL
+from foils.mining.look_alikes import NEAR, LookAlikes
 from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs
 from foils.runtime.errors import InputError
 

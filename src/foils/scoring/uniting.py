@@ -10,14 +10,13 @@ from functools import reduce
 import numpy as np
 
 from foils.data.collection import Collection, Positives, Rows
-from foils.data.negatives import Negatives
+from foils.data.negatives import EQUAL, Negatives
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError
 from foils.scoring.control import draw_control, pair_codes
 from foils.scoring.pool import Pool
 from foils.scoring.records import CONTROL, Records
 
-EQUAL = "equal to a positive"
 REPEATED = "repeated text"
 NOT_IN_SPLIT = "query without a positive in the split"
 NO_NEGATIVE = "queries without a negative"
