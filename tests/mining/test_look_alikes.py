@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foils.data import Collection
-from foils.mining import look_alikes
+from foils.data import Collection, sketches
 from foils.mining.look_alikes import LookAlikes
 from foils.runtime import memory
 
@@ -21,9 +20,9 @@ def worded():
     return Collection.from_dicts("worded", texts, queries, {"train": {q: {f"d{q[1:]}": 1} for q in queries}})
 
 
-@pytest.mark.parametrize("entry", [look_alikes.ENTRY, 1 << 40])  # remembers all, or forgets before each call
-def test_marks_are_those_of_plain_sets(worded, entry, monkeypatch):
-    monkeypatch.setattr(look_alikes, "ENTRY", entry)
+@pytest.mark.parametrize("kept", [sketches.SET, 1 << 40])  # remembers all sets, or forgets before each call
+def test_marks_are_those_of_plain_sets(worded, kept, monkeypatch):
+    monkeypatch.setattr(sketches, "SET", kept)
     looks, size = LookAlikes(worded, 0.6), len(worded.documents)
     texts = [text.lower().replace("!", "").split() for text in worded.document_texts(np.arange(size))]
     documents = np.arange(size)
@@ -47,9 +46,9 @@ def test_parts_that_fit_into_the_memory_give_the_marks_of_all_at_once():
     whole = LookAlikes(collection, 0.5)
     with memory.limited(2**20):
         cut = LookAlikes(collection, 0.5)
-        assert len(cut._parts(queries, documents)) > 10
+        assert len(cut._parts(documents, documents)) > 10
         in_parts = cut.marks(queries, documents)
-    assert len(whole._parts(queries, documents)) == 1
+    assert len(whole._parts(documents, documents)) == 1
     for one, other in zip(in_parts, whole.marks(queries, documents), strict=True):
         assert (one == other).all()
     assert in_parts[0].reshape(3, 15)[:, 12:].tolist() == np.eye(3, dtype=bool).tolist()

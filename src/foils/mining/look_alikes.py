@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from itertools import pairwise
-
 import numpy as np
-import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
 from foils.data.run import ranks_within
-from foils.data.tokens import Float64s, Int32s, TokenSets, Vocabulary, alphanumeric
+from foils.data.sketches import DocumentSets, cut_by_bytes
+from foils.data.tokens import Float64s, TokenSets, Vocabulary, alphanumeric
 from foils.mining.pairs import Marks, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
-EQUAL = "equal to a positive"
 NEAR = "near-duplicate of a positive"
 PAIRS = 4_096  # compared at once, so that long texts take little memory
-ENTRY = 256  # bytes of a remembered text, about, beside its tokens' numbers
 
 
 class LookAlikes:
@@ -33,30 +28,29 @@ class LookAlikes:
     def __init__(self, collection: Collection, threshold: float | None) -> None:
         self.collection, self.threshold = collection, threshold
         self.known = collection.known_positives
-        self._forget()
+        self._sets = DocumentSets(collection)
 
     def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
         """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do.
 
         A query without a positive has no look-alike of one.
         """
-        if not len(queries):
-            return np.zeros(0, bool), np.zeros(0, bool)
-        parts = [self._marks(queries[part], documents[part]) for part in self._parts(queries, documents)]
-        equal, near = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return equal, near
-
-    def _parts(self, queries: Rows, documents: Rows) -> list[slice]:
-        """Cut pairs so that the texts of a part fit into a sixteenth of the memory budget; their sets take more."""
+        equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
         pair, positives = self._positives(queries)
-        size = self._lengths[documents] + np.bincount(pair, self._lengths[positives], minlength=len(queries))
-        part = np.cumsum(size) // (memory.budget() // 16)
-        return [slice(begin, end) for begin, end in pairwise([0, *(np.flatnonzero(np.diff(part)) + 1), len(part)])]
+        ours, least = documents[pair], np.inf if self.threshold is None else self.threshold
+        close = np.flatnonzero(self._sets.may_be_near(ours, positives, min(least, 1.0)))
+        for part in self._parts(ours[close], positives[close]):
+            at = close[part]
+            similarity = self._sets.jaccard(ours[at], positives[at])
+            near[pair[at[similarity >= least]]] = True
+            alike = at[similarity == 1]  # the same tokens, perhaps in another order
+            equal[pair[alike[self._written_alike(ours[alike], positives[alike])]]] = True
+        return equal, near & ~equal
 
-    @cached_property
-    def _lengths(self) -> Rows:
-        """(documents,) bytes of the texts."""
-        return np.asarray(pc.binary_length(self.collection.documents["text"]).to_numpy(), np.int64)
+    def _parts(self, documents: Rows, positives: Rows) -> list[slice]:
+        """Cut pairs so that the texts of a part fit into a sixteenth of the memory budget; their sets take more."""
+        lengths = self._sets.lengths
+        return cut_by_bytes(lengths[documents] + lengths[positives], memory.budget() // 16)
 
     def _positives(self, queries: Rows) -> tuple[Rows, Rows]:
         """Return which of the queries, and which positive of it, for every positive of each."""
@@ -64,33 +58,9 @@ class LookAlikes:
         pair = np.repeat(np.arange(len(queries)), counts)
         return pair, self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
 
-    def _marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
-        pair, positives = self._positives(queries)
-        distinct, inverse = np.unique(np.concatenate([documents[pair], positives]), return_inverse=True)
-        ours, theirs = inverse[: len(pair)], inverse[len(pair) :]
-        similarity = _jaccard(sets := self._sets(distinct), ours, sets, theirs)
-        equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
-        alike = similarity == 1  # the same tokens, perhaps in another order
-        equal[pair[alike][self._written_alike(distinct[ours[alike]], distinct[theirs[alike]])]] = True
-        near[pair[similarity >= (np.inf if self.threshold is None else self.threshold)]] = True
-        return equal, near & ~equal
-
     def _written_alike(self, rows: Rows, others: Rows) -> Marks:
         pairs = zip(*(map(_tokens, self.collection.document_texts(side)) for side in (rows, others)), strict=True)
         return np.array([one == other for one, other in pairs], bool)
-
-    def _sets(self, rows: Rows) -> TokenSets:
-        """Return the token sets of documents; those that were seen are remembered, as far as the memory budget goes."""
-        if self._held > memory.budget() // 4:
-            self._forget()
-        fresh = np.array([row for row in rows.tolist() if row not in self._numbers], np.int64)
-        for row, text in zip(fresh.tolist(), self.collection.document_texts(fresh), strict=True):
-            numbers = self._numbers[row] = self._vocabulary.numbers(_tokens(text))
-            self._held += numbers.nbytes + ENTRY
-        return self._vocabulary.sets_of_numbers([self._numbers[row] for row in rows.tolist()])
-
-    def _forget(self) -> None:
-        self._vocabulary, self._numbers, self._held = Vocabulary(), dict[int, Int32s](), 0
 
 
 def _tokens(text: str) -> list[str]:
