@@ -19,31 +19,52 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
 
 
+@pytest.fixture(params=["bm25", "dense"])
+def way(request: pytest.FixtureRequest, loaded: list[tuple[str, object]]) -> dict[str, Any]:
+    """How to mine, as the library is told."""
+    return {"top": 3} if request.param == "bm25" else {"top": 3, "method": request.param, "encoder": "hashing"}
+
+
 @pytest.fixture
-def mined(foils: Foils, tmp_path: Path) -> bytes:
+def program(foils: Foils, way: dict[str, Any], tmp_path: Path) -> Callable[[Path], bytes]:
+    """Mine with the program, and return the bytes of the table."""
+
+    def mine(path: Path) -> bytes:
+        options = [part for name, value in way.items() for part in (f"--{name.replace('method', 'with')}", value)]
+        ended = foils("mine", path, *options, "-o", tmp_path / "program.out")
+        assert ended.status == 0, ended.err
+        return (tmp_path / "program.out").read_bytes()
+
+    return mine
+
+
+@pytest.fixture
+def mined(program: Callable[[Path], bytes], way: dict[str, Any], tmp_path: Path) -> bytes:
     """What the program mines from a CSV file."""
     (tmp_path / "first").mkdir()
-    path = pair_files(tmp_path / "first", ROWS)[0]
-    ended = foils("mine", path, "--top", 3, "-o", tmp_path / "csv.parquet")
-    assert ended.status == 0, ended.err
-    assert len(library.Negatives.read(tmp_path / "csv.parquet").kept()) == 8, (
-        "the other document of its colour for each query"
-    )
-    return (tmp_path / "csv.parquet").read_bytes()
+    written = program(pair_files(tmp_path / "first", ROWS)[0])
+    kept = library.Negatives.read(tmp_path / "program.out").kept()
+    assert len(kept) == (24 if "method" in way else 8)  # BM25 finds the other document of its colour for each query
+    return written
 
 
-def test_files(foils: Foils, mined: bytes, tmp_path: Path) -> None:
+def test_files(program: Callable[[Path], bytes], mined: bytes, way: dict[str, Any], tmp_path: Path) -> None:
     for path in pair_files(tmp_path, ROWS):
-        out = tmp_path / "program.out"
-        ended = foils("mine", path, "--top", 3, "-o", out)
-        assert ended.status == 0, ended.err
-        assert out.read_bytes() == mined, path
+        assert program(path) == mined, path
         for given in (path, str(path)):
-            library.mine(given, top=3).write(tmp_path / "library.out")
+            library.mine(given, **way).write(tmp_path / "library.out")
             assert (tmp_path / "library.out").read_bytes() == mined, path
 
 
 @pytest.mark.parametrize("form", TABLES)
-def test_tables(mined: bytes, tmp_path: Path, form: str) -> None:
-    library.mine(TABLES[form](ROWS), top=3).write(tmp_path / "library.out")
+def test_tables(mined: bytes, way: dict[str, Any], tmp_path: Path, form: str) -> None:
+    library.mine(TABLES[form](ROWS), **way).write(tmp_path / "library.out")
     assert (tmp_path / "library.out").read_bytes() == mined
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_triplets(program: Callable[[Path], bytes], way: dict[str, Any], tmp_path: Path, form: str) -> None:
+    rows = [{**row, "negative": ROWS[at - 1]["answer"]} for at, row in enumerate(ROWS)]
+    expected = program(pair_files(tmp_path, rows)[0])
+    library.mine(TABLES[form](rows), **way).write(tmp_path / "library.out")
+    assert (tmp_path / "library.out").read_bytes() == expected
