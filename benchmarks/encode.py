@@ -31,6 +31,7 @@ from foils.encode import (
     VectorStore,
     load_encoder,
 )
+from foils.encode.batches import token_batches, tokens_on
 from foils.encode.models import STATIC, load_model
 from foils.encode.vectors import cosine_loss
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
@@ -101,6 +102,19 @@ def lowest_cosine(encoder: SentenceEncoder, exact: SentenceEncoder, texts: list[
     return cosine_loss(exact.encode(texts, "document"), encoder.encode(texts, "document"))[1]
 
 
+def padding(encoder: SentenceEncoder, texts: list[str]) -> dict[str, float]:
+    """Return the tokens that are computed, padding counted, by those of the texts: in batches here, and of 32 there."""
+
+    def preprocess(part: list[str]) -> Any:
+        return encoder.model.preprocess(part, prompt="", task="document")
+
+    lengths = preprocess(texts)["attention_mask"].sum(1).numpy()
+    theirs = lengths[np.argsort([-len(text) for text in texts], kind="stable")]
+    padded = sum(theirs[at : at + 32].max() * len(theirs[at : at + 32]) for at in range(0, len(theirs), 32))
+    ours = sum(each["attention_mask"].numel() for _, each in token_batches(texts, preprocess, tokens=tokens_on("cpu")))
+    return {"ours": round(float(ours / lengths.sum()), 3), "theirs": round(float(padded / lengths.sum()), 3)}
+
+
 def encodings(encoder: SentenceEncoder, records: int) -> dict[str, int]:
     """Score three sources and their hybrids of a sample, twice, in a fresh store."""
     collection = load_collection("pydocs")
@@ -147,7 +161,8 @@ def main() -> None:
                 "all cores": speed(name, texts, collection, given.pairs, cores),
             }
     encoder = load_encoder(DEFAULT_MODEL, EncoderSettings(max_length=LENGTH, device="cpu"))
-    result = {"texts": given.texts, "cores": cores, "speed": measured, **encodings(encoder, 20)}
+    padded = padding(encoder, collection.document_texts(shuffled[: given.texts]))
+    result = {"texts": given.texts, "cores": cores, "speed": measured, "padded": padded, **encodings(encoder, 20)}
     write_json(RESULTS, result)
     print(result)
 
