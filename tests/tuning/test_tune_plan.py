@@ -10,7 +10,8 @@ import pytest
 
 from foils.data.parts import drawn_judgements, with_documents, with_three_splits
 from foils.runtime.errors import FormatError, InputError
-from foils.tuning.budget import Budget, Pace, Work
+from foils.tuning.budget import Budget, Work
+from foils.tuning.pace import Pace
 from foils.tuning.parts import check_sizes, dev_part, fitting, kept_part, shares_of
 from foils.tuning.plan import Plan
 from train_models import made_up

@@ -26,7 +26,7 @@ from foils.tuning.parts import check_sizes, shares_of
 from foils.tuning.plan import Plan
 from foils.tuning.results import Explained, Merged, Tuned
 from foils.tuning.run import PLANNED, Tuning
-from foils.tuning.settings import TuneSettings
+from foils.tuning.settings import OF_RERANKERS, TuneSettings
 
 PAGE, RESULT = "report.html", "tune.json"
 OF = "given.json"  # in the folder of what is kept: what the tuning there was given
@@ -190,6 +190,7 @@ def _given(
         "max_length": settings.max_length,
         "keep": settings.keep,
         "seed": settings.seed,
+        **{name: _plain(value) for name, value in settings.changed(*OF_RERANKERS).items()},
         "train": counts["train"],
         "dev": counts["dev"],
         "test": counts["test"],

@@ -10,24 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from foils.data import Collection, Run
+from foils.data import Collection
 from foils.data.load import load_collection
 from foils.data.parts import with_three_splits
 from foils.data.splitting import SHARES
 from foils.data.store import fill_folder
-from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
-from foils.evaluation import dense_run, evaluate_runs
-from foils.evaluation.measuring import encoder_score
+from foils.encode import VectorStore
+from foils.evaluation import evaluate_runs
 from foils.evaluation.systems import Evaluation
-from foils.tuning.budget import ALPHAS, KEEP_DOCUMENTS
+from foils.tuning.budget import ALPHAS, KEEP_DOCUMENTS, KEEP_PAIRS
 from foils.tuning.kept import Kept
-from foils.tuning.parts import dev_part, kept_part
+from foils.tuning.kinds import Kind
 from foils.tuning.plan import Section
-from foils.tuning.results import BASE, TUNED
-from foils.tuning.settings import MEASURE, MEASURES, NONE
+from foils.tuning.settings import BASE, NONE, TUNED
 from foils.tuning.trials import Trainings, Trial
-
-DEPTH = 100
 
 
 @dataclass(frozen=True)
@@ -35,18 +31,11 @@ class Final:
     """The model that is tested.
 
     Attributes:
-        key: what it depends on. `folder`: gives its folder, made where it is gone. `settings`: how it encodes.
+        key: what it depends on. `folder`: gives its folder, made where it is gone.
     """
 
     key: Section
     folder: Callable[[], Path]
-    settings: EncoderSettings
-
-    def encoder(self) -> SentenceEncoder:
-        """Load it."""
-        from foils.encode.models import load_model
-
-        return SentenceEncoder(load_model(self.folder(), device=self.settings.device), self.settings, name=TUNED)
 
 
 @dataclass(frozen=True)
@@ -54,20 +43,23 @@ class Keeping:
     """The other collection.
 
     Attributes:
-        part: of it, which is searched; with three splits. `dev`: of its dev, by which the merge is chosen.
+        kind: how it is measured.
+        part: of it, which is searched, with queries of dev and test. `dev`: of its dev, by which the merge is chosen.
         kept: where steps are kept.
     """
 
+    kind: Kind
     part: Collection
     dev: Collection
     kept: Kept
 
     @classmethod
-    def of(cls, given: str, trials: Section, kept: Kept, seed: int) -> Keeping:
-        """Open a collection, and take a part of it, of as many documents as section [trials] says."""
-        documents = int(trials.get("keep_documents", KEEP_DOCUMENTS))
-        part = kept_part(with_three_splits(load_collection(given), SHARES), documents, seed)
-        return cls(part, dev_part(part, documents // 2, seed), kept)
+    def of(cls, kind: Kind, trials: Section, kept: Kept) -> Keeping:
+        """Open the collection, and take a part of it, of as many documents as section [trials] says."""
+        kind, seed = kind.elsewhere(), int(kind.given["seed"])
+        documents = int(trials.get("keep_documents") or (KEEP_PAIRS if kind.depth else KEEP_DOCUMENTS))
+        part = kind.kept_part(with_three_splits(load_collection(str(kind.given["keep"])), SHARES), documents, seed)
+        return cls(kind, part, kind.dev_part(part, documents // 2, seed), kept)
 
     def chosen(self, trainings: Trainings, trial: Trial) -> Section:
         """Try merges of the base with the tuned model; return the one to take.
@@ -100,59 +92,57 @@ class Keeping:
             (aside / "README.md").write_bytes(card)
         return path
 
-    def evaluated(self, base: SentenceEncoder, final: Final, store: VectorStore, own: VectorStore) -> Evaluation:
+    def evaluated(self, final: Final, own: VectorStore) -> Evaluation:
         """Measure the base and the tuned model on test of the other collection.
 
         Args:
-            base: the model as it is.
-            final: the tuned one.
-            store: of the base's vectors.
-            own: of the tuned model's.
+            final: the tuned model.
+            own: store of its vectors.
         """
-        of = {"collection": self.part.digest, "base": base.fingerprint}
-        before = self.kept.run(f"keep-{BASE}", of, lambda: self._searched(base, store))
-        after = self.kept.run(f"keep-{TUNED}", {**of, **final.key}, lambda: self._searched(final.encoder(), own))
-        runs = [replace(before, name=BASE), replace(after, name=TUNED)]
-        return evaluate_runs(self.part, runs, rng=np.random.default_rng(0), measures=MEASURES, against=[BASE])
-
-    def _searched(self, encoder: SentenceEncoder, store: VectorStore) -> Run:
-        return dense_run(encoder, self.part, "test", depth=DEPTH, store=store)
+        of = {"collection": self.part.digest, **self.kind.of()}
+        before = self.kept.run(f"keep-{BASE}", of, lambda: self.kind.base_run(self.part))
+        after = self.kept.run(
+            f"keep-{TUNED}", {**of, **final.key}, lambda: self.kind.run(final.folder(), self.part, own)
+        )
+        runs, measures = [replace(before, name=BASE), replace(after, name=TUNED)], self.kind.measures
+        return evaluate_runs(self.part, runs, rng=np.random.default_rng(0), measures=measures, against=[BASE])
 
     def _measured(self, trainings: Trainings, trial: Trial, alpha: float) -> dict[str, Any]:
         def measured() -> dict[str, Any]:
             model = self._merged(trainings, trial, alpha)
             if alpha in (0, 1):
                 dev = trial.dev if alpha else trainings.base()
-            elif (dev := encoder_score(trainings.dev, "dev", MEASURE)(model)) < trial.dev:
+            elif (dev := trainings.kind.dev(model, trainings.dev)) < trial.dev:
                 return {"alpha": alpha, "dev": dev}
-            return {"alpha": alpha, "dev": dev, "keep": encoder_score(self.dev, "dev", MEASURE)(model)}
+            return {"alpha": alpha, "dev": dev, "keep": self.kind.dev(model, self.dev)}
 
         return self.kept.facts("merge", self._key(trainings, trial, alpha), measured)
 
     def _merged(self, trainings: Trainings, trial: Trial, alpha: float) -> Any:
-        from foils.encode.models import load_model
         from foils.training.merging import merged
 
-        tuned = load_model(trainings.folder(trial), device=trainings.device)
-        return merged(trainings.loaded(), tuned, alpha)
+        return merged(self.kind.load(), self.kind.load(trainings.folder(trial)), alpha)
 
     def _key(self, trainings: Trainings, trial: Trial, alpha: float) -> dict[str, Any]:
         return {"training": trainings.key(trial), "keep": self.dev.digest, "alpha": alpha}
 
 
-def left_out(given: Section, trials: Section) -> Section | None:
+def left_out(given: Section, trials: Section, *, knows: bool = True) -> Section | None:
     """Return section [keep] where nothing is kept, with the reason; None where a collection is.
 
     Args:
         given: section [given]; its `keep` is the collection's name, `none` or missing.
         trials: section [trials]; its `keep_documents` are 0 where too few fit into the time.
+        knows: whether there is something that the model could forget.
     """
     keep = str(given.get("keep", NONE))
     if keep == NONE:
         reason = "none is asked for"
     elif keep == given["collection"]:
         reason = "it would be the one that is tuned on"
-    elif not trials.get("keep_documents", KEEP_DOCUMENTS):
+    elif not knows:
+        reason = "a head that nobody trained has nothing to forget"
+    elif not trials.get("keep_documents", True):
         reason = f"there is too little time to measure {keep} before and after"
     else:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +12,8 @@ from foils.data.collection import Collection, Rows
 from foils.data.parts import PARTS, drawn_judgements, with_documents
 from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError
-from foils.tuning.budget import DEV_QUERIES
 
+DEV_QUERIES = 500
 HARD = 10  # documents that BM25 ranks first for a query, which belong to what it is measured on
 LEAST = {"train": 20, "dev": 10, "test": 20}
 """Queries below which nothing can be learned, chosen or shown."""
@@ -44,6 +44,15 @@ def check_sizes(collection: Collection) -> None:
         raise InputError(f"{collection.name}: too few queries: {'; '.join(few)}; give about 200 pairs or more")
 
 
+def with_queries(collection: Collection, counts: Mapping[str, int], seed: int) -> Collection:
+    """Return the collection with judgements of so many queries in some splits, drawn by the seed."""
+    drawn = {name: drawn_judgements(collection, name, count, seed) for name, count in counts.items()}
+    if all(table is collection.qrels[name] for name, table in drawn.items()):
+        return collection
+    digest = hashlib.blake2b(f"{collection.digest} {dict(counts)} {seed}".encode(), digest_size=16).hexdigest()
+    return replace(collection, qrels={**collection.qrels, **drawn}, digest=digest)
+
+
 def fitting(collection: Collection, *, documents: int, queries: int, seed: int) -> Collection:
     """Return the collection with so many documents and training queries.
 
@@ -55,10 +64,7 @@ def fitting(collection: Collection, *, documents: int, queries: int, seed: int) 
         queries: of train, drawn.
         seed: of the draws.
     """
-    table = drawn_judgements(collection, "train", queries, seed)
-    if table is not collection.qrels["train"]:
-        digest = hashlib.blake2b(f"{collection.digest} {queries} {seed}".encode(), digest_size=16).hexdigest()
-        collection = replace(collection, qrels={**collection.qrels, "train": table}, digest=digest)
+    collection = with_queries(collection, {"train": queries}, seed)
     if documents >= len(collection.documents):
         return collection
     return with_documents(collection, _filled(collection, PARTS, ("dev", "test"), documents, seed))
@@ -90,9 +96,7 @@ def kept_part(collection: Collection, documents: int, seed: int) -> Collection:
         seed: of the draws.
     """
     counts = {"dev": documents // 4, "test": documents // 2}
-    qrels = {name: drawn_judgements(collection, name, count, seed) for name, count in counts.items()}
-    digest = hashlib.blake2b(f"{collection.digest} {counts} {seed}".encode(), digest_size=16).hexdigest()
-    part = replace(collection, qrels=qrels, digest=digest)
+    part = with_queries(replace(collection, qrels={name: collection.qrels[name] for name in counts}), counts, seed)
     if documents >= len(part.documents):
         return part
     return with_documents(part, _filled(part, tuple(counts), tuple(counts), documents, seed))

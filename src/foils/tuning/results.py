@@ -18,7 +18,6 @@ from foils.tuning.plan import Plan
 from foils.tuning.settings import LEVEL, MEASURE
 from foils.tuning.trials import Trial
 
-BASE, TUNED = "base", "tuned"
 SHOWN = 10  # queries that got better, and worse, on the page
 
 
@@ -103,6 +102,7 @@ class Tuned(Result):
         collection: what was searched, with the splits.
         plan: every decision with its reason.
         evaluation: of the base and, where one was trained, the tuned model, on test.
+        base: what the tuned model is measured against, in words: the model as it is, or a first stage's order.
         trial: the training that was tested; None: none was better than the base on dev.
         base_dev: what the base has on dev.
         trials: short runs, in their order.
@@ -116,6 +116,7 @@ class Tuned(Result):
     collection: Collection = field(repr=False)
     plan: Plan = field(repr=False)
     evaluation: Evaluation = field(repr=False)
+    base: str
     trial: Trial | None
     base_dev: float
     trials: Sequence[Trial] = field(repr=False)
@@ -143,14 +144,15 @@ class Tuned(Result):
     @property
     def sentence(self) -> str:
         """What came out, in a sentence or two."""
-        base, comparison = self.plan["given"]["model"], self.comparison
+        base, comparison = self.base, self.comparison
         if comparison is None:
             reason = self.plan["training"].get("reason", "no epoch is planned")
             return f"Kept {base}: no training was better on dev ({reason}). No model was written."
         before, after = (system.means[MEASURE] for system in self.evaluation.systems)
         queries = len(self.evaluation.systems[0].query_ids)
+        as_before = "" if base == self.plan["given"]["model"] else f" ({base})"
         proof = (
-            f"{MEASURE} on test: {before:.4f} before, {after:.4f} after, {signed(comparison.difference, 4)} "
+            f"{MEASURE} on test: {before:.4f} before{as_before}, {after:.4f} after, {signed(comparison.difference, 4)} "
             f"[{signed(comparison.low, 4)}, {signed(comparison.high, 4)}], p {p_value(comparison.p)}, "
             f"{queries:,} queries"
         )

@@ -6,58 +6,71 @@ from collections.abc import Mapping
 from typing import Any
 
 from foils.tuning.budget import Work
+from foils.tuning.kinds import Kind
 from foils.tuning.plan import Section
-from foils.tuning.sources import SAMPLED, SOURCES
+from foils.tuning.sources import SAMPLED
 from foils.tuning.trials import Trial
 
-PER_QUERY = {True: 10, False: 1}
-"""Negatives of a positive: of a static embedding (True), whose steps cost next to nothing, and of other models."""
 MAX_POSITIVES = 4
 STEPS = 20  # of an epoch, at least, where there are rows enough
 SIZES = (16, 32, 64, 128)
+LISTS = 16  # of a batch of rerankers
 
 
-def sources_section(train_queries: int) -> Section:
+def sources_section(train_queries: int, kind: Kind) -> Section:
     """Return which sources are mined, and for how many training queries."""
     reason = "cheap ones, from easy to hard; the decision weighs how hard each is against how many are false"
-    return {"names": list(SOURCES), "queries": min(SAMPLED, train_queries), "reason": reason}
+    return {"names": list(kind.sources), "queries": min(SAMPLED, train_queries), "reason": reason}
 
 
-def batches_section(work: Work, *, static: bool) -> Section:
+def batches_section(work: Work, kind: Kind) -> Section:
     """Return how batches are filled, and their size.
 
     Args:
         work: what there is to do.
-        static: whether the model is a static embedding.
+        kind: what is tuned.
     """
+    if not kind.in_batch:
+        reason = f"lists of a positive and {kind.per_query} negatives, in random order: they do not meet in a batch"
+        return {"way": "random", "size": LISTS, "reason": reason}
     way, why = "random", "at random: other ways embed all rows before each epoch, a third of the training again"
-    if static:
+    if kind.static:
         way, why = "ngame", "batches of rows that are hard for each other, good with such a model (docs/batches.md)"
     return {"way": way, "size": batch_size(work), "reason": f"{why}; at least {STEPS} steps an epoch where rows allow"}
 
 
-def negatives_section(facts: Mapping[str, Any], *, static: bool) -> Section:
-    """Return what is trained on: the source that was decided on, or pairs alone.
+def negatives_section(facts: Mapping[str, Any], kind: Kind) -> Section:
+    """Return what is trained on: the source that was decided on or, where none is, pairs alone or the kind's least.
 
     Args:
         facts: what `Mining.decided` returns.
-        static: whether the model is a static embedding: it goes over pairs alone as often as there would be negatives.
+        kind: what is tuned.
     """
     section = {
-        "source": facts["source"] or "",
-        "per_query": PER_QUERY[static],
+        "source": facts["source"] or kind.least,
+        "per_query": kind.per_query,
         "max_positives": MAX_POSITIVES,
         "passes": 1,
         "reason": " ".join(facts["sentences"]),
     }
-    return section if facts["source"] else pairs_alone(section, str(section["reason"]), static=static)
+    return section if section["source"] else pairs_alone(section, str(section["reason"]), static=kind.static)
+
+
+def rival(facts: Mapping[str, Any], section: Section, kind: Kind) -> str:
+    """Return the source that the decided one is held against in a training; empty: in-batch negatives alone.
+
+    Where every list needs negatives, random ones are or, of random ones, what the decision ranks first of the others.
+    """
+    if kind.in_batch or section["source"] != kind.least:
+        return kind.least
+    return next((str(each["name"]) for each in facts["sources"] if each["name"] != kind.least), kind.least)
 
 
 def pairs_alone(section: Section, reason: str, *, static: bool) -> Section:
     """Return the section without mined negatives; a static embedding goes over the pairs more often."""
     passes = int(section["per_query"]) if static else 1
-    if passes > 1:
-        reason += f" An epoch goes {passes} times over the pairs: as many steps as with {passes} negatives each."
+    again = f"An epoch goes {passes} times over the pairs: as many steps as with {passes} negatives each."
+    reason = " ".join(filter(None, [reason, again if passes > 1 else ""]))
     return {**section, "source": "", "passes": passes, "reason": reason}
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from foils.runtime.options import Option, Settings
+from foils.runtime.options import Option, Settings, refuse, spelled
 
 MEASURE = "nDCG@10"
 MEASURES = (MEASURE, "RR@10", "R@100")
+RERANKING = MEASURES[:2]  # of rerankers, which see the first documents alone
+RERANK_DEPTH = 50
+OF_RERANKERS = ("reranker", "first_stage", "rerank_depth", "score_with")
+BASE, FIRST_STAGE, TUNED = "base", "first stage", "tuned"  # names of the systems
 PYDOCS, NONE = "pydocs", "none"  # what is kept unless another collection is named; no collection
 LEVEL = 0.05
 """p below which a difference on test counts."""
@@ -25,6 +29,13 @@ class TuneSettings(Settings):
         keep: Another collection, which must not be forgotten: a part of it is measured before and after, and merges
             with the base's weights are tried, which are taken where they are at least as good on dev and keep more.
             none leaves this out.
+        reranker: Tune a cross-encoder instead of an encoder; without a trained head, as from a masked language model,
+            it is measured against the first stage.
+        first_stage: What a reranker reranks: bm25, an encoder, or a TREC run of the queries of dev and test. Default:
+            bm25.
+        rerank_depth: Number of documents of each query that a reranker scores. Default: 50.
+        score_with: Encoder that mines and decides between negatives of a reranker. Default: the first stage, or the
+            word table of all-MiniLM-L6-v2.
         seed: Seed of what is drawn and of training; the same seed gives the same bytes.
     """
 
@@ -33,4 +44,14 @@ class TuneSettings(Settings):
     minutes: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
     keep: Annotated[str, Option(metavar="COLLECTION")] = PYDOCS
+    reranker: bool = False
+    first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN")] = None
+    rerank_depth: Annotated[int | None, Option(least=10)] = None
+    score_with: Annotated[str | None, Option(metavar="ENCODER")] = None
     seed: Annotated[int, Option(least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.reranker:
+            why = f"without {spelled('reranker')}: encoders search, and decide, by themselves; leave it out"
+            refuse(self.changed(*OF_RERANKERS), why)

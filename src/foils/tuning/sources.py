@@ -8,18 +8,15 @@ from typing import Any
 
 from foils.data import Collection, Negatives
 from foils.data.parts import drawn_judgements
-from foils.encode import Encoder, VectorStore
 from foils.mining.doors import mine
 from foils.mining.settings import parsed_ranks
 from foils.runtime.errors import InputError
 from foils.tuning.kept import Kept
+from foils.tuning.kinds import Kind
 
 SAMPLE = "train, sampled"
 """Split of the queries that the decision looks at."""
 SAMPLED = 2_000
-TOP = 10
-SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60")
-"""What is mined: a method, and the ranks that it takes, counted from 0."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +24,18 @@ class Mining:
     """What mining needs.
 
     Attributes:
-        collection: that is mined. `encoder`: the model as it is. `store`: of its vectors.
+        collection: that is mined. `kind`: what is tuned, with the encoder that mines.
         kept: where the tables are kept. `of`: digests of what they are made from. `seed`: of random negatives.
     """
 
     collection: Collection
-    encoder: Encoder
-    store: VectorStore
+    kind: Kind
     kept: Kept
     of: Mapping[str, str]
     seed: int
 
     def mined(self, source: str) -> Negatives:
-        """Return the negatives of all training queries, ten each, from one source."""
+        """Return the negatives of all training queries from one source: a method, and ranks counted from 0."""
         return self._mined(source, self.collection, "train", "all")
 
     def sampled(self, count: int) -> Collection:
@@ -47,17 +43,18 @@ class Mining:
         table = drawn_judgements(self.collection, "train", count, self.seed)
         return replace(self.collection, qrels={**self.collection.qrels, SAMPLE: table})
 
-    def decided(self, names: list[str], queries: int, *, in_batch: int) -> dict[str, Any]:
+    def decided(self, names: list[str], queries: int, *, batch_size: int) -> dict[str, Any]:
         """Mine every source for some of the training queries, and decide between them (`foils score`).
 
         Args:
             names: of the sources.
             queries: of train that are looked at, drawn.
-            in_batch: negatives that a query has in its batch anyway.
+            batch_size: rows of a batch, the others of which are negatives, too, where they count.
 
         Returns:
             The `source` (None: no mined negatives), the decision's `sentences`, and what it says of all `sources`.
         """
+        in_batch = batch_size - 1 if self.kind.in_batch else 0
         key = {**self.of, "sources": names, "queries": queries, "in_batch": in_batch, "seed": self.seed}
         return self.kept.facts("decision", key, lambda: self._decision(names, queries, in_batch))
 
@@ -70,8 +67,8 @@ class Mining:
         if not tables:
             return {"source": None, "sentences": ["No source has a negative."], "sources": [], "label_next": None}
         scores = score(
-            collection, tables, split=SAMPLE, encoder=self.encoder, vectors=self.store, in_batch=in_batch,
-            replicates=0, hybrids=1, seed=self.seed,
+            collection, tables, split=SAMPLE, encoder=self.kind.encoder, vectors=self.kind.store, in_batch=in_batch,
+            starts=self.kind.starts, replicates=0, hybrids=1, seed=self.seed,
         )  # fmt: skip
         decision = scores.decision
         if decision is None:
@@ -85,11 +82,11 @@ class Mining:
 
     def _mined(self, source: str, collection: Collection, split: str, queries: object) -> Negatives:
         method, _, ranks = source.partition(" ")
-        more: dict[str, Any] = {"encoder": self.encoder, "vectors": self.store} if method == "dense" else {}
+        more: dict[str, Any] = {"encoder": self.kind.encoder, "vectors": self.kind.store} if method == "dense" else {}
         if method == "random":
             more["seed"] = self.seed
         window = parsed_ranks(ranks) if ranks else None
         key = {**self.of, "source": source, "queries": queries, "seed": self.seed}
         return self.kept.negatives(
-            "mined", key, lambda: mine(collection, method, split=split, top=TOP, ranks=window, **more)
+            "mined", key, lambda: mine(collection, method, split=split, top=self.kind.top, ranks=window, **more)
         )

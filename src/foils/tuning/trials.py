@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from foils.data import Collection, Negatives
-from foils.data.parts import drawn_judgements
 from foils.data.store import provenance
 from foils.tuning.kept import Kept
+from foils.tuning.kinds import Kind
+from foils.tuning.parts import with_queries
 from foils.tuning.plan import Section
 from foils.tuning.settings import MEASURE
 
@@ -45,34 +46,27 @@ class Trainings:
     """What trainings of a tuning have in common.
 
     Attributes:
-        kept: where they are kept. `model`: name of the base. `device`: as torch names it.
+        kept: where they are kept. `kind`: what is trained.
         collection: to train on. `dev`: to measure on.
         negatives: to train on; None: pairs alone.
         rows: section [negatives] of the plan. `batches`: section [batches].
-        max_length: tokens after which texts are cut. `seed`: of the trainings.
-        of: digests of what they begin with.
+        seed: of the trainings. `of`: digests of what they begin with.
     """
 
     kept: Kept
-    model: str
-    device: str | None
+    kind: Kind
     collection: Collection
     dev: Collection
     negatives: Negatives | None
     rows: Section
     batches: Section
-    max_length: int | None
     seed: int
     of: Section
 
     def base(self) -> float:
-        """Return what the model as it is has on dev."""
-        from foils.evaluation.measuring import encoder_score
-
-        def measured() -> dict[str, Any]:
-            return {"dev": encoder_score(self.dev, "dev", MEASURE)(self.loaded())}
-
-        return float(self.kept.facts("base", {**self.of, "dev": self.dev.digest}, measured)["dev"])
+        """Return what the base has on dev."""
+        key = {**self.of, "dev": self.dev.digest}
+        return float(self.kept.facts("base", key, lambda: {"dev": self.kind.base_dev(self.dev)})["dev"])
 
     def run(self, learning_rate: float, epochs: int, queries: int) -> Trial:
         """Train and measure, unless that was done."""
@@ -89,9 +83,9 @@ class Trainings:
             self.run(trial.learning_rate, trial.epochs, trial.queries)
         return path
 
-    def without_negatives(self, rows: Section) -> Trainings:
-        """Return trainings on pairs alone, but else alike."""
-        return replace(self, negatives=None, rows=rows)
+    def on(self, negatives: Negatives | None, rows: Section) -> Trainings:
+        """Return trainings on other negatives, but else alike."""
+        return replace(self, negatives=negatives, rows=rows)
 
     def forget(self, trials: Sequence[Trial]) -> None:
         """Remove the models of these trials; what they measured stays."""
@@ -105,50 +99,28 @@ class Trainings:
     def _key(self, learning_rate: float, epochs: int, queries: int) -> dict[str, Any]:
         rows = {name: self.rows.get(name) for name in ("source", "per_query", "max_positives", "passes")}
         batches = {name: self.batches[name] for name in ("way", "size")}
-        how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries, "max_length": self.max_length}
-        return {**self.of, **rows, **batches, **how, "dev": self.dev.digest, "seed": self.seed}
-
-    def loaded(self) -> Any:
-        """Load the model as it is, to be trained or measured."""
-        from foils.training.models import load_trainable
-
-        model = load_trainable(self.model, device=self.device)
-        if self.max_length is not None and model.max_seq_length not in (None, float("inf")):
-            model.max_seq_length = min(self.max_length, model.max_seq_length)
-        return model
+        how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries}
+        length = self.kind.given.get("max_length")
+        return {**self.of, **rows, **batches, **how, "max_length": length, "dev": self.dev.digest, "seed": self.seed}
 
     def _trained(self, learning_rate: float, epochs: int, queries: int) -> dict[str, Any]:
-        from foils.evaluation.measuring import encoder_score
-        from foils.training.bi_encoder import train_bi_encoder
         from foils.training.card import save_model
-        from foils.training.data import training_set
         from foils.training.results import Trained
-        from foils.training.settings import TrainSettings
 
-        key = self._key(learning_rate, epochs, queries)
-        model = self.loaded()
-        drawn = drawn_judgements(self.collection, "train", queries, self.seed)
-        data = training_set(
-            replace(self.collection, qrels={**self.collection.qrels, "train": drawn}),
-            self.negatives,
-            split="train",
-            per_query=int(self.rows["per_query"]) if self.negatives is not None else None,
-            max_positives=int(self.rows["max_positives"]),
-        )
-        settings = TrainSettings(
+        key, kind, passes = self._key(learning_rate, epochs, queries), self.kind, int(self.rows.get("passes", 1))
+        data = kind.data(with_queries(self.collection, {"train": queries}, self.seed), self.negatives, self.rows)
+        settings = kind.training(
             learning_rate=learning_rate,
-            epochs=epochs * int(self.rows.get("passes", 1)),
+            epochs=epochs * passes,
             batch_size=int(self.batches["size"]),
-            max_length=self.max_length,
             checkpoint_steps=CHECKPOINT_STEPS,
             seed=self.seed,
         )
         way = str(self.batches["way"])
-        run = train_bi_encoder(
-            model, data, self.kept.passing("training", key), settings=settings, batches=way, resume=True
-        )
-        dev = encoder_score(self.dev, "dev", MEASURE)(run.model)
-        described = {"model": self.model, "batches": way, "negatives": self.rows["source"], **settings.describe()}
+        run = kind.fit(kind.load(), data, self.kept.passing("training", key), settings, way)
+        dev = kind.dev(run.model, self.dev)
+        model = kind.given["model"]
+        described = {"model": model, "batches": way, "negatives": self.rows["source"], **settings.describe()}
         inputs = {name: str(value) for name, value in self.of.items()}
         history = provenance("tune", described, inputs=inputs, seed=self.seed)
         folder = self.kept.passing("model", key)
