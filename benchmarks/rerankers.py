@@ -1,12 +1,13 @@
 """Rerankers from a masked language model: does the decision foresee which negatives train them best?
 
     python benchmarks/rerankers.py train COLLECTION MODEL [--hide 0.9] [--queries 2500] [--test 300] [--seeds 1]
-    python benchmarks/rerankers.py decide COLLECTION [--hide 0.9] [--queries 2500] [--test 300]
+    python benchmarks/rerankers.py decide COLLECTION [--hide 0.9] [--queries 2500] [--test 300] [--score-with ENCODER]
 
 `train`: nine sources of four negatives a query (random, five windows of BM25, three of dense retrieval by
 all-MiniLM-L6-v2); MODEL, a folder with a masked language model, becomes a cross-encoder, is trained on lists for one
 epoch, and orders BM25's first fifty documents of test queries; nDCG@10. `decide`: the decision on the same sources,
 `--starts nothing` without labels, against these measures: Kendall's τ, regret, and beside them the published scores'.
+With `--score-with` another encoder than the one that mined decides (`decisions` in the results).
 Writes benchmarks/results/rerankers.json. The form of the benefit was fixed before any of these trainings.
 """
 
@@ -34,6 +35,7 @@ from foils.scoring import DecisionSettings, ScoreSettings, decide_sources, score
 from study_first import hidden
 
 RESULTS = Path(__file__).parent / "results" / "rerankers.json"
+ENCODER = "all-MiniLM-L6-v2"
 NEGATIVES, DEPTH, BATCH = 4, 50, 16
 LENGTH = {"scifact": 128, "debian": 96}  # tokens; 64 of the others
 BM25_FIRST, DENSE_FIRST = (0, 10, 20, 50, 100), (0, 20, 100)
@@ -57,7 +59,7 @@ def drawn(name: Path, hide: float, queries: int, test: int) -> Collection:
 
 def mined(collection: Collection) -> dict[str, Negatives]:
     """The nine sources."""
-    encoder, store = load_encoder("all-MiniLM-L6-v2", EncoderSettings(max_length=128)), _store()
+    encoder, store = load_encoder(ENCODER, EncoderSettings(max_length=128)), _store()
     queries = collection.query_texts(np.arange(len(collection.queries)))
     dense = DenseRetriever(
         store.embed(encoder, queries, "query"), store.embed(encoder, DocumentTexts(collection), "document")
@@ -105,14 +107,14 @@ def train(cell: str, collection: Collection, model: str, seeds: int) -> None:
             write_json(RESULTS, results)
 
 
-def decide(cell: str, collection: Collection) -> None:
+def decide(cell: str, collection: Collection, score_with: str) -> None:
     """What the decision says of the sources, and how it agrees with the measures."""
     results = _read()
     after = defaultdict(list)
     for each in results["cells"][cell]["trained"]:
         after[each["source"]].append(each["nDCG@10"])
     sources = {name: negatives for name, negatives in mined(collection).items() if name in after}
-    encoder = load_encoder("all-MiniLM-L6-v2", EncoderSettings(max_length=128))
+    encoder = load_encoder(score_with, EncoderSettings(max_length=None if score_with.startswith("static:") else 128))
     scores = score_sources(collection, sources, encoder, _store(), ScoreSettings(hybrids=1, replicates=0, sample=2_000))
     decision = decide_sources(scores, sources, encoder, _store(), DecisionSettings(starts="nothing")).decision
     means = {name: float(np.mean(values)) for name, values in after.items()}
@@ -124,14 +126,18 @@ def decide(cell: str, collection: Collection) -> None:
         for name in PUBLISHED
     }
     benefits = {name: decision.worths[name].benefit for name in sources}
-    results["cells"][cell]["decision"] = {
+    made = {
         "source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters,
         "benefit": benefits, "kendall": float(kendalltau(list(benefits.values()), order)[0]),
         "regret": max(order) - means[decision.source or "random"],
         "published": {name: float(value) for name, value in published.items()},
         "spread": max(order) - min(order),
     }  # fmt: skip
-    print(cell, json.dumps(results["cells"][cell]["decision"], indent=1))
+    if score_with == ENCODER:
+        results["cells"][cell]["decision"] = made
+    else:
+        results["cells"][cell].setdefault("decisions", {})[score_with] = made
+    print(cell, json.dumps(made, indent=1))
     write_json(RESULTS, results)
 
 
@@ -154,13 +160,14 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=2500)
     parser.add_argument("--test", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--score-with", default=ENCODER, help="encoder that decides")
     given = parser.parse_args()
     cell = f"{given.collection.name} {given.hide:g}"
     collection = drawn(given.collection, given.hide, given.queries, given.test)
     if given.action == "train":
         train(cell, collection, given.model, given.seeds)
     else:
-        decide(cell, collection)
+        decide(cell, collection, given.score_with)
 
 
 if __name__ == "__main__":

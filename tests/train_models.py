@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from tokenizers import Tokenizer, normalizers
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import BertConfig, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
@@ -64,6 +64,11 @@ def bert_model(folder: Path, *, dropout: float = 0.0) -> SentenceTransformer:
 def cross_encoder(folder: Path) -> CrossEncoder:
     _bert(folder, BertForSequenceClassification, 0.0, num_labels=1)
     return CrossEncoder(str(folder), device="cpu", max_length=32)
+
+
+def masked_language_model(folder: Path) -> None:
+    """Write a language model that nobody trained, with its masked-language head."""
+    _bert(folder, BertForMaskedLM, 0.0)
 
 
 def made_up(queries: int = 40, documents: int = 80, seed: int = 0) -> Collection:

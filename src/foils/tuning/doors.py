@@ -22,9 +22,10 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
+from foils.tuning.explained import Explained
 from foils.tuning.parts import check_sizes, shares_of
 from foils.tuning.plan import Plan
-from foils.tuning.results import Explained, Merged, Tuned
+from foils.tuning.results import Merged, Tuned
 from foils.tuning.run import PLANNED, Tuning
 from foils.tuning.settings import OF_RERANKERS, TuneSettings
 

@@ -48,6 +48,7 @@ class Encoders:
     in_batch: ClassVar[bool] = True
     least: ClassVar[str] = ""
     label: ClassVar[str] = BASE
+    before: ClassVar[str] = "the model as it is"
 
     @property
     def base(self) -> str:
@@ -145,6 +146,9 @@ class Encoders:
     def base_run(self, collection: Collection) -> Run:
         """Search test with the model as it is."""
         return dense_run(self.encoder, collection, "test", depth=DEPTH, store=self.store, name=BASE)
+
+    def first_stage(self, collection: Collection) -> None:
+        """None: encoders search by themselves."""
 
     def run(self, folder: Path, collection: Collection, own: VectorStore) -> Run:
         """Search test with the model in the folder, which keeps the length that it was trained with."""

@@ -9,7 +9,9 @@ The two kinds have the same attributes and methods:
 - `sources`: that are mined, `top` negatives of each query, and decided between. `least`: what is trained on where none
   is worth it; empty: pairs alone.
 - `starts`: what the training starts from, for the decision. `encoder`: mines and decides.
-- `base`: what the tuned model is measured against, in words. `label`: its name among the systems.
+- `base`: what the tuned model is measured against: the model's name, or the order of a first stage. `before`: the same
+  in words that do not name the model. `label`: its name among the systems. `first_stage`: what the first stage has on
+  test, where that is another thing.
 - `of()`: digests of what every step begins with.
 - `load`, `learning_rate`, `data`, `training`, `fit`: of the training.
 - `part`: what is trained and tested on. `dev_part`: what is measured on dev. `elsewhere()` measures another collection,

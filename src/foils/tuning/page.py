@@ -54,7 +54,7 @@ def tune_page(tuned: Tuned) -> str:
         "Did the training make the model better?",
         subtitle=f"{given['collection']} · {given['model']} · "
         f"{len(tuned.evaluation.systems[0].query_ids):,} test queries",
-        verdict=tuned.sentence,
+        verdict=f"{tuned.sentence} {tuned.stage_sentence}".rstrip(),
         sections=sections,
         footer=f"collection {tuned.collection.digest[:12]}, seed {given['seed']}",
     )
@@ -107,10 +107,12 @@ def _sources(tuned: Tuned) -> Table:
 
 def _cost(tuned: Tuned) -> str:
     steps = sum(each.steps for each in tuned.trials)
-    documents = len(tuned.collection.documents)
+    measured = f"{len(tuned.collection.documents):,} documents embedded for each of the two models"
+    if tuned.plan["given"].get("reranker"):
+        measured = f"up to {len(tuned.evaluation.runs[-1].table):,} pairs of test scored by each of the models"
     return (
         f"Cost: {steps:,} training steps of {tuned.plan['batches']['size']} rows in {len(tuned.trials)} trainings, "
-        f"{documents:,} documents embedded for each of the two models."
+        f"{measured}."
     )
 
 

@@ -92,7 +92,12 @@ class Rerankers:
     @property
     def base(self) -> str:
         """The model or, with a head that nobody trained, the order of the first stage."""
-        return f"the order of {self.first}" if self.fresh else str(self.given["model"])
+        return self.before if self.fresh else str(self.given["model"])
+
+    @property
+    def before(self) -> str:
+        """The same, but that the model is not named."""
+        return f"the order of {self.first}" if self.fresh else "the model as it is"
 
     @property
     def label(self) -> str:
@@ -206,8 +211,15 @@ class Rerankers:
         """Measure the model as it is on dev, or the first stage."""
         if not self.fresh:
             return self.dev(self.load(), part)
-        rankings = rankings_of(self.stage(part, "dev"))
-        return measure_rankings(rankings, qrels_of(part, "dev"), [MEASURE]).means[MEASURE]
+        return self._measured(part, "dev")
+
+    def first_stage(self, collection: Collection) -> float | None:
+        """Measure the first stage's own order on test, where it is not what is measured before."""
+        return None if self.fresh else self._measured(collection, "test")
+
+    def _measured(self, collection: Collection, split: str) -> float:
+        rankings = rankings_of(self.stage(collection, split))
+        return measure_rankings(rankings, qrels_of(collection, split), [MEASURE]).means[MEASURE]
 
     def dev(self, model: Any, part: Collection) -> float:
         """Rerank dev."""

@@ -39,37 +39,6 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Explained(Result):
-    """What a tuning would do.
-
-    Attributes:
-        plan: the decisions that can be made before anything runs.
-        seconds: that it takes, about.
-    """
-
-    plan: Plan
-    seconds: float
-
-    def tables(self) -> list[Table]:
-        """Return the plan, and what it costs."""
-        later = "What is decided on the way: the negatives (by foils score), learning rate and epochs (on dev)."
-        table = self.plan.table()
-        return [Table(table.title, table.columns, table.rows, f"{later}\n{cost_sentence(self.seconds)}")]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan and the seconds."""
-        return {"plan": self.plan.sections, "seconds": self.seconds}
-
-
-def cost_sentence(seconds: float) -> str:
-    """Return an estimate in words."""
-    shown = f"{seconds:.0f} seconds" if seconds < 90 else f"{seconds / 60:.0f} minutes"
-    return (
-        f"It takes about {shown} on this machine, measured on a few texts and training steps; half or twice is usual."
-    )
-
-
-@dataclass(frozen=True)
 class Merged(Result):
     """A merge of two models.
 
@@ -108,6 +77,7 @@ class Tuned(Result):
         trials: short runs, in their order.
         sources: what the decision says of each source.
         label_next: labels that the decision asks for; None or 0: none.
+        first_stage: what a first stage's own order has on test; None: it is the base, or there is none.
         keep: of the base and the tuned model on the collection that must not be forgotten; None: there is none.
         warnings: what `foils describe` says about the data, as that test resembles train.
     """
@@ -124,6 +94,7 @@ class Tuned(Result):
     label_next: int | None = None
     warnings: Sequence[str] = ()
     keep: Evaluation | None = field(default=None, repr=False)
+    first_stage: float | None = None
 
     @property
     def comparison(self) -> Comparison | None:
@@ -161,12 +132,22 @@ class Tuned(Result):
         why = "it is not better" if comparison.difference <= 0 else f"p is not below {LEVEL:g}, so it may be chance"
         return f"Kept {base}: {why} ({proof}). No model was written."
 
+    @property
+    def stage_sentence(self) -> str:
+        """What the first stage has without a reranker; empty where it is the base, or there is none."""
+        if self.first_stage is None:
+            return ""
+        worse = max(system.means[MEASURE] for system in self.evaluation.systems) < self.first_stage
+        stage = self.plan["given"].get("first_stage") or "bm25"
+        remark = ": no reranker at all is better" if worse else ""
+        return f"The order of {stage} alone has {self.first_stage:.4f}{remark}."
+
     def tables(self) -> list[Table]:
         """Return the measures on test, the plan, and the short runs; what came out stands under the first."""
         evaluation = self.evaluation.tables()
         first = evaluation[0]
         warnings = [f"Warning: {each}" for each in self.warnings]
-        caption = "\n".join(filter(None, [first.caption, self.sentence, *warnings]))
+        caption = "\n".join(filter(None, [first.caption, self.sentence, self.stage_sentence, *warnings]))
         proof = Table(first.title, first.columns, first.rows, caption)
         return [proof, *([self.keep_table()] if self.keep else []), self.plan.table(), self.trials_table()]
 
@@ -183,7 +164,8 @@ class Tuned(Result):
 
     def trials_table(self) -> Table:
         """Return the short runs, and what each had on dev."""
-        rows = [("as it is", "", "", "", "", number(self.base_dev, 4))]
+        before = "as it is" if self.base == self.plan["given"]["model"] else self.base
+        rows = [(before, "", "", "", "", number(self.base_dev, 4))]
         rows += [
             (
                 f"{each.learning_rate:g}",
@@ -269,7 +251,9 @@ class Tuned(Result):
                 "model": self.model,
                 "warnings": list(self.warnings),
                 "plan": self.plan.sections,
+                "base": self.base,
                 "base_dev": self.base_dev,
+                "first_stage": self.first_stage,
                 "trials": [asdict(each) for each in self.trials],
                 "sources": [dict(each) for each in self.sources],
                 "next": self.next_steps(),

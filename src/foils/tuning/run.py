@@ -155,7 +155,7 @@ class Tuning:
             dev, and all runs.
         """
         base, tried = trainings.base(), list[Trial]()
-        self.say(f"before, dev has {base:.4f} ({self.kind.base})")
+        self.say(f"{self.kind.before} has {base:.4f} on dev")
         trials, queries = self.plan["trials"], int(self.plan["documents"]["train_queries"])
 
         def run(rate: float, epochs: int, count: int) -> Trial:
@@ -182,7 +182,7 @@ class Tuning:
                 self.say(f"the same {with_negatives(others.rows)}: {other.dev:.4f} on dev")
                 tried.append(other)
             final = best
-            self.plan.sections["training"] = training_section(best, base, len(tried))
+            self.plan.sections["training"] = training_section(best, base, len(tried), self.kind.before)
         section = self.plan["training"]
         if not section["epochs"]:
             return trainings, None, base, tried
@@ -213,6 +213,7 @@ class Tuning:
         tuned = Tuned(
             self.output, self.collection, self.plan, replace(evaluation, runs=tuple(runs)), kind.base, trial, base,
             tried, decided.get("sources", ()), decided.get("label_next"), self.warnings, self._remembered(final),
+            kind.first_stage(self.collection),
         )  # fmt: skip
         if final is not None and tuned.better:
             written = {**final.key, "sentence": tuned.sentence}

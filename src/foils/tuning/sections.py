@@ -74,12 +74,12 @@ def pairs_alone(section: Section, reason: str, *, static: bool) -> Section:
     return {**section, "source": "", "passes": passes, "reason": reason}
 
 
-def training_section(trial: Trial, base: float, tried: int) -> Section:
-    """Return the chosen training; epochs 0 where the base is better on dev."""
+def training_section(trial: Trial, base: float, tried: int, before: str) -> Section:
+    """Return the chosen training; epochs 0 where what was before is better on dev."""
     runs = plural(tried, "run")
     reason = f"the best of {runs} on dev: {trial.dev:.4f}, and {base:.4f} before"
     if trial.dev <= base:
-        reason = f"none: the best of {runs} has {trial.dev:.4f} on dev, and the model as it is {base:.4f}"
+        reason = f"none: the best of {runs} has {trial.dev:.4f} on dev, and {before} {base:.4f}"
     epochs = trial.epochs if trial.dev > base else 0
     return {"learning_rate": trial.learning_rate, "epochs": epochs, "queries": trial.queries, "reason": reason}
 
