@@ -23,7 +23,7 @@ from foils.studies.sources import drawn_queries
 if TYPE_CHECKING:
     from foils.training.settings import TrainSettings
 
-OWN = {"seed", "loss_settings", "patience", "trackers"}
+OWN = {"seed", "loss_settings", "patience", "matryoshka", "trackers"}
 
 
 def checked_settings(

@@ -18,6 +18,7 @@ from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity
 from foils.runtime.options import refuse
 from foils.training.catalogue import make_loss
 from foils.training.data import TrainingSet
+from foils.training.matryoshka import matryoshka_loss
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
 from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings, check_batches
@@ -67,6 +68,7 @@ def train_bi_encoder(
         refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
         data = outside_danger(data)
     loss = _loss(model, data, settings)
+    outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = _hook(model, data, batches, batch_settings)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
     if refresh is not None:
@@ -79,7 +81,7 @@ def train_bi_encoder(
         model,
         Path(output),
         dataset=data.dataset,
-        loss=loss if hook is None else hook.wrapped(loss, model),
+        loss=outer if hook is None else hook.wrapped(outer, model),
         inner=loss,
         **how,
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook.sampler,

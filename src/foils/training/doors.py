@@ -102,6 +102,7 @@ def _refuse_idle(
     if reranker:
         refuse({"recipe": method.recipe}, f"with {spelled('reranker')}: recipes are of bi-encoders; leave it out")
         refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
+        refuse({"matryoshka": steps.matryoshka}, f"with {spelled('reranker')}, which has no vectors; leave it out")
         idle = {"batches": method.batches if method.batches != "random" else None}
         refuse(
             {**idle, "batch_settings": method.batch_settings or None},

@@ -21,6 +21,18 @@ MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
 
 
+def parsed_dimensions(text: str) -> tuple[int, ...]:
+    """Return the whole numbers that stand in a text, separated by commas.
+
+    Raises:
+        InputError: something else stands there.
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{text!r}; expected whole numbers with commas between, as 384,256,128") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings(Settings):
     """How to train a model.
@@ -45,6 +57,8 @@ class TrainSettings(Settings):
         clip: Longest gradient; 0: no limit. Default: the recipe's, or 1.
         keep_checkpoints: Checkpoints to keep, the best among them.
         log_steps: Steps between entries of the history. Default: about a hundred entries in all.
+        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of these parts, too. In
+            Python a tuple.
         trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
     """
 
@@ -68,6 +82,7 @@ class TrainSettings(Settings):
     clip: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 1.0
     keep_checkpoints: Annotated[int, Option(least=1, within=TRAINING_ARGS)] = 2
     log_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
+    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=parsed_dimensions, metavar="DIMENSIONS", least=1)] = None
     trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:
