@@ -12,14 +12,11 @@ import numpy as np
 import pytest
 from test_verdict import MEASURE, cell
 
-from foils.encode import VectorStore
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import InputError
 from foils.studies import StudySettings, analyse, read_cells, run_study
 from foils.studies import run as running
 from foils.studies.page import study_page
 from foils.studies.reliability import LEAST_SEEDS, MOST_SEEDS, Reliability, reliability_of, seeds_at_best
-from train_models import made_up, static_model, table
 
 
 def table_of(sources: int, seeds: int, spread: float, seed: int = 0) -> np.ndarray:
@@ -43,8 +40,9 @@ def test_spearman_brown_by_hand():
     found = reliability_of(results)
     assert found.half == pytest.approx(4 / 6)
     assert found.whole == pytest.approx(0.8)
-    assert found.needed == 2  # n/2 · .8·(1 − h)/(h·.2) = 1 · 4·(1/3)/(2/3)
-    assert found.reliable
+    assert found.needed == LEAST_SEEDS  # n/2 · .8·(1 − h)/(h·.2) = 1 · 4·(1/3)/(2/3) = 2, and four at least
+    assert found.verdict == "too few seeds"  # two may agree by chance
+    assert not found.reliable
 
 
 @pytest.mark.parametrize("half", [0.2, 0.5, 0.9])
@@ -56,7 +54,9 @@ def test_with_the_seeds_needed_the_corrected_agreement_is_what_is_wanted(half):
 
 
 def test_equal_and_reversed_orders():
-    assert reliability_of(np.array([[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]])).verdict == "reliable"
+    same = np.array([[1.0], [2.0], [3.0]])
+    verdicts = [reliability_of(np.repeat(same, seeds, axis=1)).verdict for seeds in (1, 2, 3, 4)]
+    assert verdicts == ["too few seeds"] * 3 + ["reliable"]
     turned = reliability_of(np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]]))
     assert (turned.half, turned.whole, turned.needed) == (-1, -1, math.inf)
     alone = reliability_of(np.ones((3, 1)))
@@ -87,7 +87,7 @@ def test_it_is_settled_with_four_seeds_at_least_and_with_sixty_four():
     assert Reliability(MOST_SEEDS, 0.3, 0.46, 140, 50.0).settled
     assert Reliability(30, 0.3, 0.46, 140, 65.0).settled
     assert Reliability(LEAST_SEEDS, 0.0, 0.0, math.inf, math.inf).verdict == "flat"
-    assert Reliability(LEAST_SEEDS - 1, 0.0, 0.0, math.inf, math.inf).verdict == "not reliable"
+    assert Reliability(LEAST_SEEDS - 1, 0.0, 0.0, math.inf, math.inf).verdict == "too few seeds"
 
 
 def flat_cell():
@@ -129,18 +129,6 @@ def test_reliable_cells_alone_count_where_that_is_wanted():
     assert "as not reliable: doubtful · m" in str(chosen)
 
 
-@pytest.fixture
-def world(tmp_path):
-    collection = made_up()
-    static_model().save_pretrained(str(tmp_path / "static"))
-    sources = {
-        "random": mine_negatives(collection, RandomRetriever(collection, seed=0), split="train", top=4),
-        "bm25": mine_negatives(collection, BM25Retriever(collection), split="train", top=4),
-        "made": table(collection),
-    }
-    return collection, sources, [str(tmp_path / "static")], VectorStore(tmp_path / "vectors"), tmp_path / "study"
-
-
 QUICK = {"seeds": 1, "queries": 10, "training": {"batch_size": 16, "learning_rate": 0.05}, "measures": (MEASURE,)}
 
 
@@ -149,7 +137,7 @@ def trained(study):
 
 
 def test_seeds_are_added_until_the_order_repeats(world, monkeypatch):
-    collection, sources, models, store, study = world
+    collection, sources, model, store, study = world
     results = table_of(3, 70, 10.0)
     seen = []
 
@@ -158,35 +146,35 @@ def test_seeds_are_added_until_the_order_repeats(world, monkeypatch):
         return results[:, : len(cell.means(measure)["bm25"])]
 
     monkeypatch.setattr(running, "results_of", pretended)
-    run_study(study, collection, sources, models, store, StudySettings(**QUICK, until_reliable=True))
+    run_study(study, collection, sources, [model], store, StudySettings(**QUICK, until_reliable=True))
     assert len(trained(study)) == 4 * LEAST_SEEDS + 1  # in-batch negatives and three sources; the untrained model once
     before = {path: path.stat().st_mtime_ns for path in study.rglob("*.json")}
-    run_study(study, collection, sources, models, store, StudySettings(**QUICK, until_reliable=True))
+    run_study(study, collection, sources, [model], store, StudySettings(**QUICK, until_reliable=True))
     assert {path: path.stat().st_mtime_ns for path in study.rglob("*.json")} == before
     (found,) = read_cells(study)
     assert found.outcomes["bm25"][MEASURE].shape[0] == LEAST_SEEDS
 
 
 def test_no_training_begins_when_the_minutes_are_spent(world, monkeypatch):
-    collection, sources, models, store, study = world
+    collection, sources, model, store, study = world
     monkeypatch.setattr(running, "results_of", lambda cell, names, measure: np.zeros((3, 1)))
     start, clock = time.monotonic(), iter(range(10**6))
     looked = SimpleNamespace(monotonic=lambda: start + 60 * next(clock), perf_counter=time.perf_counter)
     monkeypatch.setattr(running, "time", looked)  # every look at the clock costs a minute
     settings = StudySettings(**QUICK, until_reliable=True, minutes=8.5)
-    run_study(study, collection, sources, models, store, settings)
+    run_study(study, collection, sources, [model], store, settings)
     assert len(trained(study)) == 5 + 3  # the first seed takes five minutes, and three are left
-    whole = run_study(study / "whole", collection, sources, models, store, StudySettings(**{**QUICK, "seeds": 2}))
+    whole = run_study(study / "whole", collection, sources, [model], store, StudySettings(**{**QUICK, "seeds": 2}))
     kept = {path.name: json.loads(path.read_text())["measures"] for path in whole[0].glob("trained/*.json")}
     for path in study.glob("cells/*/trained/*.json"):
         assert json.loads(path.read_text())["measures"] == kept[path.name]
 
 
 def test_what_has_no_effect_or_no_order_is_refused(world):
-    collection, sources, models, store, study = world
+    collection, sources, model, store, study = world
     with pytest.raises(InputError, match=r"minutes 5\.0: no effect without until_reliable"):
         StudySettings(minutes=5)
     two = {name: sources[name] for name in ("random", "bm25")}
     with pytest.raises(InputError, match="until_reliable: 2 sources have no order"):
-        run_study(study, collection, two, models, store, StudySettings(**QUICK, until_reliable=True))
+        run_study(study, collection, two, [model], store, StudySettings(**QUICK, until_reliable=True))
     assert not study.exists()

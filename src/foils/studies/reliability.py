@@ -11,7 +11,7 @@ sources' variance to that of a single training is, with 95 % confidence, at most
     θ = (F/q − 1)/n,   q the 5 % quantile of F(S − 1, (S − 1)(n − 1))          (Searle 1971)
 
 and τ = .8 is a correlation of sin(.8·π/2) = .951, which takes .951/.049/θ seeds. Where these are more than 64, the cell
-is flat; four seeds at least must say so.
+is flat. Two or three seeds may agree by chance: four at least must say either.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from foils.statistics.agreement import kendall_tau
 Floats = npt.NDArray[np.float64]
 RELIABLE = 0.8
 MOST_SEEDS = 64
-LEAST_SEEDS = 4  # before a cell is flat, or more seeds are found to be unnecessary
+LEAST_SEEDS = 4  # before a cell is reliable or flat
 CONFIDENCE = 0.95
 EVERY_SPLIT = 9  # seeds up to which every split into halves is looked at
 SPLITS = 100
@@ -44,7 +44,8 @@ class Reliability:
         half: mean Kendall's τ of the sources' means over one half of the seeds with those over the other; NaN with one
             seed, or where all means are equal.
         whole: the same for all seeds (Spearman–Brown); `half` itself where that is not above 0.
-        needed: seeds with which `whole` would be .8; infinite where `half` is not above 0, NaN where it is NaN.
+        needed: seeds with which `whole` would be .8, four at least; infinite where `half` is not above 0, NaN where it
+            is NaN.
         at_best: seeds that .8 takes at the upper end of the 95 % interval of the sources' variance; NaN with one seed.
     """
 
@@ -56,8 +57,8 @@ class Reliability:
 
     @property
     def reliable(self) -> bool:
-        """Whether the reliability of all seeds is .8 or more."""
-        return self.whole >= RELIABLE - ROUNDING
+        """Whether the reliability of all seeds, four or more, is .8 or more."""
+        return self.seeds >= LEAST_SEEDS and self.whole >= RELIABLE - ROUNDING
 
     @property
     def flat(self) -> bool:
@@ -66,12 +67,14 @@ class Reliability:
 
     @property
     def settled(self) -> bool:
-        """Whether further seeds are of no use: four at least, and reliable or flat, or 64 of them."""
-        return self.seeds >= LEAST_SEEDS and (self.reliable or self.flat or self.seeds >= MOST_SEEDS)
+        """Whether further seeds are of no use: reliable or flat, or 64 of them."""
+        return self.reliable or self.flat or self.seeds >= MOST_SEEDS
 
     @property
     def verdict(self) -> str:
-        """The two in a word or two."""
+        """In a word or two: reliable, flat, not reliable, or too few seeds to say."""
+        if self.seeds < LEAST_SEEDS:
+            return "too few seeds"
         return "reliable" if self.reliable else "flat" if self.flat else "not reliable"
 
 
@@ -94,7 +97,7 @@ def reliability_of(results: Floats) -> Reliability:
     ratio = 0.0 if math.isnan(half) or half > 0 else math.inf
     if half > 0:
         ratio = RELIABLE * (1 - half) / (half * (1 - RELIABLE))
-    needed = math.nan if math.isnan(half) else max(2.0, float(np.ceil(seeds / 2 * ratio - ROUNDING)))
+    needed = math.nan if math.isnan(half) else max(float(LEAST_SEEDS), float(np.ceil(seeds / 2 * ratio - ROUNDING)))
     return Reliability(seeds, half, whole, needed, seeds_at_best(results))
 
 
