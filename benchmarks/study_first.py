@@ -5,13 +5,12 @@
 Mines sources from random over windows of ranks of BM25 and of dense retrieval (all-MiniLM-L6-v2) to their unions, and
 adds them to the study in the folder STUDY, which every call shares. --per-query is how many negatives a query gets,
 and the width of the windows. With --hide a share of each training query's positives is hidden first (one stays), which
-needs a collection that judges everything: the share of false negatives is then known, and goes into STUDY/hidden.json.
+needs a collection that judges everything.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import pyarrow as pa
 
 from foils.data import Collection, Negatives, load_collection
 from foils.data.recapture import Recapture
-from foils.data.store import cache_folder, provenance, write_json
+from foils.data.store import cache_folder, provenance
 from foils.data.texts import DocumentTexts
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
@@ -107,14 +106,9 @@ def main() -> None:
     given = parser.parse_args()
     collection = load_collection(given.collection)
     fast = {"precision": "bfloat16", "backend": "openvino"} if given.openvino else {}
-    gone = None
     if given.hide:
-        collection, gone = hidden(collection, given.hide)
+        collection, _ = hidden(collection, given.hide)
     sources = mined(collection, EncoderSettings(max_length=128, **fast), given.per_query)
-    if gone is not None:
-        path = given.study / "hidden.json"
-        known = json.loads(path.read_text()) if path.is_file() else {}
-        write_json(path, {**known, collection.name: false_shares(sources, gone)})
     if given.only:
         sources = {name: sources[name] for name in given.only}
     how = STATIC if given.model.startswith("static:") else TRANSFORMER
@@ -125,7 +119,6 @@ def main() -> None:
         measures=("nDCG@10",),
         training={**how, **({"learning_rate": given.learning_rate} if given.learning_rate else {})},
         probe=given.probe,
-        estimate_with="all-MiniLM-L6-v2",
     )
     run_study(given.study, collection, sources, [given.model], VectorStore(cache_folder() / "vectors"), settings)
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from foils.studies import PREDICTORS
+from grid_tables import OURS
+
 PUBLISHED = ("eci_sem", "eci", "eci_per_query", "mnrl_proxy", "gradient_energy", "rho")
 MODELS = {"all-MiniLM-L6-v2": "all-MiniLM", "bert-tiny": "BERT-tiny"}
-BENEFITS = ("benefit_energy", "benefit_loss", "benefit_posterior", "few_false")
 
 
 def leaderboard(result: dict[str, Any], *, every: bool = True) -> str:
-    """Every predictor over all cells, the published ones and ours in bold; or these, and the probe, alone."""
+    """Every published predictor over all cells, those that are most used in bold; or these, and the probe, alone.
+
+    The studies were made before the decision: the benefits that stand in them are of forms that are no more, and are
+    left out.
+    """
     cells = [cell["name"] for cell in result["all"]["cells"]]
     short = headers(result)
     rows = [
@@ -19,33 +25,16 @@ def leaderboard(result: dict[str, Any], *, every: bool = True) -> str:
     ]
     ceiling = [_signed(cell["ceiling"]) for cell in result["all"]["cells"]]
     for each in result["all"]["leaderboard"]:
-        if each["missing"] or not (every or each["predictor"] in (*PUBLISHED, *BENEFITS, "probe")):
+        name = each["predictor"]
+        if each["missing"] or name in OURS or name not in PREDICTORS or not (every or name in (*PUBLISHED, "probe")):
             continue
         by_cell = [_signed(each["cells"][name]["kendall"]) for name in cells]
         interval = f"{_signed(each['kendall'])} [{_signed(each['low'])}, {_signed(each['high'])}]"
-        name = f"**{each['predictor']}**" if each["predictor"] in PUBLISHED + BENEFITS else each["predictor"]
+        name = f"**{name}**" if name in PUBLISHED else name
         rows.append(
             f"| {name} | {interval} | {_signed(each['worst'])} | {each['regret']:.4f} | {' | '.join(by_cell)} |"
         )
     rows.append(f"| *seeds against seeds* |  |  |  | {' | '.join(ceiling)} |")
-    return "\n".join(rows)
-
-
-def short(result: dict[str, Any]) -> str:
-    """The benefit beside the published scores, over all cells, and over those with and without known judgements."""
-    parts = {
-        name: {each["predictor"]: each for each in result[name]} for name in ("as they come", "complete judgements")
-    }
-    every = {each["predictor"]: each for each in result["all"]["leaderboard"]}
-    rows = [
-        "| predictor | mean τ over all | worst | scifact, squad-sent, debian | banking77, 0–98 % hidden |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for name in ("benefit_loss", "benefit_energy", "eci_sem", "eci_per_query", "gradient_energy", "mnrl_proxy"):
-        each = every[name]
-        interval = f"{_signed(each['kendall'])} [{_signed(each['low'])}, {_signed(each['high'])}]"
-        split = " | ".join(_signed(parts[part][name]["kendall"]) for part in parts)
-        rows.append(f"| {name} | {interval} | {_signed(each['worst'])} | {split} |")
     return "\n".join(rows)
 
 
@@ -72,29 +61,6 @@ def outcomes(result: dict[str, Any]) -> str:
             value = means.get(name)
             found.append("" if value is None else f"**{value:.4f}**" if value == best else f"{value:.4f}")
         rows.append(f"| {name} | {' | '.join(found)} |")
-    return "\n".join(rows)
-
-
-def rates(result: dict[str, Any]) -> str:
-    """How well recapture finds the share of false negatives, where it is known."""
-    rows = [
-        "| hidden | o, true | o, estimated | τ of the sources' rates with φ | mean error of φ | "
-        "τ of the benefit (energy): true φ | estimated φ |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-    ]
-    for name, found in result["false negatives"].items():
-        share = name.partition(", ")[2].removesuffix(" hidden") or "0 %"
-        key = "kendall of (1 − 2φ) · gradient_energy, "
-        cells = (
-            share,
-            f"{found['unlabelled_true']:.2f}",
-            f"{found['unlabelled_estimated']:.2f}",
-            "" if found["kendall_of_rates"] is None else f"{found['kendall_of_rates']:.2f}",
-            f"{found['mean_error']:.3f}",
-            _signed(found[key + "true φ"]),
-            _signed(found[key + "estimated φ"]),
-        )
-        rows.append(f"| {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

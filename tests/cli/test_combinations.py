@@ -96,7 +96,6 @@ REFUSED = [
      "--first-stage bm25, --study-args rerank_depth=9", "without --reranker"),
     (f"{STUDY} --reranker --batches hobit --study-args similarity=dot", "--study-args similarity=dot, --batches hobit",
      "which has no vectors"),
-    (f"{STUDY} --unlabelled 2.5 --estimate-with m", "--estimate-with m", "with --unlabelled"),
 ]  # fmt: skip
 
 TAKEN = [
@@ -138,8 +137,7 @@ TAKEN = [
     f"{TRAIN} --model m --training-args similarity=dot --training-args mini_batch_size=8 --max-length 64",
     f"{TRAIN} --refresh 1 --per-query 3",
     f"{TRAIN} a --reranker --per-query 3 --training-args mini_batch_size=8",
-    f"{STUDY} --unlabelled 2.5 --device cpu --encoder-args vectors=v",
-    f"{STUDY} --estimate-with m",
+    f"{STUDY} --device cpu --encoder-args vectors=v",
 ]  # fmt: skip
 
 

@@ -20,8 +20,7 @@ from train_models import cross_encoder, made_up_folder, static_model
 
 OPTIONS: dict[str, Any] = {
     "seeds": 2, "queries": 15, "measures": ["nDCG@10", "RR@10"], "temperature": 2.0, "similarity": "dot",
-    "training": {"batch_size": 16, "learning_rate": 0.05, "loss": "mnrl"}, "unlabelled": 1.5, "baselines": False,
-    "seed": 3,
+    "training": {"batch_size": 16, "learning_rate": 0.05, "loss": "mnrl"}, "baselines": False, "seed": 3,
 }  # fmt: skip
 TYPED = [
     "--seeds",
@@ -40,8 +39,6 @@ TYPED = [
     "learning_rate=0.05",
     "--set",
     "loss=mnrl",
-    "--unlabelled",
-    "1.5",
     "--no-baselines",
     "--seed",
     "3",
@@ -122,15 +119,13 @@ def test_what_is_studied_with_objects_is_repeated_by_the_command_that_is_recorde
     assert Path("objects/commands.txt").read_text() == f"{command}\n"
 
 
-def test_a_similarity_makes_another_cell_and_an_estimate_that_is_not_made_is_refused(world: list[str]) -> None:
+def test_a_similarity_makes_another_cell(world: list[str]) -> None:
     paths = [f"{name}.parquet" for name in world]
     quick = {**OPTIONS, "seeds": 1}
     for similarity in (None, "dot"):
         result = study("made-up", paths, models="static", output="study", **{**quick, "similarity": similarity})
     one, other = (cell.predictors["bm25"] for cell in result.cells)
     assert one["eci_sem"] != other["eci_sem"]
-    with pytest.raises(InputError, match="estimate_with m: no effect with unlabelled, which says"):
-        study("nowhere", paths, models="static", output="study", **quick, estimate_with="m")
 
 
 def test_rerankers(foils: Callable[..., Any], world: list[str], tmp_path: Path) -> None:

@@ -18,13 +18,10 @@ FACTS: dict[str, Any] = {
     "collection": {"name": "made-up", "digest": "c" * 32},
     "model": {"name": "static", "fingerprint": "m" * 32},
     "settings": {"measures": ["nDCG@10", "RR@10"], "queries": None},
-    "unlabelled": None,
     "sources": SOURCES,
 }
 SCORED: dict[str, Any] = {
-    "of": {"sources": SOURCES, "unlabelled": None},
-    "unlabelled": 0.5,
-    "recapture": {},
+    "of": {"sources": SOURCES, "probe": None},
     "sources": {name: {"eci_sem": 0.25 + at, "rho": -1, "probe": 1e-9} for at, name in enumerate(SOURCES)},
 }
 RESULT: dict[str, Any] = {

@@ -88,7 +88,7 @@ WRONG: list[tuple[str, tuple[str, ...], object, str]] = [
     ("cell", ("collection", "name"), "\ud800", "no Unicode"),
     ("cell", ("settings", "measures"), [], "no list of texts"),
     ("cell", ("settings", "measures"), [1], "no list of texts"),
-    ("cell", ("unlabelled",), float("nan"), "holds NaN"),
+    ("cell", ("settings", "queries"), float("nan"), "holds NaN"),
     ("scores", ("of",), ..., "'of' of it is missing"),
     ("scores", ("sources", "bm25"), [], "is no object"),
     ("scores", ("sources", "bm25", "eci_sem"), "1", "no finite number"),

@@ -7,29 +7,16 @@ import numpy as np
 import pytest
 
 from foils.cli.app import run
-from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
-from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
+from foils.encode import EncoderSettings, SentenceEncoder
 from foils.runtime.errors import InputError
 from foils.scoring import DecisionSettings, ScoreSettings, decide_sources, score_sources
 from foils.studies import PREDICTORS, StudySettings, open_study, read_cells, run_study
-from foils.studies.predictors import decided_benefits, predict
+from foils.studies.predictors import decided_worths, predict
 from foils.studies.probe import split_queries
 from foils.studies.sources import drawn_queries, study_sources, table_digest
-from train_models import made_up, made_up_folder, static_model, table
+from train_models import made_up_folder
 
 QUICK = {"batch_size": 16, "learning_rate": 0.05}
-
-
-@pytest.fixture
-def world(tmp_path):
-    collection = made_up()
-    static_model().save_pretrained(str(tmp_path / "static"))
-    sources = {
-        "random": mine_negatives(collection, RandomRetriever(collection, seed=0), split="train", top=4),
-        "bm25": mine_negatives(collection, BM25Retriever(collection), split="train", top=4),
-        "made": table(collection),
-    }
-    return collection, sources, str(tmp_path / "static"), VectorStore(tmp_path / "vectors"), tmp_path / "study"
 
 
 def files(folder):
@@ -75,7 +62,7 @@ def test_more_seeds_and_sources_are_added_and_the_old_results_stay(world):
 
 def test_predictors_are_those_of_the_scores(world):
     collection, sources, model, store, study = world
-    settings = StudySettings(seeds=1, per_query=4, training=QUICK, baselines=False, unlabelled=2.0)
+    settings = StudySettings(seeds=1, per_query=4, training=QUICK, baselines=False)
     run_study(study, collection, sources, [model], store, settings)
     (cell,) = read_cells(study)
     from foils.training.models import load_trainable
@@ -88,18 +75,14 @@ def test_predictors_are_those_of_the_scores(world):
         for name in ("eci_sem", "rho", "mnrl_proxy", "gradient_energy", "eci"):
             assert found[name] == pytest.approx(getattr(score, name)), name
         assert set(found) <= set(PREDICTORS)
-    rate = 1 - cell.predictors["bm25"]["few_false"]
-    told = json.loads((cell.folder / "scores.json").read_text())["recapture"]["bm25"]
-    assert rate == pytest.approx(min(1, 2.0 * told["returned"] / told["kept"]))
-    assert cell.predictors["bm25"]["benefit_loss"] == pytest.approx(
-        (1 - 2 * rate) * cell.predictors["bm25"]["mnrl_proxy"]
-    )
-    assert "benefit_loss" not in cell.predictors["made"]  # nobody knows what its way of mining recaptures
     for batch, same in ((16, True), (4, False)):
         deciding = DecisionSettings(in_batch=batch - 1)
         worths = decide_sources(scores, given, encoder, store, deciding).decision.worths
         for name in sources:
-            assert (cell.predictors[name]["benefit"] == pytest.approx(worths[name].benefit)) == same, name
+            found, worth = cell.predictors[name], worths[name]
+            assert (found["benefit"] == pytest.approx(worth.benefit)) == same, name
+            assert (found["strength"] == pytest.approx(worth.strength)) == same, name
+            assert found["few_false"] == pytest.approx(1 - worth.false_share), name
 
 
 def test_one_query_has_no_benefit(world):
@@ -112,20 +95,8 @@ def test_one_query_has_no_benefit(world):
 
     encoder = SentenceEncoder(load_trainable(model), EncoderSettings(max_length=128))
     scores = score_sources(collection, alone, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    assert decided_benefits(scores, alone, encoder, store, DecisionSettings(in_batch=15)) == {}
-    assert "benefit" not in predict(scores, {}, 1.0)["bm25"]
-
-
-def test_another_encoder_may_estimate_what_is_unlabelled(world, tmp_path):
-    collection, sources, model, store, study = world
-    static_model(seed=9).save_pretrained(str(tmp_path / "other"))
-    found = []
-    for name in (None, str(tmp_path / "other")):
-        settings = StudySettings(seeds=1, training=QUICK, baselines=False, estimate_with=name)
-        run_study(study / str(name is None), collection, sources, [model], store, settings)
-        (cell,) = read_cells(study / str(name is None))
-        found.append(json.loads((cell.folder / "scores.json").read_text())["unlabelled"])
-    assert found[0] != found[1]
+    assert decided_worths(scores, alone, encoder, store, DecisionSettings(in_batch=15)) == {}
+    assert "benefit" not in predict(scores, {})["bm25"]
 
 
 def test_a_probe_measures_queries_that_it_was_not_trained_on(world):
@@ -204,7 +175,6 @@ def test_a_digest_sees_what_is_trained_on(world):
     [
         ({"seeds": 0}, "seeds 0"),
         ({"temperature": 0}, "temperature 0"),
-        ({"unlabelled": -1}, "unlabelled -1"),
         ({"measures": ()}, "no measure"),
     ],
 )

@@ -6,7 +6,6 @@ from foils.studies.predictors import PREDICTORS
 from foils.studies.results import StudyAnalysis
 from foils.studies.run import open_study, run_study
 from foils.studies.settings import StudySettings
-from foils.studies.unlabelled import estimate_unlabelled
 
 __all__ = [
     "PREDICTORS",
@@ -14,7 +13,6 @@ __all__ = [
     "StudyAnalysis",
     "StudySettings",
     "analyse",
-    "estimate_unlabelled",
     "open_study",
     "read_cells",
     "run_study",

@@ -41,7 +41,7 @@ def checked_settings(
         UnknownNameError: an unknown split or loss.
         InputError: collections to test on of one name, a run for several of them, a measure that does not exist or
             looks deeper than the search, a setting of the training that does not exist, is the study's own or is out of
-            range, or a model for the probe, the estimate or the scores that cannot be loaded.
+            range, or a model for the probe or the scores that cannot be loaded.
     """
     from foils.training.models import load_trainable
 
@@ -62,8 +62,8 @@ def checked_settings(
     train_settings(settings, 0)
     if settings.probe is not None:
         load_trainable(settings.probe, device=device)
-    for name in filter(None, (settings.estimate_with, settings.score_with)):
-        load_encoder(name, EncoderSettings(device=device))
+    if settings.score_with is not None:
+        load_encoder(settings.score_with, EncoderSettings(device=device))
     return replace(settings, measures=tuple(str(each) for each in measures))
 
 

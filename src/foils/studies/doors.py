@@ -16,7 +16,7 @@ from foils.encode.opening import StoreSettings
 from foils.runtime.doors import door
 from foils.runtime.errors import require
 from foils.runtime.keyed import arguments
-from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.options import Option
 from foils.runtime.surroundings import MemorySettings
 from foils.studies.analysis import analyse
 from foils.studies.cells import FIRST_STAGE_FILE, Cell, add_command, known_commands, read_cells, source_file
@@ -37,14 +37,7 @@ RESULTS = "results.json"
 log = logging.getLogger(__name__)
 
 
-def _refuse_idle(settings: StudySettings) -> None:
-    """Refuse an encoder to estimate with where nothing is estimated."""
-    if settings.unlabelled is not None:
-        why = f"with {spelled('unlabelled')}, which says what it would estimate; leave one of them out"
-        refuse(settings.changed("estimate_with"), why)
-
-
-@door(check=_refuse_idle)
+@door
 def study(
     collection: CollectionLike,
     sources: SourcesLike,

@@ -15,7 +15,7 @@ from foils.studies.verdict import lead_sentence
 if TYPE_CHECKING:
     from foils.studies.results import StudyAnalysis
 
-SHOWN = ("eci_sem", "mnrl_proxy", "benefit_loss", "eci_per_query", "gradient_energy", "rho")
+SHOWN = ("eci_sem", "mnrl_proxy", "benefit", "eci_per_query", "gradient_energy", "rho")
 _READING = (
     "Each source of negatives trained the model as often as there are seeds, with the same queries, rows and steps "
     "for every source of a seed; a bar's interval comes from a bootstrap over seeds and test queries.",
@@ -27,17 +27,17 @@ _READING = (
     "measured order.",
     "Regret is what is lost by training on the source that the predictor puts first: the best source's measure less "
     "its own. The ceiling is τ of one half of the seeds with the other half: no predictor can be expected above it.",
-    "A cell is reliable where the τ of halves, made that of all seeds (Spearman–Brown), is at least 0.8. It is flat, "
-    "and left out of the means, where even at the upper end of the 95 % interval of the sources' variance (F test of "
-    "sources and seeds) 0.8 would take more than 64 seeds; the column “at best” has that number.",
+    "A cell is reliable where the τ of halves, made that of all seeds (Spearman–Brown), is at least 0.8; four seeds at "
+    "least must say so. It is flat, and left out of the means, where even at the upper end of the 95 % interval of the "
+    "sources' variance (F test of sources and seeds) 0.8 would take more than 64 seeds; the column “at best” has that "
+    "number.",
     "The headline names a predictor only where the mean ceiling is at least 0.5, the interval of the predictor's mean "
     "τ lies above zero, and this mean is higher than the highest of all predictors on 95 % of 1,000 random orders of "
     "the sources.",
     "The gain is the difference from the untrained model, query by query; of rerankers, from the first stage's order. "
     "Where that from the untrained model has an interval that holds zero, or is below a tenth of half the width of the "
     "mean's own interval, the training did not move the measure, and the order of the sources is the order of noise.",
-    "φ, where a benefit uses it, is estimated from recaptured positives (see the documentation), and o, the number of "
-    "unlabelled relevant documents for each labelled one, from a bound unless it was given.",
+    "φ, the share of false negatives, is what the decision believes without labels (see the documentation).",
 )
 
 

@@ -8,15 +8,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from foils.data.negatives import Negatives
-from foils.data.recapture import Recapture
 from foils.encode import Encoder, VectorStore
 from foils.scoring import DecisionSettings, decide_sources
 from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS, Float64s
 from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.results import Scores
+from foils.scoring.worth import SourceWorth
 from foils.statistics.elo_scale import ELO_PER_LOGIT
-from foils.studies.benefit import benefits
 
 LAMBDAS = (0.1, 0.01, 0.001)
 _PLAIN = (
@@ -53,29 +52,20 @@ PREDICTORS: dict[str, str] = {
     "rating_gap": "mean rating gap in Elo points, the encoder judging",
     "goldilocks": "share of negatives 200–400 Elo points below the positive, the encoder judging",
     "danger": "share of negatives less than 100 Elo points below the positive, the encoder judging",
-    "few_false": "1 − φ, the share that is not false",
     "benefit": "the decision's benefit, without labels",
-    "benefit_loss": "(1 − 2φ) · MNRL proxy",
-    "benefit_energy": "(1 − 2φ) · gradient energy",
-    "benefit_posterior": "pull of true negatives less that of false ones, by each one's own probability",
+    "strength": "the decision's benefit, were no negative false",
+    "few_false": "1 − φ, the share that the decision believes not to be false",
     "probe": "a probe: a cheap model trained on the source, measured on queries held out",
 }
 """Predictor → what it is. Higher is taken to mean better to train on; a negative agreement says that lower is."""
 
 
-def predict(
-    scores: Scores,
-    recaptures: Mapping[str, Recapture | None],
-    unlabelled: float,
-    decided: Mapping[str, float] | None = None,
-) -> dict[str, dict[str, float]]:
+def predict(scores: Scores, worths: Mapping[str, SourceWorth]) -> dict[str, dict[str, float]]:
     """Return source → predictor → value, from a scoring; values that do not exist are left out.
 
     Args:
         scores: of the sources by the frozen encoder that training starts from, hybrids as sources of their own.
-        recaptures: source → how many labelled positives its way of mining returns; None where that is not known.
-        unlabelled: relevant documents without a label for each labelled one (NaN: not known).
-        decided: source → its benefit (see `decided_benefits`).
+        worths: source → what the decision believes of it (see `decided_worths`).
     """
     measured, tau = scores.measured, scores.settings.temperature
     records = measured.records
@@ -103,16 +93,16 @@ def predict(
         values["gradient_norm"] = gradient_norm(old.signal, old.negatives, tau)
         values["variance"] = score_variance(highest, old.signal)
         values |= ratings(measured.s_p[record] - s_n, tau)
-        values |= benefits(measured, member, score, recaptures.get(score.name), unlabelled, tau)
-        values["benefit"] = (decided or {}).get(score.name, math.nan)
+        if (worth := worths.get(score.name)) is not None:
+            values |= {"benefit": worth.benefit, "strength": worth.strength, "few_false": 1 - worth.false_share}
         by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
     return by_source
 
 
-def decided_benefits(
+def decided_worths(
     scores: Scores, sources: Mapping[str, Negatives], encoder: Encoder, store: VectorStore, deciding: DecisionSettings
-) -> dict[str, float]:
-    """Return source → the benefit that `foils score` ranks by, at the mean belief without labels.
+) -> dict[str, SourceWorth]:
+    """Return source → what `foils score` decides by, its benefit first, at the mean belief without labels.
 
     Nothing is returned where a single query was scored, which decides nothing.
 
@@ -126,7 +116,7 @@ def decided_benefits(
     if len(scores.measured.records) < 2:
         return {}
     worths = decide_sources(scores, sources, encoder, store, deciding).decision.worths
-    return {name: worths[name].benefit for name in sources if name in worths}
+    return {name: worths[name] for name in sources if name in worths}
 
 
 def ratings(margins: Float64s, temperature: float) -> dict[str, float]:

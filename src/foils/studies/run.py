@@ -58,7 +58,7 @@ def run_study(
     """Add a collection's sources, trained with each model, to a study; what is there already is not done again.
 
     Sources of earlier calls stay: all that a cell has are scored together, so that what depends on the others (the
-    number of unlabelled relevant documents) is the same for all. Everything is checked before the first training.
+    belief about false negatives) is the same for all. Everything is checked before the first training.
 
     Args:
         study: the folder of the study, made where it is not.
@@ -67,8 +67,7 @@ def run_study(
         models: what to train: names that `foils.training.models.load_trainable` knows; of rerankers, folders or hub
             names.
         store: of vectors, for the scores.
-        settings: see `StudySettings`; an `unlabelled`, `estimate_with`, `score_with` or `probe` of None is that of the
-            call before.
+        settings: see `StudySettings`; a `score_with` or `probe` of None is that of the call before.
         tests: collections to test on, whose means are averaged; none: the one that is trained on.
         device: to train on, as torch names it.
 
@@ -181,7 +180,6 @@ class OpenCell:
                 {"name": each.name, "queries": len(each.judgements(settings.test_split)["query_id"].unique())}
                 for each in kind.collections
             ],
-            "unlabelled": settings.unlabelled,
             "sources": {source: table_digest(negatives) for source, negatives in sources.items()},
         }
         folder = cell_folder(study, facts["collection"], facts["model"], facts["settings"])

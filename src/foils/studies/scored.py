@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from foils.data import Negatives
-from foils.data.recapture import Recapture
 from foils.data.sealed import write_sealed
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.runtime.errors import FormatError
@@ -18,16 +15,15 @@ from foils.studies.cells import SCORES, SCORES_FILE, known_sources, source_file
 from foils.studies.checks import train_settings
 from foils.studies.kept import read_json
 from foils.studies.kinds import Encoders
-from foils.studies.predictors import decided_benefits, predict
+from foils.studies.predictors import decided_worths, predict
 from foils.studies.settings import StudySettings
 from foils.studies.sources import table_digest
-from foils.studies.unlabelled import estimate_unlabelled
 
 if TYPE_CHECKING:
     from foils.studies.run import OpenCell
 
-KEPT: dict[str, Any] = {"unlabelled": (int, float), "estimate_with": str, "score_with": str, "probe": str}
-"""Options of an earlier call that hold for a later one which leaves them open, and their types."""
+KEPT = ("score_with", "probe")
+"""Options of an earlier call that hold for a later one which leaves them open."""
 
 
 def score_cell(cell: OpenCell, store: VectorStore) -> None:
@@ -46,21 +42,11 @@ def score_cell(cell: OpenCell, store: VectorStore) -> None:
     encoder = scoring_encoder(cell, settings)
     scoring = ScoreSettings(split=settings.split, hybrids=1, temperature=settings.temperature, replicates=0)
     scores = score_sources(cell.collection, sources, encoder, store, scoring)
-    recaptures = {name: Recapture.of(negatives.provenance) for name, negatives in sources.items()}
-    unlabelled = settings.unlabelled
-    if unlabelled is None:
-        better = scores
-        if settings.estimate_with is not None:
-            estimator = load_encoder(settings.estimate_with, encoder.settings)
-            better = score_sources(cell.collection, sources, estimator, store, scoring)
-        unlabelled = estimate_unlabelled(better.measured, recaptures)
-    predicted = predict(scores, recaptures, unlabelled, decided_benefits(scores, sources, encoder, store, deciding))
+    predicted = predict(scores, decided_worths(scores, sources, encoder, store, deciding))
     for name, value in _probed(cell, sources, settings, known).items():
         predicted[name]["probe"] = value
-    recaptured = {name: vars(each) for name, each in recaptures.items() if each}
-    finite = None if np.isnan(unlabelled) else unlabelled
     predictors = {**known["sources"], **predicted}  # of sources whose rows are gone, as they were
-    write_sealed(path, {"of": basis, "unlabelled": finite, "recapture": recaptured, "sources": predictors})
+    write_sealed(path, {"of": basis, "sources": predictors})
 
 
 def scoring_encoder(cell: OpenCell, settings: StudySettings) -> SentenceEncoder:
@@ -77,7 +63,7 @@ def scoring_encoder(cell: OpenCell, settings: StudySettings) -> SentenceEncoder:
 def _options(settings: StudySettings, before: Mapping[str, Any]) -> StudySettings:
     """Return the settings, with the options of the call before where this one leaves them open."""
     open_ones = [name for name in KEPT if getattr(settings, name) is None]
-    return replace(settings, **{name: before[name] for name in open_ones if isinstance(before.get(name), KEPT[name])})
+    return replace(settings, **{name: before[name] for name in open_ones if isinstance(before.get(name), str)})
 
 
 def _table(cell: OpenCell, name: str, digest: str) -> Negatives:

@@ -69,10 +69,6 @@ class StudySettings(Settings):
             times. In Python a dictionary; the names are those of `foils.training.settings.TrainSettings`.
         probe: Train this cheap model on each source too, as one more predictor; static:NAME takes seconds.
         probe_rows: Rows that the probe is trained on, at most.
-        unlabelled: Number of relevant documents without a label per labelled one, where it is known. Default:
-            estimated.
-        estimate_with: Better encoder with which the number of unlabelled documents is estimated. Default: the model
-            itself, before training.
         baselines: Also measure the model untrained, and trained on in-batch negatives alone; of rerankers, the first
             stage.
         seed: Seed of the bootstraps; the same seed gives the same bytes. Trainings have the seeds 0, 1, and so on.
@@ -100,8 +96,6 @@ class StudySettings(Settings):
     training: Annotated[Mapping[str, Any], settings_option("training", words=True)] = field(default_factory=dict)
     probe: Annotated[str | None, Option(metavar="MODEL")] = None
     probe_rows: Annotated[int, Option(least=1, within=STUDY_ARGS)] = 20_000
-    unlabelled: Annotated[float | None, Option(least=0)] = None
-    estimate_with: Annotated[str | None, Option(metavar="MODEL")] = None
     baselines: bool = True
     seed: Annotated[int, Option(least=0)] = 0
 
