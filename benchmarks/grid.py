@@ -1,11 +1,19 @@
-"""The grid of studies: forms and constants chosen on one part of its cells, tried once on the other.
+"""The grid of studies: forms and constants chosen on one part of its cells, tried on the other.
 
-    python benchmarks/grid.py FOLDER DATA [--part test] [--cell NAME ...]
+    python benchmarks/grid.py train FOLDER DATA [--part test] [--cell NAME ...] [--seeds N] [--model bert-tiny=PATH]
+    python benchmarks/grid.py decide FOLDER DATA [--part choice] [--cell NAME ...] [--model bert-tiny=PATH]
+    python benchmarks/grid.py summary
 
 DATA holds the collections as folders. grid.toml lists the cells: a collection, the share of training positives that is
 hidden, a model, its batch size and its seeds; and says which were looked at while the decision's form was chosen
-(`choice`), and which were not (`test`). Each cell is trained by `foils study`, which goes on where it was stopped. All
-sources of a cell have `per_query` negatives a query. Writes benchmarks/results/grid.json.
+(`choice`), and which were not (`test`). All sources of a cell have `per_query` negatives a query. BERT-tiny is a folder
+with a masked language model, which --model names; without it its cells are left out.
+
+`train` works as `foils study` does, and goes on where it was stopped; --seeds adds seeds where the order of the sources
+does not repeat yet. `decide` says what the decision, by its form of today, and every predictor make of the sources of
+trained cells. `summary` says of each cell how far its order repeats, which regime it is, Kendall's τ of every
+predictor, and what the decision's choice loses; the cells of benchmarks/results/rerankers.json are among them. All
+three write benchmarks/results/grid.json.
 """
 
 from __future__ import annotations
@@ -13,73 +21,105 @@ from __future__ import annotations
 import argparse
 import json
 import tomllib
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from scipy.stats import kendalltau
-
-from foils.data import load_collection
+from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, write_json
-from foils.encode import EncoderSettings, VectorStore, load_encoder
-from foils.scoring import DecisionSettings, ScoreSettings, decide_sources, score_sources
-from foils.studies.run import run_study
+from foils.encode import EncoderSettings, VectorStore
+from foils.scoring import ScoreSettings, decide_sources, score_sources
+from foils.studies import Cell, read_cells
+from foils.studies.cells import BASELINES, source_file
+from foils.studies.kinds import kind_of_study
+from foils.studies.predictors import predict
+from foils.studies.run import open_study, run_cells
+from foils.studies.scored import scoring_encoder
 from foils.studies.settings import StudySettings
+from grid_tables import of_rerankers, summarised
+from narrowed import narrowed
 from study_first import hidden, mined
 
 CELLS = Path(__file__).parent / "grid.toml"
 RESULTS = Path(__file__).parent / "results" / "grid.json"
+RERANKERS = Path(__file__).parent / "results" / "rerankers.json"
 
 
-def cells(part: str | None, names: list[str] | None) -> list[dict[str, Any]]:
-    """The cells of a part, or of these names, with what all of them have in common."""
+def cells(part: str | None, names: list[str] | None, paths: dict[str, str]) -> list[dict[str, Any]]:
+    """The cells of a part, or of these names, with what all of them have in common, and where their model lies.
+
+    Cells of a model that neither the file nor `paths` has a place of are left out.
+    """
     grid = tomllib.loads(CELLS.read_text())
     every = [{**grid["all"], **grid["model"][cell["model"]], **cell} for cell in grid["cell"]]
-    return [cell for cell in every if part in (None, cell["part"]) and (not names or cell["name"] in names)]
+    chosen = [cell for cell in every if part in (None, cell["part"]) and (not names or cell["name"] in names)]
+    filled = [{**cell, "path": paths.get(cell["model"], cell["path"])} for cell in chosen]
+    return [cell for cell in filled if cell["path"]]
 
 
-def run(cell: dict[str, Any], folder: Path, data: Path) -> tuple[str, dict[str, Any]]:
-    """Mine the sources of a cell, train on each, and return what is decided before any training."""
+def settings_of(cell: dict[str, Any]) -> StudySettings:
+    """Settings of a cell's trainings."""
+    return StudySettings(
+        seeds=cell["seeds"], queries=cell["queries"], per_query=cell["per_query"], measures=("nDCG@10",),
+        training=cell["training"], **cell.get("study", {}),
+    )  # fmt: skip
+
+
+def loaded(cell: dict[str, Any], data: Path) -> Collection:
+    """The collection of a cell, some of its judgements hidden."""
     collection = load_collection(str(data / cell["collection"]))
-    if cell["hide"]:
-        collection, _ = hidden(collection, cell["hide"])
+    return hidden(collection, cell["hide"])[0] if cell["hide"] else collection
+
+
+def train(cell: dict[str, Any], folder: Path, data: Path) -> None:
+    """Mine the sources of a cell, and train on each with each seed; what is there is not done again."""
+    collection = loaded(cell, data)
     every = mined(collection, EncoderSettings(max_length=128), cell["per_query"])
     wanted = [name.format(*(int(first) + cell["per_query"] for first in _firsts(name))) for name in cell["sources"]]
-    settings = StudySettings(
-        seeds=cell["seeds"], queries=cell["queries"], per_query=cell["per_query"], measures=("nDCG@10",),
-        training=cell["training"], baselines=True, **cell.get("study", {}),
-    )  # fmt: skip
-    sources, store = {source: every[source] for source in wanted}, VectorStore(cache_folder() / "vectors")
-    run_study(folder, collection, sources, [cell["path"]], store, settings)
-    encoder = load_encoder(cell["path"], EncoderSettings(max_length=128))
+    sources = {source: every[source] for source in wanted}
+    opened = open_study(folder, collection, sources, [cell["path"]], settings_of(cell))
+    with narrowed():
+        run_cells(opened, _store())
+
+
+def decide(cell: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | None:
+    """What was measured, and what the decision and the predictors say; None where nothing is trained yet."""
+    collection = loaded(cell, data)
+    kept = _kept(folder, collection.name, cell["path"])
+    if kept is None:
+        return None
+    digests = {name: kept.facts["sources"][name] for name in kept.sources}
+    sources = {name: Negatives.read(source_file(kept.folder, name, digest)) for name, digest in digests.items()}
+    settings, store = settings_of(cell), _store()
+    (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
+    encoder = scoring_encoder(opened, settings)
     scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    deciding = DecisionSettings(in_batch=cell["training"]["batch_size"] - 1)
+    deciding = kind_of_study(settings, [collection], None).deciding(cell["path"])
     decision = decide_sources(scores, sources, encoder, store, deciding).decision
-    said = {"source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters}
-    return f"{collection.name}, {cell['path']}", said
+    predicted = predict(scores, {name: decision.worths[name] for name in sources})
+    means = kept.means("nDCG@10")
+    return {
+        **{key: cell[key] for key in ("part", "model", "collection", "hide")},
+        "measured": {
+            name: [round(float(each), 5) for each in means[name]] for name in (*BASELINES, *sources) if name in means
+        },
+        "predictors": predicted,
+        "decision": {
+            "source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters
+        },
+    }  # fmt: skip
 
 
-def summary(folder: Path) -> dict[str, Any]:
-    """Of each cell the measures of every training, and Kendall's τ of some predictors with their means."""
-    cells = {}
-    for path in sorted(folder.glob("cells/*/scores.json")):
-        predicted = json.loads(path.read_text())["sources"]
-        measured: dict[str, list[float]] = defaultdict(list)
-        for each in sorted(path.parent.glob("trained/*.json")):
-            trained = json.loads(each.read_text())
-            measured[trained["source"]].append(round(trained["measures"]["nDCG@10"], 5))
-        names = [name for name in predicted if name in measured]
-        means = [float(np.mean(measured[name])) for name in names]
-        taus = {
-            each: float(kendalltau([predicted[name][each] for name in names], means)[0])
-            for each in ("benefit", "eci_sem", "eci", "mnrl_proxy", "gradient_energy", "rho")
-        }
-        benefits = {name: predicted[name]["benefit"] for name in names}
-        cell = json.loads((path.parent / "cell.json").read_text())
-        title = f"{cell['collection']['name']}, {cell['model']['name'].split('/')[-1]}"
-        cells[title] = {"measured": measured, "benefit": benefits, "kendall": taus}
-    return cells
+def _kept(folder: Path, collection: str, model: str) -> Cell | None:
+    there = read_cells(folder) if any(folder.glob("cells/*/cell.json")) else []
+    chosen = [
+        each for each in there
+        if each.facts["collection"]["name"] == collection and each.facts["model"]["name"] == model and each.outcomes
+    ]  # fmt: skip
+    return chosen[0] if chosen else None
+
+
+def _store() -> VectorStore:
+    return VectorStore(cache_folder() / "vectors")
 
 
 def _firsts(name: str) -> list[str]:
@@ -88,21 +128,24 @@ def _firsts(name: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("action", choices=["train", "decide", "summary"])
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--part", choices=["choice", "test"])
     parser.add_argument("--cell", nargs="*", dest="names")
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--model", action="append", default=[], metavar="NAME=PATH")
     given = parser.parse_args()
-    for cell in cells(given.part, given.names):
-        print(cell["name"], flush=True)
-        title, decided = run(cell, given.folder, given.data)
-        known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-        decisions = {name: each["decision"] for name, each in known.items() if "decision" in each} | {title: decided}
-        cells_of = summary(given.folder)
-        for name, each in decisions.items():
-            if name in cells_of:
-                cells_of[name]["decision"] = each
-        write_json(RESULTS, cells_of)
+    known = json.loads(RESULTS.read_text())["cells"] if RESULTS.is_file() else {}
+    for cell in cells(given.part, given.names, dict(each.split("=", 1) for each in given.model)):
+        cell["seeds"] = given.seeds or cell["seeds"]
+        if given.action == "train":
+            train(cell, given.folder, given.data)
+        if given.action != "summary" and (made := decide(cell, given.folder, given.data)) is not None:
+            known[cell["name"]] = made
+            write_json(RESULTS, summarised(known))
+    known |= of_rerankers(json.loads(RERANKERS.read_text()))
+    write_json(RESULTS, summarised(known))
 
 
 if __name__ == "__main__":

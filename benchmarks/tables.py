@@ -11,6 +11,7 @@ from typing import Any
 
 import batch_tables
 import fuzz
+import grid_tables
 import mine_tables
 import search_tables
 import study_tables
@@ -177,10 +178,13 @@ def main() -> None:
     for name in ("squad-sent", "debian"):
         put(page, f"effect {name}", batch_tables.effect(load(f"batch_effect_{name}")))
     page, study = ROOT / "docs" / "study.md", load("study_first")
-    put(ROOT / "README.md", "study", study_tables.short(study))
+    grid = load("grid")
+    put(ROOT / "README.md", "study", grid_tables.predictors(grid, names=list(grid_tables.SHOWN)))
+    put(page, "grid cells", grid_tables.cells(grid))
+    put(page, "grid agreement", grid_tables.agreement(grid))
+    put(page, "grid predictors", grid_tables.predictors(grid))
     put(page, "study outcomes", study_tables.outcomes(study))
     put(page, "study leaderboard", study_tables.leaderboard(study))
-    put(page, "study rates", study_tables.rates(study))
     transformers = load("study_transformers")
     put(page, "study transformers outcomes", study_tables.outcomes(transformers))
     put(page, "study transformers leaderboard", study_tables.leaderboard(transformers, every=False))

@@ -1,0 +1,185 @@
+"""What the grid of studies says: reliability, regime, agreement and regret of every cell, and the tables of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from foils.data.store import without_nan
+from foils.statistics.agreement import kendall_tau
+from foils.studies.cells import BASELINES, IN_BATCH
+from foils.studies.reliability import reliability_of
+
+PARTS = {"choice": "chosen on", "test": "tested on"}
+OURS = ("benefit", "strength", "few_false")
+SHOWN = {
+    "benefit": "benefit", "eci_sem": "ECI_sem", "eci": "ECI", "mnrl_proxy": "MNRL proxy",
+    "gradient_energy": "gradient energy", "rho": "mean ρ",
+}  # fmt: skip
+HARD, EASY = 0, 100  # first ranks of windows that are hard, and that are as easy as random negatives
+
+
+def summarised(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The cells with what can be said of each, and the means over the reliable ones of each part.
+
+    Args:
+        cells: name → part, `measured` (source or baseline → a value of each seed), `predictors` (source → name →
+            value), or `published` (name → Kendall's τ) where the values are not kept, and `decision`.
+    """
+    every = {name: {**each, **_said(each)} for name, each in cells.items()}
+    means = {part: _means([each for each in every.values() if each["part"] == part]) for part in PARTS}
+    return {"cells": every, "means": means}
+
+
+def of_rerankers(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The cells of rerankers.json as cells of the grid: all were trained after the form was fixed."""
+    cells = {}
+    for name, each in result["cells"].items():
+        collection, share = name.rsplit(" ", 1)
+        measured: dict[str, list[float]] = {}
+        for one in each["trained"]:
+            measured.setdefault(one["source"], []).append(one["nDCG@10"])
+        decision = {key: each["decision"][key] for key in ("source", "probability", "matters")}
+        predictors = {source: {"benefit": value} for source, value in each["decision"]["benefit"].items()}
+        cells[f"{collection} {100 * float(share):g} reranker"] = {
+            "part": "test", "model": "reranker", "collection": collection, "hide": float(share), "measured": measured,
+            "predictors": predictors, "published": each["decision"]["published"], "decision": decision,
+        }  # fmt: skip
+    return cells
+
+
+def _said(cell: Mapping[str, Any]) -> dict[str, Any]:
+    """Reliability, regime, τ of each predictor, regret of each one's first choice, and of the decision's."""
+    measured, predictors = cell["measured"], cell["predictors"]
+    sources = list(predictors)
+    seeds = min(len(measured[source]) for source in sources)
+    results = np.array([measured[source][:seeds] for source in sources])
+    means = np.array([np.mean(measured[source]) for source in sources])
+    names = [name for name in next(iter(predictors.values())) if all(name in each for each in predictors.values())]
+    values = {name: np.array([predictors[source][name] for source in sources]) for name in names}
+    reliability = reliability_of(results)
+    chosen = cell["decision"]["source"] or IN_BATCH
+    lost = float(means.max() - np.mean(measured[chosen])) if chosen in measured else None
+    return {
+        "reliability": without_nan({**vars(reliability), "verdict": reliability.verdict}),
+        "regime": regime(measured, seeds),
+        "spread": float(np.ptp(means)),
+        "kendall": {**cell.get("published", {}), **{name: kendall_tau(each, means) for name, each in values.items()}},
+        "regret": lost,
+        "regrets": {name: float(means.max() - means[each == each.max()].mean()) for name, each in values.items()},
+    }
+
+
+def regime(measured: Mapping[str, list[float]], seeds: int) -> dict[str, Any]:
+    """Which sources train best in the mean, hard, middle or easy ones, or no mined negatives; in how many of the seeds.
+
+    Hard are the first ranks of BM25 and of dense retrieval, easy random negatives and ranks from 100 on, middle those
+    between; unions are left out.
+    """
+    groups: dict[str, list[list[float]]] = {}
+    for name, values in measured.items():
+        if " & " in name or (name in BASELINES and name != IN_BATCH):
+            continue
+        first = EASY if name == "random" else None if name == IN_BATCH else int(name.split()[-1].split("-")[0])
+        kind = "none" if first is None else "hard" if first == HARD else "easy" if first >= EASY else "middle"
+        groups.setdefault(kind, []).append(values[:seeds])
+    kinds = list(groups)
+    by_seed = np.array([np.mean(groups[kind], axis=0) for kind in kinds])
+    best = int(by_seed.mean(axis=1).argmax())
+    return {
+        "best": kinds[best],
+        "seeds": int((by_seed.argmax(axis=0) == best).sum()),
+        "means": {kind: float(each) for kind, each in zip(kinds, by_seed.mean(axis=1), strict=True)},
+    }
+
+
+def _means(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Over reliable cells: the decision's regret, and of each predictor that all have mean τ, worst τ and regret."""
+    reliable = [each for each in cells if _reliable(each)]
+    if not reliable:
+        return {"cells": len(cells), "reliable": 0, "predictors": {}}
+    names = [name for name in reliable[0]["kendall"] if all(name in each["kendall"] for each in reliable)]
+    predictors = {}
+    for name in names:
+        taus = [each["kendall"][name] for each in reliable]
+        regrets = [each["regrets"][name] for each in reliable if name in each["regrets"]]
+        predictors[name] = {
+            "kendall": float(np.mean(taus)), "worst": float(np.min(taus)),
+            "regret": float(np.mean(regrets)) if len(regrets) == len(reliable) else None,
+        }  # fmt: skip
+    lost = [each["regret"] for each in reliable if each["regret"] is not None]
+    return {
+        "cells": len(cells), "reliable": len(reliable), "collections": len({each["collection"] for each in reliable}),
+        "models": sorted({each["model"] for each in reliable}), "regret": float(np.mean(lost)),
+        "predictors": predictors,
+    }  # fmt: skip
+
+
+def cells(result: Mapping[str, Any]) -> str:
+    """A row a cell: how far its order repeats, and which sources train best."""
+    heads = ["cell", "part", "seeds", "τ of halves", "of all seeds", "order", "best are", "best source"]
+    heads += ["none mined", "best − worst"]
+    rows = [f"| {' | '.join(heads)} |", "|---|---|---:|---:|---:|---|---|---|---:|---:|"]
+    for name, each in _by_part(result):
+        said, kind = each["reliability"], each["regime"]
+        means = {source: float(np.mean(each["measured"][source])) for source in each["predictors"]}
+        best = max(means, key=lambda source: means[source])
+        none = each["measured"].get(IN_BATCH)
+        row = (
+            _called(name), PARTS[each["part"]], str(said["seeds"]), _signed(said["half"]), _signed(said["whole"]),
+            said["verdict"], f"{kind['best']} ({kind['seeds']}/{said['seeds']})", f"{best} {means[best]:.4f}",
+            f"{np.mean(none):.4f}" if none else "–", f"{each['spread']:.4f}",
+        )  # fmt: skip
+        rows.append(f"| {' | '.join(row)} |")
+    return "\n".join(rows)
+
+
+def agreement(result: Mapping[str, Any]) -> str:
+    """A row a cell: τ of the benefit and of the published scores, the decision's choice, and what that loses."""
+    heads = ["cell", "part", *SHOWN.values(), "choice", "P(best)", "it loses"]
+    rows = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * len(SHOWN) + "---|---:|---:|"]
+    for name, each in _by_part(result):
+        decision, lost = each["decision"], each["regret"]
+        row = (
+            _called(name) if _reliable(each) else f"*{_called(name)}*", PARTS[each["part"]],
+            *(_signed(each["kendall"].get(predictor)) for predictor in SHOWN),
+            decision["source"] or "none", f"{decision['probability']:.2f}", "–" if lost is None else f"{lost:.4f}",
+        )  # fmt: skip
+        rows.append(f"| {' | '.join(row)} |")
+    return "\n".join(rows)
+
+
+def predictors(result: Mapping[str, Any], *, names: Sequence[str] = ()) -> str:
+    """Every predictor, or these alone, over the reliable cells of each part."""
+    parts = {part: each for part, each in result["means"].items() if each["reliable"]}
+    heads = [f"{PARTS[part]}, {each['reliable']} cells: τ | worst | loses" for part, each in parts.items()]
+    rows = [f"| predictor | {' | '.join(heads)} |", "|---|" + "---:|---:|---:|" * len(parts)]
+    last = next(reversed(parts.values()))["predictors"] if parts else {}
+    for name in names or sorted(last, key=lambda name: -last[name]["kendall"]):
+        row = [SHOWN.get(name, name) if names else f"**{name}**" if name in SHOWN else name]
+        for each in parts.values():
+            one = each["predictors"].get(name, {})
+            lost = one.get("regret")
+            row += [_signed(one.get("kendall")), _signed(one.get("worst")), "–" if lost is None else f"{lost:.4f}"]
+        rows.append(f"| {' | '.join(row)} |")
+    return "\n".join(rows)
+
+
+def _by_part(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(name, each) for part in PARTS for name, each in result["cells"].items() if each["part"] == part]
+
+
+def _reliable(cell: Mapping[str, Any]) -> bool:
+    return bool(cell["reliability"]["verdict"] == "reliable")
+
+
+def _called(name: str) -> str:
+    """A cell's name for readers: banking77, 90 %, static."""
+    collection, *share, model = name.split()
+    return ", ".join([collection, *(f"{each} %" for each in share), model])
+
+
+def _signed(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.2f}"
