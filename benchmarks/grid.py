@@ -12,7 +12,7 @@ with a masked language model, which --model names; without it its cells are left
 `train` works as `foils study` does, and goes on where it was stopped; --seeds adds seeds where the order of the sources
 does not repeat yet. `decide` says what the decision, by its form of today, and every predictor make of the sources of
 trained cells. `summary` says of each cell how far its order repeats, which regime it is, Kendall's τ of every
-predictor, and what the decision's choice loses; the cells of benchmarks/results/rerankers.json are among them. All
+predictor, and what the decision's choice loses; the cells of study_first.json and of rerankers.json are among them. All
 three write benchmarks/results/grid.json.
 """
 
@@ -35,13 +35,12 @@ from foils.studies.predictors import predict
 from foils.studies.run import open_study, run_cells
 from foils.studies.scored import scoring_encoder
 from foils.studies.settings import StudySettings
-from grid_tables import of_rerankers, summarised
+from grid_tables import of_first, of_rerankers, summarised
 from narrowed import narrowed
 from study_first import hidden, mined
 
 CELLS = Path(__file__).parent / "grid.toml"
 RESULTS = Path(__file__).parent / "results" / "grid.json"
-RERANKERS = Path(__file__).parent / "results" / "rerankers.json"
 
 
 def cells(part: str | None, names: list[str] | None, paths: dict[str, str]) -> list[dict[str, Any]]:
@@ -118,6 +117,10 @@ def _kept(folder: Path, collection: str, model: str) -> Cell | None:
     return chosen[0] if chosen else None
 
 
+def _result(name: str) -> dict[str, Any]:
+    return dict(json.loads(RESULTS.with_name(f"{name}.json").read_text()))
+
+
 def _store() -> VectorStore:
     return VectorStore(cache_folder() / "vectors")
 
@@ -144,7 +147,7 @@ def main() -> None:
         if given.action != "summary" and (made := decide(cell, given.folder, given.data)) is not None:
             known[cell["name"]] = made
             write_json(RESULTS, summarised(known))
-    known |= of_rerankers(json.loads(RERANKERS.read_text()))
+    known |= of_rerankers(_result("rerankers")) | of_first(_result("study_first"), _result("decide")["first"])
     write_json(RESULTS, summarised(known))
 
 

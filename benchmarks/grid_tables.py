@@ -50,6 +50,32 @@ def of_rerankers(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return cells
 
 
+def of_first(result: Mapping[str, Any], decided: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The cells of study_first.json as cells of the grid, with what decide.json says of the decision without labels.
+
+    The form was chosen on banking77; the other collections were not looked at for it. Lists have ten negatives, batches
+    256 rows. The benefits of the file are of forms that are no more, and what it calls ECI and margin is that of lists.
+    """
+    renamed = {"eci": "eci_list", "eci_per_query": "eci_list_per_query", "margin": "margin_list"}
+    gone = ("benefit_loss", "benefit_energy", "benefit_posterior", "few_false", "eci_arithmetic")
+    cells = {}
+    for each in result["all"]["cells"]:
+        collection, _, share = each["collection"].removesuffix(" % hidden").partition(", ")
+        known = decided.get(f"{collection}, {share or 0} % hidden", {"none": {}})["none"]
+        cells[f"{collection} {share or 0} static-256"] = {
+            "part": "choice" if collection == "banking77" else "test", "model": "static-256", "collection": collection,
+            "hide": float(share or 0) / 100,
+            "measured": {one["source"]: [round(value, 5) for value in one["seeds"]] for one in each["outcomes"]},
+            "predictors": {
+                source: {renamed.get(name, name): value for name, value in values.items() if name not in gone}
+                for source, values in each["predictors"].items()
+            },
+            "published": {"benefit": known["kendall"]} if known else {},
+            "decision": {key: known.get(key) for key in ("source", "probability")},
+        }  # fmt: skip
+    return cells
+
+
 def _said(cell: Mapping[str, Any]) -> dict[str, Any]:
     """Reliability, regime, τ of each predictor, regret of each one's first choice, and of the decision's."""
     measured, predictors = cell["measured"], cell["predictors"]
@@ -61,7 +87,8 @@ def _said(cell: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: np.array([predictors[source][name] for source in sources]) for name in names}
     reliability = reliability_of(results)
     chosen = cell["decision"]["source"] or IN_BATCH
-    lost = float(means.max() - np.mean(measured[chosen])) if chosen in measured else None
+    known = chosen in measured and cell["decision"]["probability"] is not None
+    lost = float(means.max() - np.mean(measured[chosen])) if known else None
     return {
         "reliability": without_nan({**vars(reliability), "verdict": reliability.verdict}),
         "regime": regime(measured, seeds),
@@ -110,9 +137,11 @@ def _means(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "regret": float(np.mean(regrets)) if len(regrets) == len(reliable) else None,
         }  # fmt: skip
     lost = [each["regret"] for each in reliable if each["regret"] is not None]
+    best = [each["regime"]["best"] for each in reliable]
     return {
         "cells": len(cells), "reliable": len(reliable), "collections": len({each["collection"] for each in reliable}),
         "models": sorted({each["model"] for each in reliable}), "regret": float(np.mean(lost)),
+        "regimes": {kind: best.count(kind) for kind in sorted(set(best))},
         "predictors": predictors,
     }  # fmt: skip
 
@@ -142,19 +171,22 @@ def agreement(result: Mapping[str, Any]) -> str:
     rows = [f"| {' | '.join(heads)} |", "|---|---|" + "---:|" * len(SHOWN) + "---|---:|---:|"]
     for name, each in _by_part(result):
         decision, lost = each["decision"], each["regret"]
+        chance = decision["probability"]
         row = (
             _called(name) if _reliable(each) else f"*{_called(name)}*", PARTS[each["part"]],
             *(_signed(each["kendall"].get(predictor)) for predictor in SHOWN),
-            decision["source"] or "none", f"{decision['probability']:.2f}", "–" if lost is None else f"{lost:.4f}",
+            "–" if chance is None else decision["source"] or "none", "–" if chance is None else f"{chance:.2f}",
+            "–" if lost is None else f"{lost:.4f}",
         )  # fmt: skip
         rows.append(f"| {' | '.join(row)} |")
     return "\n".join(rows)
 
 
 def predictors(result: Mapping[str, Any], *, names: Sequence[str] = ()) -> str:
-    """Every predictor, or these alone, over the reliable cells of each part."""
+    """Every predictor that all reliable cells of the part tested on have, or these alone, over those of each part."""
     parts = {part: each for part, each in result["means"].items() if each["reliable"]}
-    heads = [f"{PARTS[part]}, {each['reliable']} cells: τ | worst | loses" for part, each in parts.items()]
+    counts = {part: f"{each['reliable']} cell{'s' * (each['reliable'] > 1)}" for part, each in parts.items()}
+    heads = [f"{PARTS[part]}, {counts[part]}: τ | worst | loses" for part in parts]
     rows = [f"| predictor | {' | '.join(heads)} |", "|---|" + "---:|---:|---:|" * len(parts)]
     last = next(reversed(parts.values()))["predictors"] if parts else {}
     for name in names or sorted(last, key=lambda name: -last[name]["kendall"]):
