@@ -186,7 +186,7 @@ FILES: list[tuple[str, str, list[str]]] = [
     ("no passages", '{"query_id": "q1", "positive_passages": []}', [":1: expected query_id and a list"]),
     ("unknown text of a query", '{"query": "never asked", "positive": "x", "negative": "y"}',
      [":1: unknown query 'never asked'"]),
-    ("no negative column", '{"query": "how does a boat tack", "positive": "x"}', [":1: expected query (or anchor)"]),
+    ("no negative column", '{"query": "how does a boat tack", "positive": "x"}', [":1: expected query (or"]),
     ("short line of a run", "q1 Q0 d2 1 1.5 tag\nq1 Q0 d5 2", [":2: expected 6 fields", "found 4"]),
     ("score of a run", "q1 Q0 d2 1 high tag", [":1: the score 'high' is not a finite number"]),
     ("unknown document of a run", "q1 Q0 x 1 1.5 tag", ["doc_id", "'x'"]),

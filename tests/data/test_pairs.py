@@ -11,7 +11,7 @@ import pytest
 
 import foils
 from foils.data import load_collection
-from foils.data.resolve import as_sources
+from foils.data.resolve import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from pair_files import ROWS, TABLES, judged, pair_files, write_csv, write_jsonl
 
@@ -150,6 +150,16 @@ def test_negatives_become_documents_and_a_source(tmp_path: Path, columns: list[s
         count = 2 if "2" in str(values) else 1
         assert list(texts) == [("a?", f"n {i + 1}") for i in range(count)]
         assert source.name == "own"
+
+
+def test_triplets_are_the_same_source_in_every_form(tmp_path: Path) -> None:
+    rows = [{**row, "negative": f"not {row['answer']}"} for row in ROWS]
+    collection = foils.load(TABLES["arrow"](rows))
+    given = [*pair_files(tmp_path, rows), *(table(rows) for form, table in TABLES.items() if "dictionary" not in form)]
+    sources = [as_source(each, collection).negatives.table for each in given]
+    assert len(sources[0]) == len(ROWS)
+    columns = ["query_id", "doc_id", "rank"]
+    assert all(each.select(columns) == sources[0].select(columns) for each in sources)
 
 
 def test_triplets_in_csv_are_a_source(tmp_path: Path) -> None:

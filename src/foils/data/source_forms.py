@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from foils.data.lines import text_field
-
-_NEGATIVE = re.compile(r"(negative(_\d+)?|neg)$")
+from foils.data.pair_columns import NAMES, NEGATIVE, plain
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ def read_record(record: Mapping[str, Any]) -> Said | str:
         said = _of_columns(record)
     if said is None or said.query is None:
         return (
-            "expected query (or anchor), positive, and negative or negative_1, negative_2, …; or query, documents "
-            "and as many labels, numbers of which 0 is a negative's, or scores"
+            "expected query (or anchor, question), positive, and negative or negative_1, negative_2, …; or query, "
+            "documents and as many labels, numbers of which 0 is a negative's, or scores"
         )
     if any(each.score is not None and each.score != each.score for each in (*said.positives, *said.negatives)):
         return "expected as many scores, finite numbers, as documents: the positive's, then the negatives'"
@@ -69,7 +67,10 @@ def read_record(record: Mapping[str, Any]) -> Said | str:
 
 def _of_columns(record: Mapping[str, Any]) -> Said | None:
     """Triplets, n-tuples, FlagEmbedding: the texts of negative, negative_1, … or neg, in order."""
-    columns = sorted((key for key in record if _NEGATIVE.match(key)), key=lambda key: (len(key), key))
+    columns = sorted(
+        (key for key in record if plain(key) in NAMES["negative"] or NEGATIVE.fullmatch(plain(key))),
+        key=lambda key: (len(key), key),
+    )
     if not columns:
         return None
     positives, negatives = _texts(record, ["positive", "pos"]), _texts(record, columns)
@@ -79,13 +80,12 @@ def _of_columns(record: Mapping[str, Any]) -> Said | None:
     else:
         listed = scores if isinstance(scores, list) else []
         of_positives, of_negatives = listed[: len(positives)], listed[len(positives) :]
-    query = text_field(record.get("query", record.get("anchor")))
-    return Said(query, _with_scores(positives, of_positives), _with_scores(negatives, of_negatives))
+    return Said(_query(record), _with_scores(positives, of_positives), _with_scores(negatives, of_negatives))
 
 
 def _of_labels(record: Mapping[str, Any]) -> Said | None:
     """Labelled pairs and lists: the documents whose label is 0; with scores in place of labels, all of them."""
-    query = text_field(record.get("query", record.get("anchor")))
+    query = _query(record)
     several = {"labels", "scores", "documents"} & record.keys()
     documents = record.get("documents") if several else [record.get("document")]
     scored = not {"label", "labels"} & record.keys()
@@ -113,8 +113,7 @@ def _of_documents(record: Mapping[str, Any]) -> Said | None:
             for each in parts
         ]
 
-    query = text_field(record.get("query", record.get("question")))
-    return Said(query, given(record.get("pos_doc")), given(record.get("neg_doc")))
+    return Said(_query(record), given(record.get("pos_doc")), given(record.get("neg_doc")))
 
 
 def _of_messages(record: Mapping[str, Any]) -> Said | None:
@@ -140,6 +139,11 @@ def _of_messages(record: Mapping[str, Any]) -> Said | None:
     if isinstance(record["label"], int):
         return Said(query, negatives=documents if label == 0 else ())
     return Said(query, unlabelled=[Given(documents[0].text, None, label)])
+
+
+def _query(record: Mapping[str, Any]) -> str | None:
+    """The text under the first key by which queries are known."""
+    return next((text_field(value) for key, value in record.items() if plain(key) in NAMES["query"]), None)
 
 
 def _texts(record: Mapping[str, Any], names: Sequence[str]) -> list[str | None]:

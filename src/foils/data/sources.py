@@ -25,9 +25,9 @@ from foils.runtime.errors import FormatError, InputError
 
 FORMS = (
     "a source is a Parquet table of negatives; JSONL with query_id, query, positive_passages, negative_passages; "
-    "JSONL with query (or anchor), positive (or pos), and negative, negative_1, negative_2, … or neg; JSONL with "
-    "anchor, document and label, or documents and labels; CSV, TSV or Parquet with columns query, positive and "
-    "negative; or a TREC run"
+    "JSONL with query (or anchor, question), positive (or pos), and negative, negative_1, negative_2, … or neg; JSONL "
+    "with anchor, document and label, or documents and labels; CSV, TSV, Parquet or a JSON list with columns query, "
+    "positive and negative; or a TREC run"
 )
 
 
@@ -104,6 +104,8 @@ def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
         raise FormatError(f"the file is empty; {FORMS}", path)
     if first.lstrip().startswith("{"):
         return read_tevatron if '"negative_passages"' in first or '"positive_passages"' in first else read_lines
+    if first.lstrip().startswith("[") and path.name.lower().removesuffix(".gz").endswith(".json"):
+        return _read_pair_table
     if len(first.split()) == 6:
         return _read_run
     raise FormatError(f"not a source of negatives (begins {first[:40]!r}); {FORMS}", path, line)
