@@ -180,6 +180,35 @@ def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: 
     assert measured.systems[0].means["nDCG@10"] == pytest.approx(after)
 
 
+def test_vectors_may_be_cut(foils: Foils, world: Path) -> None:
+    plan = Plan.read(f"{FULL}/plan.toml")
+    plan.sections["given"] = {**plan["given"], "keep": "none"}
+    whole = replace_in(plan, keep=None)
+    whole.write("whole.toml")
+    plan.sections["given"] = {**plan["given"], "matryoshka": [8, 4]}
+    replace_in(plan, keep=None).write("plan.toml")
+    ended = foils("tune", "--plan", "plan.toml", "-o", "cut", "--json", "cut.json")
+    assert ended.status == 0, ended.err
+    tuned = library.tune(plan="plan.toml", output="cut")
+    assert list(tuned.cuts) == [8, 4]
+    assert "vectors cut to their first dimensions" in ended.out
+    assert "Vectors that are cut" in Path("cut/report.html").read_text()
+    model = SentenceTransformer(tuned.model, device="cpu", truncate_dim=4)
+    shares = plan["given"]["split_shares"]
+    measured = library.evaluate("pairs.csv", {"tuned": model}, measures=["nDCG@10"], split_shares=shares)
+    after = [system.means["nDCG@10"] for system in tuned.cuts[4].systems]
+    assert measured.systems[0].means["nDCG@10"] == pytest.approx(after[1])
+    library.tune(plan="whole.toml", output="whole")
+    plain = SentenceTransformer("whole/model", device="cpu", truncate_dim=4)
+    uncut = library.evaluate("pairs.csv", {"whole": plain}, measures=["nDCG@10"], split_shares=shares)
+    assert after[1] > uncut.systems[0].means["nDCG@10"] > after[0]
+
+
+def replace_in(plan: Plan, **sections: Any) -> Plan:
+    """The plan with other sections; None takes one out."""
+    return Plan({name: each for name, each in {**plan.sections, **sections}.items() if each is not None})
+
+
 @pytest.mark.parametrize(
     ("collection", "options", "reason"),
     [
@@ -201,6 +230,7 @@ def test_nothing_is_kept(world: Path, collection: str, options: dict[str, Any], 
         ({"collection": "pairs.csv"}, "no folder to write to"),
         ({"plan": "plan.toml", "seed": 3}, "seed 3: no effect with plan"),
         ({"collection": "pairs.csv", "output": "out", "minutes": 0}, "minutes 0; expected above 0"),
+        ({"collection": "pairs.csv", "output": "out", "matryoshka": (8,), "reranker": True}, "matryoshka .* no effect"),
         ({"collection": "few.csv", "output": "out"}, "too few queries: train has"),
         ({"plan": "broken.toml"}, "not a plan"),
         ({"plan": "wrong.toml"}, r"\[batch\] is no section of a plan; \[given\] is missing"),

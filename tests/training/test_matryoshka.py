@@ -10,12 +10,13 @@ import torch
 
 from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
+from foils.runtime.options import whole_numbers
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
 from foils.training.losses import ContrastiveLoss, LearnableTemperature
 from foils.training.matryoshka import matryoshka_loss
-from foils.training.settings import TrainSettings, parsed_dimensions
+from foils.training.settings import TrainSettings
 from train_models import bert_model, made_up, static_model, table
 
 TEXTS = [["ba be bi", "fo fu", "ga"], ["bi bo", "fu fa", "gi ge"], ["lo la", "ma mi", "no"]]
@@ -72,6 +73,6 @@ def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a loss that learns beside the model"):
         matryoshka_loss(bert, CachedContrastiveLoss(bert, temperature=LearnableTemperature()), [8])
     with pytest.raises(InputError, match="'8,a'; expected whole numbers"):
-        parsed_dimensions("8,a")
+        whole_numbers("8,a")
     with pytest.raises(InputError, match="matryoshka 0; expected at least 1"):
         TrainSettings(matryoshka=(0,))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data import Collection, Run
@@ -32,8 +34,9 @@ def dense_run(
     depth: int = DEPTH,
     store: VectorStore | None = None,
     name: str = "",
+    dimensions: int | None = None,
 ) -> Run:
-    """Search exactly, with all dimensions, for every judged query of a split.
+    """Search exactly for every judged query of a split.
 
     A document that has the query's own id is left out (`Collection.identical`).
 
@@ -44,14 +47,33 @@ def dense_run(
         depth: documents of each ranking.
         store: keeps the vectors; None: encode now, keep nothing, as for a model in training.
         name: of the run; empty: the encoder's.
+        dimensions: at which vectors are cut, what is left made of length 1; None: they stay whole.
 
     Raises:
         UnknownNameError: no such split.
-        InputError: a model that cannot be loaded.
+        InputError: a model that cannot be loaded, or more dimensions than it has.
     """
     encoder = as_encoder(model, EncoderSettings())
     embedded = embed_collection(collection, encoder, store, split=split)
+    if dimensions is not None:
+        embedded = replace(
+            embedded,
+            queries=_cut(embedded.queries, dimensions),
+            documents=replace(
+                embedded.documents, chunks=tuple(_cut(chunk, dimensions) for chunk in embedded.documents.chunks)
+            ),
+        )
     return search_collection(embedded, DimensionSettings("none"), k=depth, name=name or encoder.name).run
+
+
+def _cut(vectors: npt.NDArray[np.floating], dimensions: int) -> npt.NDArray[np.float32]:
+    """The first dimensions of (n, d) vectors, of length 1; zeros stay zeros."""
+    if not 1 <= dimensions <= vectors.shape[1]:
+        raise InputError(f"vectors cut to {dimensions} dimensions; expected 1 to the model's {vectors.shape[1]}")
+    parts = np.asarray(vectors[:, :dimensions], np.float32)
+    lengths = np.linalg.norm(parts, axis=1, keepdims=True)
+    cut: npt.NDArray[np.float32] = np.divide(parts, lengths, out=np.zeros_like(parts), where=lengths > 0)
+    return cut
 
 
 def measure_encoder(

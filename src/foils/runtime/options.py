@@ -282,3 +282,15 @@ def _with_value(name: str, value: Any) -> str:
     values = value if isinstance(value, (list, tuple)) else [value]
     plain = (str, int, float, PurePath)
     return _valued(name, " ".join(str(each) if isinstance(each, plain) else type(each).__name__ for each in values))
+
+
+def whole_numbers(text: str) -> tuple[int, ...]:
+    """Return the whole numbers that stand in a text, separated by commas.
+
+    Raises:
+        InputError: something else stands there.
+    """
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"{text!r}; expected whole numbers with commas between, as 384,256,128") from None

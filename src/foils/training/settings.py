@@ -10,7 +10,7 @@ from foils.batching.methods import METHODS, method_named
 from foils.data.training_rows import MAX_POSITIVES
 from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, spelled, whole_numbers
 from foils.training.trackers import TRACKERS
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -19,18 +19,6 @@ TRAINING_ARGS = "training_args"  # the program's option that takes rarely used s
 PROGRESS = "progress"
 MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
-
-
-def parsed_dimensions(text: str) -> tuple[int, ...]:
-    """Return the whole numbers that stand in a text, separated by commas.
-
-    Raises:
-        InputError: something else stands there.
-    """
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{text!r}; expected whole numbers with commas between, as 384,256,128") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +70,7 @@ class TrainSettings(Settings):
     clip: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 1.0
     keep_checkpoints: Annotated[int, Option(least=1, within=TRAINING_ARGS)] = 2
     log_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
-    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=parsed_dimensions, metavar="DIMENSIONS", least=1)] = None
+    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=whole_numbers, metavar="DIMENSIONS", least=1)] = None
     trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:

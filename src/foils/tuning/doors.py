@@ -191,7 +191,7 @@ def _given(
         "max_length": settings.max_length,
         "keep": settings.keep,
         "seed": settings.seed,
-        **{name: _plain(value) for name, value in settings.changed(*OF_RERANKERS).items()},
+        **{name: _plain(value) for name, value in settings.changed("matryoshka", *OF_RERANKERS).items()},
         "train": counts["train"],
         "dev": counts["dev"],
         "test": counts["test"],
@@ -200,6 +200,8 @@ def _given(
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
     return str(value) if isinstance(value, Path) else dict(value) if isinstance(value, Mapping) else value
 
 

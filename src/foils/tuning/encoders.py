@@ -102,7 +102,12 @@ class Encoders:
         """In-batch negatives count (MNRL)."""
         from foils.training.settings import TrainSettings
 
-        return TrainSettings(max_length=self.given.get("max_length"), **how)
+        return TrainSettings(max_length=self.given.get("max_length"), matryoshka=self.cuts or None, **how)
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Dimensions at which vectors may be cut."""
+        return tuple(int(each) for each in self.given.get("matryoshka") or ())
 
     def fit(self, model: Any, data: TrainingSet, folder: Path, settings: TrainSettings, way: str, **more: Any) -> Any:
         """Train with sentence-transformers."""
@@ -143,20 +148,21 @@ class Encoders:
         """Search dev, all of it or the half of a kept part."""
         return encoder_score(part, "dev", MEASURE)(model)
 
-    def base_run(self, collection: Collection) -> Run:
-        """Search test with the model as it is."""
-        return dense_run(self.encoder, collection, "test", depth=DEPTH, store=self.store, name=BASE)
+    def base_run(self, collection: Collection, dimensions: int | None = None) -> Run:
+        """Search test with the model as it is; vectors may be cut."""
+        how: dict[str, Any] = {"depth": DEPTH, "dimensions": dimensions}
+        return dense_run(self.encoder, collection, "test", store=self.store, name=BASE, **how)
 
     def first_stage(self, collection: Collection) -> None:
         """None: encoders search by themselves."""
 
-    def run(self, folder: Path, collection: Collection, own: VectorStore) -> Run:
+    def run(self, folder: Path, collection: Collection, own: VectorStore, dimensions: int | None = None) -> Run:
         """Search test with the model in the folder, which keeps the length that it was trained with."""
         from foils.encode.models import load_model
 
         settings = replace(self.encoder.settings, max_length=None)
         encoder = SentenceEncoder(load_model(folder, device=self.device), settings, name=TUNED)
-        return dense_run(encoder, collection, "test", depth=DEPTH, store=own, name=TUNED)
+        return dense_run(encoder, collection, "test", depth=DEPTH, store=own, name=TUNED, dimensions=dimensions)
 
 
 def cut_encoder(name: str, length: int | None, device: str | None) -> SentenceEncoder:

@@ -16,6 +16,7 @@ The two kinds have the same attributes and methods:
 - `load`, `learning_rate`, `data`, `training`, `fit`: of the training.
 - `part`: what is trained and tested on. `dev_part`: what is measured on dev. `elsewhere()` measures another collection,
   of which it takes `kept_part`.
+- `cuts`: dimensions at which vectors may be cut, which are trained for and measured, too; none of a reranker.
 - `base_dev`, `dev`, `base_run`, `run`: measures on dev, and rankings of test, of the base and of a tuned model.
 - `seconds_a_text`, `embedding`: what a text takes, and what comes before any training.
 """

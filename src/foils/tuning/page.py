@@ -41,6 +41,7 @@ def tune_page(tuned: Tuned) -> str:
     sections = [
         *([Section("Warnings", (), list(tuned.warnings))] if tuned.warnings else []),
         Section("Before and after", [*([_figure(tuned)] if tuned.comparison else []), _measures(tuned)]),
+        *([Section("Vectors that are cut", [tuned.cuts_table()])] if tuned.cuts else []),
         *([Section("What must not be forgotten", [replace(tuned.keep_table(), title="")])] if tuned.keep else []),
         Section("What was decided, and why", [replace(tuned.plan.table(), title="")]),
         *([Section("The sources of negatives", [_sources(tuned)])] if tuned.sources else []),

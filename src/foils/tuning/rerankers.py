@@ -63,6 +63,7 @@ class Rerankers:
         "dense 100-104",
     )  # fmt: skip
     least: ClassVar[str] = "random"
+    cuts: ClassVar[tuple[int, ...]] = ()
 
     @property
     def depth(self) -> int:
@@ -225,12 +226,12 @@ class Rerankers:
         """Rerank dev."""
         return reranker_score(part, "dev", self.stage(part, "dev"), MEASURE)(model)
 
-    def base_run(self, collection: Collection) -> Run:
+    def base_run(self, collection: Collection, dimensions: int | None = None) -> Run:
         """Rerank test with the model as it is; or the first stage's own order."""
         stage = self.stage(collection, "test")
         return stage if self.fresh else self._reranked(self.load(), stage, collection, BASE)
 
-    def run(self, folder: Path, collection: Collection, own: VectorStore) -> Run:
+    def run(self, folder: Path, collection: Collection, own: VectorStore, dimensions: int | None = None) -> Run:
         """Rerank test with the model in the folder."""
         return self._reranked(self.load(folder), self.stage(collection, "test"), collection, TUNED)
 

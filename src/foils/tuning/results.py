@@ -78,6 +78,7 @@ class Tuned(Result):
         sources: what the decision says of each source.
         label_next: labels that the decision asks for; None or 0: none.
         first_stage: what a first stage's own order has on test; None: it is the base, or there is none.
+        cuts: dimensions → the two models on test, vectors cut to so many.
         keep: of the base and the tuned model on the collection that must not be forgotten; None: there is none.
         warnings: what `foils describe` says about the data, as that test resembles train.
     """
@@ -95,6 +96,7 @@ class Tuned(Result):
     warnings: Sequence[str] = ()
     keep: Evaluation | None = field(default=None, repr=False)
     first_stage: float | None = None
+    cuts: Mapping[int, Evaluation] = field(default_factory=dict, repr=False)
 
     @property
     def comparison(self) -> Comparison | None:
@@ -149,7 +151,18 @@ class Tuned(Result):
         warnings = [f"Warning: {each}" for each in self.warnings]
         caption = "\n".join(filter(None, [first.caption, self.sentence, self.stage_sentence, *warnings]))
         proof = Table(first.title, first.columns, first.rows, caption)
-        return [proof, *([self.keep_table()] if self.keep else []), self.plan.table(), self.trials_table()]
+        cuts = [self.cuts_table()] if self.cuts else []
+        return [proof, *cuts, *([self.keep_table()] if self.keep else []), self.plan.table(), self.trials_table()]
+
+    def cuts_table(self) -> Table:
+        """Return what both models have on test when vectors are cut."""
+        rows = []
+        for dimensions, evaluation in self.cuts.items():
+            before, after = (number(system.means[MEASURE], 4) for system in evaluation.systems)
+            found = next(each for each in evaluation.comparisons if each.measure == MEASURE)
+            rows.append((f"{dimensions}", before, after, signed(found.difference, 4), p_value(found.p)))
+        title = f"{MEASURE} on test, vectors cut to their first dimensions"
+        return Table(title, ["dimensions", "before", "after", "difference", "p"], rows)
 
     def keep_table(self) -> Table:
         """Return the measures on the collection that must not be forgotten, before and after."""
@@ -258,6 +271,7 @@ class Tuned(Result):
                 "sources": [dict(each) for each in self.sources],
                 "next": self.next_steps(),
                 "evaluation": self.evaluation.to_json(),
+                "cuts": {str(dimensions): each.to_json() for dimensions, each in self.cuts.items()},
                 "keep": self.keep.to_json() if self.keep else None,
             }
         )

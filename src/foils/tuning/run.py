@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from foils.data import Collection, Negatives
+from foils.data import Collection, Negatives, Run
 from foils.data.sealed import write_sealed
 from foils.data.store import fill_folder
 from foils.encode import VectorStore
@@ -202,23 +202,33 @@ class Tuning:
         self.write_plan()
         if trainings.negatives is not None:
             trainings.negatives.write(self.output / "negatives.parquet")
-        kind, label = self.kind, self.kind.label
-        runs = [replace(self.kept.run("base", self.of(), lambda: kind.base_run(self.collection)), name=label)]
-        if final is not None:
-            key = {**self.of(), **final.key}
-            runs.append(self.kept.run(TUNED, key, lambda: kind.run(final.folder(), self.collection, self._own)))
+        runs, kind = self._runs(final), self.kind
         self.say("measured on test")
-        rng, against = np.random.default_rng(self.seed), None if final is None else [label]
-        evaluation = evaluate_runs(self.collection, runs, rng=rng, measures=kind.measures, against=against)
+        cuts = {each: self._evaluated(self._runs(final, each)) for each in kind.cuts if final is not None}
         tuned = Tuned(
-            self.output, self.collection, self.plan, replace(evaluation, runs=tuple(runs)), kind.base, trial, base,
-            tried, decided.get("sources", ()), decided.get("label_next"), self.warnings, self._remembered(final),
-            kind.first_stage(self.collection),
+            self.output, self.collection, self.plan, replace(self._evaluated(runs), runs=tuple(runs)), kind.base, trial,
+            base, tried, decided.get("sources", ()), decided.get("label_next"), self.warnings, self._remembered(final),
+            kind.first_stage(self.collection), cuts,
         )  # fmt: skip
         if final is not None and tuned.better:
             written = {**final.key, "sentence": tuned.sentence}
             self.kept.facts("written", written, lambda: self._write_model(final.folder(), tuned))
         return tuned
+
+    def _runs(self, final: Final | None, dimensions: int | None = None) -> list[Run]:
+        """Return the rankings of test by the base and, where there is one, the tuned model; vectors may be cut."""
+        kind, of = self.kind, {**self.of(), **({"dimensions": dimensions} if dimensions else {})}
+        base = self.kept.run("base", of, lambda: kind.base_run(self.collection, dimensions))
+        runs = [replace(base, name=kind.label)]
+        if final is not None:
+            key = {**of, **final.key}
+            how = (self.collection, self._own, dimensions)
+            runs.append(self.kept.run(TUNED, key, lambda: kind.run(final.folder(), *how)))
+        return runs
+
+    def _evaluated(self, runs: Sequence[Run]) -> Evaluation:
+        rng, against = np.random.default_rng(self.seed), [self.kind.label] if len(runs) > 1 else None
+        return evaluate_runs(self.collection, runs, rng=rng, measures=self.kind.measures, against=against)
 
     @cached_property
     def keeping(self) -> Keeping | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled, whole_numbers
 
 MEASURE = "nDCG@10"
 MEASURES = (MEASURE, "RR@10", "R@100")
@@ -29,6 +29,8 @@ class TuneSettings(Settings):
         keep: Another collection, which must not be forgotten: a part of it is measured before and after, and merges
             with the base's weights are tried, which are taken where they are at least as good on dev and keep more.
             none leaves this out.
+        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: trained for, and measured before and
+            after. In Python a tuple.
         reranker: Tune a cross-encoder instead of an encoder; without a trained head, as from a masked language model,
             it is measured against the first stage.
         first_stage: What a reranker reranks: bm25, an encoder, or a TREC run of the queries of dev and test. Default:
@@ -44,6 +46,7 @@ class TuneSettings(Settings):
     minutes: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
     keep: Annotated[str, Option(metavar="COLLECTION")] = PYDOCS
+    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=whole_numbers, metavar="DIMENSIONS", least=1)] = None
     reranker: bool = False
     first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN")] = None
     rerank_depth: Annotated[int | None, Option(least=10)] = None
@@ -52,6 +55,8 @@ class TuneSettings(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.reranker:
+        if self.reranker:
+            refuse({"matryoshka": self.matryoshka}, f"with {spelled('reranker')}, which has no vectors; leave it out")
+        else:
             why = f"without {spelled('reranker')}: encoders search, and decide, by themselves; leave it out"
             refuse(self.changed(*OF_RERANKERS), why)

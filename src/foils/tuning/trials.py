@@ -99,9 +99,11 @@ class Trainings:
     def _key(self, learning_rate: float, epochs: int, queries: int) -> dict[str, Any]:
         rows = {name: self.rows.get(name) for name in ("source", "per_query", "max_positives", "passes")}
         batches = {name: self.batches[name] for name in ("way", "size")}
-        how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries}
-        length = self.kind.given.get("max_length")
-        return {**self.of, **rows, **batches, **how, "max_length": length, "dev": self.dev.digest, "seed": self.seed}
+        how: dict[str, Any] = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries}
+        how["max_length"] = self.kind.given.get("max_length")
+        if self.kind.cuts:
+            how["matryoshka"] = list(self.kind.cuts)
+        return {**self.of, **rows, **batches, **how, "dev": self.dev.digest, "seed": self.seed}
 
     def _trained(self, learning_rate: float, epochs: int, queries: int) -> dict[str, Any]:
         from foils.training.card import save_model
