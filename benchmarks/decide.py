@@ -7,9 +7,9 @@
     python benchmarks/decide.py surety
 
 `shares`: the collection's judgements must be complete (banking77, clinc150). A share of each training query's
-positives is hidden, ten sources are mined in ten ways, and a static embedding decides, from nothing and from labels of
-pairs that are drawn as `foils label` draws them and judged by what is hidden. Counted is how often the intervals hold
-the share of hidden positives, and how wide they are.
+positives is hidden, sources are mined in ten ways, two more are unions of them, and a static embedding decides, from
+nothing and from labels of pairs that are drawn as `foils label` draws them and judged by what is hidden. Counted is how
+often the intervals hold the share of hidden positives, and how wide they are.
 
 `study`: the sources and trainings of a cell of a study that study_first.py made, with the same share hidden. Counted
 are Kendall's τ of the benefit with the measure after training, and what the chosen source loses against the best:
@@ -46,13 +46,14 @@ from foils.mining.planting import PLANTED
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.scoring.deciding import DOCUMENTS, RECORDS
 from foils.scoring.worth import HARM, added_losses
-from recapture import Models, ways
+from recapture import Models, union, ways
 from study_first import false_shares, hidden, mined
 
 RESULTS = Path(__file__).parent / "results" / "decide.json"
 MODEL = "static:all-MiniLM-L6-v2"
 WAYS = ("random", "bm25 0-10", "dense 0-10", "dense 50-60", "ance", "uniform of dense 0-100",
         "relative margin 5 %, minimum", "relative margin 5 %, mean", "cross-encoder of bm25", "trisampler")  # fmt: skip
+UNIONS = {"interleave": ("bm25 0-10", "dense 0-10"), "rrf": ("random", "dense 0-10")}
 
 
 class Decider:
@@ -91,6 +92,8 @@ def shares(whole: Collection, hide: float, seed: int, labels: int) -> dict[str, 
         )
         for name in WAYS
     }
+    for method, parts in UNIONS.items():
+        tables[f"{method} of {' & '.join(parts)}"] = union(collection, tables, parts, method, top=10)
     case = Decider(collection, gone, tables)
     true = false_shares(case.sources, gone) if gone is not None else dict.fromkeys(case.sources, 0.0)
     decisions = {"none": case.decide(), "labels": case.decide(case.labels(labels, seed))}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from foils.mining.trisampler import TriSampler
 from study_first import false_shares, hidden
 
 RESULTS = Path(__file__).parent / "results" / "recapture.json"
+UNIONS = (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("uniform of dense 0-100", "dense 0-10"))
 Settings = dict[str, Any]
 
 
@@ -107,6 +108,16 @@ def timed(collection: Collection, settings: Settings) -> tuple[Negatives, float]
     return found, time.process_time() - start
 
 
+def union(
+    collection: Collection, tables: dict[str, Negatives], parts: Sequence[str], method: str, top: int
+) -> Negatives:
+    """Several tables as one, as `foils fuse` makes it."""
+    named = {part.replace(" ", "-"): tables[part] for part in parts}
+    fuse = partial(fuse_sources, method=method, top=top)
+    fused = fuse(named)
+    return fused.with_provenance(carried_by_fusion(named, fused, collection, fuse))
+
+
 def row(negatives: Negatives, gone: Any, unlabelled: float) -> dict[str, float | str | None]:
     """The true and the estimated share of false negatives, and the standard error of the estimate."""
     recapture = Recapture.of_table(negatives)
@@ -127,17 +138,13 @@ def measured(whole: Collection, share: float, seed: int, top: int) -> dict[str, 
         tables[name], both = timed(collection, {"top": top, "seed": seed, "plant": PLANTED, **settings()})
         rows[name] = {**row(tables[name], gone, unlabelled), "mining": alone, "planting": both - alone}
         print(share, seed, name, rows[name], flush=True)
-    for parts in (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("uniform of dense 0-100", "dense 0-10")):
+    for parts in UNIONS:
         for method in FUSIONS:
             if method == "weighted":  # random negatives have no score
                 continue
-            named = {part.replace(" ", "-"): tables[part] for part in parts}
-            fuse = partial(fuse_sources, method=method, top=top)
-            union = fuse(named)
             start = time.process_time()
-            carried = carried_by_fusion(named, union, collection, fuse)
             name = f"{method} of {' & '.join(parts)}"
-            rows[name] = row(union.with_provenance(carried), gone, unlabelled)
+            rows[name] = row(union(collection, tables, parts, method, top), gone, unlabelled)
             rows[name] |= {"planting": time.process_time() - start}
             print(share, seed, name, rows[name], flush=True)
     rules = [Margin(models.positives, relative=0.05, against="mean")]
