@@ -3,16 +3,18 @@
     python benchmarks/tune.py COLLECTION ... [--model static:all-MiniLM-L6-v2] [--minutes N] [--seeds 1]
                                              [--work FOLDER] [--json FILE]
 
-For each collection, model and seed, four systems are measured on the same test queries and documents:
+For each collection, model and seed, five systems are measured on the same test queries and documents:
 
 - base: the model as it is;
 - tuned: what `foils tune` gives, the base where it keeps that;
 - documented: `mine_hard_negatives` (5 negatives, relative margin 0.05) and MultipleNegativesRankingLoss with the
   values of the documentation's examples: batches of 16 without duplicates, one epoch, learning rate 2e-5, warm-up 0.1;
 - same rows: the same with the learning rate that foils takes for this kind of model, and as many passes as it takes to
-  train on as many rows as the tuned model's training did.
+  train on as many rows as the tuned model's training did;
+- in-batch: that without mined negatives, on the pairs alone.
 
-Both mine with the base from all documents and train on the queries that `foils tune` trains on. The differences of
+They mine with the base from all documents and train on the queries that `foils tune` trains on, the first positive of
+each. The differences of
 tuned from the others are pooled over all queries of all collections. Writes benchmarks/results/tune.json; what is in
 it already is not done again.
 """
@@ -40,7 +42,7 @@ from foils.tuning.settings import MEASURE
 
 RESULTS = Path(__file__).parent / "results" / "tune.json"
 NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
-OTHERS = ("base", "documented", "same rows")
+OTHERS = ("base", "documented", "same rows", "in-batch")
 
 
 def pairs_of(collection: Collection) -> Any:
@@ -56,7 +58,7 @@ def pairs_of(collection: Collection) -> Any:
 
 
 def as_documented(
-    collection: Collection, name: str, *, max_length: int, rate: float, rows: int | None, seed: int
+    system: str, collection: Collection, name: str, *, max_length: int, rate: float, rows: int | None, seed: int
 ) -> Run:
     """Mine and train as the documentation shows, and search; `rows` to train on, or None for one epoch."""
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
@@ -69,11 +71,13 @@ def as_documented(
     model = load_model(name)
     if model.max_seq_length not in (None, float("inf")):
         model.max_seq_length = min(max_length, model.max_seq_length)
-    documents = collection.document_texts(np.arange(len(collection.documents)))
-    mined = mine_hard_negatives(
-        pairs_of(collection), model, corpus=documents, num_negatives=NEGATIVES, relative_margin=MARGIN,
-        sampling_strategy="top", batch_size=32, verbose=False,
-    )  # fmt: skip
+    rows_of = pairs_of(collection)
+    if system != "in-batch":
+        documents = collection.document_texts(np.arange(len(collection.documents)))
+        rows_of = mine_hard_negatives(
+            rows_of, model, corpus=documents, num_negatives=NEGATIVES, relative_margin=MARGIN, sampling_strategy="top",
+            batch_size=32, verbose=False,
+        )  # fmt: skip
     steps = -1 if rows is None else max(1, rows // BATCH)
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
@@ -82,8 +86,8 @@ def as_documented(
             save_strategy="no", report_to="none", disable_tqdm=True,
         )  # fmt: skip
         loss = MultipleNegativesRankingLoss(model)
-        SentenceTransformerTrainer(model=model, args=arguments, train_dataset=mined, loss=loss).train()
-    return dense_run(model, collection, "test", name="documented" if rows is None else "same rows")
+        SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows_of, loss=loss).train()
+    return dense_run(model, collection, "test", name=system)
 
 
 def compared(given: str, name: str, minutes: float | None, seed: int, work: Path) -> dict[str, Any]:
@@ -99,8 +103,10 @@ def compared(given: str, name: str, minutes: float | None, seed: int, work: Path
     trained = (tuned.trial or tuned.trials[0]).steps * int(tuned.plan["batches"]["size"])
     kind = "static embedding" if name.startswith("static:") else "encoder"
     how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "seed": seed}
-    runs["documented"] = as_documented(tuned.collection, name, rate=RATE, rows=None, **how)
-    runs["same rows"] = as_documented(tuned.collection, name, rate=LEARNING_RATES[kind][0], rows=trained, **how)
+    runs["documented"] = as_documented("documented", tuned.collection, name, rate=RATE, rows=None, **how)
+    for system in OTHERS[2:]:
+        rate = LEARNING_RATES[kind][0]
+        runs[system] = as_documented(system, tuned.collection, name, rate=rate, rows=trained, **how)
     named = [replace(run, name=system) for system, run in runs.items()]
     result = evaluate_runs(
         tuned.collection, named, rng=np.random.default_rng(seed), measures=[MEASURE], against=["tuned"]
