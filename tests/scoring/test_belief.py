@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from foils.scoring.answers import Labelled
 from foils.scoring.belief import MOST, Belief, Evidence
+from foils.scoring.evidence import shared
 
 
 def belief(rates: list[float], *, most: float = 2.0, spread: float = 1e-6) -> Belief:
@@ -60,6 +61,20 @@ def test_a_label_in_two_sources_says_something_of_both() -> None:
     before = both.draw(Labelled.none(2), np.random.default_rng(2), draws=500).shares.mean(axis=0)
     after = both.draw(Labelled(np.ones(30), membership, offsets), np.random.default_rng(2), draws=500)
     assert (after.shares.mean(axis=0) > 2 * before).all()
+
+
+def test_sources_err_alike_as_far_as_they_share_negatives() -> None:
+    first, second = np.repeat([[1, 0], [0, 1]], 50, axis=0).T
+    membership = np.column_stack([first, second, first | second, first])
+    assert shared(membership) == pytest.approx(np.array(
+        [[1, 0, 0.5**0.5, 1], [0, 1, 0.5**0.5, 0], [0.5**0.5, 0.5**0.5, 1, 0.5**0.5], [1, 0, 0.5**0.5, 1]]
+    ))  # fmt: skip
+    evidence = [Evidence(np.full(50, 0.05), 0.05, 0.3) for _ in range(4)]
+    draws = Belief(evidence, 2.0, shared(membership)).draw(Labelled.none(4), np.random.default_rng(0), draws=4_000)
+    errors = np.log(draws.shares / (0.05 * draws.unlabelled[:, None]))
+    assert errors.std(axis=0) == pytest.approx(0.3, rel=0.1)
+    assert np.corrcoef(errors.T) == pytest.approx(shared(membership), abs=0.06)
+    assert draws.shares[:, 0] == pytest.approx(draws.shares[:, 3])
 
 
 @pytest.mark.parametrize("spread", [0.05, 0.6])

@@ -81,12 +81,15 @@ class Belief:
     Args:
         evidence: of each source, with at least one negative.
         most: ō, at least 0.
+        correlation: (S, S) of what the sources' rates are wrong by; None: they have nothing in common.
     """
 
-    def __init__(self, evidence: Sequence[Evidence], most: float) -> None:
+    def __init__(self, evidence: Sequence[Evidence], most: float, correlation: Float64s | None = None) -> None:
         self.most = max(float(most), 1e-9)
         self.logs = [np.log(np.maximum(each.ratios, LEAST_ODDS)) for each in evidence]
-        self._spreads = np.array([each.spread for each in evidence])
+        spreads = np.array([each.spread for each in evidence])
+        values, vectors = np.linalg.eigh(np.eye(len(spreads)) if correlation is None else correlation)
+        self._root = spreads[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
         self._means = np.array([[expit(shift + logs).mean() for shift in SHIFTS] for logs in self.logs])
         scales = self.most * np.exp(LADDER)
         self._rates = np.array(
@@ -118,12 +121,13 @@ class Belief:
 
         Source: Murray, Adams & MacKay, AISTATS 2010. o = ō·Φ(z) with z ~ N(0, 1) is even over [0, ō].
         """
-        spread = np.concatenate([[1.0], self._spreads, np.ones(LATENT * len(labelled.programs.names))])
-        state = np.zeros(len(spread))
+        errors, programs = len(self._root), LATENT * len(labelled.programs.names)
+        state = np.zeros(1 + errors + programs)
         value = self._likelihood(state, labelled)
         states = []
         for step in range(WARM_UP + draws * THINNED):
-            direction = rng.standard_normal(len(spread)) * spread
+            direction = rng.standard_normal(len(state))
+            direction[1 : 1 + errors] = self._root @ direction[1 : 1 + errors]
             state, value = self._slice(state, value, direction, labelled, rng)
             if step >= WARM_UP and (step - WARM_UP) % THINNED == 0:
                 states.append(state)

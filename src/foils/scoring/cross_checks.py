@@ -20,7 +20,7 @@ from foils.data.collection import Rows
 from foils.data.negatives import Negatives
 from foils.scoring.answers import Labelled
 from foils.scoring.belief import Belief, Evidence
-from foils.scoring.evidence import evidence_of, outside_of, rows_of
+from foils.scoring.evidence import evidence_of, outside_of, rows_of, shared
 from foils.scoring.gates import Float64s
 from foils.scoring.judged import Judged
 from foils.scoring.prepared import Measured
@@ -128,5 +128,6 @@ def skewed_shares(
         ratios = np.exp(skewed[own])
         rate = as_believed.rate * ratios.mean() / as_believed.ratios.mean()
         evidence.append(Evidence(ratios[:: 1 + len(own) // THINNED], rate, as_believed.spread))
-    shares = Belief(evidence, most).draw(labelled, rng, draws=draws).shares.mean(axis=0)
+    has = np.column_stack([rows_of(target, measured, triplets) for target in targets])
+    shares = Belief(evidence, most, shared(has)).draw(labelled, rng, draws=draws).shares.mean(axis=0)
     return {target.name: float(share) for target, share in zip(targets, shares, strict=True)}

@@ -19,7 +19,7 @@ from foils.scoring.answers import Labelled
 from foils.scoring.belief import Belief
 from foils.scoring.cross_checks import skewed_logs, skewed_shares, with_checks
 from foils.scoring.decision import NEXT, Believed, Decision, decide
-from foils.scoring.evidence import bound_of, costs_of, evidence_of, rows_of
+from foils.scoring.evidence import bound_of, costs_of, evidence_of, rows_of, shared
 from foils.scoring.gates import Float64s
 from foils.scoring.intervals import assign_blocks
 from foils.scoring.judged import Judged
@@ -158,13 +158,13 @@ def decide_on(
     measured, logs = scores.measured, ground.logs
     targets = [target for target in measured.records.targets(1) if rows_of(target, measured, ground.triplets).any()]
     evidence = [evidence_of(target, sources, measured, ground.triplets, logs) for target in targets]
-    belief = Belief(evidence, bound_of(ground.most, evidence, sources, targets))
+    membership = _membership(targets, measured, ground.triplets)
+    belief = Belief(evidence, bound_of(ground.most, evidence, sources, targets), shared(membership))
     worths = [_worth(target, scores, ground) for target in targets]
     labelled = _labelled(ground.judged, targets, measured, logs)
     names = [target.name for target in targets]
     believed = Believed(names, worths, belief, labelled, costs_of(targets, sources), tuple(rivals))
     mean = belief.draw(labelled, np.random.default_rng([scores.settings.seed, 10]), draws=MEANS)
-    membership = _membership(targets, measured, ground.triplets)
     probability = _probabilities(membership, logs[ground.triplets], mean.shifts.mean(axis=0))
     expected = np.zeros(len(probability))
     for shifts in mean.shifts:

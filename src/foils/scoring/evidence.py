@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
 from foils.data.collection import Rows
 from foils.data.negatives import Negatives
@@ -70,3 +71,14 @@ def costs_of(targets: list[Target], sources: Mapping[str, Negatives]) -> list[in
         ways = {str(way) for way in sources[target.name].table["source"].unique().to_pylist()}
         costs.append(max((COSTS.get(way, UNKNOWN_COST) for way in ways), default=UNKNOWN_COST))
     return costs
+
+
+def shared(membership: npt.ArrayLike) -> Float64s:
+    """Return (S, S) n_st/√(n_s·n_t) of sources that have n_s and n_t negatives, n_st of them in common.
+
+    Args:
+        membership: (k, S) above 0 where the source has the negative; each source has one at least.
+    """
+    has = (np.asarray(membership) > 0).astype(np.float64)
+    has /= np.sqrt(has.sum(axis=0))
+    return np.asarray(has.T @ has)
