@@ -26,6 +26,7 @@ from foils.data import Collection, load_collection
 from foils.data.labels import Labels
 from foils.data.store import write_json
 from foils.mining import mine_negatives
+from foils.mining.planting import PLANTED
 from foils.scoring import BeliefSettings
 from foils.selection.benefit import select_by_benefit
 from foils.statistics import bootstrap_interval, paired_test
@@ -44,7 +45,9 @@ def composed(whole: Collection, hide: float, folder: Path, seeds: int, count: in
     """The trainings of one collection and share, and how the compositions did."""
     collection, gone = hidden(whole, hide) if hide else (whole, None)
     made = ways(Models(collection))
-    mined = {name: mine_negatives(collection, split="train", top=TOP, **made[name]()) for name in SOURCES}
+    mined = {
+        name: mine_negatives(collection, split="train", top=TOP, plant=PLANTED, **made[name]()) for name in SOURCES
+    }
     case = Decider(collection, gone, mined)
     judged: dict[str, Labels | None] = {"no labels": None, f"{count} labels": case.labels(count, 0)}
     tables, decided, foreseen = dict(mined), {}, {}

@@ -3,6 +3,7 @@
     python benchmarks/decide.py shares COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 2] [--labels 60]
     python benchmarks/decide.py study STUDY COLLECTION [--hide 0.9] [--labels 60]
     python benchmarks/decide.py first COLLECTION [--hide 0 0.5 0.9 0.98] [--seeds 3] [--labels 60]
+    python benchmarks/decide.py slopes COLLECTION [--hide 0.5 0.9]
     python benchmarks/decide.py cost COLLECTION [--repeats 3]
     python benchmarks/decide.py surety
 
@@ -16,6 +17,10 @@ are Kendall's τ of the benefit with the measure after training, and what the ch
 with every negative's truth known, from nothing, and from labels. `first`: the same for the trainings of the first
 study, as results/study_first.json has them, with sources mined anew and labels drawn with several seeds (--seeds 0,
 no labels, where judgements are not complete: `truth` takes what is not labelled for not relevant there).
+
+`slopes`: by how much the log odds that a negative of a source is false grow with log n_L/n_U of its pair (logistic
+regression of what is hidden, judgements complete), and the part of the source's pull that false negatives have, in
+truth and as believed after labels.
 
 `cost`: processor time of the decision against that of the published scores and of one pass of inner products, four
 sources, everything embedded before; medians of several rounds in one process. `surety`: whether decisions without
@@ -35,6 +40,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from scipy.stats import kendalltau
+from sklearn.linear_model import LogisticRegression
 
 from foils.data import Collection, Negatives, load_collection
 from foils.data.labels import Labels
@@ -45,7 +51,8 @@ from foils.mining import mine_negatives
 from foils.mining.planting import PLANTED
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.scoring.deciding import DOCUMENTS, RECORDS
-from foils.scoring.worth import HARM, added_losses
+from foils.scoring.evidence import rows_of
+from foils.scoring.worth import HARM, added_losses, strengths_of
 from recapture import Models, union, ways
 from study_first import false_shares, hidden, mined
 
@@ -120,15 +127,20 @@ def summary(cells: dict[str, Any]) -> dict[str, float]:
     return {**facts, "cases": len(rows)}
 
 
-def with_truth(case: Decider, in_batch: int = 127) -> dict[str, float]:
-    """The benefit of each source with every negative's truth known, over the scored records."""
-    measured = case.scores.measured
-    records, tau = measured.records, case.scores.settings.temperature
+def hidden_triplets(case: Decider) -> np.ndarray:
+    """(m,) whether the negative of each triplet of the scoring is a hidden positive."""
+    records = case.scores.measured.records
     queries = np.array(records.collection.queries["query_id"].to_pylist(), object)[records.queries]
     documents = np.array(records.collection.documents["doc_id"].to_pylist(), object)
     row = np.asarray(records.texts.rows)[records.document]
     pairs = zip(queries[records.record], documents[row], strict=True)
-    false = np.array([pair in case.truth for pair in pairs])
+    return np.array([pair in case.truth for pair in pairs])
+
+
+def with_truth(case: Decider, in_batch: int = 127) -> dict[str, float]:
+    """The benefit of each source with every negative's truth known, over the scored records."""
+    measured, false = case.scores.measured, hidden_triplets(case)
+    records, tau = measured.records, case.scores.settings.temperature
     control = records.targets(1)[-1].of(records.members)
     spread = np.exp((measured.similarities.s_n[control] - measured.s_p[records.record[control]]) / tau)
     counts = np.bincount(records.record[control], minlength=len(records))
@@ -205,6 +217,31 @@ def compared(case: Decider, after: dict[str, float], labels: list[Labels]) -> di
     return {"truth": truth, "none": decided(None), "labels": [decided(each) for each in labels]}
 
 
+def slopes(whole: Collection, hide: float, labels: int) -> dict[str, Any]:
+    """Of each source the slope of the truth in log n_L/n_U, and its false negatives' part of the pull."""
+    collection, gone = hidden(whole, hide)
+    made = ways(Models(collection))
+    names = ("random", "bm25 0-10", "dense 0-10", "dense 50-60", "uniform of dense 0-100")
+    how: dict[str, Any] = {"split": "train", "top": 10, "plant": PLANTED}
+    case = Decider(collection, gone, {name: mine_negatives(collection, **how, **made[name]()) for name in names})
+    settings = DecisionSettings(labels=case.labels(labels, 0))
+    decided = decide_sources(case.scores, case.sources, case.encoder, case.store, settings)
+    ground, measured = decided.ground, case.scores.measured
+    false = hidden_triplets(case)
+    found = {}
+    for target in measured.records.targets(1)[:-1]:
+        own = np.flatnonzero(rows_of(target, measured, ground.triplets))
+        rows = ground.triplets[own]
+        pull, _ = strengths_of(measured, rows, ground.in_batch, case.scores.settings.temperature, ground.starts)
+        fit = LogisticRegression(C=1e6).fit(ground.logs[rows, None], false[rows])
+        found[target.name] = {
+            "slope": float(fit.coef_[0, 0]), "false": float(false[rows].mean()),
+            "pull of false ones": float(pull @ false[rows] / pull.sum()),
+            "believed": float(pull @ decided.expected[own] / pull.sum()),
+        }  # fmt: skip
+    return found
+
+
 def cost(whole: Collection, repeats: int) -> dict[str, float]:
     """Processor seconds of the published scores, the decision, and one pass of inner products; medians, and ratios."""
     made = ways(Models(whole))
@@ -279,7 +316,7 @@ def _collection_of(cell: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("shares", "study", "first", "cost", "surety"))
+    parser.add_argument("what", choices=("shares", "study", "first", "slopes", "cost", "surety"))
     parser.add_argument("paths", nargs="*", type=Path)
     parser.add_argument("--hide", type=float, nargs="*", default=[0.0, 0.5, 0.9, 0.98])
     parser.add_argument("--seeds", type=int, default=2)
@@ -303,6 +340,9 @@ def main() -> None:
         if given.what == "study":
             known.setdefault("study", {})[key] = study(given.paths[0], whole, hide, given.labels)
             print(key, known["study"][key], flush=True)
+        elif given.what == "slopes":
+            known.setdefault("slopes", {})[key] = slopes(whole, hide, given.labels)
+            print(key, known["slopes"][key], flush=True)
         elif given.what == "first":
             known.setdefault("first", {})[key] = first(whole, hide, given.labels, given.seeds)
             print(key, known["first"][key], flush=True)
