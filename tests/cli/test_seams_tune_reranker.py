@@ -13,12 +13,13 @@ import pytest
 pytest.importorskip("datasets")
 pytest.importorskip("sentence_transformers")
 
+import torch
 from sentence_transformers import CrossEncoder
 
 import foils as library
 from foils.runtime.errors import InputError
 from foils.tuning.plan import Plan
-from train_models import masked_language_model, static_model
+from train_models import cross_encoder, masked_language_model, static_model
 from tune_world import write_marked
 
 Foils = Callable[..., Any]
@@ -93,6 +94,15 @@ def test_a_tuned_reranker_is_measured_against_itself_and_keeps_what_it_knows(wor
     if tuned.trial is not None:
         assert tuned.plan["keep"]["collection"] == "other"
         assert [len(system.query_ids) for system in tuned.keep.systems] == [20, 20]
+
+
+def test_rerankers_are_merged(foils: Foils, world: Path) -> None:
+    cross_encoder(Path("parts")).save_pretrained("cross")
+    ended = foils("merge", "cross", f"{FULL}/model", "--reranker", "--alpha", 0.25, "-o", "merged")
+    assert ended.status == 0, ended.err
+    states = [CrossEncoder(name, device="cpu").state_dict() for name in ("cross", f"{FULL}/model", "merged")]
+    for name, value in states[2].items():
+        assert torch.allclose(value, 0.75 * states[0][name] + 0.25 * states[1][name], atol=1e-6), name
 
 
 def test_sources_are_decided_and_contested(foils: Foils, world: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -127,6 +127,7 @@ def merge(
     *,
     output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
     alpha: Annotated[float, Option(least=0, most=1)] = 0.5,
+    reranker: bool = False,
     device: str | None = None,
 ) -> Merged:
     """Merge a model with one that was trained from it: each weight lies between theirs.
@@ -138,17 +139,20 @@ def merge(
         tuned: What became of it, another model of the same architecture.
         output: Folder to write the merged model to.
         alpha: Share of the tuned model's weights; 0 gives the base, 1 the tuned model.
+        reranker: Merge cross-encoders instead of encoders.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
     Raises:
         InputError: a model that cannot be loaded, or two of different architectures.
         FailureError: the folder cannot be written.
     """
+    from foils.encode.cross_encoders import load_cross_encoder
     from foils.encode.models import load_model
     from foils.training.merging import merged
     from foils.training.trainer import writing_weights
 
-    model = merged(load_model(base, device=device), load_model(tuned, device=device), alpha)
+    load: Callable[..., Any] = load_cross_encoder if reranker else load_model
+    model = merged(load(base, device=device), load(tuned, device=device), alpha)
     folder = Path(output)
     with writing_weights(folder), fill_folder(folder) as aside:
         model.save_pretrained(str(aside))

@@ -108,9 +108,15 @@ class Rerankers:
     @cached_property
     def encoder(self) -> SentenceEncoder:
         """What `score_with` names, the first stage where that is an encoder, or the word table of all-MiniLM-L6-v2."""
+        if named := self.given.get("score_with"):
+            return cut_encoder(str(named), self.given.get("max_length"), self.device)
+        return self._searcher or cut_encoder(f"{STATIC}{DEFAULT_MODEL}", None, self.device)
+
+    @cached_property
+    def _searcher(self) -> SentenceEncoder | None:
+        """The first stage, where it is an encoder; texts are not cut, as a search does not cut them."""
         searching = named_systems([self.first])[0].kind == "encoder"
-        name = str(self.given.get("score_with") or (self.first if searching else f"{STATIC}{DEFAULT_MODEL}"))
-        return cut_encoder(name, self.given.get("max_length"), self.device)
+        return cut_encoder(self.first, None, self.device) if searching else None
 
     @cached_property
     def _of(self) -> dict[str, str]:
@@ -202,7 +208,8 @@ class Rerankers:
         def searched() -> Run:
             embedding = EmbeddingSettings(device=self.device, vectors=self.store)
             depths = {"top": self.depth, "rerank_depth": self.depth}
-            run = runs_of(named_systems([self.first]), collection, embedding, split=split, **depths)[0]
+            system = named_systems([self._searcher or self.first])
+            run = runs_of(system, collection, embedding, split=split, **depths)[0]
             return first_documents(run, collection, self.depth, split=split)
 
         key = {"collection": collection.measured_digest, "first_stage": self.of()["first_stage"], "split": split}
