@@ -81,14 +81,14 @@ class PairColumns:
             columns: their names.
             chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
             where: for complaints.
-            needed: what there must be.
+            needed: what there must be; with "negative" it is a source, whose columns nobody can choose.
             known: what a column can be, and by which names.
 
         Raises:
             InputError: a chosen column that there is not, or something that no column can be.
             FormatError: nothing is what is needed, or several columns could be.
         """
-        chosen = dict(chosen or {})
+        chosen, source = dict(chosen or {}), "negative" in needed
         if unknown := [role for role in chosen if role not in NAMES]:
             raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(NAMES)}")
         if missing := [name for name in chosen.values() if name and name not in columns]:
@@ -106,17 +106,18 @@ class PairColumns:
             if role == "negative":
                 fitting += [name for name in free if NEGATIVE.fullmatch(plain(name))]
             elif len(fitting) > 1:
+                choose = f"say which one is: {spelled('columns')} {role}={fitting[0]}"
                 raise FormatError(
-                    f"columns {' and '.join(fitting)} could each be the {role}; say which one is: "
-                    f"{spelled('columns')} {role}={fitting[0]}",
+                    f"columns {' and '.join(fitting)} could each be the {role}; {'rename one' if source else choose}",
                     where,
                 )
             names[role] = tuple(fitting)
         if absent := [role for role in needed if not names[role]]:
+            choose = f", or say which is which: {spelled('columns')} {EXAMPLE}"
             raise FormatError(
                 f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))} (of CSV "
-                f"and TSV the first line names them). Give one such a name ({', '.join(NAMES[absent[0]])}), or say "
-                f"which is which: {spelled('columns')} {EXAMPLE}",
+                f"and TSV the first line names them). Give one such a name ({', '.join(NAMES[absent[0]])})"
+                f"{'' if source else choose}",
                 where,
             )
         return cls(names)
