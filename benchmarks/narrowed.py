@@ -38,11 +38,9 @@ def train_narrowed(model: Any, data: Any, *given: Any, **more: Any) -> Any:
     module = model[0]
     if not isinstance(module, StaticEmbedding):
         return WHOLE(model, data, *given, **more)
-    dataset, ids = data.dataset, set[int]()
-    for column in dataset.column_names:
-        texts = [text for text in dataset[column] if isinstance(text, str)]
-        for each in module.tokenizer.encode_batch(texts, add_special_tokens=False):
-            ids.update(each.ids)
+    texts = data.texts.collection.query_texts(np.unique(data.rows[:, 0]))
+    texts += data.texts.document_texts(np.unique(data.rows[:, 1:]))
+    ids = {each for text in module.tokenizer.encode_batch(texts, add_special_tokens=False) for each in text.ids}
     whole, chosen = module.embedding, torch.from_numpy(np.array(sorted(ids)))
     module.embedding = Narrowed(whole, chosen)
     try:
