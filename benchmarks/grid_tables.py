@@ -82,13 +82,13 @@ def _said(cell: Mapping[str, Any]) -> dict[str, Any]:
     sources = list(predictors)
     seeds = min(len(measured[source]) for source in sources)
     results = np.array([measured[source][:seeds] for source in sources])
-    means = np.array([np.mean(measured[source]) for source in sources])
+    means = results.mean(axis=1)  # of the seeds that all sources have
     names = [name for name in next(iter(predictors.values())) if all(name in each for each in predictors.values())]
     values = {name: np.array([predictors[source][name] for source in sources]) for name in names}
     reliability = reliability_of(results)
     chosen = cell["decision"]["source"] or IN_BATCH
     known = chosen in measured and cell["decision"]["probability"] is not None
-    lost = float(means.max() - np.mean(measured[chosen])) if known else None
+    lost = float(means.max() - np.mean(measured[chosen][:seeds])) if known else None
     return {
         "reliability": without_nan({**vars(reliability), "verdict": reliability.verdict}),
         "regime": regime(measured, seeds),
@@ -153,13 +153,13 @@ def cells(result: Mapping[str, Any]) -> str:
     rows = [f"| {' | '.join(heads)} |", "|---|---|---:|---:|---:|---|---|---|---:|---:|"]
     for name, each in _by_part(result):
         said, kind = each["reliability"], each["regime"]
-        means = {source: float(np.mean(each["measured"][source])) for source in each["predictors"]}
-        best = max(means, key=lambda source: means[source])
-        none = each["measured"].get(IN_BATCH)
+        means = {source: float(np.mean(values[: said["seeds"]])) for source, values in each["measured"].items()}
+        best = max(each["predictors"], key=lambda source: means[source])
+        none = means.get(IN_BATCH)
         row = (
             _called(name), PARTS[each["part"]], str(said["seeds"]), _signed(said["half"]), _signed(said["whole"]),
             said["verdict"], f"{kind['best']} ({kind['seeds']}/{said['seeds']})", f"{best} {means[best]:.4f}",
-            f"{np.mean(none):.4f}" if none else "–", f"{each['spread']:.4f}",
+            "–" if none is None else f"{none:.4f}", f"{each['spread']:.4f}",
         )  # fmt: skip
         rows.append(f"| {' | '.join(row)} |")
     return "\n".join(rows)
