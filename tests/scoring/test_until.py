@@ -80,7 +80,7 @@ def test_more_records_help_where_records_are_what_is_uncertain_and_not_where_the
         return Worth(sums, np.full(blocks, 10.0), 1.0, 1.0)
 
     def most(worths: list[Worth], given: Draws) -> float:
-        none = np.ones((2_000, 2))
+        none = np.ones((2, 2_000, 2))
         return attainable(worths, given, np.arange(3), none, np.random.default_rng(1), tolerance=0.02)
 
     by_belief = [worth(np.ones(blocks), 1.75), worth(np.full(blocks, 0.6), 1.75)]

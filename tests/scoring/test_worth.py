@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from foils.scoring.worth import HARM, SHARES, Worth, added_losses
+from foils.scoring.worth import HARM, SHARES, Worth, added_losses, mistaken
 
 NONE = np.array([-np.inf])
 
@@ -66,3 +66,10 @@ def test_a_resampling_weighs_the_blocks() -> None:
     each = worth(np.zeros(100))
     only_last = each.benefit([0.0], np.array([[0.0, 0.0, 0.0, 2.0]]))
     assert only_last[0] == pytest.approx(each.sums[3, 0] / each.counts[3])
+
+
+def test_a_benefit_that_is_the_difference_of_help_and_harm_may_have_the_wrong_sign() -> None:
+    strengths, benefits = np.array([[1.0, 1.0]]), np.array([[1.0, -0.1]])
+    factors = np.array([[[1.2, 1.2]], [[0.8, 0.8]]])
+    assert mistaken(benefits, strengths, np.ones((2, 1, 2))) == pytest.approx(benefits)
+    assert mistaken(benefits, strengths, factors) == pytest.approx(np.array([[1.2, 1.2 - 0.8 * 1.1]]))

@@ -9,7 +9,7 @@ import numpy as np
 from foils.data.collection import Rows
 from foils.scoring.belief import Draws
 from foils.scoring.gates import Float64s
-from foils.scoring.worth import Worth
+from foils.scoring.worth import Worth, mistaken, of_sources
 
 SAMPLES = 20  # resamplings of records that are taken for what more of them might show
 THINNED = 4  # every so many draws of the belief
@@ -34,16 +34,16 @@ def attainable(
         worths: of S sources.
         draws: of the belief.
         choices: places that are decided between; S: no mined negatives.
-        factors: (D, S) that the form of the benefit may be wrong by.
+        factors: (2, D, S) that the form of the benefit may be wrong by, in what helps and in what harms.
         rng: of the resamplings.
         tolerance: share of the best benefit that a choice may lose without mattering.
     """
-    shares, factors = draws.shares[::THINNED], factors[::THINNED]
+    shares, factors = draws.shares[::THINNED], factors[:, ::THINNED]
     blocks, highest = len(worths[0].counts), 0.0
     for weights in rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=SAMPLES):
         spread = np.broadcast_to(weights.astype(np.float64), (len(shares), blocks))
-        plain = np.column_stack([worth.benefit(shares[:, at], spread) for at, worth in enumerate(worths)])
-        values = np.column_stack([plain * factors, np.zeros(len(plain))])[:, choices]
+        plain, strengths = of_sources(worths, shares, spread)
+        values = np.column_stack([mistaken(plain, strengths, factors), np.zeros(len(plain))])[:, choices]
         plain = np.column_stack([plain, np.zeros(len(plain))])[:, choices]
         regret = (plain.max(axis=1)[:, None] - plain).mean(axis=0)
         if (regret <= tolerance * max(float(plain.mean(axis=0).max()), 0.0)).sum() > 1:

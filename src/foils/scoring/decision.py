@@ -15,10 +15,10 @@ from foils.scoring.attainable import attainable
 from foils.scoring.belief import Belief, Draws
 from foils.scoring.gates import Float64s
 from foils.scoring.records import CONTROL
-from foils.scoring.worth import SURE, SourceWorth, Worth, verdict
+from foils.scoring.worth import SURE, SourceWorth, Worth, mistaken, of_sources, verdict
 
 DRAWS = 1_000
-FORM = 0.3  # standard deviation of the logarithm of what the form of the benefit is wrong by, of one source
+FORM = 0.3  # standard deviation of the logarithm of what a source's help, and its harm, is wrong by
 TOLERANCE = 0.02  # share of the best benefit that a decision may lose without mattering
 SETTLED = 0.05  # share of the best benefit that a settled decision may be expected to lose
 NEXT = (20, 40, 60, 80, 120, 200, 320)  # labels that are tried
@@ -125,10 +125,10 @@ def decide(
 ) -> Decision:
     """Decide by the benefit, over a bootstrap of blocks of records jointly with the belief on false negatives.
 
-    How likely a source is the best also heeds that the form of the benefit is only a model of training: each source's
-    benefit may be wrong by a factor of e^ε, ε ~ N(0, 0.3²). Chosen is the source, or none, with the least expected
-    regret, or the cheapest one whose regret is at most 2 % of the best benefit. Hybrids, which take turns, have the
-    mean of their parts' benefit, and are not chosen.
+    How likely a source is the best also heeds that the form of the benefit is only a model of training: what its true
+    negatives help and what its false ones harm may each be wrong by a factor of e^ε, ε ~ N(0, 0.3²). Chosen is the
+    source, or none, with the least expected regret, or the cheapest one whose regret is at most 2 % of the best
+    benefit. Hybrids, which take turns, have the mean of their parts' benefit, and are not chosen.
 
     Args:
         believed: the sources.
@@ -138,9 +138,9 @@ def decide(
         confidence: of the intervals.
     """
     draws = believed.belief.draw(believed.labelled, rng, draws=DRAWS)
-    plain = _values(believed, draws, rng)
-    factors = np.exp(FORM * rng.standard_normal(plain.shape))
-    values = plain * factors
+    plain, strengths = _values(believed, draws, rng)
+    factors = np.exp(FORM * rng.standard_normal((2, *plain.shape)))
+    values = mistaken(plain, strengths, factors)
     worths = _worths(believed, draws, plain, values, confidence)
     candidates = np.append(believed.candidates, len(believed.names))  # the last is no mined negatives
     plain, values = (np.column_stack([each, np.zeros(len(each))]) for each in (plain, values))
@@ -183,12 +183,11 @@ def decide(
     return decision
 
 
-def _values(believed: Believed, draws: Draws, rng: np.random.Generator) -> Float64s:
-    """(D, S) benefits: each draw of the belief with its own resampling of blocks of records."""
+def _values(believed: Believed, draws: Draws, rng: np.random.Generator) -> tuple[Float64s, Float64s]:
+    """(D, S) benefits, and strengths: each draw of the belief with its own resampling of blocks of records."""
     blocks = len(believed.worths[0].counts)
     weights = rng.multinomial(blocks, np.full(blocks, 1 / blocks), size=len(draws.shares)).astype(np.float64)
-    columns = [worth.benefit(draws.shares[:, at], weights) for at, worth in enumerate(believed.worths)]
-    return np.column_stack(columns)
+    return of_sources(believed.worths, draws.shares, weights)
 
 
 def _worths(

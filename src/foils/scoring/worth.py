@@ -13,6 +13,7 @@ alike, x_j = 1. π_j is the probability that it is false, κ how much worse a fa
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,6 +91,24 @@ class Worth:
         sums = self.sums.T[index] * (1 - part)[:, None] + self.sums.T[index + 1] * part[:, None]
         records = np.maximum(weights @ self.counts, 1e-300)
         return np.asarray((weights * sums).sum(axis=1) / records)
+
+
+def of_sources(worths: Sequence[Worth], shares: Float64s, weights: Float64s) -> tuple[Float64s, Float64s]:
+    """Return (D, S) the sources' benefits, and what they would be if no negative were false.
+
+    Args:
+        worths: of S sources.
+        shares: (D, S) of their false negatives.
+        weights: (D, blocks) of the blocks of records.
+    """
+    none = np.zeros(len(shares))
+    benefits = np.column_stack([worth.benefit(shares[:, at], weights) for at, worth in enumerate(worths)])
+    return benefits, np.column_stack([worth.benefit(none, weights) for worth in worths])
+
+
+def mistaken(benefits: Float64s, strengths: Float64s, factors: Float64s) -> Float64s:
+    """Return benefits, (D, S), if what helps and what harms were each as much larger as the factors, (2, D, S), say."""
+    return np.asarray(strengths * factors[0] - (strengths - benefits) * factors[1])
 
 
 def added_losses(record: Rows, s_n: Float64s, s_p: Float64s, in_batch: Float64s, temperature: float) -> Float64s:
