@@ -24,7 +24,7 @@ truth and as believed after labels.
 
 `cost`: processor time of the decision against that of the published scores and of one pass of inner products, four
 sources, everything embedded before; medians of several rounds in one process. `surety`: whether decisions without
-labels, in this and in rerankers.json and grid.json, were as often right as their probabilities say.
+labels, in this and in grid.json, were as often right as their probabilities say.
 Writes benchmarks/results/decide.json.
 """
 
@@ -280,34 +280,21 @@ def surety() -> dict[str, Any]:
     own, chosen, ordered = json.loads(RESULTS.read_text()), [], []
     for cells in (own["first"], own["study"]):
         chosen += [(cell["none"]["probability"], cell["none"]["regret"]) for cell in cells.values()]
-    for name in ("rerankers", "grid"):
-        known = json.loads(RESULTS.with_name(f"{name}.json").read_text())
-        for cell in known.get("cells", known).values():
-            decision = cell.get("decision")
-            if decision is None:
-                continue
-            after = _means(cell)
-            mined = {source: after[source] for source in cell.get("benefit", decision.get("benefit", {}))}
-            lost = max(after.values()) - after[decision["source"] or "in-batch negatives"]
-            chosen.append((decision["probability"], lost))
-            benefit = cell.get("benefit", decision.get("benefit"))
-            signs = [(benefit[a] - benefit[b]) * (mined[a] - mined[b]) > 0 for a, b in combinations(mined, 2)]
-            ordered.append(float(np.mean(signs)))
+    for cell in json.loads(RESULTS.with_name("grid.json").read_text())["cells"].values():
+        if cell["model"] == "static-256":  # those of the first study
+            continue
+        after = {name: float(np.mean(values)) for name, values in cell["measured"].items()}
+        decision, benefit = cell["decision"], {name: each["benefit"] for name, each in cell["predictors"].items()}
+        lost = max(after.values()) - after[decision["source"] or "in-batch negatives"]
+        chosen.append((decision["probability"], lost))
+        pairs = combinations([name for name in benefit if name in after], 2)
+        ordered.append(float(np.mean([(benefit[a] - benefit[b]) * (after[a] - after[b]) > 0 for a, b in pairs])))
     return {
         "decisions": len(chosen),
         "right": sum(regret <= 0.002 for _, regret in chosen),
         "probabilities": float(sum(probability for probability, _ in chosen)),
         "pairs ordered rightly": float(np.mean(ordered)),
     }
-
-
-def _means(cell: dict[str, Any]) -> dict[str, float]:
-    if "measured" in cell:
-        return {name: float(np.mean(values)) for name, values in cell["measured"].items()}
-    values: dict[str, list[float]] = {}
-    for each in cell["trained"]:
-        values.setdefault(each["source"], []).append(each["nDCG@10"])
-    return {name: float(np.mean(each)) for name, each in values.items()}
 
 
 def _collection_of(cell: Path) -> str:

@@ -18,7 +18,8 @@ from foils.scoring.records import CONTROL
 from foils.scoring.worth import SURE, SourceWorth, Worth, mistaken, of_sources, verdict
 
 DRAWS = 1_000
-FORM = 0.3  # standard deviation of the logarithm of what a source's help, and its harm, is wrong by
+FORM = 0.3  # standard deviation of the logarithm of what the benefit of a source is wrong by
+HARM_OF_ALL, HARM_OF_ONE = 0.2, 0.2  # and of its harm alone: in all sources, and in each by itself
 TOLERANCE = 0.02  # share of the best benefit that a decision may lose without mattering
 SETTLED = 0.05  # share of the best benefit that a settled decision may be expected to lose
 NEXT = (20, 40, 60, 80, 120, 200, 320)  # labels that are tried
@@ -125,10 +126,11 @@ def decide(
 ) -> Decision:
     """Decide by the benefit, over a bootstrap of blocks of records jointly with the belief on false negatives.
 
-    How likely a source is the best also heeds that the form of the benefit is only a model of training: what its true
-    negatives help and what its false ones harm may each be wrong by a factor of e^ε, ε ~ N(0, 0.3²). Chosen is the
-    source, or none, with the least expected regret, or the cheapest one whose regret is at most 2 % of the best
-    benefit. Hybrids, which take turns, have the mean of their parts' benefit, and are not chosen.
+    How likely a source is the best also heeds that the form of the benefit is only a model of training: each source's
+    benefit may be wrong by a factor of e^ε, ε ~ N(0, 0.3²), and what its false negatives harm by two more, N(0, 0.2²)
+    each, one for all sources and one of its own. Chosen is the source, or none, with the least expected regret, or the
+    cheapest one whose regret is at most 2 % of the best benefit. Hybrids, which take turns, have the mean of their
+    parts' benefit, and are not chosen.
 
     Args:
         believed: the sources.
@@ -139,7 +141,7 @@ def decide(
     """
     draws = believed.belief.draw(believed.labelled, rng, draws=DRAWS)
     plain, strengths = _values(believed, draws, rng)
-    factors = np.exp(FORM * rng.standard_normal((2, *plain.shape)))
+    factors = _factors(plain.shape, rng)
     values = mistaken(plain, strengths, factors)
     worths = _worths(believed, draws, plain, values, confidence)
     candidates = np.append(believed.candidates, len(believed.names))  # the last is no mined negatives
@@ -181,6 +183,13 @@ def decide(
         curve={"unlabelled": grid.tolist(), "benefit": dict(zip(believed.names, curves.T.tolist(), strict=False))},
     )
     return decision
+
+
+def _factors(shape: tuple[int, ...], rng: np.random.Generator) -> Float64s:
+    """(2, D, S) what the form of the benefit may be wrong by: in help and harm of a source, and in harm alone."""
+    source, every, own = (rng.standard_normal(size) for size in (shape, (shape[0], 1), shape))
+    helped = np.exp(FORM * source)
+    return np.stack([helped, helped * np.exp(HARM_OF_ALL * every + HARM_OF_ONE * own)])
 
 
 def _values(believed: Believed, draws: Draws, rng: np.random.Generator) -> tuple[Float64s, Float64s]:
