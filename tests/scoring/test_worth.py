@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from foils.scoring.decision import HARM_OF_ALL, HARM_OF_ONE, _factors
 from foils.scoring.worth import HARM, SHARES, Worth, added_losses, mistaken
 
 NONE = np.array([-np.inf])
@@ -73,3 +74,14 @@ def test_a_benefit_that_is_the_difference_of_help_and_harm_may_have_the_wrong_si
     factors = np.array([[[1.2, 1.2]], [[0.8, 0.8]]])
     assert mistaken(benefits, strengths, np.ones((2, 1, 2))) == pytest.approx(benefits)
     assert mistaken(benefits, strengths, factors) == pytest.approx(np.array([[1.2, 1.2 - 0.8 * 1.1]]))
+
+
+def test_where_help_and_harm_nearly_cancel_the_better_of_two_is_not_sure() -> None:
+    factors = _factors((8_000, 2), np.random.default_rng(0))
+    strengths, benefits = (np.tile(each, (8_000, 1)) for each in ([0.06, 0.3], [0.06, -0.05]))
+    values = mistaken(benefits, strengths, factors)
+    assert 0.75 < (values[:, 0] > values[:, 1]).mean() < 0.95
+    assert (benefits * factors[0])[:, 1].max() < 0, "an error of the whole benefit alone never changes its sign"
+    of_harm = np.log(factors[1] / factors[0])
+    assert of_harm.std(axis=0) == pytest.approx(np.hypot(HARM_OF_ALL, HARM_OF_ONE), rel=0.05)
+    assert np.corrcoef(of_harm.T)[0, 1] == pytest.approx(0.5, abs=0.05), "half of its variance is common"
