@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import foils as library
-from pair_files import ROWS, TABLES, pair_files
+from pair_files import ROWS, TABLES, pair_files, write_csv
 
 Foils = Callable[..., Any]
 
@@ -68,3 +68,21 @@ def test_triplets(program: Callable[[Path], bytes], way: dict[str, Any], tmp_pat
     expected = program(pair_files(tmp_path, rows)[0])
     library.mine(TABLES[form](rows), **way).write(tmp_path / "library.out")
     assert (tmp_path / "library.out").read_bytes() == expected
+
+
+def test_columns_of_a_source(foils: Foils, tmp_path: Path) -> None:
+    """Those of the collection's pairs are a source's too, if it has all of them; its own are named after its path."""
+    names = {"question": "q", "answer": "a", "negative": "n"}
+    rows = [{**row, "negative": ROWS[at - 1]["answer"]} for at, row in enumerate(ROWS)]
+    renamed = write_csv(tmp_path / "t.csv", [{names[key]: value for key, value in row.items()} for row in rows])
+    plain = write_csv(tmp_path / "pairs.csv", ROWS)
+    for collection, source, columns in (
+        (plain, f"{renamed}:query=q,negative=n", None),
+        (renamed, str(renamed), {"query": "q", "positive": "a", "negative": "n"}),
+    ):
+        said = ["--columns", "query=q,positive=a,negative=n"] if columns else []
+        ended = foils("fuse", collection, f"one={source}", f"two={source}", *said, "-o", tmp_path / "program.out")
+        assert ended.status == 0, ended.err
+        library.fuse(collection, {"one": source, "two": source}, columns=columns).write(tmp_path / "library.out")
+        assert (tmp_path / "library.out").read_bytes() == (tmp_path / "program.out").read_bytes()
+        assert len(library.Negatives.read(tmp_path / "program.out")) == len(ROWS)

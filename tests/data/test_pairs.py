@@ -155,7 +155,7 @@ def test_negatives_become_documents_and_a_source(tmp_path: Path, columns: list[s
 def test_triplets_are_the_same_source_in_every_form(tmp_path: Path) -> None:
     rows = [{**row, "negative": f"not {row['answer']}"} for row in ROWS]
     collection = foils.load(TABLES["arrow"](rows))
-    given = [*pair_files(tmp_path, rows), *(table(rows) for form, table in TABLES.items() if "dictionary" not in form)]
+    given = [*pair_files(tmp_path, rows), *(table(rows) for table in TABLES.values())]
     sources = [as_source(each, collection).negatives.table for each in given]
     assert len(sources[0]) == len(ROWS)
     columns = ["query_id", "doc_id", "rank"]
@@ -168,7 +168,7 @@ def test_triplets_in_csv_are_a_source(tmp_path: Path) -> None:
     (source,) = as_sources([str(path)], collection)
     assert source.negatives.table["text"].to_pylist() == ["z"]
     other = write_csv(tmp_path / "o.csv", [{"q": "a?", "positive": "x", "negative": "z"}])
-    with pytest.raises(FormatError, match=r"Give one such a name \(query, question, anchor\)$"):
+    with pytest.raises(FormatError, match=r"\(query, question, anchor\), or say .* PATH:query=COLUMN,neg"):
         as_sources([str(other)], collection)
     with pytest.raises(FormatError, match=r"t.csv:2: unknown query 'a\?'"):
         as_sources([str(path)], foils.load(pa.Table.from_pylist([{"query": "c?", "positive": "x"}])))

@@ -459,7 +459,7 @@ def test_positives_among_the_negatives_of_tables(
         pq.write_table(table, path)
     read = as_source(table if kind == "arrow" else path, small).negatives
     assert (read.keep.tolist(), read.rejected()) == ([True, False], {POSITIVE: 1})
-    said = ("table: ", 2) if kind == "arrow" else (f"{path}: ", 3 if kind == "csv" else 2)
+    said = ("Table: ", 2) if kind == "arrow" else (f"{path}: ", 3 if kind == "csv" else 2)
     assert caplog.messages == [f"{said[0]}1 negative is a positive of the same query (line {said[1]}); rejected"]
 
 

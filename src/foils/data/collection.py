@@ -108,6 +108,8 @@ class Collection:
         folder: where the documents' Arrow file is, by which they go to other processes; None: they lie in memory.
         keep_identical_ids: a document whose id is a query's own may be a negative of the query and an answer to it
             (`identical`).
+        columns: what a column is -> its name, as they were given for the pairs that it was made of; a source that has
+            all of these columns is read by the same names.
 
     Made by `load_collection`, or `Collection.from_dicts`.
     """
@@ -119,10 +121,11 @@ class Collection:
     digest: str = ""
     folder: Path | None = None
     keep_identical_ids: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Callable[..., Collection], tuple[Any, ...]]:
         """Send a collection to other processes, its documents by their folder where they are stored."""
-        rest = (self.queries, dict(self.qrels), self.digest, self.folder, self.keep_identical_ids)
+        rest = (self.queries, dict(self.qrels), self.digest, self.folder, self.keep_identical_ids, self.columns)
         if self.folder is None:
             return Collection, (self.name, self.documents, *rest)
         return _with_stored_documents, (self.name, *rest)
@@ -257,11 +260,11 @@ def _joined(chunks: Sequence[pa.Array]) -> Iterator[pa.Array]:
 
 
 def _with_stored_documents(
-    name: str, queries: pa.Table, qrels: Mapping[str, pa.Table], digest: str, folder: Path, keep_identical_ids: bool
+    name: str, queries: pa.Table, qrels: Mapping[str, pa.Table], digest: str, folder: Path, *rest: Any
 ) -> Collection:
     from foils.data.build import open_stored  # the builder needs this module
 
-    return Collection(name, open_stored(folder).documents, queries, qrels, digest, folder, keep_identical_ids)
+    return Collection(name, open_stored(folder).documents, queries, qrels, digest, folder, *rest)
 
 
 def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:

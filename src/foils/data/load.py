@@ -55,7 +55,7 @@ def load_collection(
     if pairs is not None:
         name = str(given).removeprefix("hf:") if isinstance(given, str) and given.startswith("hf:") else ""
         made = read_pairs(pairs, columns=columns, corpus=corpus, shares=shares or SHARES, name=name)
-        return replace(made, keep_identical_ids=keep_identical_ids)
+        return replace(made, keep_identical_ids=keep_identical_ids, columns=dict(columns or {}))
     collection = given if isinstance(given, Collection) else _load(given)
     refuse(
         {"columns": columns, "corpus": corpus, "split_shares": shares},

@@ -25,8 +25,43 @@ NAMES: dict[str, tuple[str, ...]] = {
 """What a column can be, and the names by which it is known; case, blanks and hyphens make no difference."""
 OF_CORPUS = {**NAMES, "doc_id": (*NAMES["doc_id"], "_id", "id")}
 """The same of a table of documents alone: an `id` there is a document's."""
+SOURCE_NAMES = {role: NAMES[role] for role in ("query", "positive", "negative", "query_id")}
+"""What of a table of pairs is read where it is a source of negatives."""
 NEGATIVE = re.compile(r"negative_\d+")
 EXAMPLE = "query=COLUMN,positive=COLUMN"
+OF_SOURCE = "PATH:query=COLUMN,negative=COLUMN"
+
+
+def parsed_columns(text: str) -> dict[str, str]:
+    """Return the columns that a text like `query=a,positive=b` names.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(role and equals for role, equals, _ in parts):
+        raise InputError(f"{spelled('columns')} {text}; expected what each column is, as query=COLUMN,positive=COLUMN")
+    return {role.strip(): name.strip() for role, _, name in parts}
+
+
+def check_chosen(chosen: Mapping[str, str], columns: Sequence[str], where: str) -> None:
+    """Refuse names that people give to columns which are not there, or are several things.
+
+    Args:
+        chosen: what a column is -> its name; an empty name: no column is it.
+        columns: names of those that there are.
+        where: for complaints.
+
+    Raises:
+        InputError: a chosen column that there is not, or something that no column can be.
+    """
+    if unknown := [role for role in chosen if role not in NAMES]:
+        raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(NAMES)}")
+    given = [name for name in chosen.values() if name]
+    if missing := [name for name in given if name not in columns]:
+        raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
+    if twice := sorted({name for name in given if given.count(name) > 1}):
+        raise InputError(f"{spelled('columns')}: {', '.join(twice)} is given twice; a column is one thing")
 
 
 @dataclass(frozen=True)
@@ -81,7 +116,7 @@ class PairColumns:
             columns: their names.
             chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
             where: for complaints.
-            needed: what there must be; with "negative" it is a source, whose columns nobody can choose.
+            needed: what there must be; with "negative" it is a source.
             known: what a column can be, and by which names.
 
         Raises:
@@ -89,15 +124,9 @@ class PairColumns:
             FormatError: nothing is what is needed, or several columns could be.
         """
         chosen, source = dict(chosen or {}), "negative" in needed
-        if unknown := [role for role in chosen if role not in NAMES]:
-            raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(NAMES)}")
-        if missing := [name for name in chosen.values() if name and name not in columns]:
-            raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
-        given = [name for name in chosen.values() if name]
-        if twice := sorted({name for name in given if given.count(name) > 1}):
-            raise InputError(f"{spelled('columns')}: {', '.join(twice)} is given twice; a column is one thing")
+        check_chosen(chosen, columns, where)
         free = [name for name in columns if name not in chosen.values()]
-        names: dict[str, tuple[str, ...]] = {}
+        names: dict[str, tuple[str, ...]] = dict.fromkeys(NAMES, ())
         for role, usual in known.items():
             if role in chosen:
                 names[role] = (chosen[role],) if chosen[role] else ()
@@ -106,18 +135,17 @@ class PairColumns:
             if role == "negative":
                 fitting += [name for name in free if NEGATIVE.fullmatch(plain(name))]
             elif len(fitting) > 1:
-                choose = f"say which one is: {spelled('columns')} {role}={fitting[0]}"
+                choose = f"PATH:{role}={fitting[0]}" if source else f"{spelled('columns')} {role}={fitting[0]}"
                 raise FormatError(
-                    f"columns {' and '.join(fitting)} could each be the {role}; {'rename one' if source else choose}",
-                    where,
+                    f"columns {' and '.join(fitting)} could each be the {role}; say which one is: {choose}", where
                 )
             names[role] = tuple(fitting)
         if absent := [role for role in needed if not names[role]]:
-            choose = f", or say which is which: {spelled('columns')} {EXAMPLE}"
+            choose = OF_SOURCE if source else f"{spelled('columns')} {EXAMPLE}"
             raise FormatError(
                 f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))} (of CSV "
-                f"and TSV the first line names them). Give one such a name ({', '.join(NAMES[absent[0]])})"
-                f"{'' if source else choose}",
+                f"and TSV the first line names them). Give one such a name ({', '.join(NAMES[absent[0]])}), or say "
+                f"which is which: {choose}",
                 where,
             )
         return cls(names)
@@ -133,7 +161,7 @@ class PairColumns:
             return f"the query {self._given('query', fields)}; expected a text"
         positives = list(self._documents("positive", fields))
         negatives = list(self._documents("negative", fields))
-        if not positives or None in positives:
+        if (self.names["positive"] and not positives) or None in positives:
             return f"the positive {self._given('positive', fields)}; expected a text, or a list of texts"
         if None in negatives:
             return f"a negative {self._given('negative', fields)}; expected a text, or a list of texts"

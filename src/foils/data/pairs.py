@@ -16,11 +16,11 @@ from foils.data.build import Record, Source, build_held, build_stored, cache_pla
 from foils.data.collection import Collection
 from foils.data.judged_pairs import JudgedPairs, KnownTexts
 from foils.data.lines import Complaints
-from foils.data.pair_columns import OF_CORPUS, Document, PairColumns, PairRecord
+from foils.data.pair_columns import OF_CORPUS, SOURCE_NAMES, Document, PairColumns, PairRecord
 from foils.data.splitting import NAMES, SHARES, split_queries
-from foils.data.tables import Records, records_of
+from foils.data.tables import Records, parts_of, records_of
 from foils.data.texts import ColumnTexts
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError
 
 SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
@@ -76,14 +76,11 @@ def read_pairs(
         InputError: no such file, or no table.
         FormatError: what is wrong in it, by line; columns that are not known, or could be several things.
     """
-    parts = list(given.items()) if isinstance(given, Mapping) else [("", given)]
-    if not parts or any(isinstance(part, (list, tuple)) for _, part in parts):
-        raise InputError(
-            f"{type(given).__name__} of {', '.join(map(str, given)) or 'nothing'}; expected split -> table. Make "
-            "columns of lists a table, as pyarrow.table(…) or pandas.DataFrame(…) do"
-        )
-    alone = len(parts) == 1  # a data set of one split says nothing about what to test on
-    tables = [_table(part, columns, "" if alone else _split_name(split), of=split) for split, part in parts]
+    tables = []
+    for split, part in (parts := parts_of(given)).items():
+        names = PairColumns.of(part.columns, columns, part.where, needed=("query", "positive"))
+        alone = len(parts) == 1  # a data set of one split says nothing about what to test on
+        tables.append(PairTable(part, names, "" if alone else _split_name(split)))
     more = None if corpus is None else records_of(corpus)
     made = _Pairs(tables, more, columns, tuple(shares))
     documents = Source(tables[0].records.where, made.documents)
@@ -92,39 +89,32 @@ def read_pairs(
     files = list(dict.fromkeys(file for each in read for file in each.files))
     if not all(each.files for each in read):
         return build_held(name or "pairs", documents, queries, made.qrels)
-    facts = (sorted((columns or {}).items()), tuple(shares), [split for split, _ in parts], *map(file_facts, files))
+    facts = (sorted((columns or {}).items()), tuple(shares), list(parts), *map(file_facts, files))
     return build_stored(
         name or files[0].name.partition(".")[0], cache_place("pairs", READING, *facts), documents, queries, made.qrels
     )
 
 
 def pair_negatives(
-    given: Any, columns: Mapping[str, str] | None = None
+    records: Records, columns: Mapping[str, str] | None = None
 ) -> Iterator[tuple[int, str, str, list[Document]]]:
     """Yield (line, query id, query, negatives) of a table of pairs; ids are those that `read_pairs` gives.
 
+    Args:
+        records: of the table; positives may be missing, since the collection has them.
+        columns: what a column is -> its name.
+
     Raises:
-        InputError: no such file, or no table.
+        InputError: a column that there is not.
         FormatError: what is wrong in it; no column of negatives.
     """
-    table = _table(given, columns, "", needed=("query", "positive", "negative"))
-    complaints = Complaints(table.records.where)
-    for line, record in table.read(complaints):
+    needed = ("query", "negative")
+    names = PairColumns.of(records.columns, columns, records.where, needed=needed, known=SOURCE_NAMES)
+    complaints = Complaints(records.where)
+    for line, record in PairTable(records, names).read(complaints):
         negatives = [Document(document_id(each), each.title, each.text) for each in record.negatives]
         yield line, _query_id(record), record.query, negatives
     complaints.settle()
-
-
-def _table(
-    given: Any,
-    columns: Mapping[str, str] | None,
-    split: str,
-    needed: Sequence[str] = ("query", "positive"),
-    of: str = "",
-) -> PairTable:
-    records = records_of(given)
-    records = replace(records, where=f"{records.where} ({of})") if of and not records.files else records
-    return PairTable(records, PairColumns.of(records.columns, columns, records.where, needed=needed), split)
 
 
 def document_id(document: Document) -> str:

@@ -11,10 +11,11 @@ from foils.data.collection import Collection
 from foils.data.hub import fetched_table
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
+from foils.data.pair_columns import parsed_columns
 from foils.data.source_rows import without_own
-from foils.data.sources import NamedSource, is_of_negatives, negatives_of_pairs, read_source, read_sources
+from foils.data.sources import NamedSource, negatives_in_memory, read_source, read_sources
 from foils.data.store import file_digest
-from foils.data.tables import arrow_table
+from foils.data.tables import arrow_table, is_data_set_of_splits
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
 
@@ -24,8 +25,9 @@ A_COLLECTION = (
 )
 A_SOURCE = (
     "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, whatever foils export "
-    "writes, a TREC run, or hf:NAME, a table that foils push put there. In Python also a table of negatives or a "
-    "DataFrame."
+    "writes, a TREC run, or hf:NAME, a table that foils push put there. Columns of other names: "
+    "PATH:query=COLUMN,negative=COLUMN. In Python also a table of negatives, a DataFrame, an Arrow table, or a data "
+    "set of `datasets`, whose splits are one source."
 )
 SOURCES = A_SOURCE.removesuffix(".") + "; several by name, or in a list. Several may be given."
 COLLECTION_ARGS = "collection_args"  # the program's option that takes rarely used settings as its keys
@@ -41,18 +43,6 @@ else:
     CollectionLike = Annotated[str, Option(metavar="COLLECTION", help=A_COLLECTION)]
     SourceLike = Annotated[str, Option(metavar="SOURCE", help=A_SOURCE)]
     SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=SOURCES)]
-
-
-def parsed_columns(text: str) -> dict[str, str]:
-    """Return the columns that a text like `query=a,positive=b` names.
-
-    Raises:
-        InputError: it is not of this form.
-    """
-    parts = [part.partition("=") for part in text.split(",")]
-    if not all(role and equals for role, equals, _ in parts):
-        raise InputError(f"{spelled('columns')} {text}; expected what each column is, as query=COLUMN,positive=COLUMN")
-    return {role.strip(): name.strip() for role, _, name in parts}
 
 
 def parsed_shares(text: str) -> tuple[float, ...]:
@@ -73,7 +63,8 @@ class CollectionSettings(Settings):
 
     Attributes:
         columns: For pairs: which column is what, as query=QUESTION,positive=ANSWER; the other roles are query_id,
-            doc_id, title, negative, score and split. Default: what the columns' names say.
+            doc_id, title, negative, score and split. A source with all of these columns is read by the same names.
+            Default: what the columns' names say.
         corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
         split_shares: For pairs without splits: shares of the queries in train, dev and test, 0.8,0.1,0.1 by default.
         keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
@@ -108,14 +99,15 @@ def as_sources(given: SourcesLike, collection: Collection) -> list[NamedSource]:
     """Return sources of negatives, each with its name.
 
     Args:
-        given: name -> source, or sources: each a table of negatives, a DataFrame with its columns, or a file,
-            `[NAME=]PATH`.
+        given: name -> source, or sources: each a table of negatives, a DataFrame with its columns or those of pairs
+            with negatives, a dictionary of such tables by split, as a `DatasetDict` is, or a file, `[NAME=]PATH`. A
+            `DatasetDict` by itself is one source.
         collection: that they belong to.
 
     Raises:
         InputError: a source cannot be read, or two have one name.
     """
-    if isinstance(given, Mapping):
+    if isinstance(given, Mapping) and not is_data_set_of_splits(given):
         return [as_source(source, collection, name=name) for name, source in given.items()]
     if isinstance(given, (str, Path)) or not isinstance(given, Sequence):
         given = [given]
@@ -137,12 +129,7 @@ def as_source(given: SourceLike, collection: Collection, *, name: str = "") -> N
     if isinstance(given, (str, Path)):
         return read_source(f"{name}={given}" if name else str(given), collection)
     if not isinstance(given, (NamedSource, Negatives)):
-        table = arrow_table(given)
-        given = (
-            Negatives(table)
-            if is_of_negatives(table.column_names)
-            else negatives_of_pairs(table, name or OWN, collection)
-        )
+        given = negatives_in_memory(given, name or OWN, collection)
     source = as_table(given)
     if source is not given:
         source = replace(source, negatives=without_own(source.negatives, collection, name or source.name))

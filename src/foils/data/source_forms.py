@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foils.data.lines import text_field
-from foils.data.pair_columns import NAMES, NEGATIVE, plain
+from foils.data.pair_columns import NAMES, NEGATIVE, OF_SOURCE, plain
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,8 @@ def read_record(record: Mapping[str, Any]) -> Said | str:
     if said is None or said.query is None:
         return (
             "expected query (or anchor, question), positive, and negative or negative_1, negative_2, …; or query, "
-            "documents and as many labels, numbers of which 0 is a negative's, or scores"
+            "documents and as many labels, numbers of which 0 is a negative's, or scores. Say other names of columns: "
+            f"{OF_SOURCE}"
         )
     if any(each.score is not None and each.score != each.score for each in (*said.positives, *said.negatives)):
         return "expected as many scores, finite numbers, as documents: the positive's, then the negatives'"

@@ -10,7 +10,7 @@ from foils.data.collection import Collection
 from foils.data.lines import Complaints, json_objects, text_field
 from foils.data.negatives import Negatives
 from foils.data.source_forms import Given, Said, number, read_record
-from foils.data.source_rows import KnownPositives, KnownTexts, SourceRows, squeezed
+from foils.data.source_rows import SourceRows, squeezed
 from foils.data.tables import Records, records_of_file
 
 PYLATE = ("train", "queries", "documents")
@@ -23,20 +23,29 @@ def read_lines(path: Path, name: str, collection: Collection) -> Negatives:
     Raises:
         FormatError: what is wrong in the file, by line.
     """
-    complaints = Complaints(path)
+    rows, complaints = SourceRows(name, collection, path), Complaints(path)
     stream = ((line, read_record(record)) for line, record in json_objects(path, complaints))
-    return _collected(stream, complaints, path, name, collection)
+    _add_said(rows, stream, complaints)
+    return rows.negatives("tuples", path)
 
 
-def read_records(records: Records, name: str, collection: Collection) -> Negatives:
-    """Read a table of what `read_lines` reads.
+def add_records(rows: SourceRows, records: Records, names: Mapping[str, str]) -> None:
+    """Add a table of what `read_lines` reads.
+
+    Args:
+        rows: that it is added to.
+        records: of the table.
+        names: name of a column -> what it is, as "query", where its own name does not say so.
 
     Raises:
         FormatError: what is wrong in it, by line.
     """
+
+    def said(record: Mapping[str, Any]) -> Said | str:
+        return read_record({names.get(key, key): value for key, value in record.items()})
+
     complaints = Complaints(records.where)
-    stream = ((line, read_record(record)) for line, record in records.read(complaints))
-    return _collected(stream, complaints, Path(records.where), name, collection)
+    _add_said(rows, ((line, said(record)) for line, record in records.read(complaints)), complaints)
 
 
 def is_folder_of_tables(path: Path) -> bool:
@@ -64,36 +73,32 @@ def read_pylate(path: Path, name: str, collection: Collection) -> Negatives:
         given = [Given(text_field(texts[1][key]), key, number(of)) for key, of in zip(ids, scores, strict=True)]
         return Said(text_field(texts[0][record["query_id"]]), unlabelled=given)
 
-    stream = ((line, said(record)) for line, record in train.read(complaints))
-    return _collected(stream, complaints, path, name, collection)
+    rows = SourceRows(name, collection, path)
+    _add_said(rows, ((line, said(record)) for line, record in train.read(complaints)), complaints)
+    return rows.negatives("tuples", path)
 
 
-def _collected(
-    stream: Iterable[tuple[int, Said | str]], complaints: Complaints, path: Path, name: str, collection: Collection
-) -> Negatives:
-    rows, known = SourceRows(name, KnownPositives(collection)), KnownTexts.of(collection)
+def _add_said(rows: SourceRows, stream: Iterable[tuple[int, Said | str]], complaints: Complaints) -> None:
     for line, said in stream:
         if isinstance(said, str):
             complaints.add(said, line)
-        elif (query_id := known.query(str(said.query))) is None:
-            text = str(said.query)[:60]
-            complaints.add(f"unknown query {text!r}: not a text of the collection {collection.name}", line)
+        elif (query_id := rows.known_texts.query(str(said.query))) is None:
+            complaints.add(rows.unknown(str(said.query)), line)
         elif any(each.text is None or not each.text.strip() for each in (*said.negatives, *said.unlabelled)):
             complaints.add("a negative is empty or no text", line)
         else:
-            _add(rows, known, query_id, said, line)
+            _add(rows, query_id, said, line)
     complaints.settle()
-    return rows.negatives("tuples", path, collection)
 
 
-def _add(rows: SourceRows, known: KnownTexts, query_id: str, said: Said, line: int) -> None:
+def _add(rows: SourceRows, query_id: str, said: Said, line: int) -> None:
     """Add what a record says of a query; of unlabelled documents those that are no labelled positives are negatives."""
     for each in said.positives:
-        identifier, _ = known.document(each.text or "", each.doc_id)
+        identifier, _ = rows.known_texts.document(each.text or "", each.doc_id)
         if each.score is not None and (query_id, identifier) in rows.known:
             rows.positives.setdefault((query_id, identifier), each.score)
     for at, each in enumerate((*said.negatives, *said.unlabelled)):
-        identifier, inside = known.document(str(each.text), each.doc_id)
+        identifier, inside = rows.known_texts.document(str(each.text), each.doc_id)
         if at >= len(said.negatives) and (query_id, identifier) in rows.known:
             rows.positives.setdefault((query_id, identifier), float("nan") if each.score is None else each.score)
         else:
@@ -106,7 +111,7 @@ def read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
     Raises:
         FormatError: what is wrong in the file, by line.
     """
-    rows, complaints = SourceRows(name, KnownPositives(collection)), Complaints(path)
+    rows, complaints = SourceRows(name, collection, path), Complaints(path)
     queries = set(collection.queries["query_id"].to_pylist())
     documents = {identifier: row for row, identifier in enumerate(collection.documents["doc_id"].to_pylist())}
     for line, record in json_objects(path, complaints):
@@ -124,7 +129,7 @@ def read_tevatron(path: Path, name: str, collection: Collection) -> Negatives:
                 if score is not None and (query_id, str(identifier := _docid(each))) in rows.known:
                     rows.positives.setdefault((query_id, str(identifier)), score)
     complaints.settle()
-    return rows.negatives("tevatron", path, collection)
+    return rows.negatives("tevatron", path)
 
 
 def _docid(passage: Any) -> str | None:

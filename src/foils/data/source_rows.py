@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,18 @@ class SourceRows:
 
     Attributes:
         name: of the source.
-        known: the positives.
+        collection: that it belongs to.
+        where: what is added stands, for the warning: a file, or a table in memory.
         texts: of documents that are not in the collection.
         repeated: how many were not kept.
         positives: (query id, document id) -> score that a file gives a labelled positive.
         reasons: of each row, why it is rejected; None: it is not.
-        mistaken: lines of those that are.
+        mistaken: where -> lines of those that are.
     """
 
     name: str
-    known: KnownPositives
+    collection: Collection
+    where: str | Path
     columns: dict[str, list[Any]] = field(default_factory=lambda: {key: [] for key in (*REQUIRED.names, "text")})
     seen: dict[tuple[str, str], None] = field(default_factory=dict)
     ranks: dict[str, int] = field(default_factory=dict)
@@ -48,7 +51,17 @@ class SourceRows:
     repeated: int = 0
     positives: dict[tuple[str, str], float] = field(default_factory=dict)
     reasons: list[str | None] = field(default_factory=list)
-    mistaken: list[int] = field(default_factory=list)
+    mistaken: dict[str | Path, list[int]] = field(default_factory=dict)
+
+    @cached_property
+    def known(self) -> KnownPositives:
+        """The positives of the collection."""
+        return KnownPositives(self.collection)
+
+    @cached_property
+    def known_texts(self) -> KnownTexts:
+        """The texts of the collection."""
+        return KnownTexts.of(self.collection)
 
     def add(self, query_id: str, doc_id: str, text: str, score: float | None, line: int, *, inside: bool) -> None:
         """Add a negative, after the others of its query; `inside`: the collection has it, and the text is not kept."""
@@ -62,19 +75,29 @@ class SourceRows:
             column.append(value)
         self.reasons.append(reason := self.known.reason(query_id, doc_id, text))
         if reason:
-            self.mistaken.append(line)
+            self.mistaken.setdefault(self.where, []).append(line)
 
-    def negatives(self, form: str, path: Path, collection: Collection) -> Negatives:
-        """Return the table; a labelled positive whose score is known has a rejected row."""
+    def unknown(self, query: str) -> str:
+        """Return the complaint about a query that the collection does not have."""
+        return f"unknown query {query[:60]!r}: not a text of the collection {self.collection.name}"
+
+    def negatives(self, form: str, path: Path) -> Negatives:
+        """Return the table; a labelled positive whose score is known has a rejected row.
+
+        Args:
+            form: of what was read, for the provenance.
+            path: the file, whose name the provenance has.
+        """
         table = pa.table(
             [pa.array(self.columns[key], kind) for key, kind in zip(REQUIRED.names, REQUIRED.types, strict=True)],
             schema=REQUIRED,
         )
         if any(text is not None for text in self.columns["text"]):
             table = table.append_column("text", pa.array(self.columns["text"], pa.large_string()))
-        negatives = Negatives(table, imported(form, path, collection, repeated=self.repeated))
+        negatives = Negatives(table, imported(form, path, self.collection, repeated=self.repeated))
+        for where, lines in self.mistaken.items():
+            _tell_mistaken(where, lines)
         if self.mistaken:
-            _tell_mistaken(path, self.mistaken)
             for reason in (POSITIVE, EQUAL):
                 negatives = negatives.reject(np.array([each == reason for each in self.reasons]), reason)
         known = {pair: score for pair, score in self.positives.items() if np.isfinite(score)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,16 +12,16 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.hub import fetched_table
-from foils.data.lines import Complaints, magic, numbered_lines, text_field
+from foils.data.lines import Complaints, json_objects, magic, numbered_lines, text_field
 from foils.data.negatives import Negatives, negatives_table
-from foils.data.pair_columns import NAMES, plain
+from foils.data.pair_columns import NAMES, SOURCE_NAMES, check_chosen, parsed_columns, plain
 from foils.data.pairs import pair_negatives
 from foils.data.run import Run, ranks_within
 from foils.data.source_forms import holds_training
-from foils.data.source_records import is_folder_of_tables, read_lines, read_pylate, read_records, read_tevatron
-from foils.data.source_rows import KnownPositives, KnownTexts, SourceRows, imported, without_own
+from foils.data.source_records import add_records, is_folder_of_tables, read_lines, read_pylate, read_tevatron
+from foils.data.source_rows import SourceRows, imported, without_own
 from foils.data.store import file_digest
-from foils.data.tables import DELIMITERS, records_of, records_of_file
+from foils.data.tables import DELIMITERS, ENDINGS, Records, arrow_table, parts_of, records_of_file
 from foils.runtime.errors import FormatError, InputError
 
 FORMS = (
@@ -29,6 +30,7 @@ FORMS = (
     "with anchor, document and label, or documents and labels; CSV, TSV, Parquet or a JSON list with columns query, "
     "positive and negative; or a TREC run"
 )
+COLUMNS = re.compile(rf"(.*(?:{'|'.join(map(re.escape, ENDINGS))})(?:\.gz)?):(\w+=.*)", re.IGNORECASE | re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,19 @@ class NamedSource:
     name: str
     negatives: Negatives
     digest: str
+
+
+def split_columns(spec: str) -> tuple[str, dict[str, str]]:
+    """Split `PATH:query=COLUMN,negative=COLUMN` of a table of pairs: what a column is -> its name, where it is said.
+
+    Raises:
+        InputError: the columns are not of this form.
+    """
+    match = COLUMNS.fullmatch(spec)
+    spec, columns = (match[1], parsed_columns(match[2])) if match else (spec, {})
+    if unknown := [role for role in columns if role not in SOURCE_NAMES]:
+        raise InputError(f"{spec}: {', '.join(unknown)}: a source's column is one of {', '.join(SOURCE_NAMES)}")
+    return spec, columns
 
 
 def split_name(spec: str) -> tuple[str, Path]:
@@ -55,20 +70,22 @@ def split_name(spec: str) -> tuple[str, Path]:
 
 
 def read_sources(specs: list[str], collection: Collection) -> list[NamedSource]:
-    """Read several sources, each `[NAME=]PATH`.
+    """Read several sources, each `[NAME=]PATH[:COLUMNS]`.
 
     Raises:
         InputError: a file is missing, or two sources have one name (give them names).
         FormatError: what is wrong in a file, with lines.
     """
-    names = [split_name(spec)[0] for spec in specs]
+    names = [split_name(split_columns(spec)[0])[0] for spec in specs]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"several sources are called {', '.join(repeated)}; name them apart, as in NAME=PATH")
     return [read_source(spec, collection) for spec in specs]
 
 
 def read_source(spec: str, collection: Collection) -> NamedSource:
-    """Read one source, `[NAME=]PATH`, in whatever form the file has.
+    """Read one source, `[NAME=]PATH`, in whatever form the file has, or `[NAME=]PATH:query=COLUMN,negative=COLUMN`.
+
+    The last is a table of pairs with columns of other names (see `foils.data.pair_columns.NAMES`).
 
     In a TREC run the documents that are labelled relevant in the collection are left out: its non-positives are the
     negatives. In every other form a document that is a positive of the query, or has the text of one, is rejected,
@@ -79,10 +96,14 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
         InputError: no such file, or `hf:NAME` that cannot be fetched.
         FormatError: what is wrong in the file, ids that the collection does not know among it, with lines.
     """
+    spec, columns = split_columns(spec)
     name, path = split_name(spec)
     path = fetched_table(path)
-    form = _form(path)
-    negatives = Negatives.read(path) if form is None else form(path, name, collection)
+    if columns:
+        negatives = negatives_of_pairs(records_of_file(path), name, collection, columns)
+    else:
+        form = _form(path, collection)
+        negatives = Negatives.read(path) if form is None else form(path, name, collection)
     try:
         negatives = without_own(negatives, collection, path)
     except InputError as error:
@@ -90,11 +111,12 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
     return NamedSource(name, negatives, negatives.digest if path.is_dir() else file_digest(path))
 
 
-def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
+def _form(path: Path, collection: Collection) -> Callable[[Path, str, Collection], Negatives] | None:
     if is_folder_of_tables(path):
         return read_pylate
     if magic(path, 4) == b"PAR1":
-        return None if is_of_negatives(records_of_file(path).columns) else _read_pair_table
+        columns = records_of_file(path).columns
+        return None if is_of_negatives(columns, columns_as_in(collection, columns)) else _read_pair_table
     if path.name.lower().removesuffix(".gz").endswith(tuple(DELIMITERS)):
         return _read_pair_table
     complaints = Complaints(path)
@@ -103,7 +125,10 @@ def _form(path: Path) -> Callable[[Path, str, Collection], Negatives] | None:
     if not line:
         raise FormatError(f"the file is empty; {FORMS}", path)
     if first.lstrip().startswith("{"):
-        return read_tevatron if '"negative_passages"' in first or '"positive_passages"' in first else read_lines
+        if '"negative_passages"' in first or '"positive_passages"' in first:
+            return read_tevatron
+        _, record = next(json_objects(path, complaints), (0, {}))
+        return _read_pair_table if columns_as_in(collection, record) else read_lines
     if first.lstrip().startswith("[") and path.name.lower().removesuffix(".gz").endswith(".json"):
         return _read_pair_table
     if len(first.split()) == 6:
@@ -135,46 +160,103 @@ def _complain_of_ids(path: Path, collection: Collection) -> None:
     complaints.settle()
 
 
-def is_of_negatives(columns: Iterable[str]) -> bool:
-    """Tell whether a table with these columns is one of negatives, or means to be, and not of pairs."""
+def columns_as_in(collection: Collection, columns: Iterable[str]) -> dict[str, str]:
+    """Return how the columns of the collection's pairs were named, if all of these are among `columns`; or nothing."""
+    named = {role: name for role, name in collection.columns.items() if name}
+    return named if {*named.values()} <= {*columns} else {}
+
+
+def is_of_negatives(columns: Iterable[str], named: Container[str] = ()) -> bool:
+    """Tell whether a table is one of negatives, or means to be, and not of pairs.
+
+    Args:
+        columns: their names.
+        named: what of a table of pairs some are said to be.
+    """
     names = {plain(name) for name in columns}
     return (
         {"query_id", "doc_id"} <= names
         or bool({"source", "rank"} & names)
-        or not (names & {*NAMES["query"]} or holds_training(names))
+        or not ("query" in named or names & {*NAMES["query"]} or holds_training(names))
     )
 
 
 def _read_pair_table(path: Path, name: str, collection: Collection) -> Negatives:
-    return negatives_of_pairs(path, name, collection, where=path)
+    return negatives_of_pairs(records_of_file(path), name, collection)
 
 
-def negatives_of_pairs(given: Any, name: str, collection: Collection, *, where: str | Path = "table") -> Negatives:
+def negatives_in_memory(given: Any, name: str, collection: Collection) -> Negatives:
+    """Return the negatives of a table in memory, or of the splits of a dictionary of tables, one after the other.
+
+    Args:
+        given: a table of negatives, or of pairs with negatives; of several, all of the same columns.
+        name: of the source, where the table does not say one.
+        collection: that they belong to.
+
+    Raises:
+        InputError: no table, splits that have other columns than the first, or what is wrong in one.
+    """
+    parts = parts_of(given)
+    first, *others = parts.values()
+    for each in others:
+        if set(each.columns) != set(first.columns):
+            raise InputError(
+                f"{each.where} has the columns {', '.join(each.columns)}, {first.where} {', '.join(first.columns)}; "
+                "splits that are one source have the same columns. Give one of them alone, or each as a source"
+            )
+    if not is_of_negatives(first.columns, columns_as_in(collection, first.columns)):
+        return negatives_of_pairs(parts, name, collection)
+    if not isinstance(given, Mapping):
+        return Negatives(arrow_table(given))
+    return Negatives(pa.concat_tables(map(_checked_split, given, given.values()), promote_options="default"))
+
+
+def _checked_split(split: str, given: Any) -> pa.Table:
+    try:
+        return Negatives(arrow_table(given)).table
+    except InputError as error:
+        raise InputError(f"{type(given).__name__} ({split}): {error}") from error
+
+
+def negatives_of_pairs(
+    given: Records | Mapping[str, Records], name: str, collection: Collection, columns: Mapping[str, str] | None = None
+) -> Negatives:
     """Return the negatives that a table of pairs names beside its positives (see `foils.data.pairs.read_pairs`).
 
     Args:
-        given: a file, or a table in memory.
+        given: the table, or several by split.
         name: of the source.
         collection: whose queries and documents they are, by their ids, or else by their texts; another document
             brings its own text.
-        where: for complaints.
+        columns: what a column is -> its name. Default: as of the collection's pairs, if all of these columns are there.
 
     Raises:
+        InputError: a column that there is not.
         FormatError: what is wrong in it, queries that the collection does not know among it.
     """
-    records = records_of(given)
-    if holds_training(records.columns):
-        return read_records(records, name, collection)
-    rows, complaints, known = SourceRows(name, KnownPositives(collection)), Complaints(where), KnownTexts.of(collection)
-    queries = set(collection.queries["query_id"].to_pylist())
-    for line, query_id, query, negatives in pair_negatives(records):
-        own = query_id if query_id in queries else known.query(query)
+    parts = list(given.values()) if isinstance(given, Mapping) else [given]
+    columns = columns or columns_as_in(collection, parts[0].columns)
+    rows, training = SourceRows(name, collection, parts[0].where), holds_training(parts[0].columns)
+    for records in parts:
+        rows.where = records.where
+        if training:
+            check_chosen(columns, records.columns, records.where)
+            add_records(rows, records, {column: role for role, column in columns.items()})
+        else:
+            _add_pairs(rows, records, columns)
+    return rows.negatives("tuples" if training else "pairs", parts[0].files[0] if parts[0].files else Path("table"))
+
+
+def _add_pairs(rows: SourceRows, records: Records, columns: Mapping[str, str]) -> None:
+    complaints = Complaints(records.where)
+    queries = set(rows.collection.queries["query_id"].to_pylist())
+    for line, query_id, query, negatives in pair_negatives(records, columns):
+        own = query_id if query_id in queries else rows.known_texts.query(query)
         if own is None:
-            complaints.add(f"unknown query {query[:60]!r}: not a text of the collection {collection.name}", line)
+            complaints.add(rows.unknown(query), line)
             continue
         for each in negatives:
             text = f"{each.title} {each.text}".strip()
-            identifier, inside = known.document(text, each.doc_id)
+            identifier, inside = rows.known_texts.document(text, each.doc_id)
             rows.add(own, identifier, text, None, line, inside=inside)
     complaints.settle()
-    return rows.negatives("pairs", Path(str(where)), collection)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -93,8 +93,32 @@ def records_of(given: Any) -> Records:
     return records_in_memory(arrow_table(given), type(given).__name__)
 
 
+def parts_of(given: Any) -> dict[str, Records]:
+    """Return the records of each split of a dictionary of tables, as a `DatasetDict` is one; of another table by "".
+
+    Raises:
+        InputError: no such file, no table, or a dictionary of something else.
+    """
+    if not isinstance(given, Mapping):
+        return {"": records_of(given)}
+    if not given or any(isinstance(part, (list, tuple)) for part in given.values()):
+        raise InputError(
+            f"{type(given).__name__} of {', '.join(map(str, given)) or 'nothing'}; expected split -> table. Make "
+            "columns of lists a table, as pyarrow.table(…) or pandas.DataFrame(…) do"
+        )
+    parts = {split: records_of(part) for split, part in given.items()}
+    return {
+        split: each if each.files else replace(each, where=f"{each.where} ({split})") for split, each in parts.items()
+    }
+
+
+def is_data_set_of_splits(given: Any) -> bool:
+    """Tell whether this is a `DatasetDict`: one data set, and no dictionary of several."""
+    return isinstance(given, Mapping) and hasattr(given, "with_format")
+
+
 def _is_data_set(given: Any) -> bool:
-    return hasattr(given, "with_format") and hasattr(given, "__len__")
+    return hasattr(given, "with_format") and hasattr(given, "__len__") and not isinstance(given, Mapping)
 
 
 def _data_set(given: Any) -> Records:

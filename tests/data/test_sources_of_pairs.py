@@ -1,0 +1,207 @@
+"""Tables of pairs as sources of negatives: splits of a data set, and columns of other names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import foils
+from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
+from foils.data.resolve import as_source, as_sources
+from foils.runtime.errors import FormatError, InputError
+from pair_files import ROWS, TABLES, pair_files, write_csv
+
+TRIPLETS = [{**row, "negative": f"not {row['answer']}"} for row in ROWS]
+RENAMED = [{"q": row["question"], "a": row["answer"], "n": row["negative"]} for row in TRIPLETS]
+COLUMNS = {"query": "q", "positive": "a", "negative": "n"}
+SAID = "query=q,negative=n"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def pairs() -> Collection:
+    return foils.load(pa.Table.from_pylist(ROWS))
+
+
+def rows(negatives: Negatives) -> pa.Table:
+    return negatives.table.drop_columns(["source", "score"])  # it has no scores: NaN
+
+
+def data_set(**splits: list[dict[str, Any]]) -> Any:
+    datasets = pytest.importorskip("datasets")
+    return datasets.DatasetDict({split: datasets.Dataset.from_list(part) for split, part in splits.items()})
+
+
+# Splits
+
+
+def test_splits_of_a_data_set_are_one_source(pairs: Collection) -> None:
+    whole = as_source(TABLES["arrow"](TRIPLETS), pairs)
+    for given in (data_set(train=TRIPLETS), data_set(train=TRIPLETS[:7], test=TRIPLETS[7:])):
+        (source,) = as_sources({"own": given}, pairs)
+        assert source.name == "own"
+        assert rows(source.negatives).equals(rows(whole.negatives))
+        (alone,) = as_sources(given, pairs)  # one source, and no dictionary of several
+        assert rows(alone.negatives).equals(rows(whole.negatives))
+    files = {"train": TABLES["pandas"](TRIPLETS[:7]), "test": TABLES["polars"](TRIPLETS[7:])}
+    assert rows(as_source(files, pairs).negatives).equals(rows(whole.negatives))
+
+
+def test_a_query_of_two_splits_has_one_list(pairs: Collection) -> None:
+    more = {**TRIPLETS[0], "negative": "no boat at all"}
+    read = as_source(data_set(train=TRIPLETS, test=[TRIPLETS[0], more]), pairs).negatives
+    of_query = read.table.filter(pa.compute.equal(read.table["query_id"], read.table["query_id"][0]))
+    assert of_query["rank"].to_pylist() == [0, 1]
+    assert of_query["text"].to_pylist() == [TRIPLETS[0]["negative"], "no boat at all"]
+    assert read.provenance["settings"]["repeated"] == 1
+
+
+def test_splits_of_labelled_lists(pairs: Collection) -> None:
+    listed = [
+        {"anchor": row["question"], "documents": [row["answer"], row["negative"]], "labels": [1, 0]} for row in TRIPLETS
+    ]
+    read = as_source(data_set(train=listed[:7], test=listed[7:]), pairs).negatives
+    assert read.table["text"].to_pylist() == [row["negative"] for row in TRIPLETS]
+
+
+def test_splits_of_a_table_of_negatives(pairs: Collection) -> None:
+    datasets = pytest.importorskip("datasets")
+    mined = foils.mine(pairs, top=2)
+    parts = [datasets.Dataset(mined.table.slice(0, 7)), datasets.Dataset(mined.table.slice(7))]
+    read = as_source(datasets.DatasetDict(train=parts[0], test=parts[1]), pairs)
+    assert read.negatives.table.equals(mined.table)
+    assert as_source(datasets.DatasetDict(train=mined.to_dataset()), pairs).digest == read.digest
+    with pytest.raises(InputError, match=r"[1-9] \(query, document\) pairs occur more than once"):
+        as_source(datasets.DatasetDict(train=parts[0], test=parts[0]), pairs)
+
+
+WRONG: dict[str, Callable[[], Any]] = {
+    r"Dataset \(test\):1: unknown query 'who\?'": lambda: data_set(
+        train=TRIPLETS[:9], test=[{**TRIPLETS[9], "question": "who?"}]
+    ),
+    r"Dataset \(test\):1: a negative \(negative\) is empty": lambda: data_set(
+        train=TRIPLETS[:9], test=[{**TRIPLETS[9], "negative": " "}]
+    ),
+    r"Dataset \(dev\) has the columns q, a, n, Dataset \(train\) question, answer, negative; splits that": lambda: (
+        data_set(train=TRIPLETS, dev=RENAMED)
+    ),
+    r"Table \(test\): negative ranks": lambda: {
+        split: negatives_table(["x"], ["y"], "s", [rank], [0.0]) for split, rank in (("train", 0), ("test", -1))
+    },
+    "dict of question, negative; expected split -> table": lambda: {"question": ["a"], "negative": ["b"]},
+    "IterableDataset is no table; expected a DataFrame": lambda: {
+        split: rows.to_iterable_dataset() for split, rows in data_set(train=TRIPLETS).items()
+    },
+}
+
+
+@pytest.mark.parametrize(("message", "made"), WRONG.items(), ids=range(len(WRONG)))
+def test_what_is_wrong_in_a_split_names_it(pairs: Collection, message: str, made: Callable[[], Any]) -> None:
+    with pytest.raises(InputError, match=message):
+        as_source(made(), pairs)
+
+
+def test_the_warning_of_a_positive_names_its_split(pairs: Collection, caplog: pytest.LogCaptureFixture) -> None:
+    own = {**TRIPLETS[9], "negative": TRIPLETS[9]["answer"]}
+    read = as_source(data_set(train=TRIPLETS[:9], test=[own]), pairs).negatives
+    assert read.keep.tolist() == [True] * 9 + [False]
+    assert caplog.messages == ["Dataset (test): 1 negative is a positive of the same query (line 1); rejected"]
+
+
+# Columns
+
+
+def test_columns_of_a_source_are_named_after_its_path(pairs: Collection, tmp_path: Path) -> None:
+    whole = as_source(TABLES["arrow"](TRIPLETS), pairs)
+    paths = pair_files(tmp_path, RENAMED)
+    assert len(paths) == 7
+    for path in paths:
+        (source,) = as_sources([f"mined={path}:{SAID}"], pairs)
+        assert source.name == "mined"
+        assert rows(source.negatives).equals(rows(whole.negatives)), path
+        assert as_source(f"{path}:{SAID}", pairs).name == "pairs"
+        assert as_source(Path(f"{path}:{SAID}"), pairs, name="x").name == "x"
+        with pytest.raises(FormatError, match=r"PATH:query=COLUMN,negative=COLUMN|table of negatives has"):
+            as_source(path, pairs)
+
+
+def test_a_source_with_the_columns_of_the_collection_is_read_by_the_same_names(tmp_path: Path) -> None:
+    whole = as_source(TABLES["arrow"](TRIPLETS), foils.load(TABLES["arrow"](TRIPLETS)))
+    for path in pair_files(tmp_path, RENAMED):
+        collection = foils.load(path, columns=COLUMNS)
+        assert rows(as_source(path, collection).negatives).equals(rows(whole.negatives)), path
+    for make in TABLES.values():
+        collection = foils.load(make(RENAMED), columns=COLUMNS)
+        assert rows(as_source(make(RENAMED), collection).negatives).equals(rows(whole.negatives))
+
+
+def test_a_source_with_some_of_the_columns_of_the_collection_is_read_by_its_own(tmp_path: Path) -> None:
+    """A column `id` of a collection's queries may be something else in a source, and one name is a chance."""
+    numbered = [{"id": at, **row} for at, row in enumerate(RENAMED)]
+    collection = foils.load(TABLES["arrow"](numbered), columns={**COLUMNS, "query_id": "id"})
+    other = [{"id": 9 - at, "query": row["q"], "negative": row["n"]} for at, row in enumerate(RENAMED)]
+    read = as_source(TABLES["arrow"](other), collection).negatives
+    assert read.table["query_id"].to_pylist() == [str(at) for at in range(10)]
+    with pytest.raises(FormatError, match="no column is known as query or negative"):
+        as_source(write_csv(tmp_path / "x.csv", [{"q": row["q"], "n": row["n"]} for row in RENAMED]), collection)
+
+
+def test_tables_of_negatives_are_none_of_pairs_whatever_the_columns_of_the_collection() -> None:
+    numbered = [{"doc_id": f"d{at}", **row} for at, row in enumerate(RENAMED)]
+    collection = foils.load(TABLES["arrow"](numbered), columns={"query": "q", "positive": "a", "doc_id": "doc_id"})
+    mined = foils.mine(collection, top=1)
+    assert as_source(mined.table, collection).negatives.table.equals(mined.table)
+
+
+def test_the_columns_that_are_read_of_a_source(pairs: Collection, tmp_path: Path) -> None:
+    """The collection knows the positives; scores and grades of pairs are nothing to their negatives."""
+    bare = [{"query": row["question"], "negative": row["negative"], "score": 0.5, "label": "x"} for row in TRIPLETS]
+    whole = as_source(TABLES["arrow"](TRIPLETS), pairs)
+    for given in (write_csv(tmp_path / "bare.csv", bare), TABLES["arrow"](bare)):
+        assert rows(as_source(given, pairs).negatives).equals(rows(whole.negatives))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("query=q,negative=m", "t.csv has no column m; it has q, a, n"),
+        ("query=q,document=n", "t.csv: document: a source's column is one of query, positive, negative, query_id"),
+        ("query=q,title=a", "t.csv: title: a source's column is one of query"),
+        ("query=q,n", "query=q,n; expected what each column is"),
+        ("query=q,negative=q", "q is given twice; a column is one thing"),
+        ("query=q", "no column is known as negative"),
+    ],
+)
+def test_columns_that_there_are_not(pairs: Collection, tmp_path: Path, said: str, message: str) -> None:
+    path = write_csv(tmp_path / "t.csv", RENAMED)
+    with pytest.raises(InputError, match=re.escape(message)):
+        as_source(f"{path}:{said}", pairs)
+
+
+def test_two_columns_that_could_both_be_the_query(pairs: Collection, tmp_path: Path) -> None:
+    both = [{"query": "?", **row} for row in TRIPLETS]
+    path = write_csv(tmp_path / "t.csv", both)
+    with pytest.raises(FormatError, match=r"columns query and question could each be the query; .*: PATH:query=query"):
+        as_source(path, pairs)
+    assert len(as_source(f"{path}:query=question", pairs).negatives) == 10
+
+
+def test_labelled_lists_with_columns_of_other_names(pairs: Collection, tmp_path: Path) -> None:
+    listed = [
+        {"q": row["question"], "documents": [row["answer"], row["negative"]], "labels": [1, 0]} for row in TRIPLETS
+    ]
+    path = tmp_path / "lists.parquet"
+    pq.write_table(pa.Table.from_pylist(listed), path)
+    read = as_source(f"{path}:query=q", pairs).negatives
+    assert read.table["text"].to_pylist() == [row["negative"] for row in TRIPLETS]
