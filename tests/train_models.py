@@ -8,11 +8,22 @@ from pathlib import Path
 import numpy as np
 import torch
 from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.cross_encoder.modules import LogitScore
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from tokenizers import Tokenizer, normalizers
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
+    PreTrainedTokenizerFast,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    Qwen3ForSequenceClassification,
+    Qwen3Model,
+)
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
@@ -33,15 +44,14 @@ def static_model(seed: int = 0, dimension: int = 16) -> SentenceTransformer:
     return SentenceTransformer(modules=[StaticEmbedding(words_tokenizer(), embedding_dim=dimension)], device="cpu")
 
 
+def _save_tokenizer(folder: Path) -> None:
+    special = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    PreTrainedTokenizerFast(tokenizer_object=words_tokenizer(), **special).save_pretrained(folder)
+
+
 def _bert(folder: Path, kind: type, dropout: float, **more: int) -> None:
     torch.manual_seed(0)
-    PreTrainedTokenizerFast(
-        tokenizer_object=words_tokenizer(),
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-    ).save_pretrained(folder)
+    _save_tokenizer(folder)
     config = BertConfig(
         vocab_size=len(SPECIAL) + len(WORDS),
         hidden_size=16,
@@ -69,6 +79,35 @@ def cross_encoder(folder: Path) -> CrossEncoder:
 def masked_language_model(folder: Path) -> None:
     """Write a language model that nobody trained, with its masked-language head."""
     _bert(folder, BertForMaskedLM, 0.0)
+
+
+def _qwen3(folder: Path, kind: type) -> None:
+    torch.manual_seed(0)
+    _save_tokenizer(folder)
+    sizes = {"hidden_size": 16, "head_dim": 8, "intermediate_size": 32, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}
+    config = Qwen3Config(vocab_size=len(SPECIAL) + len(WORDS), pad_token_id=0, num_labels=1, **sizes, **heads)
+    kind(config).save_pretrained(folder)
+
+
+def decoder(folder: Path) -> SentenceTransformer:
+    """Make an encoder of a decoder, whose vector is that of the last token."""
+    _qwen3(folder, Qwen3Model)
+    return SentenceTransformer(modules=[Transformer(str(folder)), Pooling(16, pooling_mode="lasttoken")], device="cpu")
+
+
+def scoring_decoder(folder: Path) -> CrossEncoder:
+    """Make a reranker of a decoder, whose head scores the last token."""
+    _qwen3(folder, Qwen3ForSequenceClassification)
+    return CrossEncoder(str(folder), device="cpu", max_length=32)
+
+
+def answering_decoder(folder: Path) -> CrossEncoder:
+    """Make a reranker of a decoder that answers with one word or another."""
+    _qwen3(folder, Qwen3ForCausalLM)
+    asked = Transformer(str(folder), transformer_task="text-generation", max_seq_length=32)
+    words = asked.tokenizer.convert_tokens_to_ids(["ba", "be"])
+    return CrossEncoder(modules=[asked, LogitScore(*words)], device="cpu")
 
 
 def made_up(queries: int = 40, documents: int = 80, seed: int = 0) -> Collection:

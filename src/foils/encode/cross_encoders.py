@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from foils.encode.adapters import merge_adapters
 from foils.encode.models import find_model, loading
 from foils.runtime.errors import InputError
 
@@ -27,6 +28,8 @@ def load_cross_encoder(
     trust_remote_code: bool = False,
 ) -> CrossEncoder:
     """Load a sentence-transformers cross-encoder (safetensors weights) with one output, by folder or hub name.
+
+    An adapter is merged into its base (`merge_adapters`).
 
     Args:
         name: a folder, or a hub's owner/name.
@@ -51,6 +54,7 @@ def load_cross_encoder(
             trust_remote_code=trust_remote_code,
             model_kwargs={"use_safetensors": True},
         )
+        merge_adapters(model)
     check_one_output(model, Path(place).name)
     return model
 
@@ -75,6 +79,15 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
     digest.update(repr((length, sorted(tokenizer.items()))).encode())
     return digest.hexdigest()
+
+
+def has_drawn_weights(load: Callable[[int], CrossEncoder]) -> bool:
+    """Tell whether a model has weights that its files lack, as the head of one from a masked language model.
+
+    Args:
+        load: the seed of such weights → the model.
+    """
+    return cross_encoder_digest(load(0)) != cross_encoder_digest(load(1))
 
 
 def logits(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from foils.encode.adapters import merge_adapters
 from foils.runtime.errors import InputError, MissingExtraError, require
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -45,7 +46,7 @@ def load_model(
     """Return a SentenceTransformer, its weights read from safetensors only.
 
     `static:NAME` is a bag of words that begins with the (input) word vectors of the model NAME: the mean of the
-    vectors of a text's tokens.
+    vectors of a text's tokens. An adapter is merged into its base (`merge_adapters`).
 
     Args:
         name: a folder, a hub name, the embedded all-MiniLM-L6-v2, or `static:` before one of them.
@@ -61,12 +62,13 @@ def load_model(
     with loading(kind, name):
         if str(name).startswith(STATIC):
             return static_embedding(find_model(str(name).removeprefix(STATIC)), device=device)
-        return SentenceTransformer(
+        model = SentenceTransformer(
             str(find_model(name)),
             device=device,
             trust_remote_code=trust_remote_code,
             model_kwargs={"use_safetensors": True},
         )
+        return merge_adapters(model)
 
 
 def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
@@ -108,6 +110,7 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
 
     Raises:
         InputError: what is inside the context could not load it.
+        MissingExtraError: it is an adapter, and peft is not installed.
     """
     import torch
 
@@ -117,7 +120,9 @@ def loading(kind: str, name: str | Path, *, seed: int = 0) -> Iterator[None]:
             yield
     except InputError:
         raise
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        if isinstance(error, ImportError) and "peft" in str(error):
+            require("peft", "lora")
         said = str(error).strip().partition("\n")[0]
         raise InputError(
             f"cannot load the {kind} {str(name)!r}: {said}; give a folder with safetensors weights, or a hub name that "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
-from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 import numpy as np
@@ -90,7 +89,7 @@ def train_settings(settings: StudySettings, seed: int) -> TrainSettings:
 def _fits(value: Any, hint: Any) -> bool:
     kinds = get_args(hint) or (hint,)
     if value is None or isinstance(value, bool):
-        return value is None and NoneType in kinds
+        return type(value) in kinds
     return isinstance(value, (int, float) if float in kinds else tuple(kinds))
 
 

@@ -17,11 +17,13 @@ from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.similarity import SIMILARITIES
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
 from foils.training.results import Trained
 from foils.training.settings import (
+    ADAPTER,
+    MERGED,
     MINED_ANEW,
     OPEN,
     PROGRESS,
@@ -91,6 +93,8 @@ def _refuse_idle(
             "CrossEncoder with reranker=True, or a SentenceTransformer"
         )
     check_installed(steps.trackers)
+    if steps.lora is not None:
+        require("peft", "lora")
     dev, run, loss = spelled("dev"), spelled("dev_run"), steps.loss or method.base(reranker=reranker).training.loss
     if evaluation.dev is None:
         refuse(
@@ -116,7 +120,7 @@ def _refuse_idle(
         refuse({"dev_run": evaluation.dev_run}, f"without {spelled('reranker')}: a bi-encoder searches by itself")
         if isinstance(model, str) and model.startswith(STATIC):
             refuse(
-                steps.changed("mini_batch_size", "max_length", base=OPEN),
+                steps.changed("mini_batch_size", "max_length", "lora", "gradient_checkpointing", base=OPEN),
                 f"with {spelled('model')} {model}, a bag of words, which reads whole texts and needs little memory; "
                 "leave it out",
             )
@@ -136,6 +140,7 @@ def train(
     reranker: bool = False,
     method: MethodSettings,
     similarity: Annotated[str | None, Option(names=SIMILARITIES, within=TRAINING_ARGS)] = None,
+    trust_remote_code: Annotated[bool, Option(within=TRAINING_ARGS)] = False,
     steps: TrainSettings = OPEN,
     rows: RowSettings,
     evaluation: DevSettings,
@@ -159,6 +164,7 @@ def train(
         resume: Continue from the last checkpoint in the folder.
         similarity: How the model compares vectors from now on: cosine, or dot (inner product, vectors as they are).
             Default: what it was made for.
+        trust_remote_code: Run code that comes with the model.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
     Raises:
@@ -172,7 +178,8 @@ def train(
     batching = method.describe()
     loaded = reading.open(collection)
     negatives = None if source is None else as_source(source, loaded)
-    load = partial(_trainable, model, settings, reranker=reranker, similarity=similarity, device=device)
+    own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
+    load = partial(_trainable, model, settings, reranker=reranker, similarity=similarity, **own)
     data, refresh = _training_data(loaded, negatives.negatives if negatives else None, rows, method, load)
     trainable = load()
     settings = _with_learning_rate(settings, trainable)
@@ -182,8 +189,8 @@ def train(
     history = provenance("train", described, inputs=inputs, seed=settings.seed)
     how: dict[str, Any] = {"settings": settings, "score": evaluation.score(loaded), "resume": resume}
     before = how["score"](trainable) if how["score"] else None
-    own = None if reranker else {**batching, "refresh": refresh}
-    run = _fitted(trainable, data, Path(output) / CHECKPOINTS, own, **how)
+    batched = None if reranker else {**batching, "refresh": refresh}
+    run = _fitted(trainable, data, Path(output) / CHECKPOINTS, batched, **how)
     known = {when: value for when, value in (("before", before), ("after", run.best)) if value is not None}
     scores = {f"{MEASURE} on {evaluation.dev} {when}": value for when, value in known.items()}
     return _written(Trained(run.model, Path(output), run, history, data.counts, scores))
@@ -236,21 +243,25 @@ def _training_data(
     return (outside_danger(data) if method.batches == PROGRESS else data), refresh
 
 
-def _trainable(
-    model: ModelLike, settings: TrainSettings, *, reranker: bool, similarity: str | None, device: str | None
-) -> Any:
-    """Return the model to train; a reranker once its loss is known to exist."""
+def _trainable(model: ModelLike, settings: TrainSettings, *, reranker: bool, similarity: str | None, **own: Any) -> Any:
+    """Return the model to train; a reranker once its loss is known to exist. `own`: of the loaders."""
     if not reranker:
         from foils.training.models import load_trainable
 
-        return load_trainable(model, device=device, similarity=similarity)
-    from foils.encode.cross_encoders import load_cross_encoder
+        return load_trainable(model, similarity=similarity, **own)
+    from foils.encode.cross_encoders import has_drawn_weights, load_cross_encoder
     from foils.training.reranker import reranker_loss
 
     reranker_loss(settings.loss, settings.loss_settings)
     if not isinstance(model, (str, Path)):
         return model
-    return load_cross_encoder(model, device=device, new_head=True, seed=settings.seed)
+    load = partial(load_cross_encoder, model, new_head=True, **own)
+    if settings.lora_output == ADAPTER and has_drawn_weights(lambda seed: load(seed=seed)):
+        raise InputError(
+            f"{spelled('lora_output', ADAPTER)}: {model} lacks weights of a reranker, as its head, which an adapter "
+            f"does not hold; give {spelled('lora_output', MERGED)}"
+        )
+    return load(seed=settings.seed)
 
 
 def _with_learning_rate(settings: TrainSettings, model: Any) -> TrainSettings:

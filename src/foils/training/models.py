@@ -18,6 +18,8 @@ LEARNING_RATES = {
 }
 """Kind of model → peak learning rate where none is given, and the width (hidden size) of the transformer that it was
 measured on (None: the same for every width). docs/training.md has the measurement, and what it lacks."""
+OF_ADAPTERS = 10
+"""Times the learning rate of the weights themselves: that of adapters (Schulman et al. 2025, "LoRA without regret")."""
 
 
 def kind_of(model: Any) -> str:
@@ -42,7 +44,7 @@ def kind_of(model: Any) -> str:
     return "encoder" if model.module_kwargs else "language model"
 
 
-def learning_rate_of(model: Any) -> float:
+def learning_rate_of(model: Any, *, lora: bool = False) -> float:
     """Return the default peak learning rate of a model: that of its kind, in inverse proportion to a larger width.
 
     rate · min(1, measured width / width). Adam's best learning rate falls with the width of a transformer's layers
@@ -50,8 +52,10 @@ def learning_rate_of(model: Any) -> float:
 
     Args:
         model: a SentenceTransformer or a CrossEncoder.
+        lora: whether adapters are trained, which take ten times the rate of the weights themselves.
     """
     rate, measured = LEARNING_RATES[kind_of(model)]
+    rate *= OF_ADAPTERS if lora else 1
     width = getattr(getattr(model.transformers_model, "config", None), "hidden_size", None)
     return rate if measured is None or not isinstance(width, int) else rate * min(1.0, measured / width)
 
@@ -60,10 +64,16 @@ def with_defaults(settings: TrainSettings, model: Any) -> TrainSettings:
     """Return the settings with the learning rate that suits the model (`learning_rate_of`) where they have none."""
     if settings.learning_rate is not None:
         return settings
-    return replace(settings, learning_rate=learning_rate_of(model))
+    return replace(settings, learning_rate=learning_rate_of(model, lora=settings.lora is not None))
 
 
-def load_trainable(model: str | Path | Any, *, device: str | None = None, similarity: str | None = None) -> Any:
+def load_trainable(
+    model: str | Path | Any,
+    *,
+    device: str | None = None,
+    similarity: str | None = None,
+    trust_remote_code: bool = False,
+) -> Any:
     """Return a SentenceTransformer to train, as `load_model` gives it.
 
     Args:
@@ -72,13 +82,14 @@ def load_trainable(model: str | Path | Any, *, device: str | None = None, simila
         device: torch device; None: the first one available.
         similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the saved model; None: its
             own.
+        trust_remote_code: run code that comes with the model.
 
     Raises:
         InputError: there is no such model, or it has no word table.
         UnknownNameError: an unknown similarity.
     """
     if isinstance(model, (str, Path)):
-        model = load_model(model, device=device)
+        model = load_model(model, device=device, trust_remote_code=trust_remote_code)
     if similarity is not None:
         model.similarity_fn_name = similarity_of(model, similarity)
     return model

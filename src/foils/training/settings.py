@@ -10,13 +10,14 @@ from foils.batching.methods import METHODS, method_named
 from foils.data.training_rows import MAX_POSITIVES
 from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, Settings, spelled, whole_numbers
+from foils.runtime.options import Option, Settings, refuse, spelled, whole_numbers
 from foils.training.trackers import TRACKERS
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 NO_DUPLICATES = "no-duplicates"
 TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 PROGRESS = "progress"
+MERGED, ADAPTER = "merged", "adapter"  # what comes out of a training of adapters
 MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
 
@@ -47,6 +48,10 @@ class TrainSettings(Settings):
         log_steps: Steps between entries of the history. Default: about a hundred entries in all.
         matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: the loss is of these parts, too. In
             Python a tuple.
+        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights: less memory
+            for large models. Needs the extra lora.
+        lora_output: What is written of them: merged, a model like any other; or adapter, which needs its base.
+        gradient_checkpointing: Compute activations again in the backward pass: less memory, more time.
         trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
     """
 
@@ -71,12 +76,17 @@ class TrainSettings(Settings):
     keep_checkpoints: Annotated[int, Option(least=1, within=TRAINING_ARGS)] = 2
     log_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
     matryoshka: Annotated[tuple[int, ...] | None, Option(parse=whole_numbers, metavar="DIMENSIONS", least=1)] = None
+    lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
+    lora_output: Annotated[str, Option(names=(MERGED, ADAPTER), within=TRAINING_ARGS)] = MERGED
+    gradient_checkpointing: Annotated[bool, Option(within=TRAINING_ARGS)] = False
     trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.warmup == 1:
             raise InputError(f"{spelled('warmup')} 1; expected a share below 1")
+        if self.lora is None:
+            refuse(self.changed("lora_output"), f"without {spelled('lora')}: there is no adapter; leave it out")
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the settings, its seed apart."""

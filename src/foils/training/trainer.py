@@ -14,8 +14,9 @@ from safetensors import SafetensorError
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils.runtime.errors import FailureError, InputError
+from foils.training.adapters import AdapterCheckpoints, add_adapters, checkpointed, merge_trained
 from foils.training.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
-from foils.training.settings import TrainSettings
+from foils.training.settings import MERGED, TrainSettings
 from foils.training.trackers import callbacks_of, opened_by_name, run_folder
 
 FEW = 16
@@ -120,7 +121,7 @@ def precision_of(chosen: str, device: torch.device) -> str:
 
 
 def fit(
-    kind: Callable[..., Any],
+    kind: type[Any],
     arguments_kind: Callable[..., Any],
     model: Any,
     output: Path,
@@ -139,7 +140,8 @@ def fit(
     `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
 
     Raises:
-        InputError: what `arguments` refuses, or not to be resumed, and the folder holds checkpoints.
+        InputError: what `arguments`, `add_adapters` or `checkpointed` refuse, or not to be resumed, and the folder
+            holds checkpoints.
         FailureError: a checkpoint cannot be written (full disk, no permission).
     """
     start = time.perf_counter()
@@ -147,7 +149,12 @@ def fit(
     if not resume and any(output.glob("checkpoint-*")):
         raise InputError(f"{output} holds checkpoints of another training; resume it, or choose another folder")
     last = last_whole_checkpoint(output) if resume else None
+    if settings.lora is not None:
+        add_adapters(model, settings.lora, seed=settings.seed)
+        kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
     with ExitStack() as reporting:
+        if settings.gradient_checkpointing:
+            reporting.enter_context(checkpointed(model))
         own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
         own += callbacks_of(settings.trackers, output)
         if settings.patience is not None:
@@ -163,6 +170,8 @@ def fit(
         trainer.remove_callback(PrinterCallback)
         with writing_weights(output):
             trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    if settings.lora is not None and settings.lora_output == MERGED:
+        merge_trained(model)
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
     best = trainer.state.best_metric
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"

@@ -18,7 +18,7 @@ import numpy as np
 from foils.data import Collection, Negatives, Run
 from foils.data.store import file_digest
 from foils.encode import EmbeddingSettings, SentenceEncoder, VectorStore
-from foils.encode.cross_encoders import cross_encoder_digest, load_cross_encoder, logits
+from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.evaluation import first_documents, measure_rankings
 from foils.evaluation.measuring import reranker_score
@@ -78,7 +78,7 @@ class Rerankers:
     @cached_property
     def fresh(self) -> bool:
         """Whether the head is drawn: then the weights depend on the seed."""
-        return len({cross_encoder_digest(self.load(seed=seed)) for seed in (0, 1)}) > 1
+        return has_drawn_weights(lambda seed: self.load(seed=seed))
 
     @property
     def knows(self) -> bool:

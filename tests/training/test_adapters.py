@@ -1,0 +1,281 @@
+"""Training in little memory: low-rank adapters, gradient checkpointing, decoders."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback
+
+import foils
+from foils.encode.cross_encoders import load_cross_encoder, logits
+from foils.encode.models import load_model
+from foils.runtime.errors import InputError, MissingExtraError
+from foils.training.adapters import WEIGHTS, add_adapters, merge_trained, trained_weights
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.data import training_set
+from foils.training.models import LEARNING_RATES, OF_ADAPTERS, learning_rate_of, with_defaults
+from foils.training.reranker import train_reranker
+from foils.training.settings import TrainSettings
+from train_models import (
+    answering_decoder,
+    bert_model,
+    cross_encoder,
+    decoder,
+    made_up,
+    masked_language_model,
+    scoring_decoder,
+    static_model,
+    table,
+)
+
+LORA = TrainSettings(batch_size=16, epochs=1, learning_rate=0.01, max_length=32, precision="float32", lora=2)
+TEXTS = ["ba be bi", "ko ku ka mu", "na"]
+PAIRS = [("ba be", "bi ba"), ("ko", "ku ka")]
+
+
+@pytest.fixture(scope="module")
+def data():
+    collection = made_up()
+    return training_set(collection, table(collection))
+
+
+@pytest.fixture(scope="module")
+def lists():
+    collection = made_up()
+    return training_set(collection, table(collection), form="lists")
+
+
+def train(model, data, folder, settings=LORA, **more):
+    """Train an encoder or, with the loss of lists, a reranker."""
+    function = train_reranker if settings.loss == "listnet" else train_bi_encoder
+    return function(model, data, folder, settings=settings, **more)
+
+
+def outputs(model):
+    if hasattr(model, "predict"):
+        return logits(model, PAIRS)
+    return model.encode(TEXTS, show_progress_bar=False)
+
+
+def weights(model):
+    return {name: each.detach().clone() for name, each in model.state_dict().items()}
+
+
+class Look(TrainerCallback):
+    """Notes which weights are trained, and may end the process, as it were, after a step."""
+
+    def __init__(self, stop=None):
+        self.stop, self.trained = stop, {}
+
+    def on_step_end(self, args, state, control, model=None, **_):
+        self.trained = trained_weights(model)
+        if state.global_step == self.stop:
+            raise KilledError
+
+
+class KilledError(Exception):
+    pass
+
+
+def test_adapters_alone_are_trained_and_become_part_of_the_weights(data, tmp_path):
+    before, look = weights(bert_model(tmp_path / "bert")), Look()
+    model = train(bert_model(tmp_path / "bert"), data, tmp_path / "out", callbacks=[look]).model
+    linear = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    assert all(".lora_" in name for name in look.trained)
+    assert sum(each.numel() for each in look.trained.values()) == sum(
+        LORA.lora * (module.in_features + module.out_features) for module in linear
+    )
+    after = weights(model)
+    assert list(after) == list(before)
+    changed = {name for name in after if not torch.equal(after[name], before[name])}
+    assert changed
+    assert all(name.endswith(".weight") and after[name].ndim == 2 and "embeddings" not in name for name in changed)
+    assert all(each.requires_grad for each in model.parameters())
+    name = next(name for name in sorted(changed) if "attention" in name)
+    low, up = (
+        next(each for key, each in look.trained.items() if f"{name.removesuffix('.weight')}.lora_{part}." in key)
+        for part in "AB"
+    )
+    assert torch.allclose(after[name], before[name] + 2 * up @ low, atol=1e-6)
+
+
+def test_adapters_begin_as_the_model_itself_and_are_drawn_from_the_seed(tmp_path):
+    plain, one, same, other = (bert_model(tmp_path / str(i)) for i in range(4))
+    for model, seed in ((one, 1), (same, 1), (other, 2)):
+        add_adapters(model, 2, seed=seed)
+    assert np.array_equal(outputs(one), outputs(plain))
+    drawn = [torch.cat([each.flatten() for each in trained_weights(model).values()]) for model in (one, same, other)]
+    assert torch.equal(drawn[0], drawn[1])
+    assert not torch.equal(drawn[0], drawn[2])
+
+
+KINDS = {"bert": bert_model, "decoder": decoder, "cross-encoder": cross_encoder, "scoring decoder": scoring_decoder,
+         "answering decoder": answering_decoder}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_merged_is_the_base_with_its_adapter(kind, data, lists, tmp_path):
+    reranker = "encoder" in kind or "ing" in kind
+    settings = replace(LORA, loss="listnet" if reranker else "mnrl", mini_batch_size=4)
+    load = load_cross_encoder if reranker else load_model
+    KINDS[kind](tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
+    model = load(tmp_path / "base", device="cpu")
+    untrained = outputs(model)
+    run = train(model, lists if reranker else data, tmp_path / "work", replace(settings, lora_output="adapter"))
+    trained = outputs(model)
+    model.save_pretrained(str(tmp_path / "adapter"))
+    merge_trained(model)
+    model.save_pretrained(str(tmp_path / "merged"))
+    assert np.isfinite([entry["loss"] for entry in run.history]).all()
+    assert np.abs(trained - untrained).max() > 1e-3
+    adapter, merged = (load(tmp_path / name, device="cpu") for name in ("adapter", "merged"))
+    for each in (model, adapter, merged):
+        np.testing.assert_allclose(outputs(each), trained, atol=1e-5)
+    assert list(adapter.state_dict()) == list(merged.state_dict())  # it is a model like any other, once it is loaded
+    sizes = {name: sum(file.stat().st_size for file in (tmp_path / name).rglob("*.safetensors"))
+             for name in ("merged", "adapter")}  # fmt: skip
+    assert (tmp_path / "adapter" / "adapter_config.json").is_file()
+    assert sizes["adapter"] < sizes["merged"]
+
+
+@pytest.mark.parametrize(("kind", "stop"), [("bert", 4), ("bert", 2), ("scoring decoder", 2)])
+def test_a_killed_training_resumes_exactly(kind, stop, data, lists, tmp_path):
+    how = replace(LORA, checkpoint_steps=2, log_steps=1, loss="mnrl" if kind == "bert" else "listnet")
+    rows = data if kind == "bert" else lists
+
+    def run(folder, *more, resume=False):
+        return train(KINDS[kind](tmp_path / "raw"), rows, tmp_path / folder, how, callbacks=more, resume=resume)
+
+    whole = run("whole")
+    with pytest.raises(KilledError):
+        run("broken", Look(stop))
+    resumed = run("broken", resume=True)
+    for run_, name in ((whole, "a"), (resumed, "b")):
+        run_.model.transformers_model.save_pretrained(str(tmp_path / name))
+    one, two = ((tmp_path / name / "model.safetensors").read_bytes() for name in "ab")
+    assert one == two
+    assert [entry["loss"] for entry in resumed.history] == [entry["loss"] for entry in whole.history]
+    checkpoint = max((tmp_path / "broken").glob("checkpoint-*"))
+    assert (checkpoint / WEIGHTS).is_file()
+    assert not list(checkpoint.rglob("model.safetensors"))
+
+
+def test_the_best_adapters_on_dev_are_the_model(data, tmp_path):
+    scores, seen = iter([0.2, 0.9, 0.1]), []
+
+    def score(model):
+        seen.append(outputs(model))
+        return next(scores)
+
+    found = train(bert_model(tmp_path / "bert"), data, tmp_path / "out", replace(LORA, epochs=3), score=score)
+    assert found.best == 0.9
+    np.testing.assert_allclose(outputs(found.model), seen[1], atol=1e-6)
+
+
+def test_checkpoints_of_another_rank_are_refused(data, tmp_path):
+    with pytest.raises(KilledError):
+        train(
+            bert_model(tmp_path / "a"), data, tmp_path / "out", replace(LORA, checkpoint_steps=2), callbacks=[Look(4)]
+        )
+    with pytest.raises(InputError, match="another model or rank"):
+        train(bert_model(tmp_path / "b"), data, tmp_path / "out", replace(LORA, lora=3), resume=True)
+
+
+def test_adapters_take_ten_times_the_learning_rate(tmp_path):
+    model = bert_model(tmp_path)
+    assert with_defaults(replace(LORA, learning_rate=None), model).learning_rate == pytest.approx(
+        OF_ADAPTERS * learning_rate_of(model)
+    )
+    assert learning_rate_of(model) == LEARNING_RATES["language model"][0]
+
+
+def test_gradient_checkpointing_changes_no_weights_beyond_rounding(data, tmp_path):
+    settings = replace(LORA, mini_batch_size=4)
+    plain, thrifty = (
+        train(bert_model(tmp_path / f"m{on}", dropout=0.1), data, tmp_path / str(on), replace(settings, **how)).model
+        for on, how in enumerate(({}, {"gradient_checkpointing": True}))
+    )
+    for name, each in thrifty.state_dict().items():
+        assert torch.allclose(each, plain.state_dict()[name], atol=1e-5)
+    hooks = [[len(module._forward_hooks) for module in each.modules()] for each in (plain, thrifty)]
+    assert hooks[0] == hooks[1]  # what was set up for the training is gone
+    assert not any(getattr(module, "gradient_checkpointing", False) for module in thrifty.modules())
+
+
+@pytest.mark.parametrize("setting", [{"lora": 4}, {"lora": None, "gradient_checkpointing": True}])
+def test_a_static_embedding_is_refused(setting, data, tmp_path):
+    with pytest.raises(InputError, match=r"static embedding.*leave it out"):
+        train(static_model(), data, tmp_path, replace(LORA, **setting))
+    named = {name: value for name, value in setting.items() if value}
+    with pytest.raises(InputError, match=f"{next(iter(named))} .*bag of words"):
+        foils.train(made_up(), model="static:all-MiniLM-L6-v2", output=tmp_path / "out", **named)
+
+
+def test_settings_that_do_not_fit_are_refused(tmp_path):
+    with pytest.raises(InputError, match="lora 0; expected at least 1"):
+        TrainSettings(lora=0)
+    with pytest.raises(InputError, match="lora_output adapter: no effect without lora"):
+        TrainSettings(lora_output="adapter")
+
+
+def test_without_peft_the_extra_is_named(data, tmp_path, monkeypatch):
+    real = importlib.import_module
+
+    def missing(name, *more):
+        if name == "peft":
+            raise ModuleNotFoundError("No module named 'peft'", name="peft")
+        return real(name, *more)
+
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=r"foils\[lora\]"):
+        train(bert_model(tmp_path / "bert"), data, tmp_path / "out")
+    with pytest.raises(MissingExtraError, match=r"foils\[lora\]"):
+        foils.train(made_up(), model=str(tmp_path / "bert"), lora=2, output=tmp_path / "out")
+
+
+@pytest.mark.parametrize("reranker", [False, True])
+def test_code_of_a_model_is_run_where_it_is_trusted(reranker, tmp_path, monkeypatch):
+    asked = []
+
+    def noted(name, *, trust_remote_code, **_):
+        asked.append(trust_remote_code)
+        raise InputError("noted")
+
+    loader = "encode.cross_encoders.load_cross_encoder" if reranker else "training.models.load_model"
+    monkeypatch.setattr(f"foils.{loader}", noted)
+    for trusted in (False, True):
+        with pytest.raises(InputError, match="noted"):
+            foils.train(made_up(), table(made_up()), model="m", reranker=reranker, output=tmp_path / "out",
+                        trust_remote_code=trusted)  # fmt: skip
+    assert asked == [False, True]
+
+
+def test_the_door_writes_a_model_or_its_adapter(tmp_path):
+    collection = made_up()
+    bert_model(tmp_path / "raw").save_pretrained(str(tmp_path / "base"))
+    how = {"model": str(tmp_path / "base"), "lora": 2, "batch_size": 8, "learning_rate": 0.01, "device": "cpu"}
+    merged, adapter = (
+        foils.train(collection, output=tmp_path / name, lora_output=name, **how) for name in ("merged", "adapter")
+    )
+    assert "| lora | 2 |" in (merged.path / "README.md").read_text()
+    one, two = (
+        foils.evaluate(collection, {"m": str(each.path)}, device="cpu").systems[0] for each in (merged, adapter)
+    )
+    assert one.means == pytest.approx(two.means)
+    again = foils.train(collection, output=tmp_path / "again", **{**how, "model": str(adapter.path)})
+    assert (again.path / "model.safetensors").is_file()
+
+
+def test_a_reranker_with_a_new_head_is_written_merged(tmp_path):
+    collection = made_up()
+    (tmp_path / "mlm").mkdir()
+    masked_language_model(tmp_path / "mlm")
+    how = {"model": str(tmp_path / "mlm"), "reranker": True, "lora": 2, "batch_size": 8, "device": "cpu"}
+    with pytest.raises(InputError, match=r"lora_output adapter: .*lacks weights of a reranker"):
+        foils.train(collection, table(collection), output=tmp_path / "out", lora_output="adapter", **how)
+    found = foils.train(collection, table(collection), output=tmp_path / "out", learning_rate=0.01, **how)
+    np.testing.assert_allclose(outputs(load_cross_encoder(found.path, device="cpu")), outputs(found.model), atol=1e-6)
