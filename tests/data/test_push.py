@@ -23,7 +23,7 @@ from foils.data.store import provenance
 from foils.runtime.errors import InputError
 
 pytest.importorskip("huggingface_hub")
-from hub_server import TOKEN, Hub, hub
+from hub_server import TOKEN, Hub, Repository, hub
 
 
 @pytest.fixture
@@ -102,6 +102,9 @@ def test_a_table_is_pushed_privately_and_read_again_with_its_digest(
     missing = run(server, tmp_path, "fuse", folder, "hf:me/none", negatives, "-o", tmp_path / "g.parquet")
     assert missing.returncode == 2
     assert "cannot read hf:me/none, as negatives.parquet of a data set" in missing.stderr
+    server.repositories["dataset", "me/other"] = Repository(private=False)
+    other = run(server, tmp_path, "fuse", folder, "hf:me/other", negatives, "-o", tmp_path / "g.parquet")
+    assert (other.returncode, "cannot read hf:me/other (" in other.stderr) == (2, True), other.stderr
 
 
 def test_the_library_pushes_what_the_program_pushes(server: Hub, negatives: Path, tmp_path: Path) -> None:

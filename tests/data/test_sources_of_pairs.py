@@ -119,6 +119,37 @@ def test_the_warning_of_a_positive_names_its_split(pairs: Collection, caplog: py
     assert caplog.messages == ["Dataset (test): 1 negative is a positive of the same query (line 1); rejected"]
 
 
+# The hub
+
+
+def test_a_data_set_of_the_hub_is_a_source(tmp_path: Path) -> None:
+    """Here a folder, which is read as a repository is: by configuration and split, or whole."""
+    pytest.importorskip("datasets")
+    (tmp_path / "triplets").mkdir()
+    for split, part in (("train", slice(0, 7)), ("test", slice(7, None))):
+        write_csv(tmp_path / "triplets" / f"{split}.csv", RENAMED[part])
+    given = f"hf:{tmp_path / 'triplets'}"
+    collection = foils.load(given, columns=COLUMNS)
+    assert collection.splits == ["train", "test"]
+    whole = as_source(TABLES["arrow"](RENAMED), collection)
+    for source in (given, f"{given}:default", f"own={given}:{SAID}", f"{given}:default:{SAID}"):
+        assert rows(as_source(source, collection).negatives).equals(rows(whole.negatives))
+    assert [each.name for each in as_sources([given, f"own={given}::test"], collection)] == ["triplets", "own"]
+    assert len(as_source(f"{given}::test:{SAID}", collection).negatives) == 3
+    with pytest.raises(InputError, match=r"unknown split of hf:.*'dev'; expected one of: test, train"):
+        as_source(f"{given}::dev", collection)
+    with pytest.raises(FormatError, match=r"hf:.*triplets \(train\): no column is known as query or negative"):
+        as_source(given, foils.load(TABLES["arrow"](ROWS)))
+
+
+def test_a_folder_with_a_table_of_negatives_is_one(pairs: Collection, tmp_path: Path) -> None:
+    mined = foils.mine(pairs, top=1)
+    (tmp_path / "mined").mkdir()
+    mined.write(tmp_path / "mined" / "negatives.parquet")
+    read = as_source(f"hf:{tmp_path / 'mined'}", pairs)
+    assert (read.name, read.negatives.digest) == ("mined", mined.digest)
+
+
 # Columns
 
 

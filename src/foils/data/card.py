@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from foils.data.hub import TABLE
+from foils.data.hub_sources import TABLE
 from foils.data.negatives import Negatives
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled

@@ -30,7 +30,6 @@ LAYOUT = (
     "expected configurations 'corpus' (_id, title, text) and 'queries' (_id, text), and the judgements (query-id, "
     "corpus-id, score) by split in 'qrels', in 'default', or in the repository {name}-qrels"
 )
-TABLE = "negatives.parquet"  # of a repository that holds a table of negatives
 _SPLIT_OF = {name: split for split, names in SPLITS.items() for name in names}
 
 
@@ -88,7 +87,7 @@ def read_hf(name: str, *, lenient: bool = False) -> Collection:
         FormatError: what is wrong in the data, by row.
     """
     datasets = require("datasets", "hub")
-    with _fetching(f"hf:{name}"):
+    with fetching(f"hf:{name}"):
         corpus, queries, judged = _hf_parts(datasets, name)
     files = dict.fromkeys(file for part in (corpus, queries, judged) for file in part.files)
     stored = cache_place("hf", name, *map(file_facts, files), *LENIENT[lenient])
@@ -118,7 +117,7 @@ def hf_pairs(name: str) -> dict[str, Records] | None:
     datasets = require("datasets", "hub")
     name, _, rest = name.partition(":")
     configuration, _, split = rest.partition(":")
-    with _fetching(f"hf:{name}"):
+    with fetching(f"hf:{name}"):
         configurations = datasets.get_dataset_config_names(name)
         if not rest and {"corpus", "queries"} <= set(configurations):
             return None
@@ -136,20 +135,6 @@ def hf_pairs(name: str) -> dict[str, Records] | None:
         }
 
 
-def fetched_table(name: str | Path) -> Path:
-    """Return the file of a table of negatives: fetched from the hub for `hf:NAME`, and any other path as it is.
-
-    Raises:
-        InputError: no such repository, none that holds a table of negatives, or none that can be reached.
-    """
-    if not str(name).startswith("hf:"):
-        return Path(name)
-    from huggingface_hub import hf_hub_download
-
-    with _fetching(f"{name}, as {TABLE} of a data set"):
-        return Path(hf_hub_download(str(name).removeprefix("hf:"), TABLE, repo_type="dataset"))
-
-
 def _columns(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(next(iter(rows), {}))
 
@@ -162,18 +147,18 @@ def _source(where: str, fields: Callable[[], Iterable[tuple[Any, ...]]]) -> Sour
     """A source whose records count from 1 and whose failures to fetch are the user's to know."""
 
     def records(_: Complaints) -> Iterator[Record]:
-        with _fetching(where):
+        with fetching(where):
             yield from enumerate(fields(), start=1)
 
     return Source(where, records)
 
 
 @contextmanager
-def _fetching(where: str) -> Iterator[None]:
-    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError."""
+def fetching(where: str, but: type[Exception] = InputError) -> Iterator[None]:
+    """Turn what the libraries raise when they cannot fetch or parse a data set into an InputError, `but` one kind."""
     try:
         yield
-    except InputError:
+    except (InputError, but):
         raise
     except (OSError, EOFError, RuntimeError, ValueError, KeyError) as error:
         said = str(error).strip().partition("\n")[0][:300]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from foils.data.card import model_card, study_card, table_card
-from foils.data.hub import TABLE
+from foils.data.hub_sources import TABLE
 from foils.data.local_paths import without_paths
 from foils.data.negatives import Negatives
 from foils.data.resolve import as_table

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
-from foils.data.hub import fetched_table
+from foils.data.hub_sources import fetched_table
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
 from foils.data.pair_columns import parsed_columns
@@ -25,7 +25,7 @@ A_COLLECTION = (
 )
 A_SOURCE = (
     "Negatives, [NAME=]PATH: a Parquet table, triplets or n-tuples in any form that pairs have, whatever foils export "
-    "writes, a TREC run, or hf:NAME, a table that foils push put there. Columns of other names: "
+    "writes, a TREC run, or hf:NAME, a table that foils push put there, triplets or n-tuples. Columns of other names: "
     "PATH:query=COLUMN,negative=COLUMN. In Python also a table of negatives, a DataFrame, an Arrow table, or a data "
     "set of `datasets`, whose splits are one source."
 )

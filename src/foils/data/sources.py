@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.hub import fetched_table
+from foils.data.hub_sources import fetched_source
 from foils.data.lines import Complaints, json_objects, magic, numbered_lines, text_field
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.pair_columns import NAMES, SOURCE_NAMES, check_chosen, parsed_columns, plain
@@ -30,7 +30,9 @@ FORMS = (
     "with anchor, document and label, or documents and labels; CSV, TSV, Parquet or a JSON list with columns query, "
     "positive and negative; or a TREC run"
 )
-COLUMNS = re.compile(rf"(.*(?:{'|'.join(map(re.escape, ENDINGS))})(?:\.gz)?):(\w+=.*)", re.IGNORECASE | re.DOTALL)
+COLUMNS = re.compile(
+    rf"((?:[^=]*=)?hf:[^=]*|.*(?:{'|'.join(map(re.escape, ENDINGS))})(?:\.gz)?):(\w+=.*)", re.IGNORECASE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)
@@ -94,21 +96,24 @@ def read_source(spec: str, collection: Collection) -> NamedSource:
 
     Raises:
         InputError: no such file, or `hf:NAME` that cannot be fetched.
+        MissingExtraError: pairs of `hf:NAME` without the extra `hub`.
         FormatError: what is wrong in the file, ids that the collection does not know among it, with lines.
     """
     spec, columns = split_columns(spec)
     name, path = split_name(spec)
-    path = fetched_table(path)
-    if columns:
-        negatives = negatives_of_pairs(records_of_file(path), name, collection, columns)
+    fetched = fetched_source(path)
+    if columns or not isinstance(fetched, Path):
+        records = records_of_file(fetched) if isinstance(fetched, Path) else fetched
+        negatives = negatives_of_pairs(records, name, collection, columns)
     else:
-        form = _form(path, collection)
-        negatives = Negatives.read(path) if form is None else form(path, name, collection)
+        form = _form(fetched, collection)
+        negatives = Negatives.read(fetched) if form is None else form(fetched, name, collection)
     try:
         negatives = without_own(negatives, collection, path)
     except InputError as error:
         raise FormatError(str(error), path) from error
-    return NamedSource(name, negatives, negatives.digest if path.is_dir() else file_digest(path))
+    of_file = isinstance(fetched, Path) and not fetched.is_dir()
+    return NamedSource(name, negatives, file_digest(str(fetched)) if of_file else negatives.digest)
 
 
 def _form(path: Path, collection: Collection) -> Callable[[Path, str, Collection], Negatives] | None:
