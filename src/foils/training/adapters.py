@@ -38,7 +38,7 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
 
     Source: Hu et al. 2022, "LoRA"; all linear layers as in Dettmers et al. 2023, "QLoRA".
     """
-    inner = _transformer(model, "lora")
+    inner = transformer_of(model, "lora")
     peft = require("peft", "lora")
     merge_adapters(model)
     model.requires_grad_(False)
@@ -100,7 +100,7 @@ def checkpointed(model: Any) -> Iterator[None]:
 
     Source: Chen et al. 2016, "Training deep nets with sublinear memory cost".
     """
-    inner = _transformer(model, "gradient_checkpointing")
+    inner = transformer_of(model, "gradient_checkpointing")
     if not getattr(inner, "supports_gradient_checkpointing", False):
         named = spelled("gradient_checkpointing", "true")
         raise InputError(f"{named}: a model of type {type(inner).__name__} has none; leave it out")
@@ -112,8 +112,12 @@ def checkpointed(model: Any) -> Iterator[None]:
         getattr(inner, f"{name}_checkpointing_disable")()
 
 
-def _transformer(model: Any, setting: str) -> Any:
-    """Return the model's transformer, which a setting needs."""
+def transformer_of(model: Any, setting: str) -> Any:
+    """Return the model's transformer, which a setting of this name needs.
+
+    Raises:
+        InputError: it has none.
+    """
     inner = getattr(model, "transformers_model", None)
     if inner is None:
         raise InputError(f"{spelled(setting)}: the model has no transformer, as a static embedding has none, whose "

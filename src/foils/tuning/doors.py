@@ -16,7 +16,7 @@ from foils.data.parts import PARTS, with_three_splits
 from foils.data.resolve import CollectionLike, CollectionSettings
 from foils.data.sealed import write_sealed
 from foils.data.store import fill_folder, write_json
-from foils.encode.models import DEFAULT_MODEL
+from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.opening import StoreSettings
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
@@ -27,7 +27,7 @@ from foils.tuning.parts import check_sizes, shares_of
 from foils.tuning.plan import Plan
 from foils.tuning.results import Merged, Tuned
 from foils.tuning.run import PLANNED, Tuning
-from foils.tuning.settings import OF_RERANKERS, TuneSettings
+from foils.tuning.settings import OF_LOADING, OF_RERANKERS, OF_TRAINING, TuneSettings
 
 PAGE, RESULT = "report.html", "tune.json"
 OF = "given.json"  # in the folder of what is kept: what the tuning there was given
@@ -52,6 +52,9 @@ def _check(
         raise InputError(f"nothing to tune on; give a collection, or {spelled('plan')} FILE")
     elif output is None and not explain:
         raise InputError(f"no folder to write to; give {spelled('output')} FOLDER")
+    if (model or "").startswith(STATIC):
+        why = f"with {spelled('model')} {model}, a bag of words, whose training takes little memory; leave it out"
+        refuse(settings.changed(*OF_TRAINING), why)
 
 
 @door(check=_check)
@@ -90,6 +93,8 @@ def tune(
     """
     require("plotly.offline", "report")
     decisions = Plan() if plan is None else Plan.read(Path(plan))
+    if settings.lora is not None or decisions.sections.get("given", {}).get("lora"):
+        require("peft", "lora")
     shares: Any = reading.split_shares
     if plan is not None:
         given = decisions["given"]
@@ -180,6 +185,7 @@ def _given(
     """Section [given]: what the tuning begins with."""
     counts = {name: len(whole.positives(name)) for name in PARTS}
     texts = isinstance(collection, (str, Path))
+    named = ("matryoshka", *OF_TRAINING, *OF_LOADING, *OF_RERANKERS)
     read = {
         name: _plain(value)
         for name, value in reading.changed().items()
@@ -195,7 +201,7 @@ def _given(
         "max_length": settings.max_length,
         "keep": settings.keep,
         "seed": settings.seed,
-        **{name: _plain(value) for name, value in settings.changed("matryoshka", *OF_RERANKERS).items()},
+        **{name: _plain(value) for name, value in settings.changed(*named).items()},
         "train": counts["train"],
         "dev": counts["dev"],
         "test": counts["test"],

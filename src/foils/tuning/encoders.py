@@ -16,7 +16,7 @@ from foils.evaluation import dense_run
 from foils.evaluation.measuring import encoder_score
 from foils.tuning.parts import dev_part, fitting, kept_part
 from foils.tuning.plan import Section
-from foils.tuning.settings import BASE, MEASURE, MEASURES, TUNED
+from foils.tuning.settings import BASE, MEASURE, MEASURES, OF_LOADING, OF_TRAINING, TUNED, some_of
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
@@ -58,7 +58,12 @@ class Encoders:
     @cached_property
     def encoder(self) -> SentenceEncoder:
         """The model as it is."""
-        return cut_encoder(self.base, self.given.get("max_length"), self.device)
+        return cut_encoder(self.base, self.given.get("max_length"), **self._loading)
+
+    @property
+    def _loading(self) -> dict[str, Any]:
+        """How models are loaded."""
+        return {"device": self.device, **some_of(self.given, OF_LOADING)}
 
     @cached_property
     def static(self) -> bool:
@@ -80,16 +85,20 @@ class Encoders:
         """Load it, to be trained or measured."""
         from foils.training.models import load_trainable
 
-        loaded, length = load_trainable(model or self.base, device=self.device), self.given.get("max_length")
+        loaded, length = load_trainable(model or self.base, **self._loading), self.given.get("max_length")
         if length is not None and loaded.max_seq_length not in (None, float("inf")):
             loaded.max_seq_length = min(length, loaded.max_seq_length)
         return loaded
 
     def learning_rate(self) -> float:
         """That of the model's kind."""
+        from foils.training.adapters import transformer_of
         from foils.training.models import learning_rate_of
 
-        return learning_rate_of(self.load())
+        model, settings = self.load(), some_of(self.given, OF_TRAINING)
+        for each in settings:
+            transformer_of(model, each)
+        return learning_rate_of(model, lora="lora" in settings)
 
     def data(self, collection: Collection, negatives: Negatives | None, rows: Section) -> TrainingSet:
         """Triplets or, without mined negatives, pairs."""
@@ -102,6 +111,7 @@ class Encoders:
         """In-batch negatives count (MNRL)."""
         from foils.training.settings import TrainSettings
 
+        how |= some_of(self.given, OF_TRAINING)
         return TrainSettings(max_length=self.given.get("max_length"), matryoshka=self.cuts or None, **how)
 
     @property
@@ -161,18 +171,21 @@ class Encoders:
         from foils.encode.models import load_model
 
         settings = replace(self.encoder.settings, max_length=None)
-        encoder = SentenceEncoder(load_model(folder, device=self.device), settings, name=TUNED)
+        encoder = SentenceEncoder(load_model(folder, **self._loading), settings, name=TUNED)
         return dense_run(encoder, collection, "test", depth=DEPTH, store=own, name=TUNED, dimensions=dimensions)
 
 
-def cut_encoder(name: str, length: int | None, device: str | None) -> SentenceEncoder:
+def cut_encoder(
+    name: str, length: int | None, device: str | None, *, trust_remote_code: bool = False
+) -> SentenceEncoder:
     """Load an encoder whose texts are cut after so many tokens, or fewer where it takes no more."""
     from foils.encode.models import load_model
 
-    model = load_model(name, device=device)
+    how: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
+    model = load_model(name, **how)
     own = model.max_seq_length
     length = length if length is None or own in (None, float("inf")) else min(int(length), int(own))
-    return SentenceEncoder(model, EncoderSettings(max_length=length, device=device), name=BASE)
+    return SentenceEncoder(model, EncoderSettings(max_length=length, **how), name=BASE)
 
 
 def seconds_of_embedding(model: Any, collection: Collection, seed: int) -> float:

@@ -29,7 +29,17 @@ from foils.tuning.encoders import SAMPLE_TEXTS, cut_encoder, seconds_of_embeddin
 from foils.tuning.kept import Kept
 from foils.tuning.parts import with_queries
 from foils.tuning.plan import Section
-from foils.tuning.settings import BASE, FIRST_STAGE, MEASURE, RERANK_DEPTH, RERANKING, TUNED
+from foils.tuning.settings import (
+    BASE,
+    FIRST_STAGE,
+    MEASURE,
+    OF_LOADING,
+    OF_TRAINING,
+    RERANK_DEPTH,
+    RERANKING,
+    TUNED,
+    some_of,
+)
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
@@ -109,14 +119,19 @@ class Rerankers:
     def encoder(self) -> SentenceEncoder:
         """What `score_with` names, the first stage where that is an encoder, or the word table of all-MiniLM-L6-v2."""
         if named := self.given.get("score_with"):
-            return cut_encoder(str(named), self.given.get("max_length"), self.device)
+            return cut_encoder(str(named), self.given.get("max_length"), **self._loading)
         return self._searcher or cut_encoder(f"{STATIC}{DEFAULT_MODEL}", None, self.device)
+
+    @property
+    def _loading(self) -> dict[str, Any]:
+        """How models are loaded."""
+        return {"device": self.device, **some_of(self.given, OF_LOADING)}
 
     @cached_property
     def _searcher(self) -> SentenceEncoder | None:
         """The first stage, where it is an encoder; texts are not cut, as a search does not cut them."""
         searching = named_systems([self.first])[0].kind == "encoder"
-        return cut_encoder(self.first, None, self.device) if searching else None
+        return cut_encoder(self.first, None, **self._loading) if searching else None
 
     @cached_property
     def _of(self) -> dict[str, str]:
@@ -131,7 +146,7 @@ class Rerankers:
     def load(self, model: str | Path | None = None, *, seed: int | None = None) -> Any:
         """Load it, a head that its files lack drawn from the seed."""
         seed = int(self.given["seed"]) if seed is None else seed
-        how: dict[str, Any] = {"device": self.device, "new_head": True, "seed": seed}
+        how: dict[str, Any] = {**self._loading, "new_head": True, "seed": seed}
         loaded, length = load_cross_encoder(model or str(self.given["model"]), **how), self.given.get("max_length")
         if length is not None:
             loaded.max_seq_length = min(int(length), int(loaded.max_seq_length or length))
@@ -141,7 +156,7 @@ class Rerankers:
         """That of a reranker of this width."""
         from foils.training.models import learning_rate_of
 
-        return learning_rate_of(self.load())
+        return learning_rate_of(self.load(), lora=bool(self.given.get("lora")))
 
     def data(self, collection: Collection, negatives: Negatives | None, rows: Section) -> TrainingSet:
         """Lists of a positive and its negatives."""
@@ -154,6 +169,7 @@ class Rerankers:
         """Learn the order of each list (listnet)."""
         from foils.training.settings import TrainSettings
 
+        how |= some_of(self.given, OF_TRAINING)
         return TrainSettings(loss="listnet", max_length=self._length, **how)
 
     @cached_property

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from foils.runtime.options import Option, Settings, refuse, spelled, whole_numbers
 
@@ -12,6 +13,9 @@ MEASURES = (MEASURE, "RR@10", "R@100")
 RERANKING = MEASURES[:2]  # of rerankers, which see the first documents alone
 RERANK_DEPTH = 50
 OF_RERANKERS = ("reranker", "first_stage", "rerank_depth", "score_with")
+TRAINING_ARGS = "training_args"  # as foils train has it
+OF_TRAINING = ("lora", "gradient_checkpointing")
+OF_LOADING = ("trust_remote_code",)
 BASE, FIRST_STAGE, TUNED = "base", "first stage", "tuned"  # names of the systems
 PYDOCS, NONE = "pydocs", "none"  # what is kept unless another collection is named; no collection
 LEVEL = 0.05
@@ -31,6 +35,10 @@ class TuneSettings(Settings):
             none leaves this out.
         matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: trained for, and measured before and
             after. In Python a tuple.
+        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights, then merged
+            into them: less memory for large models. Needs the extra lora.
+        gradient_checkpointing: Compute activations again in the backward pass: less memory, more time.
+        trust_remote_code: Run code that comes with the models.
         reranker: Tune a cross-encoder instead of an encoder; without a trained head, as from a masked language model,
             it is measured against the first stage.
         first_stage: What a reranker reranks: bm25, an encoder, or a TREC run of the queries of dev and test. Default:
@@ -47,6 +55,9 @@ class TuneSettings(Settings):
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
     keep: Annotated[str, Option(metavar="COLLECTION")] = PYDOCS
     matryoshka: Annotated[tuple[int, ...] | None, Option(parse=whole_numbers, metavar="DIMENSIONS", least=1)] = None
+    lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
+    gradient_checkpointing: Annotated[bool, Option(within=TRAINING_ARGS)] = False
+    trust_remote_code: Annotated[bool, Option(within=TRAINING_ARGS)] = False
     reranker: bool = False
     first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN")] = None
     rerank_depth: Annotated[int | None, Option(least=10)] = None
@@ -60,3 +71,8 @@ class TuneSettings(Settings):
         else:
             why = f"without {spelled('reranker')}: encoders search, and decide, by themselves; leave it out"
             refuse(self.changed(*OF_RERANKERS), why)
+
+
+def some_of(given: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    """Return those of the named values of a plan's section [given] that are set: `OF_TRAINING`, or `OF_LOADING`."""
+    return {name: given[name] for name in names if given.get(name)}

@@ -14,7 +14,7 @@ from foils.tuning.kept import Kept
 from foils.tuning.kinds import Kind
 from foils.tuning.parts import with_queries
 from foils.tuning.plan import Section
-from foils.tuning.settings import MEASURE
+from foils.tuning.settings import MEASURE, OF_TRAINING, some_of
 
 CHECKPOINT_STEPS = 200
 
@@ -103,6 +103,7 @@ class Trainings:
         how["max_length"] = self.kind.given.get("max_length")
         if self.kind.cuts:
             how["matryoshka"] = list(self.kind.cuts)
+        how |= some_of(self.kind.given, OF_TRAINING)
         return {**self.of, **rows, **batches, **how, "dev": self.dev.digest, "seed": self.seed}
 
     def _trained(self, learning_rate: float, epochs: int, queries: int) -> dict[str, Any]:
