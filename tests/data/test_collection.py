@@ -198,3 +198,12 @@ def test_the_digest_is_of_the_contents(small: Collection) -> None:
         digest(qrels={"train": {"q": {"d": 1}}}),
     ]
     assert len({digest(), *others}) == 6
+
+
+def test_what_a_collection_shows_of_itself_is_one_line(small: Collection) -> None:
+    judged = {split: len(table) for split, table in small.qrels.items()}
+    shown = ", ".join(f"{split} {count}" for split, count in judged.items())
+    counts = f"{len(small.documents)} documents, {len(small.queries)} queries"
+    assert repr(small) == str(small) == f"Collection('small': {counts}; judgements: {shown})"
+    bare = Collection.from_dicts("bare", {"d": "one"}, {"q": "two"}, {})
+    assert repr(bare) == "Collection('bare': 1 documents, 1 queries; judgements: none)"

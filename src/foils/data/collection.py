@@ -95,7 +95,7 @@ class Positives:
         return labelled & (np.asarray(doc_rows) >= 0) & (np.asarray(query_rows) >= 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Collection:
     """Documents, queries and judgements.
 
@@ -122,6 +122,12 @@ class Collection:
     folder: Path | None = None
     keep_identical_ids: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """Return its name and counts, on one line; `foils.describe` says more."""
+        judged = ", ".join(f"{split} {len(table):,}" for split, table in self.qrels.items()) or "none"
+        counts = f"{len(self.documents):,} documents, {len(self.queries):,} queries"
+        return f"Collection({self.name!r}: {counts}; judgements: {judged})"
 
     def __reduce__(self) -> tuple[Callable[..., Collection], tuple[Any, ...]]:
         """Send a collection to other processes, its documents by their folder where they are stored."""
