@@ -157,13 +157,17 @@ TABLES: list[tuple[str, pa.Table, list[str]]] = [
     ("infinite score", table({"score": float("inf")}), ["of score are infinite"]),
     ("negative rank", table({"rank": -1}), ["negative ranks"]),
     ("no rows", table({}).slice(0, 0), ["no negative left", "s ("]),
-    ("positives alone", table({"doc_id": "d1"}, {"doc_id": "d3"}), ["no negative left", "2 labelled positive"]),
+    (
+        "positives alone",
+        table({"doc_id": "d1"}, {"doc_id": "d3"}),
+        ["no negative left", "2 negatives (labelled positive)"],
+    ),
     (
         "of another split",
         table({"query_id": "q4", "doc_id": "d5"}),
-        ["no negative left", "query without a positive in the split"],
+        ["no negative left", "1 negative (query without a positive in the split)"],
     ),
-    ("all rejected", table({"keep": False, "reason": "too easy"}), ["no negative left", "1 too easy"]),
+    ("all rejected", table({"keep": False, "reason": "too easy"}), ["no negative left", "1 negative (too easy)"]),
 ]
 
 

@@ -12,6 +12,7 @@ from foils.scoring.audit import Suspect
 from foils.scoring.diagnostics import BUCKET_RULES, BUCKETS
 from foils.scoring.eci import MARGINS
 from foils.scoring.results import Scores, SourceScore
+from foils.scoring.uniting import left_out
 
 
 def decision_table(scores: Scores) -> Table:
@@ -133,7 +134,7 @@ def ranking_table(scores: Scores) -> Table:
     notes += scores.warnings
     for score in scores.sources:
         if score.dropped:
-            notes.append(f"{score.name}: left out " + ", ".join(f"{n:,} {why}" for why, n in score.dropped.items()))
+            notes.append(f"{score.name}: left out {left_out(score.dropped)}")
     easy = frozenset(index for index, score in enumerate(ranked) if score.easy)
     return Table("Sources of negatives by ECI_sem", columns, rows, "\n".join(notes), easy)
 
@@ -165,7 +166,7 @@ def full_table(scores: Scores) -> Table:
             f"{score.pair_loss:.3f}",
             f"{score.gradient_energy:.2f}",
             f"{score.ambiguity:.3f}",
-            ", ".join(f"{count:,} {why}" for why, count in score.dropped.items()) or "–",
+            left_out(score.dropped) or "–",
         )
         for score in _with_control(scores)
     ]

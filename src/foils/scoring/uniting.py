@@ -136,7 +136,11 @@ def _united_records(
 def _check_triplets(
     triplets: Mapping[str, tuple[Rows, Rows]], dropped: Mapping[str, Mapping[str, int]], split: str
 ) -> None:
-    if empty := [f"{name} ({_listed(dropped[name])})" for name, (record, _) in triplets.items() if not len(record)]:
+    if empty := [
+        f"{name} ({left_out(dropped[name]) or 'it is empty'})"
+        for name, (record, _) in triplets.items()
+        if not len(record)
+    ]:
         raise InputError(
             f"no negative left for the split {split!r} in {'; '.join(empty)}; "
             "check that each source was made for this collection and split"
@@ -236,5 +240,12 @@ def _check_given(sources: Mapping[str, Negatives], sample: int | None) -> None:
         raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
 
 
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {why}" for why, count in counts.items() if count) or "it is empty"
+def left_out(dropped: Mapping[str, int]) -> str:
+    """Return what was left out of a source, in words: negatives by reason, and queries; empty: nothing was."""
+
+    def said(why: str, count: int) -> str:
+        if why == NO_NEGATIVE:
+            return f"{count:,} {why}"
+        return f"{count:,} negative{'' if count == 1 else 's'} ({why})"
+
+    return ", ".join(said(why, count) for why, count in dropped.items() if count)
