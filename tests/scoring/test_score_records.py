@@ -232,8 +232,8 @@ def test_sources_without_a_negative_are_named_together_with_the_reasons(tiny: Co
     with pytest.raises(InputError) as caught:
         make_records(tiny, sources, split="train")
     message = str(caught.value)
-    assert "equal (1 equal to a positive" in message
-    assert "elsewhere (1 query without a positive in the split" in message
+    assert "equal (1 negative (equal to a positive)" in message
+    assert "elsewhere (1 negative (query without a positive in the split)" in message
     assert "empty (" in message
     assert "good (" not in message
     with pytest.raises(InputError, match=r"in empty \("):
