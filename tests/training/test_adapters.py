@@ -113,6 +113,14 @@ def test_adapters_begin_as_the_model_itself_and_are_drawn_from_the_seed(tmp_path
     assert not torch.equal(drawn[0], drawn[2])
 
 
+def test_adapters_of_a_model_in_half_precision_learn_in_float32(data, tmp_path):
+    model, look = decoder(tmp_path / "raw").bfloat16(), Look()
+    run = train(model, data, tmp_path / "out", replace(LORA, precision="bfloat16"), callbacks=[look])
+    assert {each.dtype for each in look.trained.values()} == {torch.float32}
+    assert {each.dtype for each in run.model.parameters()} == {torch.bfloat16}
+    assert np.isfinite(outputs(run.model).astype(np.float32)).all()
+
+
 KINDS = {"bert": bert_model, "decoder": decoder, "cross-encoder": cross_encoder, "scoring decoder": scoring_decoder,
          "answering decoder": answering_decoder}  # fmt: skip
 

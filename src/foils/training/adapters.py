@@ -25,7 +25,7 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
     """Give every linear layer of a model's transformer a low-rank adapter, and freeze all other weights.
 
     Adapters that it has already are merged first. The output layer of a language model has none. α is twice the rank,
-    dropout 0.05; B begins with zeros, so that the model is what it was.
+    dropout 0.05; B begins with zeros, so that the model is what it was. Adapters are of float32, whatever the model is.
 
     Args:
         model: a SentenceTransformer or a CrossEncoder; it is changed.
@@ -46,6 +46,9 @@ def add_adapters(model: Any, rank: int, *, seed: int) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         inner.add_adapter(config)
+    for each in model.parameters():
+        if each.requires_grad:
+            each.data = each.data.float()
     base = config.base_model_name_or_path
     if base and Path(base).is_dir():
         config.base_model_name_or_path = str(Path(base).absolute())
