@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import foils
 from foils.cli.app import run
 from foils.data import Collection
@@ -32,6 +34,17 @@ def test_counts_by_hand() -> None:
     assert [example[0] for example in found.examples] == ["where is the red boat", "another one", "a b c"]
     assert "50 % of the positives of test" in " ".join(found.warnings)
     assert "1 query of test has a near-twin in train; its measures may be too high." in " ".join(found.warnings)
+
+
+def test_it_says_what_the_columns_were_read_as_and_which_were_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("frage,answer,negative_1,lang\nwhat is a,the first,the second,en\nwhat is b,the second,x,en\n")
+    described = foils.describe(path, columns={"query": "frage"})
+    read = "frage as query, answer as positive, negative_1 as negative; not read: lang"
+    assert described.read_as == read
+    assert f"columns: {read}" in str(described)
+    table = {"query": ["what is a", "what is b"], "answer": ["the first", "the second"]}
+    assert foils.describe(foils.load(pa.table(table))).read_as == "query as query, answer as positive"
 
 
 def test_the_program_says_what_the_library_says(beir_folder: Callable[..., Path], tmp_path: Path, capsys: Any) -> None:

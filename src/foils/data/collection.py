@@ -112,6 +112,7 @@ class Collection:
             all of these columns is read by the same names.
 
     Made by `load_collection`, or `Collection.from_dicts`.
+        read_as: what the columns of the pairs that it was made of were read as, in words; empty: it is not of pairs.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Collection:
     folder: Path | None = None
     keep_identical_ids: bool = False
     columns: Mapping[str, str] = field(default_factory=dict)
+    read_as: str = ""
 
     def __repr__(self) -> str:
         """Return its name and counts, on one line; `foils.describe` says more."""
@@ -131,7 +133,8 @@ class Collection:
 
     def __reduce__(self) -> tuple[Callable[..., Collection], tuple[Any, ...]]:
         """Send a collection to other processes, its documents by their folder where they are stored."""
-        rest = (self.queries, dict(self.qrels), self.digest, self.folder, self.keep_identical_ids, self.columns)
+        more = (self.keep_identical_ids, self.columns, self.read_as)
+        rest = (self.queries, dict(self.qrels), self.digest, self.folder, *more)
         if self.folder is None:
             return Collection, (self.name, self.documents, *rest)
         return _with_stored_documents, (self.name, *rest)

@@ -68,6 +68,7 @@ class Description(Result):
         splits: by name.
         examples: of a query and a positive.
         warnings: what one should know before training, in sentences.
+        read_as: what the columns of a file or table of pairs were read as; empty: it is not of pairs.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Description(Result):
     splits: Mapping[str, SplitFacts]
     examples: Sequence[tuple[str, str]]
     warnings: Sequence[str]
+    read_as: str = ""
 
     def tables(self) -> list[Table]:
         """Return counts, splits and examples; the warnings stand under the last."""
@@ -92,9 +94,9 @@ class Description(Result):
             ("documents", f"{self.documents:,}", *map(str, self.lengths["documents"]), f"{self.equal_documents:,}"),
             ("queries", f"{self.queries:,}", *map(str, self.lengths["queries"]), f"{self.equal_queries:,}"),
         ]
-        counts = Table(
-            self.name, ("", "count", "words: median", "95 %", "most", "equal to another"), rows, f"scripts: {scripts}"
-        )
+        columns = f"columns: {self.read_as}\n" if self.read_as else ""
+        heads = ("", "count", "words: median", "95 %", "most", "equal to another")
+        counts = Table(self.name, heads, rows, f"{columns}scripts: {scripts}")
         splits = [
             (
                 name,
@@ -153,6 +155,7 @@ def describe_collection(collection: Collection) -> Description:
             for at in shown
         ],
         warnings=(),
+        read_as=collection.read_as,
     )
     return Description(**{**vars(described), "warnings": list(_warnings(described))})
 

@@ -150,6 +150,13 @@ class PairColumns:
             )
         return cls(names)
 
+    def understood(self, columns: Sequence[str]) -> str:
+        """Say what each of a table's columns is read as, and which are not read."""
+        roles = [f"{name} as {role}" for role, names in self.names.items() for name in names]
+        read = {name for names in self.names.values() for name in names}
+        rest = [name for name in columns if name not in read]
+        return ", ".join(roles) + (f"; not read: {', '.join(rest)}" if rest else "")
+
     def _value(self, role: str, fields: Mapping[str, Any]) -> Any:
         name = self.names[role]
         return _known(fields.get(name[0])) if name else None

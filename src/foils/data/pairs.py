@@ -87,12 +87,13 @@ def read_pairs(
     queries = Source(tables[0].records.where, made.queries)
     read = [*(table.records for table in tables), *([more] if more else [])]
     files = list(dict.fromkeys(file for each in read for file in each.files))
+    read_as = tables[0].columns.understood(tables[0].records.columns)
     if not all(each.files for each in read):
-        return build_held(name or "pairs", documents, queries, made.qrels)
+        return replace(build_held(name or "pairs", documents, queries, made.qrels), read_as=read_as)
     facts = (sorted((columns or {}).items()), tuple(shares), list(parts), *map(file_facts, files))
-    return build_stored(
-        name or files[0].name.partition(".")[0], cache_place("pairs", READING, *facts), documents, queries, made.qrels
-    )
+    place = cache_place("pairs", READING, *facts)
+    stored = build_stored(name or files[0].name.partition(".")[0], place, documents, queries, made.qrels)
+    return replace(stored, read_as=read_as)
 
 
 def pair_negatives(
