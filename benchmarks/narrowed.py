@@ -6,7 +6,7 @@ So the result is that of training on the whole table, but for rounding; a step o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,21 +35,28 @@ class Narrowed(torch.nn.Module):
 
 def train_narrowed(model: Any, data: Any, *given: Any, **more: Any) -> Any:
     """`train_bi_encoder` of the words of the data alone, where the model is a static embedding."""
-    module = model[0]
-    if not isinstance(module, StaticEmbedding):
-        return WHOLE(model, data, *given, **more)
     texts = data.texts.collection.query_texts(np.unique(data.rows[:, 0]))
     texts += data.texts.document_texts(np.unique(data.rows[:, 1:]))
-    ids = {each for text in module.tokenizer.encode_batch(texts, add_special_tokens=False) for each in text.ids}
+    with words_of(model, texts):
+        return WHOLE(model, data, *given, **more)
+
+
+@contextmanager
+def words_of(model: Any, texts: Iterable[str]) -> Iterator[None]:
+    """Leave out the words that the texts do not have, where the model is a static embedding."""
+    module = model[0]
+    if not isinstance(module, StaticEmbedding):
+        yield
+        return
+    ids = {each for text in module.tokenizer.encode_batch(list(texts), add_special_tokens=False) for each in text.ids}
     whole, chosen = module.embedding, torch.from_numpy(np.array(sorted(ids)))
     module.embedding = Narrowed(whole, chosen)
     try:
-        trained = WHOLE(model, data, *given, **more)
+        yield
         with torch.no_grad():
             whole.weight[chosen] = module.embedding.rows.weight
     finally:
         module.embedding = whole
-    return trained
 
 
 WHOLE = training.train_bi_encoder

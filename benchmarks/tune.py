@@ -14,8 +14,8 @@ For each collection, model and seed, five systems are measured on the same test 
 - in-batch: that without mined negatives, on the pairs alone.
 
 They mine with the base from all documents and train on the queries that `foils tune` trains on, the first positive of
-each. The differences of
-tuned from the others are pooled over all queries of all collections. Writes benchmarks/results/tune.json; what is in
+each. Theirs train the rows of a word table that the texts have (narrowed.py): the same result, sooner. The differences
+of tuned from the others are pooled over all queries of all collections. Writes benchmarks/results/tune.json; what is in
 it already is not done again.
 """
 
@@ -39,6 +39,7 @@ from foils.evaluation import dense_run, evaluate_runs
 from foils.statistics import bootstrap_interval, paired_test
 from foils.tuning.results import Tuned
 from foils.tuning.settings import MEASURE
+from narrowed import words_of
 
 RESULTS = Path(__file__).parent / "results" / "tune.json"
 NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
@@ -86,7 +87,8 @@ def as_documented(
             save_strategy="no", report_to="none", disable_tqdm=True,
         )  # fmt: skip
         loss = MultipleNegativesRankingLoss(model)
-        SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows_of, loss=loss).train()
+        with words_of(model, {text for column in rows_of.column_names for text in rows_of[column]}):
+            SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows_of, loss=loss).train()
     return dense_run(model, collection, "test", name=system)
 
 

@@ -32,7 +32,7 @@ def test_without_a_rate_the_share_is_the_mean_over_the_pairs() -> None:
 def test_the_negatives_probabilities_average_to_the_share() -> None:
     each = belief([0.2])
     for share in (0.01, 0.3, 0.9):
-        assert each.probabilities(0, each.shifts(np.array([share]))[0]).mean() == pytest.approx(share, abs=2e-3)
+        assert each.odds[0].probabilities(share).mean() == pytest.approx(share, rel=5e-3)
 
 
 def test_before_labels_o_is_even() -> None:
@@ -43,10 +43,10 @@ def test_before_labels_o_is_even() -> None:
 def test_labels_change_the_belief_as_integration_says() -> None:
     each = belief([0.3])
     relevant = np.array([1.0, 0, 1, 0, 0, 0, 1, 0, 0, 0])
-    labelled = Labelled(relevant, np.ones((10, 1)), each.logs[0][:10])
+    labelled = Labelled(relevant, np.ones((10, 1)), each.odds[0].logs[:10])
     draws = each.draw(labelled, np.random.default_rng(1), draws=4_000)
     grid = np.linspace(1e-3, 2.0, 2_001)
-    logits = np.array([each.shifts(each.shares(o))[0] + each.logs[0][:10] for o in grid])
+    logits = np.array([labelled.logits(each.lines(each.shares(o))) for o in grid])
     weight = np.prod(np.where(relevant == 1, expit(logits), expit(-logits)), axis=1)
     mean = (weight * grid).sum() / weight.sum()
     error = np.sqrt((weight * grid**2).sum() / weight.sum() - mean**2)
@@ -57,9 +57,9 @@ def test_labels_change_the_belief_as_integration_says() -> None:
 def test_a_label_in_two_sources_says_something_of_both() -> None:
     both = belief([0.1, 0.1], spread=1.0)
     membership = np.full((30, 2), 0.5)
-    offsets = np.zeros(30) + both.logs[0].mean()
+    logs = np.zeros(30) + both.odds[0].logs.mean()
     before = both.draw(Labelled.none(2), np.random.default_rng(2), draws=500).shares.mean(axis=0)
-    after = both.draw(Labelled(np.ones(30), membership, offsets), np.random.default_rng(2), draws=500)
+    after = both.draw(Labelled(np.ones(30), membership, logs), np.random.default_rng(2), draws=500)
     assert (after.shares.mean(axis=0) > 2 * before).all()
 
 
@@ -85,12 +85,12 @@ def test_the_interval_after_60_labels_holds_the_truth(spread: float) -> None:
         rates = ratios.mean(axis=1)
         truth = 1.5 * rng.random() * rates * np.exp(spread * rng.standard_normal(3))
         each = Belief([Evidence(r, rate, spread) for r, rate in zip(ratios, rates, strict=True)], 1.5)
-        shifts = each.shifts(np.minimum(MOST, truth))
+        constants = each.lines(np.minimum(MOST, truth))[:, 0]
         source = rng.integers(3, size=60)
         pair = rng.integers(300, size=60)
-        offsets = np.array([each.logs[s][p] for s, p in zip(source, pair, strict=True)])
-        relevant = (rng.random(60) < expit(shifts[source] + offsets)).astype(float)
-        draws = each.draw(Labelled(relevant, np.eye(3)[source], offsets), rng, draws=200)
+        logs = np.array([each.odds[s].logs[p] for s, p in zip(source, pair, strict=True)])
+        relevant = (rng.random(60) < expit(constants[source] + logs)).astype(float)
+        draws = each.draw(Labelled(relevant, np.eye(3)[source], logs), rng, draws=200)
         low, high = np.quantile(draws.shares, [0.025, 0.975], axis=0)
         held.append((low <= np.minimum(MOST, truth)) & (np.minimum(MOST, truth) <= high))
     assert np.mean(held) > 0.88

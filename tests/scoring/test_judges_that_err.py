@@ -16,9 +16,9 @@ def programs(*, positives: tuple[int, int] = (0, 0), random: tuple[int, int] = (
     return Programs(("llm:m",), np.array([positives], float), np.array([random], float))
 
 
-def judged(relevant: list[float], answers: list[float], offsets: list[float]) -> Labelled:
+def judged(relevant: list[float], answers: list[float], logs: list[float]) -> Labelled:
     membership, given = np.ones((len(relevant), 1)), np.array(answers)[:, None]
-    return Labelled(np.array(relevant), membership, np.array(offsets), programs(), given)
+    return Labelled(np.array(relevant), membership, np.array(logs), programs(), given)
 
 
 def test_the_likelihood_of_answers_by_hand() -> None:
@@ -27,8 +27,8 @@ def test_the_likelihood_of_answers_by_hand() -> None:
     by_hand = [pi[0] * se + (1 - pi[0]) * (1 - sp), pi[1] * (1 - se) + (1 - pi[1]) * sp]
     by_hand += [pi[2] * (1 - se), (1 - pi[3]) * (1 - sp)]
     rates = (np.array([se]), np.array([sp]))
-    assert labelled.likelihood(np.array([0.3]), *rates) == pytest.approx(np.log(by_hand).sum())
-    chances = labelled.probabilities(np.array([0.3]), *rates)
+    assert labelled.likelihood(np.array([[0.3, 1.0]]), *rates) == pytest.approx(np.log(by_hand).sum())
+    chances = labelled.probabilities(np.array([[0.3, 1.0]]), *rates)
     assert chances[:4] == pytest.approx([pi[0] * se / by_hand[0], pi[1] * (1 - se) / by_hand[1], 1, 0])
     assert chances[4] == pytest.approx(expit(3.3))
 
@@ -60,12 +60,12 @@ class MadeUp:
 
     def labels(self, count: int, by_people: int, **checks: tuple[int, int]) -> Labelled:
         source, pair = self.rng.integers(2, size=count), self.rng.integers(400, size=count)
-        offsets = np.array([self.belief.logs[s][p] for s, p in zip(source, pair, strict=True)])
-        relevant = self.rng.random(count) < expit(self.belief.shifts(self.true)[source] + offsets)
+        logs = np.array([self.belief.odds[s].logs[p] for s, p in zip(source, pair, strict=True)])
+        relevant = self.rng.random(count) < expit(self.belief.lines(self.true)[source, 0] + logs)
         yes = np.where(relevant, self.sensitivity, 1 - self.specificity)
         answers = (self.rng.random(count) < yes).astype(float)[:, None]
         known = np.where(np.arange(count) < by_people, relevant, NAN)
-        return Labelled(known, np.eye(2)[source], offsets, programs(**checks), answers)
+        return Labelled(known, np.eye(2)[source], logs, programs(**checks), answers)
 
     def draw(self, labelled: Labelled) -> Draws:
         return self.belief.draw(labelled, self.rng, draws=120)
@@ -94,7 +94,7 @@ def test_a_judge_taken_at_his_word_would_mislead() -> None:
     for seed in range(8):
         world = MadeUp(seed, 0.6, 0.75)
         given = world.labels(200, 0)
-        word = Labelled(given.answers[:, 0], given.membership, given.offsets)
+        word = Labelled(given.answers[:, 0], given.membership, given.logs)
         held.append([(lambda ends, t: (ends[0] <= t) & (t <= ends[1]))(intervals(world.draw(each)), world.true)
                      for each in (given, word)])  # fmt: skip
     carried, word = np.mean(held, axis=(0, 2))

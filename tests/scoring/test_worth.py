@@ -7,6 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from foils.scoring.decision import HARM_OF_ALL, HARM_OF_ONE, _factors
+from foils.scoring.odds import Odds
 from foils.scoring.worth import HARM, SHARES, Worth, added_losses, mistaken
 
 NONE = np.array([-np.inf])
@@ -46,7 +47,7 @@ def test_extreme_similarities_neither_overflow_nor_vanish() -> None:
 def worth(logs: np.ndarray) -> Worth:
     record = np.repeat(np.arange(20), 5)
     parts = np.linspace(0.1, 1.0, 100)
-    return Worth.of(parts, np.ones(100), logs, record, np.arange(20) % 4)
+    return Worth.of(parts, np.ones(100), Odds(logs), record, np.arange(20) % 4)
 
 
 def test_without_false_negatives_the_benefit_is_the_strength_and_with_false_ones_alone_its_harm() -> None:

@@ -61,14 +61,14 @@ class Labelled:
         relevant: (n,) 1 where people call the negative relevant, so that it is false, 0 where they do not, NaN where
             only programs judged it.
         membership: (n, S) 1/(number of its sources) where the source has it, else 0.
-        offsets: (n,) mean over its sources of log n_L/n_U.
+        logs: (n,) log n_L/n_U.
         programs: that judged.
         answers: (n, P) 1, 0 or NaN, theirs.
     """
 
     relevant: Float64s
     membership: Float64s
-    offsets: Float64s
+    logs: Float64s
     programs: Programs = field(default_factory=Programs)
     answers: Float64s = field(default_factory=lambda: np.zeros((0, 0)))
 
@@ -80,22 +80,22 @@ class Labelled:
     def select(self, rows: Rows) -> Labelled:
         """Return these labels."""
         answers = self.answers[rows] if self.programs.names else self.answers
-        return Labelled(self.relevant[rows], self.membership[rows], self.offsets[rows], self.programs, answers)
+        return Labelled(self.relevant[rows], self.membership[rows], self.logs[rows], self.programs, answers)
 
-    def logits(self, shifts: Float64s) -> Float64s:
-        """Return the log odds of being false, (n,), or (draws, n) for shifts of (draws, S)."""
-        return np.asarray(shifts @ self.membership.T + self.offsets)
+    def logits(self, lines: Float64s) -> Float64s:
+        """Return the log odds of being false, (…, n), for c and β of each source, (…, S, 2): their sources' mean."""
+        return logits_of(self.membership, self.logs, lines)
 
-    def likelihood(self, shifts: Float64s, sensitivity: Float64s, specificity: Float64s) -> float:
-        """Return the log likelihood of the labels at shifts (S,) and the programs' rates (P,)."""
+    def likelihood(self, lines: Float64s, sensitivity: Float64s, specificity: Float64s) -> float:
+        """Return the log likelihood of the labels at c and β of each source, (S, 2), and the programs' rates (P,)."""
         if_relevant, if_not = self._evidence(sensitivity, specificity)
-        logits = self.logits(shifts)
+        logits = self.logits(lines)
         return float((np.logaddexp(logits + if_relevant, if_not) - np.logaddexp(0.0, logits)).sum())
 
-    def probabilities(self, shifts: Float64s, sensitivity: Float64s, specificity: Float64s) -> Float64s:
+    def probabilities(self, lines: Float64s, sensitivity: Float64s, specificity: Float64s) -> Float64s:
         """Return (n,) the probability of each judged pair to be relevant, its answers known."""
         if_relevant, if_not = self._evidence(sensitivity, specificity)
-        return np.asarray(expit(self.logits(shifts) + if_relevant - if_not))
+        return np.asarray(expit(self.logits(lines) + if_relevant - if_not))
 
     def _evidence(self, sensitivity: Float64s, specificity: Float64s) -> tuple[Float64s, Float64s]:
         """(n,) log likelihoods of a pair's answers if it is relevant, and if it is not."""
@@ -115,3 +115,14 @@ class Labelled:
     @cached_property
     def _by_programs(self) -> tuple[Float64s, Float64s]:
         return (self.answers == 1).astype(np.float64), (self.answers == 0).astype(np.float64)
+
+
+def logits_of(membership: Float64s, logs: Float64s, lines: Float64s) -> Float64s:
+    """Return (…, n) the logits of π of n pairs: the means of their sources'.
+
+    Args:
+        membership: (n, S) 1/(number of its sources) where the source has the pair, else 0.
+        logs: (n,) log n_L/n_U.
+        lines: (…, S, 2) c and β of each source.
+    """
+    return np.asarray(lines[..., 0] @ membership.T + lines[..., 1] @ membership.T * logs)

@@ -2,8 +2,8 @@
 
 o, the number of unlabelled relevant pairs for each labelled one, is anywhere in [0, ō], evenly. Source s has
 φ_s = min(.985, o · r_s · e^δ_s): r_s is its rate, recaptured positives for each negative where its table says so, else
-the mean of n_L/n_U over its negatives; δ_s ~ N(0, σ_s²) is what the rate may be wrong by. Negative j of s is false
-with π_j = σ(c_s + log(n_L/n_U)_j), c_s such that the mean is φ_s; in several sources it has the mean of their logits.
+the mean of n_L/n_U over its negatives; δ_s ~ N(0, σ_s²) is what the rate may be wrong by. How its false negatives
+spread over its negatives is told in `foils.scoring.odds`; a negative of several sources has the mean of their logits.
 Labels change the belief by Bayes' rule (`foils.scoring.answers`).
 """
 
@@ -13,14 +13,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, ndtr
+from scipy.special import ndtr
 
 from foils.scoring.answers import LATENT, Labelled
 from foils.scoring.gates import Float64s
+from foils.scoring.odds import MOST, Odds, lines
 
-MOST = 0.985  # share of false negatives, at most
 LEAST_ODDS = 1e-12
-SHIFTS = np.linspace(-25.0, 30.0, 221)  # c
 LADDER = np.linspace(-9.0, 0.0, 61)  # log o less log ō
 THINNED = 6
 WARM_UP = 300
@@ -35,11 +34,13 @@ class Evidence:
         ratios: (k,) n_L/n_U of each of its negatives.
         rate: r, recaptured positives for each negative; NaN where its table does not say.
         spread: σ, standard deviation of the logarithm of what the rate may be wrong by.
+        slope: b, how much of what n_L/n_U tells of other pairs it tells of the source's.
     """
 
     ratios: Float64s
     rate: float
     spread: float
+    slope: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,14 @@ class Draws:
     """What may be true.
 
     Attributes:
-        unlabelled: (D,) o. `shares`: (D, S) φ of each source. `shifts`: (D, S) c of each source.
+        unlabelled: (D,) o. `shares`: (D, S) φ of each source. `lines`: (D, S, 2) c and β of each source.
         sensitivity: (D, P) of the programs that judged. `specificity`: (D, P).
         some_false: probability that at least one judged negative is relevant; 1 where a person called one so.
     """
 
     unlabelled: Float64s
     shares: Float64s
-    shifts: Float64s
+    lines: Float64s
     sensitivity: Float64s
     specificity: Float64s
     some_false: float
@@ -86,11 +87,12 @@ class Belief:
 
     def __init__(self, evidence: Sequence[Evidence], most: float, correlation: Float64s | None = None) -> None:
         self.most = max(float(most), 1e-9)
-        self.logs = [np.log(np.maximum(each.ratios, LEAST_ODDS)) for each in evidence]
+        self.odds = [Odds(np.log(np.maximum(each.ratios, LEAST_ODDS)), each.slope) for each in evidence]
         spreads = np.array([each.spread for each in evidence])
         values, vectors = np.linalg.eigh(np.eye(len(spreads)) if correlation is None else correlation)
         self._root = spreads[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
-        self._means = np.array([[expit(shift + logs).mean() for shift in SHIFTS] for logs in self.logs])
+        self._constants = np.array([odds.constants for odds in self.odds])
+        self._slopes = np.array([odds.slope for odds in self.odds])
         scales = self.most * np.exp(LADDER)
         self._rates = np.array(
             [
@@ -107,14 +109,9 @@ class Belief:
         rates = (1 - part) * self._rates[:, index] + part * self._rates[:, index + 1]
         return np.asarray(np.minimum(MOST, unlabelled * rates * (1.0 if errors is None else np.exp(errors))))
 
-    def shifts(self, shares: Float64s) -> Float64s:
-        """Return (S,) c with which the mean of π over each source's negatives is its share."""
-        pairs = zip(shares, self._means, strict=True)
-        return np.array([np.interp(share, means, SHIFTS) for share, means in pairs])
-
-    def probabilities(self, source: int, shift: float) -> Float64s:
-        """Return (k,) π of each negative of a source."""
-        return np.asarray(expit(shift + self.logs[source]))
+    def lines(self, shares: Float64s) -> Float64s:
+        """Return (…, S, 2) c and β with which the mean of π over each source's negatives is its share, (…, S)."""
+        return lines(shares, self._constants, self._slopes)
 
     def draw(self, labelled: Labelled, rng: np.random.Generator, *, draws: int = 600) -> Draws:
         """Draw from the belief after these labels, by elliptical slice sampling.
@@ -133,24 +130,24 @@ class Belief:
                 states.append(state)
         unlabelled = self.most * ndtr([each[0] for each in states])
         shares = np.array([self.shares(o, each) for o, each in zip(unlabelled, self._errors(states), strict=True)])
-        shifts = np.array([self.shifts(each) for each in shares])
-        rates = [labelled.programs.rates(each[1 + len(self.logs) :]) for each in states]
+        of_shares = self.lines(shares)
+        rates = [labelled.programs.rates(each[1 + len(self.odds) :]) for each in states]
         sensitivity, specificity = (np.array(column) for column in zip(*rates, strict=True))
         none_false = [
             float(np.prod(1 - labelled.probabilities(*each)))
-            for each in zip(shifts, sensitivity, specificity, strict=True)
+            for each in zip(of_shares, sensitivity, specificity, strict=True)
         ]
-        return Draws(unlabelled, shares, shifts, sensitivity, specificity, 1 - float(np.mean(none_false)))
+        return Draws(unlabelled, shares, of_shares, sensitivity, specificity, 1 - float(np.mean(none_false)))
 
     def _errors(self, states: Sequence[Float64s]) -> list[Float64s]:
-        return [state[1 : 1 + len(self.logs)] for state in states]
+        return [state[1 : 1 + len(self.odds)] for state in states]
 
     def _likelihood(self, state: Float64s, labelled: Labelled) -> float:
         if not len(labelled.relevant):
             return 0.0
         shares = self.shares(self.most * float(ndtr(state[0])), self._errors([state])[0])
-        rates = labelled.programs.rates(state[1 + len(self.logs) :])
-        return labelled.likelihood(self.shifts(shares), *rates)
+        rates = labelled.programs.rates(state[1 + len(self.odds) :])
+        return labelled.likelihood(self.lines(shares), *rates)
 
     def _slice(
         self, state: Float64s, value: float, direction: Float64s, labelled: Labelled, rng: np.random.Generator

@@ -20,7 +20,7 @@ from foils.data.collection import Rows
 from foils.data.negatives import Negatives
 from foils.scoring.answers import Labelled
 from foils.scoring.belief import Belief, Evidence
-from foils.scoring.evidence import evidence_of, outside_of, rows_of, shared
+from foils.scoring.evidence import KnownLogs, evidence_of, outside_of, rows_of, shared
 from foils.scoring.gates import Float64s
 from foils.scoring.judged import Judged
 from foils.scoring.prepared import Measured
@@ -102,6 +102,7 @@ def skewed_shares(
     measured: Measured,
     triplets: Rows,
     logs: Float64s,
+    known: KnownLogs,
     most: float,
     labelled: Labelled,
     rng: np.random.Generator,
@@ -116,18 +117,19 @@ def skewed_shares(
         measured: the scoring.
         triplets: (k,) that the decision looked at.
         logs: (m,) log n_L/n_U of each triplet, as it is believed.
+        known: log n_L/n_U of labelled positives, as it is believed.
         most: ō.
-        labelled: what was judged, its offsets from `skewed_logs`.
+        labelled: what was judged, its logs from `skewed_logs`.
         rng: of the draws.
         draws: how many.
     """
     skewed, evidence = skewed_logs(measured, logs), []
     for target in targets:
-        as_believed = evidence_of(target, sources, measured, triplets, logs)
+        as_believed = evidence_of(target, sources, measured, triplets, logs, known)
         own = triplets[rows_of(target, measured, triplets)]
         ratios = np.exp(skewed[own])
         rate = as_believed.rate * ratios.mean() / as_believed.ratios.mean()
-        evidence.append(Evidence(ratios[:: 1 + len(own) // THINNED], rate, as_believed.spread))
+        evidence.append(Evidence(ratios[:: 1 + len(own) // THINNED], rate, as_believed.spread, as_believed.slope))
     has = np.column_stack([rows_of(target, measured, triplets) for target in targets])
     shares = Belief(evidence, most, shared(has)).draw(labelled, rng, draws=draws).shares.mean(axis=0)
     return {target.name: float(share) for target, share in zip(targets, shares, strict=True)}

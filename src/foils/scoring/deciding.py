@@ -15,14 +15,15 @@ from foils.data.negatives import Negatives
 from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
-from foils.scoring.answers import Labelled
-from foils.scoring.belief import Belief
+from foils.scoring.answers import Labelled, logits_of
+from foils.scoring.belief import LEAST_ODDS, Belief
 from foils.scoring.cross_checks import skewed_logs, skewed_shares, with_checks
 from foils.scoring.decision import NEXT, Believed, Decision, decide
-from foils.scoring.evidence import bound_of, costs_of, evidence_of, rows_of, shared
+from foils.scoring.evidence import KnownLogs, bound_of, costs_of, evidence_of, rows_of, shared
 from foils.scoring.gates import Float64s
 from foils.scoring.intervals import assign_blocks
 from foils.scoring.judged import Judged
+from foils.scoring.odds import Odds
 from foils.scoring.pair_features import survey_pairs
 from foils.scoring.prepared import Measured
 from foils.scoring.records import CONTROL, Target
@@ -45,6 +46,7 @@ class Ground:
     Attributes:
         triplets: (k,) triplets of the scoring that are looked at, ascending.
         logs: (m,) log n_L/n_U of each triplet; NaN where it is not looked at.
+        known: log n_L/n_U of labelled positives.
         most: upper bound of o by the pairs.
         judged: which of all triplets are judged, and how.
         block_of: (T,) the block of each record.
@@ -55,6 +57,7 @@ class Ground:
 
     triplets: Rows
     logs: Float64s
+    known: KnownLogs
     most: float
     judged: Judged
     block_of: Rows
@@ -129,13 +132,14 @@ def _ground(
     surveyed = survey_pairs(measured, documents, rows, looked_at, rng)
     relevance = Relevance.fit(surveyed, seed=scores.settings.seed)
     logs = np.full(len(measured.records.record), np.nan)
-    logs[surveyed.triplets] = np.log(np.maximum(relevance.ratio(surveyed.negatives), 1e-12))
+    logs[surveyed.triplets] = np.log(np.maximum(relevance.ratio(surveyed.negatives), LEAST_ODDS))
     block_of = np.zeros(len(measured.records), np.int64)
     block_of[looked_at] = assign_blocks(len(looked_at), rng)
     in_batch = in_batch_odds(
         measured, surveyed.unlabelled, settings.in_batch, scores.settings.temperature, settings.starts
     )
-    return Ground(surveyed.triplets, logs, relevance.most, judged, block_of, in_batch, settings.starts)
+    known = KnownLogs.of(measured, surveyed, np.log(np.maximum(relevance.ratio(surveyed.labelled), LEAST_ODDS)))
+    return Ground(surveyed.triplets, logs, known, relevance.most, judged, block_of, in_batch, settings.starts)
 
 
 def decide_on(
@@ -157,18 +161,18 @@ def decide_on(
     """
     measured, logs = scores.measured, ground.logs
     targets = [target for target in measured.records.targets(1) if rows_of(target, measured, ground.triplets).any()]
-    evidence = [evidence_of(target, sources, measured, ground.triplets, logs) for target in targets]
+    evidence = [evidence_of(target, sources, measured, ground.triplets, logs, ground.known) for target in targets]
     membership = _membership(targets, measured, ground.triplets)
     belief = Belief(evidence, bound_of(ground.most, evidence, sources, targets), shared(membership))
-    worths = [_worth(target, scores, ground) for target in targets]
+    worths = [_worth(target, scores, ground, odds) for target, odds in zip(targets, belief.odds, strict=True)]
     labelled = _labelled(ground.judged, targets, measured, logs)
     names = [target.name for target in targets]
     believed = Believed(names, worths, belief, labelled, costs_of(targets, sources), tuple(rivals))
     mean = belief.draw(labelled, np.random.default_rng([scores.settings.seed, 10]), draws=MEANS)
-    probability = _probabilities(membership, logs[ground.triplets], mean.shifts.mean(axis=0))
+    probability = _probabilities(membership, logs[ground.triplets], mean.lines.mean(axis=0))
     expected = np.zeros(len(probability))
-    for shifts in mean.shifts:
-        expected += _probabilities(membership, logs[ground.triplets], shifts) / len(mean.shifts)
+    for lines in mean.lines:
+        expected += _probabilities(membership, logs[ground.triplets], lines) / len(mean.lines)
     waiting = _waiting(ground.triplets, ground.judged, probability, targets, measured, logs, rng)
     decision = decide(believed, waiting, _ability(measured), rng, confidence=scores.settings.confidence)
     decision = replace(decision, worths={**decision.worths, **_hybrids(scores, decision.worths)})
@@ -181,7 +185,7 @@ def _with_checks(decided: Decided, scores: Scores, sources: Mapping[str, Negativ
     measured, ground, decision = scores.measured, decided.ground, decided.decision
     targets = [target for target in measured.records.targets(1) if target.name in decision.worths]
     skewed = skewed_shares(
-        targets, sources, measured, ground.triplets, ground.logs, decision.unlabelled_most,
+        targets, sources, measured, ground.triplets, ground.logs, ground.known, decision.unlabelled_most,
         _labelled(ground.judged, targets, measured, skewed_logs(measured, ground.logs)),
         np.random.default_rng([scores.settings.seed, 10]), draws=MEANS,
     )  # fmt: skip
@@ -206,13 +210,13 @@ def _documents(
     return rows, store.embed(encoder, DocumentTexts(collection, rows), "document")
 
 
-def _worth(target: Target, scores: Scores, ground: Ground) -> Worth:
+def _worth(target: Target, scores: Scores, ground: Ground, odds: Odds) -> Worth:
     measured = scores.measured
     own = ground.triplets[rows_of(target, measured, ground.triplets)]
     temperature = scores.settings.temperature
     parts, learnabilities = strengths_of(measured, own, ground.in_batch, temperature, ground.starts)
     record = measured.records.record[own]
-    return Worth.of(parts, learnabilities, ground.logs[own], record, ground.block_of, ground.counted)
+    return Worth.of(parts, learnabilities, odds, record, ground.block_of, ground.counted)
 
 
 def _membership(targets: list[Target], measured: Measured, triplets: Rows) -> Float64s:
@@ -226,9 +230,8 @@ def _labelled(judged: Judged, targets: list[Target], measured: Measured, logs: F
     return Labelled(judged.relevant, membership, logs[judged.triplets], judged.programs, judged.answers)
 
 
-def _probabilities(membership: Float64s, logs: Float64s, shifts: Float64s) -> Float64s:
-    probabilities: Float64s = expit(membership @ shifts + logs)
-    return probabilities
+def _probabilities(membership: Float64s, logs: Float64s, lines: Float64s) -> Float64s:
+    return np.asarray(expit(logits_of(membership, logs, lines)))
 
 
 def _waiting(

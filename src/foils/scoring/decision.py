@@ -265,9 +265,9 @@ def _labels_needed(values: Float64s, draws: Draws, waiting: Labelled, rng: np.ra
         return 0
     futures = rng.choice(len(values), FUTURES, replace=False)
     for count in NEXT:
-        if count > len(waiting.offsets):
+        if count > len(waiting.logs):
             return None
-        logits = waiting.select(np.arange(count)).logits(draws.shifts)
+        logits = waiting.select(np.arange(count)).logits(draws.lines)
         log_true, log_false = -np.logaddexp(0.0, -logits), -np.logaddexp(0.0, logits)
         regrets = []
         for future in futures:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.collection import Rows
+from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
-from foils.data.recapture import Recapture
+from foils.data.recapture import Recapture, Returned
 from foils.scoring.belief import Evidence
 from foils.scoring.gates import Float64s
+from foils.scoring.odds import slope_of
+from foils.scoring.pair_features import Surveyed
 from foils.scoring.prepared import Measured
 from foils.scoring.records import CONTROL, Marks, Target
 
@@ -23,13 +26,50 @@ COSTS = {"random": 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-
 UNKNOWN_COST = 4
 
 
+@dataclass(frozen=True)
+class KnownLogs:
+    """log n_L/n_U of labelled positives.
+
+    Attributes:
+        pairs: (n,) query row · 2³² + document row of each, ascending.
+        logs: (n,) theirs.
+    """
+
+    pairs: Rows
+    logs: Float64s
+
+    @classmethod
+    def of(cls, measured: Measured, surveyed: Surveyed, logs: Float64s) -> KnownLogs:
+        """Return those of the pairs that were surveyed."""
+        pairs = _pairs(np.asarray(measured.records.queries, np.int64)[surveyed.labelled.record], surveyed.positives)
+        order = np.argsort(pairs, kind="stable")
+        return cls(pairs[order], logs[order])
+
+    def slope(self, negatives: Negatives, collection: Collection, logs: Float64s) -> float:
+        """Return b of a source whose negatives have these logs, by the positives that its table says it recaptures."""
+        returned = Returned.of(negatives, collection)
+        pairs = _pairs(returned.query_rows, returned.doc_rows)
+        at = np.minimum(np.searchsorted(self.pairs, pairs), max(len(self.pairs) - 1, 0))
+        known = np.flatnonzero(self.pairs[at] == pairs) if len(self.pairs) else np.zeros(0, np.int64)
+        return slope_of(self.logs[at[known]], logs, returned.counts[known])
+
+
+def _pairs(query_rows: Rows, doc_rows: Rows) -> Rows:
+    return np.asarray((query_rows << 32) | doc_rows)
+
+
 def rows_of(target: Target, measured: Measured, triplets: Rows) -> Marks:
     """Return which of the triplets, (k,), are the source's."""
     return target.of(measured.records.members[triplets])
 
 
 def evidence_of(
-    target: Target, sources: Mapping[str, Negatives], measured: Measured, triplets: Rows, logs: Float64s
+    target: Target,
+    sources: Mapping[str, Negatives],
+    measured: Measured,
+    triplets: Rows,
+    logs: Float64s,
+    known: KnownLogs,
 ) -> Evidence:
     """Return what is known of a source before labels: its recaptured positives, or the pairs alone."""
     own = triplets[rows_of(target, measured, triplets)]
@@ -43,7 +83,9 @@ def evidence_of(
         return Evidence(ratios, math.nan, OUTSIDE if outside > 0.5 else UNCOUNTED)
     error = math.sqrt(recapture.returned) if recapture.standard_error is None else recapture.standard_error
     counted = max(recapture.returned, 0.5)
-    return Evidence(ratios, counted / recapture.kept, math.hypot(max(error, 0.5) / counted, COUNTED))
+    spread = math.hypot(max(error, 0.5) / counted, COUNTED)
+    slope = known.slope(negatives, measured.records.collection, logs[own])
+    return Evidence(ratios, counted / recapture.kept, spread, slope)
 
 
 def outside_of(measured: Measured, triplets: Rows) -> float:

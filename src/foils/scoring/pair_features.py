@@ -65,6 +65,7 @@ class Surveyed:
 
     Attributes:
         labelled: labelled positives, 60,000 at most.
+        positives: (n,) rows of their documents in the collection.
         unlabelled: drawn ones, which stand for all of the collection.
         negatives: the triplets of these records, in the order of `triplets`.
         triplets: (k,) which triplets of the scoring they are.
@@ -73,6 +74,7 @@ class Surveyed:
     """
 
     labelled: PairFeatures
+    positives: Rows
     unlabelled: PairFeatures
     negatives: PairFeatures
     triplets: Rows
@@ -103,6 +105,7 @@ def survey_pairs(
     order = np.argsort(of.positive_record, kind="stable")
     drawn_positives, count = _drawn(np.flatnonzero(np.isin(of.positive_record, records)), rng)
     parts: tuple[list[PairFeatures], ...] = ([], [], [])
+    chosen_positives: list[Rows] = []
     with progress.task("surveying pairs", total=len(records), unit="queries") as advance:
         for block in (records[at : at + BLOCK] for at in range(0, len(records), BLOCK)):
             queries = rounded(geometry.queries.take(block))
@@ -115,6 +118,7 @@ def survey_pairs(
                 texts = rounded(geometry.documents.take(of.all_positives[positives]))
                 among = rounded(geometry.documents.take(of.document[negatives]))
                 chosen = np.flatnonzero(drawn_positives[positives])
+                chosen_positives.append(of.all_positives[positives[chosen]])
                 alike = _resemblances(texts, chosen, np.concatenate([drawn, among]), rng)
                 s_n, s_p = among @ query, texts[chosen] @ query
                 parts[0].append(_features(record, s_p, ladder.rank(s_p), alike[0], np.full(len(chosen), count)))
@@ -125,7 +129,8 @@ def survey_pairs(
             advance(len(block))
     triplets = np.flatnonzero(np.isin(of.record, records))
     labelled, unlabelled, of_sources = (PairFeatures.joined(part) for part in parts)
-    return Surveyed(labelled, unlabelled, of_sources, triplets, len(records), len(of.collection.documents))
+    at = np.asarray(of.texts.rows)[np.concatenate(chosen_positives)]
+    return Surveyed(labelled, at, unlabelled, of_sources, triplets, len(records), len(of.collection.documents))
 
 
 @dataclass(frozen=True)

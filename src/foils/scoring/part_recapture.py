@@ -12,16 +12,17 @@ window w, the positives that the window returns have the expectation λ_w, with 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection, Rows
+from foils.data.collection import Collection
 from foils.data.negatives import Negatives
-from foils.data.recapture import Recapture
+from foils.data.recapture import Recapture, Returned
 from foils.scoring.evidence import UNCOUNTED
-from foils.scoring.gates import Float64s
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,12 @@ class Recaptured:
     Attributes:
         negatives: the table.
         whole: of all its ranks, with at least one returned.
-        ranks: (n,) at which planted positives came back; empty where it does not say.
-        counts: (n,) what each counts, so that the sum has the variance of a Poisson count.
+        returned: planted positives that came back; none where the table does not say.
     """
 
     negatives: Negatives
     whole: Recapture
-    ranks: Rows
-    counts: Float64s
+    returned: Returned
 
     @classmethod
     def of(cls, negatives: Negatives, collection: Collection) -> Recaptured | None:
@@ -46,13 +45,7 @@ class Recaptured:
         whole = Recapture.of_table(negatives)
         if whole is None or not whole.returned:
             return None
-        planted = negatives.provenance.get("planted") or {"keep": [], "rank": [], "query_id": []}
-        keep = np.asarray(planted["keep"], bool)
-        ranks = np.asarray(planted["rank"], np.int64)[keep]
-        queries = collection.query_rows(planted["query_id"])[keep]
-        weights = collection.known_positives.counts_of(queries).astype(np.float64)
-        scale = weights.sum() / max(float((weights**2).sum()), 1e-300)
-        return cls(negatives, whole, ranks, weights * scale)
+        return cls(negatives, whole, Returned.of(negatives, collection))
 
     def window(self, first: int, end: int, likelihood: float) -> Negatives:
         """Return the kept rows of these ranks, with the recapture that they would have had they been mined alone.
@@ -66,15 +59,16 @@ class Recaptured:
         rows = self.negatives.table.filter(pa.array((rank >= first) & (rank < end) & self.negatives.keep))
         share = likelihood * len(rows) / self.whole.kept
         sure = 1 / UNCOUNTED**2
-        if total := float(self.counts.sum()):
-            inside = float(self.counts[(self.ranks >= first) & (self.ranks < end)].sum())
+        if total := float(self.returned.counts.sum()):
+            ranks = self.returned.ranks
+            inside = float(self.returned.counts[(ranks >= first) & (ranks < end)].sum())
             share *= (sure + inside) / (sure + share * total)
             sure += inside
         returned = self.whole.returned * share
         of_whole = self.whole.standard_error or math.sqrt(self.whole.returned)
         error = math.hypot(of_whole / self.whole.returned, sure**-0.5)
         part = replace(self.whole, returned=returned, kept=float(len(rows)), standard_error=error * returned)
-        return Negatives(rows, {"recapture": part.to_json()})
+        return Negatives(rows, {"recapture": part.to_json(), "planted": self._planted(first, end)})
 
     def draw(self, drawn: Negatives) -> Negatives:
         """Return rows that were drawn evenly from the table, with their share of its recapture."""
@@ -84,4 +78,12 @@ class Recaptured:
             self.whole, returned=share * self.whole.returned, kept=float(len(drawn)),
             standard_error=None if error is None else share * error,
         )  # fmt: skip
-        return drawn.with_provenance({"recapture": part.to_json()})
+        return drawn.with_provenance({"recapture": part.to_json(), "planted": self._planted(0, sys.maxsize)})
+
+    def _planted(self, first: int, end: int) -> dict[str, Any] | None:
+        """What the table says of planted positives at these ranks."""
+        planted = self.negatives.provenance.get("planted")
+        if not planted:
+            return None
+        inside = [at for at, rank in enumerate(planted["rank"]) if first <= rank < end]
+        return {name: [planted[name][at] for at in inside] for name in ("query_id", "doc_id", "rank", "keep")}

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from foils.data.collection import Rows
-from foils.scoring.belief import MOST, SHIFTS
 from foils.scoring.gates import Float64s
+from foils.scoring.odds import MOST, Odds
 from foils.scoring.pair_features import PairFeatures
 from foils.scoring.prepared import Measured
 
@@ -54,7 +53,7 @@ class Worth:
         cls,
         parts: Float64s,
         learnabilities: Float64s,
-        logs: Float64s,
+        odds: Odds,
         record: Rows,
         block_of: Rows,
         counted: Rows | None = None,
@@ -64,19 +63,17 @@ class Worth:
         Args:
             parts: (k,) a_j of its negatives.
             learnabilities: (k,) ℓ_j.
-            logs: (k,) log n_L/n_U.
+            odds: of its negatives.
             record: (k,) their records, ascending.
             block_of: (T,) the block of each record.
             counted: records that the benefit is a mean over; None: those that have a negative.
         """
         strengths = parts * learnabilities
-        means = np.array([expit(shift + logs).mean() for shift in SHIFTS])
         blocks = int(block_of.max(initial=0)) + 1
         block = block_of[record]
         sums = np.empty((blocks, len(SHARES)))
         for at, share in enumerate(SHARES):
-            false = expit(np.interp(share, means, SHIFTS) + logs) if share else 0.0
-            sums[:, at] = np.bincount(block, strengths * (1 - (1 + HARM) * false), blocks)
+            sums[:, at] = np.bincount(block, strengths * (1 - (1 + HARM) * odds.probabilities(share)), blocks)
         of_mean = np.unique(record) if counted is None else counted
         counts = np.bincount(block_of[of_mean], minlength=blocks).astype(np.float64)
         total = max(float(parts.sum()), 1e-300)
