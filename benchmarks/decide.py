@@ -72,7 +72,7 @@ class Decider:
         self.store = VectorStore(cache_folder() / "vectors")
         columns = () if gone is None else (gone["query_id"].to_pylist(), gone["doc_id"].to_pylist())
         self.truth = set(zip(*columns, strict=True)) if columns else set()
-        settings = ScoreSettings(hybrids=1, replicates=0, sample=3_000)
+        settings = ScoreSettings(hybrids=1, replicates=0)
         self.scores: Scores = score_sources(collection, self.sources, self.encoder, self.store, settings)
 
     def labels(self, count: int, seed: int) -> Labels:

@@ -14,6 +14,7 @@ import pytest
 from decided_world import oracle, scored, true_share
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
+from foils.data.recapture import Returned
 from foils.mining import mine_negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.scoring import DecisionSettings, Scores, curves, decide_sources
@@ -124,7 +125,12 @@ def test_planted_positives_and_pairs_make_a_windows_recapture_by_hand() -> None:
     collection = Collection.from_dicts("tiny", dict.fromkeys(ids, "text"), {"q": "query"}, {"train": {"q": {"d0": 1}}})
     table = negatives_table(["q"] * 20, ids, "dense", np.arange(20), np.zeros(20))
     recapture = {"returned": 8.0, "labelled": 10.0, "kept": 20.0, "way": "counted", "standard_error": 2.0}
-    planted = {"query_id": ["q"] * 4, "rank": [0, 3, 12, 1], "keep": [True, True, True, False]}
+    planted = {
+        "query_id": ["q"] * 4,
+        "doc_id": ["d0"] * 4,
+        "rank": [0, 3, 12, 1],
+        "keep": [True, True, True, False],
+    }
     whole = Recaptured.of(Negatives(table, {"recapture": recapture, "planted": planted}), collection)
     assert whole is not None
     window = whole.window(0, 10, 1.6)
@@ -132,6 +138,7 @@ def test_planted_positives_and_pairs_make_a_windows_recapture_by_hand() -> None:
     share = 0.8 * (2.7778 + 2) / (2.7778 + 2.4)
     assert window.provenance["recapture"]["returned"] == pytest.approx(8 * share, rel=1e-4)
     assert window.provenance["recapture"]["kept"] == len(window) == 10
+    assert Returned.of(window, collection).ranks.tolist() == [0, 3]
     error = 8 * share * math.hypot(2 / 8, (2.7778 + 2) ** -0.5)
     assert window.provenance["recapture"]["standard_error"] == pytest.approx(error, rel=1e-4)
     unplanted = Recaptured.of(Negatives(table, {"recapture": recapture}), collection)
@@ -140,6 +147,7 @@ def test_planted_positives_and_pairs_make_a_windows_recapture_by_hand() -> None:
     drawn = whole.draw(Negatives(table.slice(0, 5)))
     assert drawn.provenance["recapture"] == {**recapture, "queries": 0, "returned": 2.0, "kept": 5.0,
                                              "standard_error": 0.5}  # fmt: skip
+    assert Returned.of(drawn, collection).ranks.tolist() == [0, 3, 12]
     assert Recaptured.of(Negatives(table), collection) is None
 
 
