@@ -33,6 +33,7 @@ from foils.statistics import bootstrap_interval, paired_test
 from foils.studies.cells import IN_BATCH, read_cell
 from foils.studies.run import run_study
 from foils.studies.settings import StudySettings
+from narrowed import narrowed
 from recapture import Models, ways
 from study_first import STATIC, hidden
 
@@ -87,7 +88,8 @@ def main() -> None:
         whole = load_collection(path)
         for hide in given.hide:
             name = f"{whole.name}, {100 * hide:g} % hidden"
-            found = composed(whole, hide, given.folder, given.seeds, given.labels)
+            with narrowed():
+                found = composed(whole, hide, given.folder, given.seeds, given.labels)
             known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
             write_json(RESULTS, {**known, name: found})
             print(name, json.dumps(found, indent=1), flush=True)
