@@ -238,7 +238,7 @@ def test_two_sources_that_are_both_wrong_are_told_together(
     for name, document in (("a", "d1"), ("b", "d3")):
         pq.write_table(table({"doc_id": document}), tmp_path / f"{name}.parquet")
     ended = foils("score", beir_folder(), tmp_path / "a.parquet", tmp_path / "b.parquet")
-    check_one_line(ended, ["a (1 labelled positive", "b (1 labelled positive"], warnings=2)
+    check_one_line(ended, ["a (1 negative (labelled positive)", "b (1 negative (labelled positive)"], warnings=2)
 
 
 def test_a_damaged_table(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:

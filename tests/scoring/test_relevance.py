@@ -23,7 +23,7 @@ def test_one_query_alone_with_several_positives_is_no_failure() -> None:
     one[0] = 0.7
     nothing = np.full(count, np.nan)
     labelled, unlabelled = pairs(count, 0.6, one, rng), pairs(count, 0.2, nothing, rng)
-    surveyed = Surveyed(labelled, unlabelled, unlabelled, np.arange(count), count, 1_000)
+    surveyed = Surveyed(labelled, np.arange(count), unlabelled, unlabelled, np.arange(count), count, 1_000)
     relevance = Relevance.fit(surveyed, seed=0)
     assert relevance.ratio(labelled).mean() > 5 * relevance.ratio(unlabelled).mean()
     assert np.isfinite(relevance.most)
