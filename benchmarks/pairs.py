@@ -1,7 +1,7 @@
 """Peak memory of reading, describing and mining a file of pairs, against the number of pairs and the size of the file.
 
     python benchmarks/pairs.py [--pairs 50000 100000] [--words 60] [--seconds 300]
-    python benchmarks/pairs.py --pairs 28000 110000 --words 4000 --name long --seconds 1500      # .6 and 2.5 GiB
+    python benchmarks/pairs.py --pairs 110000 220000 --words 4000 --name long --seconds 3000     # 2.5 and 4.9 GiB
 
 Made-up pairs: a query of 10 words and a document of its own, of `--words` words, in CSV. Each file is read by
 `foils.load` in a process of its own with an empty cache; `foils describe` and `foils mine --with random` then open
