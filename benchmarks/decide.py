@@ -328,6 +328,8 @@ def main() -> None:
             known.setdefault("study", {})[key] = study(given.paths[0], whole, hide, given.labels)
             print(key, known["study"][key], flush=True)
         elif given.what == "slopes":
+            if not hide:
+                continue  # nothing is false
             known.setdefault("slopes", {})[key] = slopes(whole, hide, given.labels)
             print(key, known["slopes"][key], flush=True)
         elif given.what == "first":
