@@ -7,6 +7,10 @@ import pytest
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
+from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
+from foils.runtime.errors import InputError
+from foils.scoring.evidence import KnownLogs
 from foils.scoring.odds import MOST, SPREAD, Odds, slope_of
 
 
@@ -66,3 +70,28 @@ def test_without_a_recaptured_positive_the_slope_is_1_and_with_many_that_fall_it
     assert slope_of(np.zeros(0), negatives, np.zeros(0)) == 1.0
     assert slope_of(negatives[:200] - 2, negatives, np.ones(200)) == 0.0
     assert 0.5 < slope_of(np.zeros(1), negatives, np.ones(1)) < 1.1
+
+
+def planted(rows: list[str], **changed: object) -> Negatives:
+    """Negatives d0–d9 of one query, of which the given positives came back when they were planted."""
+    ids = [f"d{at}" for at in range(10)]
+    table = negatives_table(["q"] * 10, ids, "dense", np.arange(10), np.zeros(10))
+    recapture = {"returned": 2.0, "labelled": 4.0, "kept": 10.0, "way": "counted", "standard_error": 1.0}
+    said = {"query_id": ["q"] * len(rows), "doc_id": rows, "rank": [0] * len(rows), "keep": [True] * len(rows)}
+    return Negatives(table, {"recapture": recapture, "planted": {**said, **changed}})
+
+
+def test_the_slope_of_a_source_is_that_of_the_positives_that_its_table_says_came_back() -> None:
+    texts = {f"d{at}": f"text {at}" for at in range(14)}
+    positives = {f"d{at}": 1 for at in range(10, 14)}
+    collection = Collection.from_dicts("tiny", texts, {"q": "query"}, {"train": {"q": positives}})
+    pairs = np.asarray(collection.document_rows([f"d{at}" for at in range(10, 14)]), np.int64)  # the query's row is 0
+    known = KnownLogs(np.sort(pairs), np.array([-3.0, 1.0, 2.0, -4.0])[np.argsort(pairs)])
+    negatives = np.linspace(-2, 2, 10)
+    of_two = known.slope(planted(["d11", "d12"]), collection, negatives)
+    assert of_two == pytest.approx(slope_of(np.array([1.0, 2.0]), negatives, np.ones(2)))
+    assert of_two > known.slope(planted(["d10", "d13"]), collection, negatives)
+    rejected = planted(["d11", "d12"], keep=[False, False])
+    assert known.slope(rejected, collection, negatives) == 1.0
+    with pytest.raises(InputError, match=r"planted positives cannot be read .*; mine it again"):
+        known.slope(planted(["d11"], rank="none"), collection, negatives)
