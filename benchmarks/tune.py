@@ -14,7 +14,8 @@ For each collection, model and seed, five systems are measured on the same test 
 - in-batch: that without mined negatives, on the pairs alone.
 
 They mine with the base from all documents and train on the queries that `foils tune` trains on, the first positive of
-each. Theirs train the rows of a word table that the texts have (narrowed.py): the same result, sooner. The differences
+each. Theirs train the rows of a word table that the texts have (narrowed.py): the same result, sooner. Where
+queries have several positives, foils trains on up to four of each, so that the pairs are not the same. The differences
 of tuned from the others are pooled over all queries of all collections. Writes benchmarks/results/tune.json; what is in
 it already is not done again.
 """
