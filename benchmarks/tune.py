@@ -13,11 +13,10 @@ For each collection, model and seed, five systems are measured on the same test 
   train on as many rows as the tuned model's training did;
 - in-batch: that without mined negatives, on the pairs alone.
 
-They mine with the base from all documents and train on the queries that `foils tune` trains on, the first positive of
-each. Theirs train the rows of a word table that the texts have (narrowed.py): the same result, sooner. Where
-queries have several positives, foils trains on up to four of each, so that the pairs are not the same. The differences
-of tuned from the others are pooled over all queries of all collections. Writes benchmarks/results/tune.json; what is in
-it already is not done again.
+They mine with the base from all documents, knowing every positive, and train on the pairs that `foils tune` trains on,
+up to four positives of each query. Theirs train the rows of a word table that the texts have (narrowed.py): the same
+result, sooner. The differences of tuned from the others are pooled over all queries of all collections. Writes
+benchmarks/results/tune.json; what is in it already is not done again.
 """
 
 from __future__ import annotations
@@ -47,22 +46,31 @@ NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
 OTHERS = ("base", "documented", "same rows", "in-batch")
 
 
-def pairs_of(collection: Collection) -> Any:
-    """Anchor and positive of the training queries, as a data set; the first positive of each."""
+def pairs_of(collection: Collection, most: int | None = None) -> Any:
+    """Anchor and positive of the training queries, as a data set; of each query the first `most` positives, or all."""
     from datasets import Dataset
 
     positives = collection.positives("train")
-    texts = {
-        "anchor": collection.query_texts(positives.query_rows),
-        "positive": collection.document_texts(positives.first),
-    }
-    return Dataset.from_dict(texts)
+    rows = [row for each in range(len(positives)) for row in positives.of(each)[:most]]
+    queries = np.repeat(positives.query_rows, np.minimum(positives.counts, most or positives.counts))
+    return Dataset.from_dict({"anchor": collection.query_texts(queries), "positive": collection.document_texts(rows)})
 
 
 def as_documented(
-    system: str, collection: Collection, name: str, *, max_length: int, rate: float, rows: int | None, seed: int
+    system: str,
+    collection: Collection,
+    name: str,
+    *,
+    max_length: int,
+    most: int,
+    rate: float,
+    rows: int | None,
+    seed: int,
 ) -> Run:
-    """Mine and train as the documentation shows, and search; `rows` to train on, or None for one epoch."""
+    """Mine and train as the documentation shows, and search; `rows` to train on, or None for one epoch.
+
+    Mining is given all positives of a query, training the first `most`.
+    """
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.base.sampler import BatchSamplers
     from sentence_transformers.losses import MultipleNegativesRankingLoss
@@ -73,13 +81,16 @@ def as_documented(
     model = load_model(name)
     if model.max_seq_length not in (None, float("inf")):
         model.max_seq_length = min(max_length, model.max_seq_length)
-    rows_of = pairs_of(collection)
+    rows_of = pairs_of(collection, most)
     if system != "in-batch":
         documents = collection.document_texts(np.arange(len(collection.documents)))
-        rows_of = mine_hard_negatives(
-            rows_of, model, corpus=documents, num_negatives=NEGATIVES, relative_margin=MARGIN, sampling_strategy="top",
-            batch_size=32, verbose=False,
+        taken = set(zip(rows_of["anchor"], rows_of["positive"], strict=True))
+        mined = mine_hard_negatives(
+            pairs_of(collection), model, corpus=documents, num_negatives=NEGATIVES, relative_margin=MARGIN,
+            sampling_strategy="top", batch_size=32, verbose=False,
         )  # fmt: skip
+        pairs = zip(mined["anchor"], mined["positive"], strict=True)
+        rows_of = mined.select([place for place, pair in enumerate(pairs) if pair in taken])
     steps = -1 if rows is None else max(1, rows // BATCH)
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
@@ -105,7 +116,8 @@ def compared(given: str, name: str, minutes: float | None, seed: int, work: Path
         runs["tuned"] = Run(runs["base"].table, "tuned")
     trained = (tuned.trial or tuned.trials[0]).steps * int(tuned.plan["batches"]["size"])
     kind = "static embedding" if name.startswith("static:") else "encoder"
-    how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "seed": seed}
+    most = int(tuned.plan["negatives"]["max_positives"])
+    how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "most": most, "seed": seed}
     runs["documented"] = as_documented("documented", tuned.collection, name, rate=RATE, rows=None, **how)
     for system in OTHERS[2:]:
         rate = LEARNING_RATES[kind][0]
