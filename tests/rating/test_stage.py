@@ -92,7 +92,7 @@ def test_rejected_rows_other_splits_and_positives_are_not_rated():
     rated = rate_negatives(collection(), given, NumberJudge(), split="train")
     assert rated.summary.skipped == {
         "rejected before": 1,
-        "query without a positive in the split": 1,
+        "query whose positives are in other splits": 1,
         "labelled positive": 1,
     }
     np.testing.assert_array_equal(np.isnan(column(rated, "gap")), [i in (0, 18, 19) for i in range(20)])

@@ -17,6 +17,8 @@ LAYOUT = "a BEIR folder holds corpus.jsonl, queries.jsonl and qrels/{train,dev,t
 def read_beir(folder: str | Path, *, lenient: bool = False) -> Collection:
     """Read a BEIR folder; the Arrow form is stored in the cache and used again while the files stay as they are.
 
+    A folder without `qrels` is a collection without judgements.
+
     Args:
         folder: as BEIR lays it out.
         lenient: as `build_stored`.
@@ -31,7 +33,7 @@ def read_beir(folder: str | Path, *, lenient: bool = False) -> Collection:
     corpus, queries = _find(folder, "corpus.jsonl"), _find(folder, "queries.jsonl")
     splits = _splits(folder / "qrels")
     missing = [name for name, path in (("corpus.jsonl", corpus), ("queries.jsonl", queries)) if path is None]
-    if not splits:
+    if not splits and (missing or (folder / "qrels").exists()):
         missing.append("qrels/*.tsv")
     if corpus is None or queries is None or missing:
         raise InputError(f"{folder}: no {', no '.join(missing)}; {LAYOUT}")

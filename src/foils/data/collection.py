@@ -19,9 +19,11 @@ import pyarrow.compute as pc
 
 from foils.data.chunks import take
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.options import spelled
 
 Rows = npt.NDArray[np.int64]
 IDENTICAL = "has the query's own id"
+ALL_QUERIES = "all"  # in the place of a split: every query, judged or not, with the positives of all splits
 TABLE = 1 << 30  # bytes of ids that one table of hashes is made of
 
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])
@@ -194,8 +196,7 @@ class Collection:
 
     def judgements(self, split: str) -> pa.Table:
         """Return a split's judgements; an unknown split is an error that lists the known ones."""
-        if split not in self.qrels:
-            raise UnknownNameError(f"split of the collection {self.name}", split, self.splits)
+        self._check_split(split)
         return self.qrels[split]
 
     def positives(self, split: str) -> Positives:
@@ -205,10 +206,51 @@ class Collection:
             UnknownNameError: the collection has no such split.
             InputError: the split has no relevant document at all.
         """
+        if self._is_all(split):
+            raise InputError(
+                f"{split!r} stands for queries with and without positives; this needs a labelled positive of each: "
+                f"name a split ({', '.join(self.splits) or 'the collection has no judgements'})"
+            )
         found = _positives_of([self.judgements(split)], self)
         if not len(found):
             raise InputError(f"the split {split!r} of {self.name} judges no document relevant (score above 0)")
         return found
+
+    def labels(self, split: str) -> Positives:
+        """Return the relevant documents of a split's queries, none where it has none; of `all`, those of every split.
+
+        Raises:
+            UnknownNameError: the collection has judgements, and no such split.
+        """
+        if self._is_all(split) or not self.qrels:
+            return self.known_positives
+        self._check_split(split)
+        return _positives_of([self.qrels[split]], self)
+
+    def queries_of(self, split: str) -> Rows:
+        """Return the rows of a split's queries that have a positive, in its order; of `all`, of every query.
+
+        A split that is called `all` comes before that meaning of the word.
+
+        Raises:
+            UnknownNameError: the collection has no such split.
+            InputError: the split has no relevant document at all.
+        """
+        if self._is_all(split):
+            return np.arange(len(self.queries))
+        return self.positives(split).query_rows
+
+    def _is_all(self, split: str) -> bool:
+        return split == ALL_QUERIES and split not in self.qrels
+
+    def _check_split(self, split: str) -> None:
+        if not self.qrels:
+            raise InputError(
+                f"{self.name} has no judgements, so no split {split!r}; foils mine and foils rate take every query with "
+                f"{spelled('split', ALL_QUERIES)}"
+            )
+        if split not in self.qrels:
+            raise UnknownNameError(f"split of the collection {self.name}", split, self.splits)
 
     @cached_property
     def known_positives(self) -> Positives:

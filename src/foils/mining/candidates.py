@@ -83,7 +83,7 @@ def mine_negatives(
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
 
-    A document labelled relevant for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document
+    Of the split `all` it is every query, with or without a positive. A document labelled relevant for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document
     whose text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a Jaccard
     similarity of `near_duplicate` or more to a positive's, stays in the table with `keep = false` and does not count
     towards `top`; so do one that has the query's own id (`Collection.identical`), those that a rule rejects, and those
@@ -123,7 +123,7 @@ def mine_negatives(
     if end is None and rules and draw is None:
         end = first + DEPTH * top
     window = Window(top, first, end, fill, draw, seed, rank_rejected, depth)
-    rows = collection.positives(split).query_rows
+    rows = collection.queries_of(split)
     marker = Marker(collection, LookAlikes(collection, near_duplicate), rules, scorer, leave_out_positives)
     candidates = _all_searched(retriever, rows, window, marker, f"mining with {retriever.name}", at_once)
     negatives = _table(candidates.taken(), marker, retriever.name, made or {})

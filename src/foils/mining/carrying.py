@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection
+from foils.data.collection import ALL_QUERIES, Collection
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.recapture import Recapture
 from foils.data.store import Provenance
@@ -37,9 +37,9 @@ def replay_of(negatives: Negatives, collection: Collection) -> Replay | None:
         scores = [np.nan if score is None else score for score in facts["score"]]
         columns = (queries.tolist(), documents.tolist(), facts["rank"], scores, facts["keep"])
         listed = np.array(list(zip(*columns, strict=True)), LISTED)
-        if not {sample.split for sample in samples} <= set(collection.splits):
+        if not {sample.split for sample in samples} <= {*collection.splits, ALL_QUERIES}:
             return None
-        rows = [collection.positives(sample.split).query_rows for sample in samples]
+        rows = [collection.queries_of(sample.split) for sample in samples]
         drawn = zip(rows, samples, strict=True)
         planted = _of_all([Planted.drawn(collection.known_positives, each, sample) for each, sample in drawn])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError, pa.ArrowException) as error:

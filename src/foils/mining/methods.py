@@ -50,7 +50,7 @@ class Models:
     def vectors(self) -> tuple[Vectors, Vectors]:
         """Vectors of the split's queries and of all documents, by row."""
         encoder, store = self.encoder
-        queries = embed_queries(self.collection, encoder, store, self.collection.positives(self.split).query_rows)
+        queries = embed_queries(self.collection, encoder, store, self.collection.queries_of(self.split))
         return queries, store.embed(encoder, DocumentTexts(self.collection), "document")
 
     @cached_property
@@ -86,7 +86,7 @@ class Models:
                 raise InputError(
                     f"scores of the positives are wanted, which this source does not give; choose {name} encoder"
                 )
-            query_rows = self.collection.positives(self.split).query_rows
+            query_rows = self.collection.queries_of(self.split)
             return PositiveScores.of(self.collection, chosen, query_rows)  # type: ignore[arg-type]
 
         return scored
@@ -125,7 +125,7 @@ def _dense(models: Models) -> Ranking:
 
 def _ance(models: Models) -> Ranking:
     encoder, store = models.encoder
-    query_rows = models.collection.positives(models.split).query_rows
+    query_rows = models.collection.queries_of(models.split)
     return Ranking(
         ANCERetriever(models.collection, encoder, store, query_rows=query_rows), {"encoder": described(encoder)}
     )

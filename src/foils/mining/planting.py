@@ -189,16 +189,20 @@ def recaptured(
     Returns:
         `recapture`, counted for a plain window, else planted, and `planted`, what became of the planted positives,
         for what is done with the table later. The first is missing where it would be planted and a part of the way of
-        mining does not say how it reads judgements, or positives are compared with and no query has two.
+        mining does not say how it reads judgements, or positives are compared with and no query has two; both are where
+        no query has a positive.
     """
-    known, query_rows = collection.known_positives, collection.positives(split).query_rows
+    known, query_rows = collection.known_positives, collection.queries_of(split)
     sample = Sample(split, 2 if way.compares else 1, most, seed)
     planted = Planted.drawn(known, query_rows, sample)
     labels = known.counts_of(query_rows)
     labelled = int(labels.sum())
+    if not labelled:
+        return {}
     if way.is_a_window:
         returned = np.bincount(listed["query"], minlength=len(collection.queries))[query_rows]
-        recapture = Recapture.estimated(returned, labels, labelled=labelled, kept=kept, way="counted")
+        of = labels > 0
+        recapture = Recapture.estimated(returned[of], labels[of], labelled=labelled, kept=kept, way="counted")
         replay = Replay(planted, (sample,), listed[planted.contain(listed["query"], listed["document"])])
         rest = {"planted": replay.to_json(collection)} if most else {}
         return {"recapture": recapture.to_json(), **rest}

@@ -79,6 +79,8 @@ class WindowSettings(TakeSettings):
     """Which of the ranked documents become negatives.
 
     Attributes:
+        split: Split of the judgements; its queries that have a positive get negatives. all: every query of the
+            collection, with or without a positive.
         ranks: Take negatives from these ranks alone, counted from 0; TO is not included. best: from the ranks that are
             worth most for the training. In Python a pair, as (0, 100), or (20, None) for no end.
         draw: How negatives are taken from these ranks: top takes the first, uniform draws each with the same chance,
@@ -86,6 +88,7 @@ class WindowSettings(TakeSettings):
         keep_short: Leave lists short where rows are rejected. Default: the next in rank takes the place.
     """
 
+    split: str = "train"
     ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
     draw: str = "top"
     keep_short: Annotated[bool, Option(within=RULE_ARGS)] = False

@@ -28,12 +28,13 @@ class RatingSummary:
     """What a rating did.
 
     Attributes:
-        queries: with a positive and a negative.
+        queries: that were rated.
+        without_positive: of them without a labelled positive, whose gaps are against the candidate rated best.
         comparisons: asked for, the direct ones with the positive included.
         missing: of them without a judgement.
         position_bias: see `Judgements`; 0 for a judge that has none by construction.
         position_bias_interval: its 95 % interval, whole queries being what was drawn; NaN for fewer than two.
-        unrated: negatives without a gap: none of their judgements, or none of their positive's, succeeded, or the two
+        unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
             are in parts of the graph that never met.
         skipped: reason -> rows that were not rated at all.
         connectivity: mean algebraic connectivity of the graphs of judged pairs.
@@ -42,6 +43,7 @@ class RatingSummary:
     """
 
     queries: int
+    without_positive: int
     comparisons: int
     missing: int
     position_bias: float
@@ -56,6 +58,7 @@ class RatingSummary:
         """Return it as rows of a table."""
         return [
             ("queries", f"{self.queries:,}"),
+            *([("of them without a positive", f"{self.without_positive:,}")] if self.without_positive else []),
             ("comparisons", f"{self.comparisons:,}"),
             ("judgements missing", f"{self.missing:,}"),
             ("position bias", self._bias()),

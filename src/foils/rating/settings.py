@@ -53,8 +53,8 @@ class RatingSettings(Settings):
     """Which pairs are compared, and how ratings are fitted to the answers.
 
     Attributes:
-        positives: Number of a query's labelled positives that are rated. More make the gap depend less on a first one
-            that happens to be poor: the best one counts.
+        positives: Number of a query's labelled positives that are rated, where it has any. More make the gap depend
+            less on a first one that happens to be poor: the best one counts.
         degree: Number of comparisons per candidate; even.
         rounds: Rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
         model: Model of the ratings.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, Negatives
 from foils.data.store import Provenance, provenance
-from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.rating.adaptive import ESTIMATORS, rate_adaptively
 from foils.rating.asking import RecordsLike, ask
 from foils.rating.candidates import Candidates
@@ -20,14 +18,13 @@ from foils.rating.judgements import Judgements
 from foils.rating.judges import EnsembleJudge, Judge
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.pairs import Floats, Pairs, Rows
+from foils.rating.rateable import TOP, Rateable, rateable
 from foils.rating.ratings import Ratings, lead_errors
 from foils.rating.results import ModelUse, Rated, RatingSummary
 from foils.rating.settings import RatingSettings
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError
 
 BORDERLINE = (80.0, 150.0)
-NO_POSITIVE = "query without a positive in the split"
 
 
 @door
@@ -46,20 +43,23 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
 ) -> Rated:
     """Add `elo, elo_se, gap, gap_se` (Elo points, mean 1500 over a query's candidates): how hard each one really is.
 
-    A query's candidates are its negatives that no stage rejected and its first labelled positives. They are compared
-    on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and rated per
-    query. gap = e_positive − e_d, so that a small or negative one means danger; of several positives the one rated best
-    counts. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With `validate`, the column
-    `preference` is P(positive ≻ d), asked directly.
+    A query's candidates are its rows that no stage rejected and its first labelled positives, where it has any. They
+    are compared on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and
+    rated per query. gap = e_reference − e_d, so that a small or negative one means danger. The reference is the
+    labelled positive, of several the one rated best; of a query without any it is the candidate rated best, which was
+    chosen for its rating, so that such gaps are on average somewhat too large. `elo_se` is the error of e_d, `gap_se`
+    that of the difference (`lead_errors`). With `validate`, the column `preference` is P(reference ≻ d), asked
+    directly.
 
-    A positive that was rated has a row with its own elo and elo_se, and no gap: what a model that learns ratings is to
-    learn of it. A row that is not in the given table comes after its rows, rejected as a labelled positive.
+    A reference has its own elo and elo_se, and no gap: what a model that learns ratings is to learn of it. A positive
+    that has no row in the given table gets one after its rows, rejected as a labelled positive; the row of a candidate
+    that is the reference of its query is rejected, too, since it is no negative of it.
 
     Args:
         collection: texts and judgements.
         negatives: the table; rejected rows get NaN.
         judge: whom to ask.
-        split: whose labelled positives.
+        split: whose labelled positives; `all`: those of every split.
         record: where judgements are kept and found again; for an ensemble, one for each of its judges.
         block: pairs asked, and recorded, together.
         seed: of the graphs.
@@ -67,24 +67,27 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         digest: of the file that the table was read from, for provenance; "": the table's own.
 
     Raises:
-        InputError: ids unknown to the collection, an odd degree, or no query with both a positive and a negative.
+        InputError: ids unknown to the collection, an odd degree, or no row to rate.
         UnknownNameError: an unknown model, validation or split.
     """
-    rows = _candidates(collection, negatives, split, rating.positives)
+    rows = rateable(collection, negatives, split, rating.positives)
     asking = _Asking(judge, rows.candidates, record, block)
     answered, ratings = _ratings(asking, rating, np.random.default_rng(seed))
-    best = _best(ratings, rows.candidates.offsets, rows.positives)
+    best = rows.references(ratings.elo)
     gap = _gaps(ratings, rows.candidates.offsets, best)
     gap_error = lead_errors(answered, ratings, best, prior_sd=rating.prior_sd)
+    tops = best[(rows.positives == 0) & np.isfinite(ratings.elo[best])]
+    unrated = int(np.isnan(gap[rows.candidate]).sum())
+    gap[tops] = gap_error[tops] = np.nan
     columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error}
     if rating.validate != "none":
         columns["preference"] = _direct(asking, gap, best, everywhere=rating.validate == "all")
     every, judgements = asking.everything()
     return Rated.of(
-        _rated_table(negatives, rows, columns, ratings),
+        _rated_table(negatives, rows, columns, ratings, tops),
         provenance=_provenance(collection, negatives, judge, split, rating, seed, digest),
         title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
-        summary=_summary(every, judgements, answered, ratings, gap[rows.candidate], rows.skipped),
+        summary=_summary(every, judgements, answered, ratings, rows, unrated),
         candidates=rows.candidates, pairs=every, preference=judgements.preference,
         models={each.name: ModelUse(each.asked.usage, each.asked.failures) for each in _language_models(judge)},
     )  # fmt: skip
@@ -138,8 +141,10 @@ def _ratings(asking: _Asking, settings: RatingSettings, rng: np.random.Generator
     return pairs.where(np.isfinite(preference)), ratings
 
 
-def _rated_table(negatives: Negatives, rows: _Rateable, columns: dict[str, Floats], ratings: Ratings) -> Negatives:
-    """The table with these columns, (N,) each, and a row for each positive that is rated."""
+def _rated_table(
+    negatives: Negatives, rows: Rateable, columns: dict[str, Floats], ratings: Ratings, tops: Rows
+) -> Negatives:
+    """The table with these columns, (N,) each, a row for each positive that is rated, and the tops rejected."""
     shown = rows.candidates
     query_ids = pa.array(shown.query_ids, pa.string()).take(pa.array(shown.query_of(rows.positive)))
     doc_ids = shown.ids(rows.positive).cast(pa.string())
@@ -147,7 +152,8 @@ def _rated_table(negatives: Negatives, rows: _Rateable, columns: dict[str, Float
     values = np.full((len(columns), len(widened)), np.nan)
     values[:, rows.row] = np.stack(list(columns.values()))[:, rows.candidate]
     values[:2, of_positive] = ratings.elo[rows.positive], ratings.elo_error[rows.positive]
-    return widened.with_columns(dict(zip(columns, values, strict=True)))
+    rated = widened.with_columns(dict(zip(columns, values, strict=True)))
+    return rated.reject(np.isin(np.arange(len(rated)), rows.rows_of(tops)), TOP) if len(tops) else rated
 
 
 def _provenance(
@@ -171,95 +177,25 @@ def _language_models(judge: Judge) -> list[LLMJudge]:
     return [each for each in judges if isinstance(each, LLMJudge)]
 
 
-@dataclass(frozen=True)
-class _Rateable:
-    """What is rated.
-
-    Attributes:
-        candidates: of all queries.
-        row, candidate: (r,) rows of the table, and the candidate of each.
-        positive: (p,) the candidates that are positives.
-        positives: (Q,) how many of them end each query.
-        skipped: reason -> rows that are not rated.
-    """
-
-    candidates: Candidates
-    row: Rows
-    candidate: Rows
-    positive: Rows
-    positives: Rows
-    skipped: dict[str, int]
-
-
-def _candidates(collection: Collection, negatives: Negatives, split: str, most: int) -> _Rateable:
-    """Put each query's kept negatives, in the table's order, and its first labelled positives after them."""
-    query, document = negatives.rows_in(collection)
-    positives = collection.positives(split)
-    at = np.full(len(collection.queries), -1)
-    at[positives.query_rows] = np.arange(len(positives))
-    usable = negatives.keep & (at[query] >= 0) & ~collection.known_positives.contain(query, document)
-    skipped = {
-        "rejected before": int((~negatives.keep).sum()),
-        NO_POSITIVE: int((negatives.keep & (at[query] < 0)).sum()),
-        POSITIVE: int((negatives.keep & (at[query] >= 0)).sum() - usable.sum()),
-    }
-    row = np.flatnonzero(usable)
-    if not len(row):
-        raise InputError(
-            f"no row to rate: {', '.join(f'{n} {why}' for why, n in skipped.items() if n)}; is {split!r} the split?"
-        )
-    row = row[np.argsort(query[row], kind="stable")]
-    queries, counts = np.unique(query[row], return_counts=True)
-    added = np.minimum(positives.counts[at[queries]], most)
-    offsets = np.concatenate([[0], np.cumsum(counts + added)])
-    place = np.arange(added.sum()) - np.repeat(np.cumsum(added) - added, added)  # 0, 1, … within each query
-    positive = np.repeat(offsets[1:] - added, added) + place
-    candidate = np.delete(np.arange(offsets[-1]), positive)
-    of = np.empty(offsets[-1], np.int64)
-    of[candidate] = np.where(document[row] < 0, -1 - row, document[row])
-    of[positive] = positives.doc_rows[np.repeat(positives.offsets[at[queries]], added) + place]
-    own = negatives.table["text"] if "text" in negatives.table.column_names else None
-    texts = DocumentTexts(collection, of, own)
-    doc_ids = _joined_ids(negatives.table["doc_id"].take(pa.array(row)), collection, of[positive], candidate, positive)
-    query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
-    shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids, texts.take)
-    return _Rateable(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
-
-
-def _joined_ids(
-    of_candidates: pa.ChunkedArray, collection: Collection, documents: Rows, candidate: Rows, positive: Rows
-) -> ColumnTexts:
-    """The ids of negatives and positives at their places, as Arrow has them: Python's strings would take gigabytes."""
-    ids = pa.chunked_array([*of_candidates.chunks, *collection.documents["doc_id"].take(pa.array(documents)).chunks])
-    return ColumnTexts(ids.take(pa.array(np.argsort(np.concatenate([candidate, positive])))))
-
-
-def _best(ratings: Ratings, offsets: Rows, positives: Rows) -> Rows:
-    """(Q,) the positive rated best, the first of equals, and the first where none is rated."""
-    elo = np.nan_to_num(ratings.elo, nan=-np.inf)
-    spans = zip(offsets[1:] - positives, offsets[1:], strict=True)
-    return np.array([start + int(elo[start:end].argmax()) for start, end in spans], np.int64)
-
-
-def _gaps(ratings: Ratings, offsets: Rows, positive: Rows) -> Floats:
-    """(N,) e_positive − e_d in Elo points; NaN where the two cannot be compared."""
-    of = np.repeat(positive, np.diff(offsets))
+def _gaps(ratings: Ratings, offsets: Rows, reference: Rows) -> Floats:
+    """(N,) e_reference − e_d in Elo points; NaN where the two cannot be compared."""
+    of = np.repeat(reference, np.diff(offsets))
     together = ratings.component[of] == ratings.component
     return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
 
 
-def _direct(asking: _Asking, gap: Floats, positive: Rows, *, everywhere: bool) -> Floats:
-    """(N,) P(positive ≻ d | q), asked directly (eq. 35); NaN where it was not asked or has no answer."""
+def _direct(asking: _Asking, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
+    """(N,) P(reference ≻ d | q), asked directly (eq. 35); NaN where it was not asked or has no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
-    wanted[positive] = False
+    wanted[reference] = False
     rows, offsets = np.flatnonzero(wanted), asking.candidates.offsets
     preference = np.full(len(gap), np.nan)
-    preference[rows] = asking(Pairs(offsets, np.repeat(positive, np.diff(offsets))[rows], rows))
+    preference[rows] = asking(Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows))
     return preference
 
 
 def _summary(
-    every: Pairs, judgements: Judgements, answered: Pairs, ratings: Ratings, gap: Floats, skipped: dict[str, int]
+    every: Pairs, judgements: Judgements, answered: Pairs, ratings: Ratings, rows: Rateable, unrated: int
 ) -> RatingSummary:
     known = ratings.elo_error[np.isfinite(ratings.elo_error)]
     return RatingSummary(
@@ -268,8 +204,9 @@ def _summary(
         missing=judgements.missing,
         position_bias=judgements.position_bias,
         position_bias_interval=judgements.position_bias_interval(every.query),
-        unrated=int(np.isnan(gap).sum()),
-        skipped=skipped,
+        without_positive=int((rows.positives == 0).sum()),
+        unrated=unrated,
+        skipped=rows.skipped,
         connectivity=float(algebraic_connectivity(answered).mean()),
         diameter=float(diameter(answered).max()),
         standard_error=float(np.median(known)) if len(known) else float("nan"),

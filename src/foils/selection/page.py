@@ -208,7 +208,7 @@ def _examples(collection: Collection, negatives: Negatives, gaps: Gaps, split: s
     """Some negatives of each zone, drawn at random, by rising gap."""
     rng, zones = np.random.default_rng([seed, 5]), []
     query, document = negatives.rows_in(collection)
-    positives = collection.positives(split)
+    positives = collection.labels(split)
     first = dict(zip(positives.query_rows.tolist(), positives.first.tolist(), strict=True))
     for zone, name in enumerate(TIERS):
         mine = np.flatnonzero(gaps.zone == zone)
