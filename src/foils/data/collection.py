@@ -246,8 +246,8 @@ class Collection:
     def _check_split(self, split: str) -> None:
         if not self.qrels:
             raise InputError(
-                f"{self.name} has no judgements, so no split {split!r}; foils mine and foils rate take every query with "
-                f"{spelled('split', ALL_QUERIES)}"
+                f"{self.name} has no judgements, so no split {split!r}; foils mine and foils rate take every query "
+                f"with {spelled('split', ALL_QUERIES)}"
             )
         if split not in self.qrels:
             raise UnknownNameError(f"split of the collection {self.name}", split, self.splits)

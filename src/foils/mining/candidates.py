@@ -83,13 +83,14 @@ def mine_negatives(
 ) -> Mined:
     """Take the `top` best-ranked documents that are not positives, for every query of a split that has a positive.
 
-    Of the split `all` it is every query, with or without a positive. A document labelled relevant for the query, in any split, is left out; what is left is ranked 0, 1, 2, …. A document
-    whose text equals a positive's (case-folded alphanumeric tokens, in order), or whose token set has a Jaccard
-    similarity of `near_duplicate` or more to a positive's, stays in the table with `keep = false` and does not count
-    towards `top`; so do one that has the query's own id (`Collection.identical`), those that a rule rejects, and those
-    before the window of ranks. A list ends with its last negative, or with the window. The table's provenance says
-    under `recapture` how many labelled positives would be among the negatives, were they not known (`Recapture`): what
-    an estimate of false negatives needs. For a window without rules and draw they are counted, else planted.
+    Of the split `all` it is every query, with or without a positive. A document labelled relevant for the query, in any
+    split, is left out; what is left is ranked 0, 1, 2, …. A document whose text equals a positive's (case-folded
+    alphanumeric tokens, in order), or whose token set has a Jaccard similarity of `near_duplicate` or more to a
+    positive's, stays in the table with `keep = false` and does not count towards `top`; so do one that has the query's
+    own id (`Collection.identical`), those that a rule rejects, and those before the window of ranks. A list ends with
+    its last negative, or with the window. The table's provenance says under `recapture` how many labelled positives
+    would be among the negatives, were they not known (`Recapture`): what an estimate of false negatives needs. For a
+    window without rules and draw they are counted, else planted.
 
     Args:
         collection: documents, queries, judgements.
