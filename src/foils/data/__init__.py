@@ -1,9 +1,10 @@
 """What flows: collections, negatives, runs, and the files they live in."""
 
-from foils.data.collection import Collection, Positives
+from foils.data.collection import Collection
 from foils.data.labels import Labels
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
+from foils.data.positives import Positives
 from foils.data.recapture import Recapture
 from foils.data.run import Run
 

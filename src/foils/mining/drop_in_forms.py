@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.chunks import take
-from foils.data.collection import Collection, Positives, Rows
+from foils.data.collection import Collection, Rows
+from foils.data.positives import Positives
 from foils.data.run import ranks_within
 from foils.mining.pairs import Scores
 from foils.mining.results import Mined

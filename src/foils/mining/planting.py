@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.collection import Collection, Positives, Rows
+from foils.data.collection import Collection, Rows
+from foils.data.positives import Positives
 from foils.data.recapture import Recapture
 from foils.data.store import Provenance
 from foils.mining.pairs import Draw, Judged, Marks, Rule

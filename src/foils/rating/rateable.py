@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from foils.data.collection import Collection, Positives
+from foils.data.collection import Collection
 from foils.data.negatives import POSITIVE, Negatives
+from foils.data.positives import Positives
 from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Rows

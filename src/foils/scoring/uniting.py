@@ -9,8 +9,9 @@ from functools import reduce
 
 import numpy as np
 
-from foils.data.collection import Collection, Positives, Rows
+from foils.data.collection import Collection, Rows
 from foils.data.negatives import EQUAL, Negatives
+from foils.data.positives import Positives
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError
 from foils.scoring.control import draw_control, pair_codes
