@@ -113,6 +113,7 @@ def test_every_way_of_batching(batches, world):
         ["--recipe", "eci-sem", "--set", "temperature=0.2"],
         ["--training-args", "warmup=0.5"],
         ["--training-args", "weight_decay=0.9"],
+        ["--mask", "self", "--mask-margin", "-0.3"],
     ],
 )
 def test_options_change_the_training(more, world):
@@ -170,12 +171,35 @@ def test_a_reranker(world):
         (["--batches", "progress", "--set-batches", "seeds=2"], "progress has no settings"),
         (["--batches", "progress", "--form", "pairs"], "one negative"),
         (["--form", "lists", "--training-args", "warmup=2"], "warmup"),
+        (["--mask-margin", "0.1"], "--mask-margin 0.1: no effect without --mask"),
+        (["--mask", "other"], "expected self, or guide:MODEL"),
+        (["--reranker", "--mask", "self"], "--mask self: no effect on a reranker"),
     ],
 )
 def test_bad_options_are_refused_with_a_message(more, said, world, capsys):
     _, call = world
     assert call(*more) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_guide_masks_and_what_it_masks_is_shown(world, capsys):
+    folder, call = world
+    static_model(seed=3).save_pretrained(str(folder / "guide"))
+    more = ["--mask", f"guide:{folder / 'guide'}", "--mask-margin", "-0.4", "--epochs", "2"]
+    assert call(*more, "--training-args", "mask_softness=0.01,mask_near_positive=true") == 0
+    shown = capsys.readouterr().out
+    assert "Masked negatives" in shown
+    found = result(folder)
+    masked = found["masked"]
+    assert masked["mask"]["margin"] == -0.4
+    assert len(masked["mask"]["guide"]["fingerprint"]) == 32
+    assert [each["epoch"] for each in masked["epochs"]] == [1, 2]
+    assert all(0 < each["share"] < 1 for each in masked["epochs"])
+    assert all(0 < entry["masked"] < 1 for entry in found["history"] if "loss" in entry)
+    assert all(each["query"] in shown for each in masked["examples"])
+    assert f"The mask took {100 * masked['epochs'][1]['share']:.2f} %" in (folder / "out" / "README.md").read_text()
+    assert call("--mask", "self", "--refresh", "1", "--epochs", "2", source=None, output="anew") == 0
+    assert len(result(folder, "anew")["masked"]["epochs"]) == 2
 
 
 def test_a_static_embedding_from_a_word_table(tmp_path):

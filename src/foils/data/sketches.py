@@ -191,10 +191,10 @@ def _hashes(data: npt.NDArray[np.uint8]) -> tuple[Rows, Words]:
     if not len(starts):
         return starts, np.zeros(0, np.uint64)
     weighed *= powers[: len(data)]
-    return starts, _mixed(np.add.reduceat(weighed, starts) * inverse[starts])
+    return starts, mixed(np.add.reduceat(weighed, starts) * inverse[starts])
 
 
-def _mixed(hashes: Words) -> Words:
+def mixed(hashes: Words) -> Words:
     """Spread what differs over all bits (the finalizer of splitmix64)."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         hashes = (hashes ^ (hashes >> np.uint64(shift))) * np.uint64(factor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity
 from foils.runtime.options import refuse
 from foils.training.catalogue import make_loss
 from foils.training.data import TrainingSet
+from foils.training.masked import MaskHistory
+from foils.training.masks import make_mask
 from foils.training.matryoshka import matryoshka_loss
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
@@ -71,11 +74,14 @@ def train_bi_encoder(
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = _hook(model, data, batches, batch_settings)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
+    tally = None if loss.mask is None else loss.mask.tally
+    if tally is not None:
+        callbacks.append(MaskHistory(tally))
     if refresh is not None:
         data, texts = live(data)
         callbacks.append(NegativesRefresh(refresh, texts, loss))
     how: dict[str, Any] = {"settings": settings, "score": score, "callbacks": callbacks, "resume": resume}
-    return fit(
+    run = fit(
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
         model,
@@ -87,6 +93,7 @@ def train_bi_encoder(
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook.sampler,
         prompts=_prompts(model, data.dataset.column_names),
     )
+    return run if tally is None else replace(run, masked=tally.result(loss.mask.describe()))
 
 
 def _hook(
@@ -115,7 +122,8 @@ def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:
     elif settings.max_length is not None:
         model.max_seq_length = settings.max_length
     mini_batch = None if size is None else min(size, settings.batch_size)
-    return make_loss(settings.loss, model, data, mini_batch_size=mini_batch, settings=settings.loss_settings)
+    mask = make_mask(model, data, settings)
+    return make_loss(settings.loss, model, data, mini_batch_size=mini_batch, mask=mask, settings=settings.loss_settings)
 
 
 def _prompts(model: Any, columns: Iterable[str]) -> dict[str, str] | None:

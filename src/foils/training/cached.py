@@ -15,8 +15,7 @@ from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_sta
 from torch import Tensor
 
 from foils.runtime.errors import InputError
-from foils.training.facts import BatchFacts
-from foils.training.losses import ContrastiveLoss, gradient_norm
+from foils.training.losses import Batch, ContrastiveLoss, gradient_norm
 
 
 class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[misc]
@@ -61,10 +60,11 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
         """Return the loss of embeddings in pieces; with `with_backward`, leave each piece's gradient in its `grad`."""
-        batch = self.facts_of([column[0] for column in reps], labels)
+        facts = self.facts_of([column[0] for column in reps], labels)
         with torch.autocast(reps[0][0].device.type, enabled=False):
             queries = self.compared(torch.cat(reps[0]))
             documents = self.compared(torch.cat([piece for column in reps[1:] for piece in column]))
+            batch = self.batch_of(queries, documents, facts)
             if not with_backward:
                 sums = [self.sums(queries[a:b], documents, a, b, batch) for a, b in self._blocks(len(queries))]
                 losses = torch.stack(sums).sum(0)
@@ -74,7 +74,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
     def _blocks(self, size: int) -> list[tuple[int, int]]:
         return [(begin, min(begin + self.mini_batch_size, size)) for begin in range(0, size, self.mini_batch_size)]
 
-    def _backward(self, queries: Tensor, documents: Tensor, batch: BatchFacts | None) -> Tensor:
+    def _backward(self, queries: Tensor, documents: Tensor, batch: Batch) -> Tensor:
         """Step 2: gradients of each mean loss by itself, then of what they are mixed to."""
         own = self.own_parameters()
         leaf = documents.detach().requires_grad_()

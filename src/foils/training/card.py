@@ -51,6 +51,9 @@ def section(trained: Trained) -> str:
     if trained.scores:
         lines += ["", "### Scores", "", "| measure | value |", "|---|---:|"]
         lines += [f"| {name} | {value:.4f} |" for name, value in trained.scores.items()]
+    if run.masked is not None and run.masked.epochs:
+        last = run.masked.epochs[-1]
+        lines += ["", f"The mask took {100 * last.share:.2f} % of the negatives' weight in epoch {last.epoch}."]
     losses = [entry["loss"] for entry in run.history if "loss" in entry]
     if losses:
         lines += ["", f"Loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end."]

@@ -11,6 +11,7 @@ from foils.selection.curriculum import least_gap
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import TrainingSet
 from foils.training.losses import ContrastiveLoss, LearnableTemperature, Objective
+from foils.training.masks import FalseNegativeMask
 from foils.training.mixing import make_mixing
 from foils.training.objectives import debiased_infonce, weighted_infonce
 
@@ -37,9 +38,15 @@ LOSSES: dict[str, dict[str, Any]] = {
 
 
 def make_loss(
-    name: str, model: Any, data: TrainingSet, *, mini_batch_size: int | None = None, settings: Mapping[str, Any]
+    name: str,
+    model: Any,
+    data: TrainingSet,
+    *,
+    mini_batch_size: int | None = None,
+    mask: FalseNegativeMask | None = None,
+    settings: Mapping[str, Any],
 ) -> ContrastiveLoss:
-    """Return a loss by name, cached where `mini_batch_size` is given.
+    """Return a loss by name, cached where `mini_batch_size` is given, with a mask where there is one.
 
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
@@ -59,6 +66,7 @@ def make_loss(
         "facts": data.facts,
         "least_gap": least_gap if chosen.get("curriculum") else None,
         "mixing": make_mixing(chosen["mixing"], chosen["alpha"]) if "mixing" in chosen else None,
+        "mask": mask,
     }
     if mini_batch_size is None:
         return ContrastiveLoss(model, **parts)

@@ -57,12 +57,15 @@ class RowTexts:
 
     def document_texts(self, rows: Sequence[int] | Rows) -> list[str]:
         """Return the text of each document row; an absent one has the empty text."""
-        rows, count = np.asarray(rows, np.int64), len(self.collection.documents)
-        there, texts = rows[rows >= 0], np.full(len(rows), "", object)
-        texts[rows >= 0] = DocumentTexts(self.collection, np.where(there < count, there, count - 1 - there), self.own)[
-            :
-        ]
+        rows = np.asarray(rows, np.int64)
+        texts = np.full(len(rows), "", object)
+        texts[rows >= 0] = self.documents_of(rows[rows >= 0])[:]
         return list(texts)
+
+    def documents_of(self, rows: Rows) -> DocumentTexts:
+        """Return the texts of documents that are there, to be read in slices."""
+        count = len(self.collection.documents)
+        return DocumentTexts(self.collection, np.where(rows < count, rows, count - 1 - rows), self.own)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from foils.training.settings import (
     ADAPTER,
     MERGED,
     MINED_ANEW,
+    NO_MASK,
     OPEN,
     PROGRESS,
     TRAINING_ARGS,
@@ -107,6 +108,7 @@ def _refuse_idle(
         refuse({"recipe": method.recipe}, f"with {spelled('reranker')}: recipes are of bi-encoders; leave it out")
         refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
         refuse({"matryoshka": steps.matryoshka}, f"with {spelled('reranker')}, which has no vectors; leave it out")
+        refuse({"mask": steps.mask}, NO_MASK)
         idle = {"batches": method.batches if method.batches != "random" else None}
         refuse(
             {**idle, "batch_settings": method.batch_settings or None},

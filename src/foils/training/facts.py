@@ -26,12 +26,14 @@ class BatchFacts:
     Candidate j·b + i is document j of row i: first all positives, then all first negatives, and so on.
 
     Attributes:
+        labels: (b,) the rows' numbers in the data set.
         rows, columns: (m,) entries (query, candidate) of the (b, (1 + k)·b) matrix that have a log-weight of their own.
         log_weights: (m,) their log w: −inf leaves the candidate out for this query.
         absent: ((1 + k)·b,) candidates that are no document at all; nobody's negatives.
         ratings: (b, 1 + k) standardised ratings, NaN where there is none.
     """
 
+    labels: Codes
     rows: Codes
     columns: Codes
     log_weights: Floats
@@ -134,9 +136,8 @@ class PairFacts:
         if least_gap is not None:
             weight = np.where(self.known_gap[pair] <= least_gap, -np.inf, weight)
         kept = (column != row) & (weight != 0)
-        return BatchFacts(
-            row[kept], column[kept], weight[kept], documents == ABSENT, self.ratings[rows].reshape(size, -1)
-        )
+        absent, ratings = documents == ABSENT, self.ratings[rows].reshape(size, -1)
+        return BatchFacts(rows, row[kept], column[kept], weight[kept], absent, ratings)
 
     def own_log_weights(self) -> Floats:
         """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +22,9 @@ from torch import Tensor, nn
 
 from foils.encode.similarity import similarity_of
 from foils.runtime.errors import InputError
+from foils.training.data import TrainingSet
 from foils.training.facts import BatchFacts, LeastGap, PairFacts
+from foils.training.masks import BatchMask, FalseNegativeMask
 from foils.training.mixing import Mixing, describe_mixing
 from foils.training.objectives import rating_regression, weighted_infonce
 
@@ -61,6 +64,25 @@ class LearnableTemperature(nn.Module):  # type: ignore[misc]
         return torch.exp(-self.log_scale)
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What is known about a batch, and what a mask finds.
+
+    Attributes:
+        facts: of its rows; None: nothing is known.
+        mask: None: nothing is masked.
+    """
+
+    facts: BatchFacts | None
+    mask: BatchMask | None
+
+    def log_weights(self, begin: int, end: int, device: torch.device) -> Tensor | None:
+        """Return (end − begin, c) log-weights of queries begin … end − 1; None where all are 0."""
+        block = None if self.facts is None else self.facts.block(begin, end)
+        known = None if block is None else torch.from_numpy(block).to(device)
+        return known if self.mask is None else self.mask.log_weights(begin, end, known)
+
+
 class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     """Mean of an objective over the batch's queries, against all documents of the batch; with `mixing`, the hybrid.
 
@@ -75,6 +97,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         facts: of the data set whose row numbers come as labels; None: nothing is known, labels are not looked at.
         mixing: how the regression joins; None: no regression.
         least_gap: curriculum: epoch → gap that a negative must exceed to count; needs facts.
+        mask: leaves out candidates that are probably positives; a guide's needs facts. None: none.
 
     Raises:
         InputError: a temperature not above 0, or a mixing or curriculum without what it needs.
@@ -89,6 +112,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         facts: PairFacts | None = None,
         mixing: Mixing | None = None,
         least_gap: LeastGap | None = None,
+        mask: FalseNegativeMask | None = None,
     ) -> None:
         super().__init__()
         if not isinstance(temperature, LearnableTemperature) and not temperature > 0:
@@ -100,7 +124,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
         self.temperature = temperature
-        self.mixing = mixing
+        self.mixing, self.mask = mixing, mask
         self.epoch = 1
         if mixing is not None:
             self.gain, self.offset = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(()))
@@ -125,6 +149,11 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         if self.mixing is not None:
             self.mixing.set_epoch(epoch)
 
+    def learn_from(self, data: TrainingSet) -> None:
+        """Take another training set, whose row numbers come as labels from now on."""
+        self.facts = data.facts
+        self.mask = None if self.mask is None else self.mask.on(data)
+
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None) -> Tensor:
         """Return the loss of a batch.
 
@@ -136,9 +165,10 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             InputError: fewer than two columns, or labels that are no row numbers of the facts.
         """
         columns = embed_columns(self.model, list(sentence_features))
-        batch = self.facts_of(columns, labels)
+        facts = self.facts_of(columns, labels)
         with torch.autocast(columns[0].device.type, enabled=False):
             queries, documents = self.compared(columns[0]), self.compared(torch.cat(columns[1:]))
+            batch = self.batch_of(queries, documents, facts)
             losses = self.sums(queries, documents, 0, len(queries), batch)
             losses = losses / self.counts(len(queries), batch).to(losses)
             norms = None
@@ -161,7 +191,14 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         least = None if self.least_gap is None else self.least_gap(self.epoch)
         return self.facts.batch(labels.cpu().numpy().astype(np.int64), least_gap=least)
 
-    def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: BatchFacts | None) -> Tensor:
+    def batch_of(self, queries: Tensor, documents: Tensor, facts: BatchFacts | None) -> Batch:
+        """Return what is known about a batch of these vectors, and its mask."""
+        if self.mask is None:
+            return Batch(facts, None)
+        labels = None if facts is None else facts.labels
+        return Batch(facts, self.mask.of_batch(queries, documents, labels, epoch=self.epoch))
+
+    def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: Batch) -> Tensor:
         """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
 
         Args:
@@ -169,22 +206,21 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             documents: ((1 + k)·b, d) vectors of the whole batch, column after column.
             begin: first row of the batch.
             end: the row after the last.
-            batch: what is known.
+            batch: what is known, and masked.
         """
         similarities = queries @ documents.T
         positives = torch.arange(begin, end, device=queries.device)
-        block = None if batch is None else batch.block(begin, end)
-        known = None if block is None else torch.from_numpy(block).to(queries.device)
-        per_query = self.objective(similarities, positives, known, temperature=self.tau)
-        if self.mixing is None or batch is None:
+        weights = batch.log_weights(begin, end, queries.device)
+        per_query = self.objective(similarities, positives, weights, temperature=self.tau)
+        if self.mixing is None or batch.facts is None:
             return per_query.sum()[None]
-        return torch.stack([per_query.sum(), self._regression(similarities, begin, end, batch)])
+        return torch.stack([per_query.sum(), self._regression(similarities, begin, end, batch.facts)])
 
-    def counts(self, size: int, batch: BatchFacts | None) -> Tensor:
+    def counts(self, size: int, batch: Batch) -> Tensor:
         """Return of how many queries each of the sums is, which makes them means: all, and those with a rating."""
-        if self.mixing is None or batch is None:
+        if self.mixing is None or batch.facts is None:
             return torch.tensor([float(size)])
-        return torch.tensor([float(size), max(1.0, float(np.isfinite(batch.ratings).any(1).sum()))])
+        return torch.tensor([float(size), max(1.0, float(np.isfinite(batch.facts.ratings).any(1).sum()))])
 
     def total(self, losses: Tensor, norms: Tensor | None) -> Tensor:
         """Return the loss that is minimised, from the means (1,) or (2,) and the norms of their gradients."""
@@ -203,14 +239,15 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             "temperature_learned": learned,
             "similarity": self.similarity,
             "known_positives_left_out": self.facts is not None,
+            **({} if self.mask is None else {"mask": self.mask.describe()}),
             **({} if self.mixing is None else describe_mixing(self.mixing)),
         }
 
-    def _regression(self, similarities: Tensor, begin: int, end: int, batch: BatchFacts) -> Tensor:
-        size, width = batch.ratings.shape
+    def _regression(self, similarities: Tensor, begin: int, end: int, facts: BatchFacts) -> Tensor:
+        size, width = facts.ratings.shape
         rows = torch.arange(begin, end, device=similarities.device)
         own = rows[:, None] + size * torch.arange(width, device=similarities.device)
-        ratings = torch.from_numpy(batch.ratings[begin:end]).to(similarities)
+        ratings = torch.from_numpy(facts.ratings[begin:end]).to(similarities)
         rated = torch.isfinite(ratings).any(1)
         predictions = self.gain * similarities.gather(1, own) + self.offset
         return rating_regression(predictions[rated], ratings[rated]).sum()

@@ -92,7 +92,7 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
     Args:
         refresh: how.
         texts: where the data set looks its texts up.
-        loss: whose facts about rows, where it has some, are replaced too.
+        loss: a `ContrastiveLoss`, whose facts about rows and whose mask are replaced too.
     """
 
     def __init__(self, refresh: Refresh, texts: LiveTexts, loss: Any) -> None:
@@ -126,8 +126,7 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
         data = self.refresh.assemble(negatives)
         self.texts.replace(data)
         self.negatives = negatives
-        if getattr(self.loss, "facts", None) is not None:
-            self.loss.facts = data.facts
+        self.loss.learn_from(data)
 
 
 def ance_refresh(

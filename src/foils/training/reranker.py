@@ -24,11 +24,12 @@ from transformers import TrainerCallback
 from foils.data.collection import Rows
 from foils.encode.cross_encoders import check_one_output
 from foils.runtime.errors import InputError, check_names, require
+from foils.runtime.options import refuse
 from foils.training.data import TrainingSet
 from foils.training.mixing import make_mixing
 from foils.training.models import with_defaults
 from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
-from foils.training.settings import TrainSettings
+from foils.training.settings import NO_MASK, TrainSettings
 from foils.training.trainer import TrainingRun, fit
 
 if TYPE_CHECKING:
@@ -157,11 +158,12 @@ def train_reranker(
         resume: go on where an earlier call with the same arguments stopped.
 
     Raises:
-        InputError: a model with several outputs, no ratings where the loss needs them, weights where it cannot heed
-            them, checkpoints in the way.
+        InputError: a model with several outputs, a mask, no ratings where the loss needs them, weights where it cannot
+            heed them, checkpoints in the way.
         UnknownNameError: no such loss, or setting of it.
         FailureError: the loss is no finite number.
     """
+    refuse({"mask": settings.mask}, NO_MASK)
     check_one_output(model, "the reranker")
     settings = with_defaults(settings, model)
     kind = reranker_loss(settings.loss, settings.loss_settings)

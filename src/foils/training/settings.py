@@ -18,6 +18,10 @@ NO_DUPLICATES = "no-duplicates"
 TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 PROGRESS = "progress"
 MERGED, ADAPTER = "merged", "adapter"  # what comes out of a training of adapters
+SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
+NO_MASK = (
+    "on a reranker, whose loss compares no vectors; reject rows of the table before (foils filter), or leave it out"
+)
 MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
 
@@ -52,6 +56,13 @@ class TrainSettings(Settings):
             for large models. Needs the extra lora.
         lora_output: What is written of them: merged, a model like any other; or adapter, which needs its base.
         gradient_checkpointing: Compute activations again in the backward pass: less memory, more time.
+        mask: Leave out negatives, in-batch or mined, that are probably positives, by the similarities of the model that
+            trains (self) or of another encoder (guide:MODEL). Default: no mask.
+        mask_margin: A negative is left out where its similarity to the query exceeds the positive's by more than this:
+            a larger margin leaves out fewer. Default: 0.1 with self, 0 with a guide, as published.
+        mask_softness: Difference of similarities over which a soft mask lowers a negative's weight from 1 to 0. At the
+            margin it is 1/2. With 0 a negative is left out or kept whole.
+        mask_near_positive: Compare negatives with the positive, too, and take the larger similarity.
         trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
     """
 
@@ -79,6 +90,10 @@ class TrainSettings(Settings):
     lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
     lora_output: Annotated[str, Option(names=(MERGED, ADAPTER), within=TRAINING_ARGS)] = MERGED
     gradient_checkpointing: Annotated[bool, Option(within=TRAINING_ARGS)] = False
+    mask: Annotated[str | None, Option(metavar="self|guide:MODEL")] = None
+    mask_margin: float | None = None
+    mask_softness: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 0.0
+    mask_near_positive: Annotated[bool, Option(within=TRAINING_ARGS)] = False
     trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:
@@ -87,6 +102,13 @@ class TrainSettings(Settings):
             raise InputError(f"{spelled('warmup')} 1; expected a share below 1")
         if self.lora is None:
             refuse(self.changed("lora_output"), f"without {spelled('lora')}: there is no adapter; leave it out")
+        if self.mask is None:
+            idle = self.changed("mask_margin", "mask_softness", "mask_near_positive")
+            refuse(idle, f"without {spelled('mask')}: nothing is masked; leave it out")
+        elif self.mask != SELF and not (self.mask.startswith(GUIDE) and self.mask.removeprefix(GUIDE)):
+            raise InputError(
+                f"{spelled('mask', self.mask)}; expected {SELF}, or {GUIDE}MODEL with the name of an encoder"
+            )
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of the settings, its seed apart."""

@@ -16,6 +16,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 from foils.runtime.errors import FailureError, InputError
 from foils.training.adapters import AdapterCheckpoints, add_adapters, checkpointed, merge_trained
 from foils.training.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
+from foils.training.masked import MASKED, Masked
 from foils.training.settings import MERGED, TrainSettings
 from foils.training.trackers import callbacks_of, opened_by_name, run_folder
 
@@ -30,11 +31,13 @@ class TrainingRun:
 
     Attributes:
         model: with an evaluation on dev, the best of the evaluated ones; else the last.
-        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers.
+        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers;
+            of a mask, the share of the negatives' weight that it took since the entry before, as `masked`.
         best: the best score on dev; None without one.
         steps: optimizer steps taken in all.
         seconds: of this run, checkpoints and evaluations included.
         precision: of the computation.
+        masked: what a mask took out; None without one.
     """
 
     model: Any
@@ -43,6 +46,7 @@ class TrainingRun:
     steps: int
     seconds: float
     precision: str
+    masked: Masked | None = None
 
 
 def arguments(
@@ -203,7 +207,7 @@ def writing_weights(folder: Path) -> Iterator[None]:
 
 def _entry(log: dict[str, float]) -> dict[str, float]:
     names = {"loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate", f"eval_{DEV}": DEV}
-    names |= {name: name for name in log if name.startswith(CHANCE)}
+    names |= {name: name for name in log if name.startswith(CHANCE) or name == MASKED}
     if "loss" not in log and f"eval_{DEV}" not in log:
         return {}
     return {"step": log["step"], "epoch": log["epoch"]} | {

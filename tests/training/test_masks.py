@@ -1,0 +1,388 @@
+"""Masks of probable positives: by hand, against plain loops and sentence-transformers' GISTEmbedLoss, and cached."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import GISTEmbedLoss
+
+from foils.encode import EmbeddingSettings
+from foils.runtime.errors import InputError
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.cached import CachedContrastiveLoss
+from foils.training.catalogue import LOSSES
+from foils.training.data import training_set
+from foils.training.guides import guide_vectors
+from foils.training.losses import ContrastiveLoss
+from foils.training.masked import MaskTally
+from foils.training.masks import FalseNegativeMask, make_mask, mask_log_weights
+from foils.training.mixing import MIXINGS
+from foils.training.objectives import debiased_infonce, weighted_infonce
+from foils.training.reranker import train_reranker
+from foils.training.settings import TrainSettings
+from train_models import bert_model, cross_encoder, made_up, static_model, table
+
+INF = math.inf
+BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32, precision="float32")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return bert_model(tmp_path_factory.mktemp("bert")).eval()
+
+
+@pytest.fixture(scope="module")
+def rated():
+    collection = made_up()
+    return training_set(collection, table(collection, rated=True), form="lists")
+
+
+@pytest.fixture(scope="module")
+def guide(rated, tmp_path_factory):
+    settings = EmbeddingSettings(vectors=str(tmp_path_factory.mktemp("vectors")))
+    return guide_vectors(static_model(seed=3), rated, settings=settings)
+
+
+def evaluated(loss, data, rows):
+    """Value and gradients of model and loss on rows of a data set; nothing is left behind."""
+    loss.train()
+    loss.model.eval()
+    loss.zero_grad()
+    batch = data.dataset[rows]
+    features = [loss.model.preprocess(batch[name]) for name in batch if name != "label"]
+    value = loss(features, torch.tensor(batch["label"]))
+    value.backward()
+    return value.item(), gradients_of(loss)
+
+
+def gradients_of(module):
+    return {n.split("model.")[-1]: p.grad.clone() for n, p in module.named_parameters() if p.grad is not None}
+
+
+def same(a, b, atol=5e-5):
+    assert a[0] == pytest.approx(b[0], rel=1e-5, abs=1e-5)
+    assert a[1].keys() == b[1].keys()
+    for name, gradient in a[1].items():
+        assert torch.allclose(gradient, b[1][name], atol=atol), name
+
+
+def test_a_mask_by_hand():
+    similarities = torch.tensor([[0.5, 0.65, 0.55], [0.4, 0.2, 0.9]])
+    own, positives = torch.tensor([0.5, 0.9]), torch.tensor([0, 2])
+    masked = partial(mask_log_weights, similarities, own, positives)
+    assert masked(margin=0.1).tolist() == [[0, -INF, 0], [0, 0, 0]]
+    assert masked(margin=0.0).tolist() == [[0, -INF, -INF], [0, 0, 0]]
+    assert masked(margin=-0.6).tolist() == [[0, -INF, -INF], [-INF, 0, 0]]  # but never the positive
+    soft = masked(margin=0.1, softness=0.05).exp()
+    expected = [[1, 1 / (1 + math.e), 1 / (1 + 1 / math.e)], [1 / (1 + math.exp(-12)), 1 / (1 + math.exp(-16)), 1]]
+    assert torch.allclose(soft, torch.tensor(expected))
+
+
+def test_a_candidate_near_the_positive_is_left_out_where_that_is_asked():
+    """Candidate 1 is far from query 0 and near its positive; the cosines are those of angles."""
+
+    def at(*degrees):
+        return torch.tensor([[math.cos(math.radians(d)), math.sin(math.radians(d))] for d in degrees])
+
+    queries, documents = at(0, 180), at(40, 75)  # cosine 0.77 to the positive; 0.26 and, from the positive, 0.82
+    for near, expected in ((False, [0, 0]), (True, [0, -INF])):
+        mask = FalseNegativeMask(0.0, near_positive=near).of_batch(queries, documents, None)
+        assert mask.log_weights(0, 2, None)[0].tolist() == expected
+
+
+def test_what_the_facts_leave_out_stays_out_and_their_weights_stay():
+    vectors = torch.eye(3)
+    known = torch.tensor([[0.0, -INF, -0.5], [0, 0, 0], [0, 0, 0]])
+    mask = FalseNegativeMask(-1.5).of_batch(vectors, vectors, None)  # masks everything
+    assert mask.log_weights(0, 3, known).tolist() == [[0, -INF, -INF], [-INF, 0, -INF], [-INF, -INF, 0]]
+    mask = FalseNegativeMask(0.1).of_batch(vectors, vectors, None)  # masks nothing
+    assert mask.log_weights(0, 3, known).tolist() == known.tolist()
+
+
+MASKS = {
+    "self": (FalseNegativeMask(0.0), False),
+    "self near positives": (FalseNegativeMask(0.0, near_positive=True), False),
+    "soft": (FalseNegativeMask(-0.1, softness=0.05), False),
+    "guide": (FalseNegativeMask(-0.4), True),
+    "soft guide": (FalseNegativeMask(-0.3, softness=0.2), True),
+}
+
+
+@pytest.fixture(params=MASKS)
+def mask(request, guide):
+    made, guided = MASKS[request.param]
+    return replace(made, guide=guide if guided else None)
+
+
+COLUMNS = ["anchor", "positive", *(f"negative_{i}" for i in range(1, 5))]
+ROWS = [3, 0, 7, 11, 5, 2, 9]
+OBJECTIVES = {
+    "weighted": (weighted_infonce, {}),
+    "debiased": (debiased_infonce, {"prior": 0.05}),
+    "hard-weighted": (debiased_infonce, {"prior": 0.05, "concentration": 0.5}),
+}
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_loss_and_gradients_are_those_of_plain_loops(objective, mask, model, rated, guide):
+    """Loops over candidates, each with its weight: the table's, times 0 or 1 (or the soft weight) of the mask."""
+    function, settings = OBJECTIVES[objective]
+    tau, prior, beta = 0.1, settings.get("prior", 0.0), settings.get("concentration", 0.0)
+    loss = ContrastiveLoss(
+        model, objective=partial(function, **settings), temperature=tau, facts=rated.facts, mask=mask
+    )
+    plain = copy.deepcopy(model).eval()
+    batch = rated.dataset[ROWS]
+    names = [name for name in batch if name != "label"]
+    vectors = [
+        torch.nn.functional.normalize(plain(plain.preprocess(batch[n]))["sentence_embedding"], dim=1) for n in names
+    ]
+    seen = [each.detach().numpy() for each in vectors]
+    if mask.guide is not None:
+        encode = partial(static_model(seed=3).encode, normalize_embeddings=True, show_progress_bar=False)
+        seen = [encode(batch[name]) for name in names]
+    known = {
+        (q, d): math.exp(w)
+        for q, d, w in zip(
+            rated.facts.known_query, rated.facts.known_document, rated.facts.known_log_weight, strict=True
+        )
+    }
+    losses, taken = [], 0
+    for i, row in enumerate(ROWS):
+        positive, threshold = vectors[0][i] @ vectors[1][i], seen[0][i] @ seen[1][i] + mask.margin
+        weights, logits = [], []
+        for column in range(1, len(names)):
+            for j, other in enumerate(ROWS):
+                if (column, j) == (1, i):
+                    continue
+                nearness = seen[0][i] @ seen[column][j]
+                if mask.near_positive:
+                    nearness = max(nearness, seen[1][i] @ seen[column][j])
+                if mask.softness:
+                    weight = 1 / (1 + math.exp((nearness - threshold) / mask.softness))
+                else:
+                    weight = 0.0 if nearness > threshold else 1.0
+                weight *= known.get((rated.facts.queries[row], rated.facts.documents[other, column - 1]), 1.0)
+                taken += weight == 0
+                if weight:
+                    weights.append(weight)
+                    logits.append(vectors[0][i] @ vectors[column][j] / tau)
+        weights = torch.tensor(weights)
+        exponents = torch.exp(torch.stack(logits))
+        tilted = weights * exponents**beta
+        mean = (tilted * exponents).sum() / tilted.sum()
+        corrected = torch.clamp(
+            (mean - prior * torch.exp(positive / tau)) / (1 - prior), min=math.exp(-1 / tau)
+        )  # fmt: skip
+        losses.append(torch.log1p(weights.sum() * corrected / torch.exp(positive / tau)))
+    value = torch.stack(losses).mean()
+    value.backward()
+    same(evaluated(loss, rated, ROWS), (value.item(), gradients_of(plain)), atol=1e-4)
+    assert taken > 7 or mask.softness  # a known positive or two, and what is masked
+
+
+@pytest.mark.parametrize("mixing", [None, "gradnorm"])
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_cached_is_the_same_and_counts_the_same(objective, mixing, mask, model, rated):
+    function, settings = OBJECTIVES[objective]
+    found = []
+    for kind, more in ((ContrastiveLoss, {}), (CachedContrastiveLoss, {"mini_batch_size": 3})):
+        way, tally = MIXINGS[mixing]() if mixing else None, MaskTally(rated)
+        how = {"objective": partial(function, **settings), "facts": rated.facts, "mixing": way, **more}
+        loss = kind(model, **how, mask=replace(mask, tally=tally))
+        found.append((evaluated(loss, rated, ROWS), tally.result({})))
+        with torch.no_grad():
+            loss([model.preprocess(rated.dataset[ROWS][name]) for name in COLUMNS], torch.tensor(ROWS))
+        assert tally.result({}) == found[-1][1]  # without gradients nothing is counted
+    (a, counted), (b, counted_cached) = found
+    same(a, b)
+    assert counted.epochs[0].share == pytest.approx(counted_cached.epochs[0].share, rel=1e-5)
+    assert [each.document for each in counted.examples] == [each.document for each in counted_cached.examples]
+    assert len(counted.examples) == 5
+
+
+def test_shares_and_examples_by_hand(rated):
+    """Three lists: what is known or absent is no pair; in-batch and mined negatives are counted apart."""
+    rows, tally = np.array([0, 1, 2]), MaskTally(rated, examples=100)
+    facts = rated.facts.batch(rows)
+    known = torch.from_numpy(facts.block(0, 3))
+    known[0, 1] = known[1, 4] = -INF  # as if positive 1 answered query 0; and a negative of row 1 were rejected
+    documents = torch.zeros(15, 2)
+    documents[:3] = torch.tensor([[1.0, 0.0]])
+    documents[3] = documents[10] = torch.tensor([5.0, 0.0])  # mined of row 0, in-batch of others; mined of row 1
+    queries = torch.tensor([[1.0, 0.0]] * 3)
+    mask = FalseNegativeMask(0.1, tally=tally).of_batch(queries, documents, rows, epoch=2)
+    weights = torch.cat([mask.log_weights(a, b, known[a:b]) for a, b in ((0, 2), (2, 3))])
+    masked = torch.isneginf(weights) & ~torch.isneginf(known)
+    assert masked.nonzero().tolist() == [[0, 3], [0, 10], [1, 3], [1, 10], [2, 3], [2, 10]]
+    (epoch,) = tally.result({}).epochs
+    pairs = int((~torch.isneginf(known)).sum()) - 3  # but the positives
+    assert (epoch.epoch, epoch.pairs) == (2, pairs)
+    assert pairs <= 3 * 14 - 2
+    assert epoch.share == pytest.approx(6 / pairs)
+    assert epoch.mined == pytest.approx(2 / 11)
+    assert epoch.in_batch == pytest.approx(4 / (pairs - 11))
+    assert tally.recent() == pytest.approx(6 / pairs)
+    assert tally.recent() is None
+    found, texts = tally.result({}).examples, rated.dataset[[0, 1, 2]]
+    documents = {
+        (texts["anchor"][i], texts[f"negative_{1 + (c == 10) * 2}"][c % 3]) for i, c in masked.nonzero().tolist()
+    }
+    assert {(each.query, each.document) for each in found} == documents
+    assert {each.positive for each in found} == set(texts["positive"])
+    assert sum(each.mined for each in found) == 2
+    assert {(each.similarity, each.positive_similarity, each.epoch) for each in found} == {(5.0, 1.0, 2)}
+
+
+def test_examples_do_not_depend_on_the_order(rated):
+    """Of many masked pairs the same few are kept, whichever comes first."""
+    found = []
+    for order in (1, -1):
+        tally = MaskTally(rated, examples=4)
+        for rows in np.arange(80 % len(rated) or len(rated)).reshape(-1, 5)[::order]:
+            queries, documents = torch.ones(5, 2), torch.ones(25, 2)
+            FalseNegativeMask(-0.5, tally=tally).of_batch(queries, documents, rows).log_weights(0, 5, None)
+        found.append([(each.query, each.document) for each in tally.result({}).examples])
+    assert found[0] == found[1]
+    assert len(set(found[0])) == 4
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.05, -0.3])
+def test_a_guides_mask_is_that_of_gistembed(margin, model, tmp_path):
+    """sentence-transformers' margin has the other sign; its terms of two queries or two documents are switched off."""
+    collection = made_up()
+    data = training_set(collection, table(collection))
+    apart = data.rows[:, 2] > 20  # no negative is a positive of a training query
+    rows = [int(np.flatnonzero((data.rows[:, 0] == query) & apart)[0]) for query in range(9)]
+    assert not data.facts.mask(np.array(rows)).any()  # no known positive meets a query: GISTEmbedLoss knows none
+    other = bert_model(tmp_path / "guide").eval()
+    with torch.no_grad():  # another model than the one that trains
+        other[0].auto_model.embeddings.word_embeddings.weight.normal_(generator=torch.Generator().manual_seed(1))
+    texts = guide_vectors(other, data, settings=EmbeddingSettings(vectors=str(tmp_path / "vectors")))
+    ours = ContrastiveLoss(model, facts=data.facts, mask=FalseNegativeMask(margin, guide=texts), temperature=0.05)
+    terms = {"contrast_anchors": False, "contrast_positives": False}
+    theirs = GISTEmbedLoss(model, other, temperature=0.05, margin=-margin, **terms)
+    theirs.guide.requires_grad_(False)
+    found, wanted = evaluated(ours, data, rows), evaluated(theirs, data, rows)
+    plain = evaluated(ContrastiveLoss(model, facts=data.facts), data, rows)
+    assert found[0] == pytest.approx(wanted[0], rel=1e-5)
+    assert found[0] < plain[0] - 1e-3
+    for name, gradient in found[1].items():
+        assert torch.allclose(gradient, wanted[1][name], atol=5e-5), name
+
+
+def test_the_guide_embeds_each_text_once_and_follows_another_set(rated, tmp_path):
+    class Counting:
+        name, dimension, fingerprint = "counting", 3, "f"
+
+        def __init__(self):
+            self.texts = []
+
+        def route(self, kind):
+            return kind
+
+        def encode(self, texts, kind):
+            self.texts += [(kind, text) for text in texts]
+            return np.array([[len(text), sum(map(ord, text)), kind == "query"] for text in texts], np.float32)
+
+    guide, settings = Counting(), EmbeddingSettings(vectors=str(tmp_path))
+    vectors = guide_vectors(guide, rated, settings=settings)
+    assert len(guide.texts) == len(set(guide.texts))
+    count, chosen = len(guide.texts), np.array([4, 1])
+    queries, documents = vectors.of_rows(chosen)
+    batch = rated.dataset[chosen]
+    assert queries.tolist() == guide.encode(batch["anchor"], "query").tolist()
+    wanted = [guide.encode(batch[name], "document") for name in COLUMNS[1:]]
+    assert documents.tolist() == np.concatenate(wanted).tolist()
+    guide.texts.clear()
+    collection = made_up()
+    triplets = training_set(collection, table(collection, per_query=2, seed=5))
+    mask = FalseNegativeMask(0.0, guide=vectors, tally=MaskTally(rated))
+    loss = ContrastiveLoss(static_model(), facts=rated.facts, mask=mask)
+    loss.learn_from(triplets)
+    assert 0 < len(guide.texts) < count  # the negatives that are new
+    assert loss.facts is triplets.facts
+    assert loss.mask.tally.data is triplets
+    queries, documents = loss.mask.guide.of_rows(np.array([7]))
+    assert documents[1:].tolist() == guide.encode([triplets.dataset[7]["negative"]], "document").tolist()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("how", [{"mask": "self", "mask_margin": -0.1}, {"mask": "guide:{}", "mask_margin": 0.2}])
+def test_every_loss_is_masked_in_training(name, how, tmp_path):
+    static_model(seed=3).save_pretrained(str(tmp_path / "guide"))
+    how = {key: str(value).format(tmp_path / "guide") if key == "mask" else value for key, value in how.items()}
+    collection = made_up()
+    data = training_set(collection, table(collection, rated=True))
+    found = []
+    for number, more in enumerate(({}, how)):
+        settings = replace(BASE, loss=name, **more)
+        run = train_bi_encoder(static_model(), data, tmp_path / f"{number}", settings=settings)
+        found.append((torch.cat([p.detach().flatten() for p in run.model.parameters()]), run))
+    assert not torch.equal(found[0][0], found[1][0])
+    assert found[0][1].masked is None
+    (epoch,) = found[1][1].masked.epochs
+    shares = [entry["masked"] for entry in found[1][1].history if "loss" in entry]
+    assert 0 < epoch.share < 1
+    assert np.mean(shares) == pytest.approx(epoch.share, rel=0.02)  # batches of the same size, nearly as many pairs
+    assert len(found[1][1].masked.examples) == 5
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"mask_margin": 0.3},
+        {"mask_softness": 0.3},
+        {"mask_near_positive": True},
+        {"mask": "guide:{}", "mask_margin": 0},
+    ],
+)
+def test_every_setting_of_a_mask_changes_the_training(changed, tmp_path):
+    static_model(seed=3).save_pretrained(str(tmp_path / "guide"))
+    changed = {key: value.format(tmp_path / "guide") if key == "mask" else value for key, value in changed.items()}
+    collection = made_up()
+    data, found = training_set(collection, table(collection)), []
+    for number, more in enumerate(({}, changed)):
+        settings = replace(BASE, **{"mask": "self", "mask_margin": 0.0, **more})
+        run = train_bi_encoder(static_model(), data, tmp_path / f"{number}", settings=settings)
+        found.append(torch.cat([p.detach().flatten() for p in run.model.parameters()]))
+    assert not torch.equal(*found)
+
+
+def test_margins_are_the_published_ones_and_inner_products_need_their_own(tmp_path):
+    collection, model = made_up(), static_model()
+    data = training_set(collection, table(collection))
+    model.save_pretrained(str(tmp_path / "guide"))
+    by_guide = f"guide:{tmp_path / 'guide'}"
+    assert make_mask(model, data, BASE) is None
+    assert make_mask(model, data, replace(BASE, mask="self")).margin == 0.1
+    assert make_mask(model, data, replace(BASE, mask=by_guide)).margin == 0
+    with pytest.raises(InputError, match="mask_margin 2: cosines differ by at most 2"):
+        make_mask(model, data, replace(BASE, mask="self", mask_margin=2))
+    model.similarity_fn_name = "dot"
+    with pytest.raises(InputError, match="compares by inner product; give mask_margin in its units"):
+        make_mask(model, data, replace(BASE, mask="self"))
+    assert make_mask(model, data, replace(BASE, mask="self", mask_margin=20)).margin == 20
+    assert make_mask(model, data, replace(BASE, mask=by_guide)).margin == 0  # the guide's cosines
+
+
+def test_what_makes_no_sense_is_refused(tmp_path, rated, guide):
+    with pytest.raises(InputError, match=r"mask_margin 0\.2: no effect without mask"):
+        TrainSettings(mask_margin=0.2)
+    for wrong in ("me", "guide:", "guide"):
+        with pytest.raises(InputError, match="expected self, or guide:MODEL"):
+            TrainSettings(mask=wrong)
+    with pytest.raises(InputError, match="no effect on a reranker"):
+        train_reranker(cross_encoder(tmp_path), rated, tmp_path / "out", settings=replace(BASE, mask="self"))
+    with pytest.raises(InputError, match="softness of at least 0"):
+        FalseNegativeMask(softness=-0.1)
+    with pytest.raises(InputError, match="expected them in the labels"):
+        FalseNegativeMask(guide=guide).of_batch(torch.ones(1, 2), torch.ones(1, 2), None)
+    with pytest.raises(InputError, match=r"cannot load|no such folder"):
+        make_mask(static_model(), rated, replace(BASE, mask="guide:/no/such/model"))
