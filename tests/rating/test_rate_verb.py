@@ -77,6 +77,7 @@ def test_it_writes_table_and_json_and_repeats_itself(folder, capsys):
         ("--degree", "4"),
         ("--rating-args", "rounds=2", "--degree", "4"),
         ("--rating-args", "prior_sd=0.5"),
+        ("--rating-args", "prior_sd=1e6"),
         ("--seed", "5", "--degree", "2"),
     ],
 )
@@ -85,6 +86,24 @@ def test_options_reach_the_rating(folder, more):
     plain = Negatives.read(folder / "rated.parquet").table["elo_se"].to_numpy()
     assert rate(folder, *more) == 0
     assert np.abs(Negatives.read(folder / "rated.parquet").table["elo_se"].to_numpy() - plain).max() > 1
+
+
+@pytest.mark.parametrize("in_a_circle", [True, False])
+def test_answers_that_no_rating_fits_are_warned_of(folder, caplog, in_a_circle):
+    """Each candidate beats the three after it, round in a circle, or not round: then it is an order."""
+    pairs = [(i, j) for i in range(8) for j in range(8) if i != j and (j - i) % 8 in (1, 2, 3)]
+    wins = [1.0 if in_a_circle or i < j else 0.0 for i, j in pairs]
+    columns = {
+        "query_id": ["q"] * len(pairs),
+        "first": [f"d{i}" for i, _ in pairs],
+        "second": [f"d{j}" for _, j in pairs],
+    }
+    pq.write_table(pa.table({**columns, "preference": wins}), folder / "answers.parquet")
+    assert rate(folder, "--degree", "8", "--json", str(folder / "rated.json")) == 0
+    found = json.loads((folder / "rated.json").read_text())
+    assert found["intransitive"] == (8 if in_a_circle else 0)
+    for said in ("triples of candidates go round in a circle", "the ratings explain"):
+        assert (said in caplog.text) == in_a_circle
 
 
 def test_several_judges_are_averaged(folder):
@@ -102,6 +121,8 @@ def test_several_judges_are_averaged(folder):
     [
         (("--rating-args", "model=elo"), "bradley-terry, thurstone"),
         (("--degree", "3"), "even degree"),
+        (("--rating-args", "prior_sd=0"), "prior_sd=0; expected auto, or a number above 0"),
+        (("--rating-args", "prior_sd=weak"), "prior_sd=weak; expected auto"),
         (("--judge", "cross-encoder"), "needs its model"),
         (("--judge", "recorded"), "needs its file"),
         (("--split", "dev"), "split"),

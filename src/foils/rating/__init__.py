@@ -1,11 +1,12 @@
 """How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
 
-from foils.rating.adaptive import ESTIMATORS, informative_pairs, rate_adaptively
+from foils.rating.adaptive import ESTIMATORS, ask_adaptively, informative_pairs, rate_adaptively
 from foils.rating.asking import ask
 from foils.rating.bradley_terry import bradley_terry
 from foils.rating.candidates import Candidates
 from foils.rating.distil import Distilled, distil
 from foils.rating.elo import online_elo
+from foils.rating.goodness import deviance, deviance_explained, intransitive_triples
 from foils.rating.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
 from foils.rating.judgements import Judgements, combined
 from foils.rating.judges import EnsembleJudge, Judge
@@ -19,6 +20,7 @@ from foils.rating.records import JudgementRecord, RecordedJudge
 from foils.rating.results import Rated, RatingSummary
 from foils.rating.score_judges import BiEncoderJudge, CrossEncoderJudge, load_cross_encoder_judge
 from foils.rating.settings import DistilSettings, JudgeSettings, RatingSettings
+from foils.rating.spread import Spread, refined, spread_of
 from foils.rating.stage import rate_negatives
 from foils.rating.thurstone import thurstone, thurstone_ascent
 from foils.statistics.elo_scale import BASE, ELO_PER_LOGIT, ELO_PER_PROBIT, LOGITS_PER_PROBIT, expected_score
@@ -49,22 +51,29 @@ __all__ = [
     "RatingSummary",
     "Ratings",
     "RecordedJudge",
+    "Spread",
     "algebraic_connectivity",
     "all_pairs",
     "ask",
+    "ask_adaptively",
     "bradley_terry",
     "combined",
+    "deviance",
+    "deviance_explained",
     "diameter",
     "distil",
     "expected_score",
     "informative_pairs",
+    "intransitive_triples",
     "lead_errors",
     "load_cross_encoder_judge",
     "load_pairwise_judge",
     "online_elo",
     "rate_adaptively",
     "rate_negatives",
+    "refined",
     "regular_pairs",
+    "spread_of",
     "thurstone",
     "thurstone_ascent",
 ]

@@ -39,7 +39,32 @@ def rate_adaptively(
     choice_sd: float = 1.0,
     rng: np.random.Generator,
 ) -> tuple[Pairs, Floats, Ratings]:
-    """Return pairs, preferences and ratings after as many comparisons as a `degree`-regular graph has.
+    """Return pairs and preferences of `ask_adaptively`, and the model's ratings with this prior."""
+    pairs, preference = ask_adaptively(
+        sizes,
+        ask,
+        degree=degree,
+        start_degree=start_degree,
+        rounds=rounds,
+        model=model,
+        choice_sd=choice_sd,
+        rng=rng,
+    )
+    return pairs, preference, ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
+
+
+def ask_adaptively(
+    sizes: npt.ArrayLike,
+    ask: Callable[[Pairs], Floats],
+    *,
+    degree: int = 6,
+    start_degree: int = 2,
+    rounds: int = 2,
+    model: str = "thurstone",
+    choice_sd: float = 1.0,
+    rng: np.random.Generator,
+) -> tuple[Pairs, Floats]:
+    """Return pairs and preferences after as many comparisons as a `degree`-regular graph has.
 
     Args:
         sizes: (Q,) candidates of each query.
@@ -48,9 +73,9 @@ def rate_adaptively(
         start_degree: of the random graph asked first, even, at most `degree`.
         rounds: between which the rest is divided; with more of them each choice knows more.
         model: thurstone or bradley-terry.
-        prior_sd: of the ratings returned, as in `thurstone`.
-        choice_sd: of the ratings by which pairs are chosen. It should be about the spread of true ratings: after a few
-            answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to them.
+        choice_sd: prior_sd of the ratings by which pairs are chosen. It should be about the spread of true ratings:
+            after a few answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to
+            them.
         rng: draws the first graph.
 
     Raises:
@@ -72,7 +97,7 @@ def rate_adaptively(
         preference = np.concatenate([preference, ask(more)])
         pairs, order = pairs.joined(more)
         preference = preference[order]
-    return pairs, preference, ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
+    return pairs, preference
 
 
 def informative_pairs(pairs: Pairs, ratings: Ratings, *, budget: npt.ArrayLike, prior_sd: float = 10.0) -> Pairs:

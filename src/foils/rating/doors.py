@@ -75,6 +75,8 @@ def rate(
         digest=named.digest,
         **vars(rating),
     )
+    for doubt in rated.summary.doubts:
+        log.warning("%s", doubt)
     rated = rated.altered(models={name: replace(use, price=llm.price) for name, use in rated.models.items()})
     return _distilled(rated, distilling, seed, encoding.device)
 

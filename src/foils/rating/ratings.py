@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,10 @@ class Ratings:
     def elo_error(self) -> Floats:
         """(N,) standard errors in Elo points."""
         return LINKS[self.model].elo_per_unit * self.standard_error
+
+    def scaled_errors(self, factor: float) -> Ratings:
+        """Return the ratings with standard errors times a factor: the root of the answers' dispersion."""
+        return replace(self, standard_error=factor * self.standard_error)
 
 
 def estimate(
@@ -137,6 +141,23 @@ def lead_errors(judged: Pairs, ratings: Ratings, leader: Rows, *, prior_sd: floa
     known = np.isfinite(ratings.rating) & np.isfinite(ratings.rating[of])
     known &= ratings.component == ratings.component[of]
     return np.where(known, link.elo_per_unit * error, np.nan)
+
+
+def lead_variances(judged: Pairs, ratings: Ratings, *, precision: float) -> Floats:
+    """Return (m,) the variance of e_first − e_second of each pair, in the model's unit; NaN where there is no rating.
+
+    Args:
+        judged: the pairs that have a judgement.
+        ratings: from them.
+        precision: 1/prior_sd² of the estimation.
+    """
+    link, variance = LINKS[ratings.model], np.full(len(judged), np.nan)
+    for block in judged.blocks(_cells(), power=2):
+        spread = covariance(block, ratings.rating, link, precision=precision)
+        query, first, second = block.first // block.n, block.first % block.n, block.second % block.n
+        own = np.diagonal(spread, axis1=1, axis2=2)
+        variance[block.pairs] = own[query, first] + own[query, second] - 2 * spread[query, first, second]
+    return variance
 
 
 def _cells() -> int:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from foils.rating.distil import Distilled
 
 PERCENTILES = (10, 25, 50, 75, 90)
+ENOUGH, CIRCLES = 20, 0.125  # triples, and the share of them in a circle, that cast doubt: half of what chance gives
+LITTLE = 0.05  # share of the deviance that ratings explain
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class RatingSummary:
         connectivity: mean algebraic connectivity of the graphs of judged pairs.
         diameter: the largest; inf where a graph fell apart.
         standard_error: median, in Elo points.
+        spread: standard deviation of the prior on ratings, in Elo points: that of the ratings themselves, as the
+            answers have it, unless it was given.
+        dispersion: variance of an answer over that of one yes or no, in (0, 1]; 1 where the prior was given.
+        deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
+        intransitive: triples of candidates whose three answers go round in a circle.
+        triples: of how many; a judge that tosses coins has a quarter of them in a circle.
     """
 
     queries: int
@@ -53,6 +61,31 @@ class RatingSummary:
     connectivity: float
     diameter: float
     standard_error: float
+    spread: float
+    dispersion: float
+    deviance_explained: float
+    intransitive: int
+    triples: int
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against the ratings, in words."""
+        doubts = []
+        if self.triples >= ENOUGH and self.intransitive >= CIRCLES * self.triples:
+            doubts.append(
+                f"{self._circles()} triples of candidates go round in a circle (coin tosses: 25 %), so that no rating "
+                "orders them; the judge guesses, or goes by more than one thing"
+            )
+        if self.deviance_explained < LITTLE:
+            doubts.append(
+                f"the ratings explain {100 * self.deviance_explained:.1f} % of the answers' deviance from coin tosses: "
+                "they hold little but chance; ask a better judge, or about more pairs"
+            )
+        return doubts
+
+    def _circles(self) -> str:
+        share = f" ({100 * self.intransitive / self.triples:.1f} %)" if self.triples else ""
+        return f"{self.intransitive:,} of {self.triples:,}{share}"
 
     def rows(self) -> list[tuple[str, str]]:
         """Return it as rows of a table."""
@@ -67,6 +100,10 @@ class RatingSummary:
             ("algebraic connectivity, mean", number(self.connectivity, 2)),
             ("diameter, largest", number(self.diameter, 0)),
             ("standard error, median, Elo", number(self.standard_error, 0)),
+            ("spread of ratings (prior), Elo", number(self.spread, 0)),
+            ("dispersion of answers", number(self.dispersion, 2)),
+            ("deviance explained", number(self.deviance_explained, 2)),
+            ("intransitive triples", self._circles()),
         ]
 
     def _bias(self) -> str:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from foils.encode.models import DEFAULT_MODEL
 from foils.rating.adaptive import ESTIMATORS
 from foils.rating.judges import Judge
-from foils.runtime.options import Option, Settings
+from foils.runtime.errors import InputError
+from foils.runtime.options import Option, Settings, spelled
 
 JudgeLike = str | Judge
 if TYPE_CHECKING:
@@ -19,8 +20,24 @@ else:
     JudgesLike = str
 
 RATING_ARGS, DISTIL_ARGS = "rating_args", "distil_args"  # options of the program that take settings as their keys
+AUTO = "auto"  # the prior that fits the answers
 VALIDATIONS = ("none", "borderline", "all")
 BI_ENCODER = "bi-encoder"
+
+
+def parsed_prior(given: float | str) -> float | str:
+    """Read `auto`, or a number above 0.
+
+    Raises:
+        InputError: it is neither.
+    """
+    try:
+        value = AUTO if given == AUTO else float(given)
+    except (TypeError, ValueError):
+        value = 0.0
+    if isinstance(value, float) and not value > 0:
+        raise InputError(f"{spelled('prior_sd', given)}; expected {AUTO}, or a number above 0 (inf: no prior)")
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +75,8 @@ class RatingSettings(Settings):
         degree: Number of comparisons per candidate; even.
         rounds: Rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
         model: Model of the ratings.
-        prior_sd: Standard deviation of the weak prior, in probits (thurstone) or logits (bradley-terry).
+        prior_sd: Standard deviation of the prior on ratings, in probits (thurstone) or logits (bradley-terry); auto
+            takes the one that fits the answers, and how noisy they are.
         validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
     """
 
@@ -68,8 +86,12 @@ class RatingSettings(Settings):
     degree: Annotated[int, Option(least=2)] = 6
     rounds: Annotated[int, Option(least=0, within=RATING_ARGS)] = 0
     model: Annotated[str, Option(names=tuple(ESTIMATORS), within=RATING_ARGS)] = "thurstone"
-    prior_sd: Annotated[float, Option(above=0, within=RATING_ARGS)] = 10.0
+    prior_sd: Annotated[float | str, Option(parse=parsed_prior, metavar="SD", within=RATING_ARGS)] = AUTO
     validate: Annotated[str, Option(names=VALIDATIONS)] = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "prior_sd", parsed_prior(self.prior_sd))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,21 @@ import pyarrow as pa
 from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, Negatives
 from foils.data.store import Provenance, provenance
-from foils.rating.adaptive import ESTIMATORS, rate_adaptively
+from foils.rating.adaptive import ESTIMATORS, ask_adaptively
 from foils.rating.asking import RecordsLike, ask
 from foils.rating.candidates import Candidates
+from foils.rating.goodness import deviance_explained, intransitive_triples
 from foils.rating.graph import algebraic_connectivity, diameter, regular_pairs
 from foils.rating.judgements import Judgements
 from foils.rating.judges import EnsembleJudge, Judge
+from foils.rating.links import LINKS
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.rateable import TOP, Rateable, rateable
 from foils.rating.ratings import Ratings, lead_errors
 from foils.rating.results import ModelUse, Rated, RatingSummary
 from foils.rating.settings import RatingSettings
+from foils.rating.spread import Spread, refined, spread_of
 from foils.runtime.doors import door
 
 BORDERLINE = (80.0, 150.0)
@@ -72,10 +76,12 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     """
     rows = rateable(collection, negatives, split, rating.positives)
     asking = _Asking(judge, rows.candidates, record, block)
-    answered, ratings = _ratings(asking, rating, np.random.default_rng(seed))
+    answered, heard = _answered(asking, rating, np.random.default_rng(seed))
+    spread = _spread(answered, heard, rating)
+    ratings = ESTIMATORS[rating.model](answered, heard, prior_sd=spread.prior_sd).scaled_errors(spread.dispersion**0.5)
     best = rows.references(ratings.elo)
     gap = _gaps(ratings, rows.candidates.offsets, best)
-    gap_error = lead_errors(answered, ratings, best, prior_sd=rating.prior_sd)
+    gap_error = lead_errors(answered, ratings, best, prior_sd=spread.prior_sd) * spread.dispersion**0.5
     tops = best[(rows.positives == 0) & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
     gap[tops] = gap_error[tops] = np.nan
@@ -87,7 +93,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         _rated_table(negatives, rows, columns, ratings, tops),
         provenance=_provenance(collection, negatives, judge, split, rating, seed, digest),
         title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
-        summary=_summary(every, judgements, answered, ratings, rows, unrated),
+        summary=_summary(every, judgements, rows, unrated, _Fit(answered, heard, ratings, spread)),
         candidates=rows.candidates, pairs=every, preference=judgements.preference,
         models={each.name: ModelUse(each.asked.usage, each.asked.failures) for each in _language_models(judge)},
     )  # fmt: skip
@@ -121,24 +127,26 @@ class _Asking:
         return Pairs(offsets, first[order], second[order]), Judgements(*answers)
 
 
-def _ratings(asking: _Asking, settings: RatingSettings, rng: np.random.Generator) -> tuple[Pairs, Ratings]:
-    """The pairs that were answered, and the ratings fitted to the answers."""
+def _answered(asking: _Asking, settings: RatingSettings, rng: np.random.Generator) -> tuple[Pairs, Floats]:
+    """The pairs that were answered, and the answers."""
     sizes = np.diff(asking.candidates.offsets)
     if settings.rounds:
-        pairs, preference, ratings = rate_adaptively(
-            sizes,
-            asking,
-            degree=settings.degree,
-            rounds=settings.rounds,
-            model=settings.model,
-            prior_sd=settings.prior_sd,
-            rng=rng,
+        pairs, preference = ask_adaptively(
+            sizes, asking, degree=settings.degree, rounds=settings.rounds, model=settings.model, rng=rng
         )
     else:
         pairs = regular_pairs(sizes, degree=settings.degree, rng=rng)
         preference = asking(pairs)
-        ratings = ESTIMATORS[settings.model](pairs, preference, prior_sd=settings.prior_sd)
-    return pairs.where(np.isfinite(preference)), ratings
+    known = np.isfinite(preference)
+    return pairs.where(known), preference[known]
+
+
+def _spread(pairs: Pairs, preference: Floats, settings: RatingSettings) -> Spread:
+    """The prior that is given, under which an answer counts as one yes or no, or the one that fits the answers."""
+    if isinstance(settings.prior_sd, str):
+        rough = spread_of(pairs, preference, model=settings.model)
+        return refined(pairs, preference, rough, model=settings.model)
+    return Spread(settings.prior_sd)
 
 
 def _rated_table(
@@ -194,20 +202,35 @@ def _direct(asking: _Asking, gap: Floats, reference: Rows, *, everywhere: bool) 
     return preference
 
 
-def _summary(
-    every: Pairs, judgements: Judgements, answered: Pairs, ratings: Ratings, rows: Rateable, unrated: int
-) -> RatingSummary:
+@dataclass(frozen=True)
+class _Fit:
+    """Ratings, and what they were fitted to."""
+
+    pairs: Pairs
+    preference: Floats
+    ratings: Ratings
+    spread: Spread
+
+
+def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int, fit: _Fit) -> RatingSummary:
+    ratings, spread = fit.ratings, fit.spread
     known = ratings.elo_error[np.isfinite(ratings.elo_error)]
+    circles, triples = intransitive_triples(fit.pairs, fit.preference)
     return RatingSummary(
         queries=every.queries,
+        without_positive=int((rows.positives == 0).sum()),
         comparisons=len(every),
         missing=judgements.missing,
         position_bias=judgements.position_bias,
         position_bias_interval=judgements.position_bias_interval(every.query),
-        without_positive=int((rows.positives == 0).sum()),
         unrated=unrated,
         skipped=rows.skipped,
-        connectivity=float(algebraic_connectivity(answered).mean()),
-        diameter=float(diameter(answered).max()),
+        connectivity=float(algebraic_connectivity(fit.pairs).mean()),
+        diameter=float(diameter(fit.pairs).max()),
         standard_error=float(np.median(known)) if len(known) else float("nan"),
+        spread=spread.sd * LINKS[ratings.model].elo_per_unit,
+        dispersion=spread.dispersion,
+        deviance_explained=deviance_explained(fit.pairs, fit.preference, ratings),
+        intransitive=circles,
+        triples=triples,
     )

@@ -1,0 +1,138 @@
+"""How far apart candidates are and how noisy answers are, from moments of the answers: the prior that fits them.
+
+With ratings e ~ N(0, s²) in probits, the lead of a pair is N(0, 2s²), and the leads of two pairs that share a candidate
+correlate with ρ = s²/(1 + 2s²) once the noise of Thurstone's answers is added. So for any answers w with the mean
+P(i ≻ j), independent from pair to pair,
+
+    E[(w_ij − ½)(w_ik − ½)] = arcsin(ρ)/2π,     E[p(1 − p)] = ¼ − arcsin(2ρ)/2π,
+
+and the dispersion φ = Var(w | p)/(p(1 − p)) = 1 − E[w(1 − w)]/E[p(1 − p)]: 1 for yes-or-no answers, 1/v for the mean of
+v votes, 0 for an answer that is the probability itself. Residuals of ratings that are fitted with these say φ better
+where answers are fractions and more than the ratings need.
+
+Source: the orthant probability of two normals with correlation ρ, ¼ + arcsin(ρ)/2π (Sheppard 1899).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.rating.adaptive import ESTIMATORS
+from foils.rating.elo import checked_preference
+from foils.rating.links import LINKS
+from foils.rating.pairs import Floats, Pairs
+from foils.rating.ratings import lead_variances
+from foils.statistics.elo_scale import ELO_PER_PROBIT
+
+USUAL, WIDTH = 1.0, 1.0  # centre of the belief about s in probits, and its standard deviation on the log scale
+LEAST, MOST = 0.05, 2.0  # probits
+WEAKEST = 10.0  # probits: the weakest prior in effect
+_TURNS, _SETTLED = 6, 0.1  # of fit and dispersion, and the change of log φ at which they end
+_ROUNDING = 1e-9
+_GRID = np.exp(np.linspace(np.log(LEAST), np.log(MOST), 400))
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What answers say of their own scale.
+
+    Attributes:
+        sd: standard deviation s of the candidates' ratings, in the model's unit.
+        dispersion: φ in (0, 1], the variance of an answer over that of one yes or no.
+    """
+
+    sd: float
+    dispersion: float = 1.0
+
+    @property
+    def prior_sd(self) -> float:
+        """The prior_sd, s/√φ, of an estimator that counts each answer as one yes or no."""
+        return float(self.sd / np.sqrt(self.dispersion))
+
+
+def spread_of(pairs: Pairs, preference: npt.ArrayLike, *, model: str = "thurstone") -> Spread:
+    """Estimate the spread of the ratings of all queries together, and the dispersion of the answers.
+
+    M = Σ (w_ij − ½)(w_ik − ½) over candidates i and the ordered pairs of their answers, over their number, estimates
+    arcsin(ρ)/2π with the standard error of a mean over candidates. s is the posterior mean of log s between 0.05 and 2
+    probits, given M and the belief log s ~ N(log 1, 1): 1 probit is 296 Elo points. φ is its mean over the same
+    posterior, at least (s/10)², so that the prior in effect, s/√φ, is never weaker than 10 probits.
+
+    Answers that never contradict each other tell the order, and of the spread only that it is large: it is then almost
+    2 probits. Where no candidate has two answers, s is the belief's, 0.66.
+
+    Args:
+        pairs: who was compared with whom, chosen without regard to the answers.
+        preference: (m,) w in [0, 1], P(first ≻ second); NaN is left out.
+        model: in whose unit s is given; the moments are those of Thurstone's model.
+
+    Raises:
+        InputError: preferences outside [0, 1], or wrong lengths.
+    """
+    w = checked_preference(pairs, preference)
+    pairs, w = pairs.where(np.isfinite(w)), w[np.isfinite(w)]
+    posterior = _posterior(pairs, w - 0.5)
+    s = float(np.exp(posterior @ np.log(_GRID)))
+    held = 0.25 - np.arcsin(2 * shared_correlation(_GRID)) / (2 * np.pi)
+    dispersion = float(posterior @ np.maximum(1 - (w * (1 - w)).mean() / held, 0.0)) if len(w) else 1.0
+    unit = ELO_PER_PROBIT / LINKS[model].elo_per_unit
+    return Spread(s * unit, _bounded(dispersion, s))
+
+
+def refined(pairs: Pairs, preference: Floats, spread: Spread, *, model: str = "thurstone") -> Spread:
+    """Return the spread with the dispersion that the residuals of the fitted ratings show, found by turns with the fit.
+
+    φ = Σ (w − p)²/Σ p(1 − p)(1 − h), p = F(e_i − e_j) at the ratings, h = c_ij·v_ij the leverage of an answer, c_ij its
+    Fisher information and v_ij the variance of the lead at φ = 1. Where ratings follow every answer (a cycle) residuals
+    say nothing, and φ stays what it was. Yes-or-no answers have φ = 1 by themselves.
+
+    Args:
+        pairs: who was compared with whom.
+        preference: (m,) w in [0, 1], all finite.
+        spread: of these answers, from `spread_of`.
+        model: as there.
+    """
+    for _ in range(_TURNS):
+        if spread.dispersion > 1 - _ROUNDING:
+            break
+        before, precision = spread.dispersion, 1 / spread.prior_sd**2
+        ratings = ESTIMATORS[model](pairs, preference, prior_sd=spread.prior_sd, standard_errors=False)
+        lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
+        p, link = LINKS[model].probability(lead), LINKS[model]
+        left = 1 - link.information(lead) * lead_variances(pairs, ratings, precision=precision)
+        free = float((p * (1 - p) * np.maximum(left, 0.0)).sum())
+        if free <= 0:
+            break
+        dispersion = float(((preference - p) ** 2).sum()) / free
+        spread = Spread(spread.sd, _bounded(dispersion, spread.sd * link.elo_per_unit / ELO_PER_PROBIT))
+        if abs(np.log(spread.dispersion / before)) < _SETTLED:
+            break
+    return spread
+
+
+def _bounded(dispersion: float, sd: float) -> float:
+    """φ in (0, 1] for which the prior in effect is not weaker than the weakest; sd in probits."""
+    return 1.0 if dispersion > 1 - _ROUNDING else max(dispersion, (sd / WEAKEST) ** 2)
+
+
+def shared_correlation(sd: Floats) -> Floats:
+    """Return ρ = s²/(1 + 2s²), of the noisy leads of two pairs that share a candidate; s in probits."""
+    return np.asarray(sd**2 / (1 + 2 * sd**2))
+
+
+def _posterior(pairs: Pairs, x: Floats) -> Floats:
+    """Return the probability of each s of the grid, given answers less ½."""
+    sums = np.bincount(pairs.first, x, pairs.candidates) - np.bincount(pairs.second, x, pairs.candidates)
+    squares = sum(np.bincount(ends, x * x, pairs.candidates) for ends in (pairs.first, pairs.second))
+    products, counts = sums**2 - squares, pairs.degrees * (pairs.degrees - 1.0)
+    log_density = -0.5 * (np.log(_GRID / USUAL) / WIDTH) ** 2
+    if counts.any():
+        mean = products.sum() / counts.sum()
+        most = counts[counts > 0].mean() / 4  # of one candidate, so that few candidates that agree do not look certain
+        error = np.sqrt(((products - mean * counts) ** 2).sum() + most**2) / counts.sum()
+        log_density -= 0.5 * ((mean - np.arcsin(shared_correlation(_GRID)) / (2 * np.pi)) / error) ** 2
+    weight = np.exp(log_density - log_density.max())
+    return np.asarray(weight / weight.sum())

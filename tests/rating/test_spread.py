@@ -1,0 +1,148 @@
+"""The prior that fits the answers: planted spreads and noise are found, and ratings with it are near the best."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import ndtr
+from scipy.stats import multivariate_normal, norm
+
+from foils.rating import ELO_PER_PROBIT, LOGITS_PER_PROBIT, Pairs, Spread, refined, regular_pairs, spread_of, thurstone
+from foils.rating.pairs import Floats
+from foils.rating.ratings import lead_variances
+from foils.rating.spread import LEAST, MOST, WEAKEST, shared_correlation
+from foils.runtime.errors import InputError
+
+
+def planted(sd: float, *, n: int = 30, queries: int = 40, degree: int = 6, seed: int = 0) -> tuple[Pairs, Floats]:
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, sd, (queries, n))
+    return regular_pairs([n] * queries, degree=degree, rng=rng), (truth - truth.mean(1, keepdims=True)).ravel()
+
+
+def answers(pairs: Pairs, truth: Floats, votes: int, seed: int = 1) -> Floats:
+    p = ndtr(truth[pairs.first] - truth[pairs.second])
+    return np.asarray(np.random.default_rng(seed).binomial(votes, p) / votes if votes else p)
+
+
+@pytest.mark.parametrize("sd", [0.3, 1.0, 1.7])
+def test_the_moments_are_those_of_the_model(sd: float) -> None:
+    """By integration over the shared candidate's e: it beats another, N(0, s²), with the chance Φ(e/√(1 + s²))."""
+    beats = lambda e: (ndtr(e / np.sqrt(1 + sd**2)) - 0.5) ** 2 * norm.pdf(e, 0, sd)  # noqa: E731
+    correlation = float(shared_correlation(np.array(sd)))
+    assert quad(beats, -9 * sd, 9 * sd)[0] == pytest.approx(np.arcsin(correlation) / (2 * np.pi), rel=1e-6)
+    orthant = multivariate_normal.cdf([0, 0], cov=[[1, correlation], [correlation, 1]])
+    assert orthant == pytest.approx(0.25 + np.arcsin(correlation) / (2 * np.pi), abs=1e-4)
+    spreads = lambda d: ndtr(d) * ndtr(-d) * norm.pdf(d, 0, np.sqrt(2) * sd)  # noqa: E731
+    held = 0.25 - np.arcsin(2 * correlation) / (2 * np.pi)
+    assert quad(spreads, -40, 40, points=[0], limit=200)[0] == pytest.approx(held, rel=1e-5)
+
+
+@pytest.mark.parametrize("sd", [0.35, 0.7, 1.4])
+@pytest.mark.parametrize("votes", [1, 2, 5])
+def test_planted_spread_and_dispersion_are_found(sd: float, votes: int) -> None:
+    pairs, truth = planted(sd)
+    w = answers(pairs, truth, votes)
+    spread = refined(pairs, w, spread_of(pairs, w))
+    assert spread.sd == pytest.approx(sd, rel=0.2)
+    assert spread.dispersion == pytest.approx(1 / votes, rel=0.25)
+    assert votes > 1 or spread.dispersion == 1
+
+
+@pytest.mark.parametrize("degree", [2, 6])
+@pytest.mark.parametrize("votes", [1, 2, 25])
+def test_ratings_are_near_the_best_that_any_prior_gives_and_errors_cover(degree: int, votes: int) -> None:
+    pairs, truth = planted(0.7, degree=degree)
+    w = answers(pairs, truth, votes)
+    spread = refined(pairs, w, spread_of(pairs, w))
+    fitted = thurstone(pairs, w, prior_sd=spread.prior_sd).scaled_errors(spread.dispersion**0.5)
+
+    def error(prior_sd: float) -> float:
+        rating = thurstone(pairs, w, prior_sd=prior_sd, standard_errors=False).rating
+        return float(np.sqrt(np.mean((rating - truth) ** 2)))
+
+    assert error(spread.prior_sd) < 1.06 * min(error(tried) for tried in (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 10.0))
+    assert 0.88 < (np.abs(fitted.rating - truth) < 1.96 * fitted.standard_error).mean() < 0.98
+    if votes < 25:
+        assert error(spread.prior_sd) < 0.6 * error(10.0)
+
+
+def test_answers_without_noise_get_the_weakest_prior() -> None:
+    pairs, truth = planted(0.7, queries=3)
+    w = answers(pairs, truth, 0)
+    spread = refined(pairs, w, spread_of(pairs, w))
+    assert spread.prior_sd == pytest.approx(WEAKEST)
+    np.testing.assert_allclose(thurstone(pairs, w, prior_sd=spread.prior_sd).rating, truth, atol=0.08)
+
+
+def test_yes_or_no_answers_that_never_contradict_each_other_do_not_run_away() -> None:
+    pairs, truth = planted(0.7)
+    w = (truth[pairs.first] > truth[pairs.second]).astype(float)
+    spread = refined(pairs, w, spread_of(pairs, w))
+    assert 1.7 < spread.sd < MOST
+    assert spread.dispersion == 1
+    widths = [np.ptp(thurstone(pairs, w, prior_sd=sd).elo.reshape(40, 30), axis=1).mean() for sd in (spread.sd, 10.0)]
+    assert widths[0] < 0.5 * widths[1]
+
+
+def test_coin_tosses_have_next_to_no_spread() -> None:
+    pairs, _ = planted(0.7)
+    w = np.random.default_rng(3).integers(0, 2, len(pairs)).astype(float)
+    assert LEAST < spread_of(pairs, w).sd < 0.25
+
+
+def test_where_no_candidate_has_two_answers_the_spread_is_the_belief_s() -> None:
+    pairs = Pairs.of_one(4, [0, 2], [1, 3])
+    for w in ([1.0, 0.0], [np.nan, 1.0], [np.nan, np.nan]):
+        assert spread_of(pairs, w).sd == pytest.approx(0.66, abs=0.01)  # of the log-normal belief, cut at 2 probits
+    assert refined(pairs, np.array([1.0, 0.0]), Spread(1.0)) == Spread(1.0)
+
+
+def test_few_candidates_that_agree_are_not_sure() -> None:
+    pairs = Pairs.of_one(3, [0, 1, 2], [1, 2, 0])
+    assert 0.2 < spread_of(pairs, [1.0, 1.0, 1.0]).sd < 0.66 < spread_of(pairs, [1.0, 1.0, 0.0]).sd < 0.75
+
+
+def test_order_sides_and_missing_answers_change_nothing() -> None:
+    pairs, truth = planted(0.7, queries=5)
+    w = answers(pairs, truth, 2)
+    straight = spread_of(pairs, w)
+    turned = spread_of(pairs.turned, 1 - w)
+    more, order = pairs.joined(Pairs(pairs.offsets, pairs.second[:4], pairs.first[:4]))
+    with_missing = spread_of(more, np.append(w, [np.nan] * 4)[order])
+    for other in (turned, with_missing):
+        assert (other.sd, other.dispersion) == pytest.approx((straight.sd, straight.dispersion))
+
+
+def test_it_is_in_the_models_unit() -> None:
+    pairs, truth = planted(0.7)
+    w = answers(pairs, truth, 2)
+    probits, logits = spread_of(pairs, w), spread_of(pairs, w, model="bradley-terry")
+    assert logits.sd == pytest.approx(LOGITS_PER_PROBIT * probits.sd, rel=1e-3)
+    assert logits.dispersion == probits.dispersion
+    fine = refined(pairs, w, logits, model="bradley-terry")
+    assert fine.dispersion == pytest.approx(refined(pairs, w, probits).dispersion, rel=0.05)
+    assert round(ELO_PER_PROBIT * probits.sd) == pytest.approx(0.7 * 296, rel=0.2)
+
+
+def test_lead_variances_are_those_of_the_inverse_information() -> None:
+    pairs, truth = planted(0.7, n=9, queries=2, degree=4)
+    w = answers(pairs, truth, 3)
+    ratings = thurstone(pairs, w, prior_sd=0.8)
+    from foils.rating.links import THURSTONE
+
+    matrix = np.eye(18) / 0.8**2
+    lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
+    for i, j, c in zip(pairs.first, pairs.second, THURSTONE.information(lead), strict=True):
+        matrix[[i, j], [i, j]] += c
+        matrix[[i, j], [j, i]] -= c
+    full = np.linalg.inv(matrix)
+    ends = pairs.first, pairs.second
+    expected = full[ends[0], ends[0]] + full[ends[1], ends[1]] - 2 * full[ends]
+    np.testing.assert_allclose(lead_variances(pairs, ratings, precision=1 / 0.8**2), expected, rtol=1e-8)
+
+
+def test_preferences_outside_their_range_are_refused() -> None:
+    with pytest.raises(InputError, match="outside"):
+        spread_of(Pairs.of_one(2, [0], [1]), [1.5])
