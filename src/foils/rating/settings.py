@@ -70,13 +70,12 @@ class RatingSettings(Settings):
     """Which pairs are compared, and how ratings are fitted to the answers.
 
     Attributes:
-        positives: Number of a query's labelled positives that are rated, where it has any. More make the gap depend
-            less on a first one that happens to be poor: the best one counts.
+        positives: Number of a query's labelled positives that are rated. More make the gap depend less on a first one
+            that happens to be poor: the best one counts.
         degree: Number of comparisons per candidate; even.
         rounds: Rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
         model: Model of the ratings.
-        prior_sd: Standard deviation of the prior on ratings, in probits (thurstone) or logits (bradley-terry); auto
-            takes the one that fits the answers, and how noisy they are.
+        prior_sd: Standard deviation of the ratings' prior, in the model's probits or logits; auto fits it to the answers.
         validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
     """
 
