@@ -19,6 +19,8 @@ from foils.runtime.options import Option, Setting, Settings, dashed, settings_of
 
 _NEXT = re.compile(r",\s*(?=[A-Za-z][\w-]*=)")
 _FIRST = re.compile(r"(?<=\.)\s+(?=[A-Z])")  # where a sentence ends
+_WORD = re.compile(r"(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*")  # a name, or a path
+_NOT_WORDS = ("true", "false", "null", "NaN", "Infinity")  # what JSON reads otherwise
 _SWITCH = {"true": True, "false": False}
 
 
@@ -28,7 +30,7 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
     Args:
         texts: as the program is given them.
         option: name of the keyword argument that they are for.
-        words: whether a value that is not JSON may be a word, as in mixing=gradnorm.
+        words: whether a value that is not JSON may be a word, as in mixing=gradnorm, or a path, as in guide=./model.
 
     Raises:
         InputError: a text that is not of this form.
@@ -41,7 +43,7 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
         try:
             settings[name] = json.loads(value)
         except (ValueError, RecursionError) as error:
-            if not (words and value.replace("-", "").isalpha()):
+            if not (words and _WORD.fullmatch(value)):
                 expected = "a number, true, false or a list as in [100, 200, 400, 600]"
                 raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
             settings[name] = value
@@ -168,4 +170,7 @@ def _arguments(setting: Setting, value: Any) -> list[str]:
 
 def _json_text(value: Any) -> str:
     """A value as `parsed_settings` reads it."""
-    return value if isinstance(value, str) and value.replace("-", "").isalpha() else json.dumps(value)
+    word = (
+        isinstance(value, str) and _WORD.fullmatch(value) and value not in ("true", "false", "null", "NaN", "Infinity")
+    )
+    return value if word else json.dumps(value)

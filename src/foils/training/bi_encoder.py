@@ -24,7 +24,7 @@ from foils.training.masks import make_mask
 from foils.training.matryoshka import matryoshka_loss
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
-from foils.training.settings import NO_DUPLICATES, PROGRESS, TrainSettings, check_batches
+from foils.training.settings import NO_DUPLICATES, PROGRESS, ST, TrainSettings, check_batches
 from foils.training.tiers import by_progress, outside_danger
 from foils.training.trainer import TrainingRun, fit
 
@@ -74,9 +74,9 @@ def train_bi_encoder(
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = _hook(model, data, batches, batch_settings)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
-    tally = None if loss.mask is None else loss.mask.tally
-    if tally is not None:
-        callbacks.append(MaskHistory(tally))
+    mask = getattr(loss, "mask", None)
+    if mask is not None:
+        callbacks.append(MaskHistory(mask.tally))
     if refresh is not None:
         data, texts = live(data)
         callbacks.append(NegativesRefresh(refresh, texts, loss))
@@ -93,7 +93,7 @@ def train_bi_encoder(
         batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook.sampler,
         prompts=_prompts(model, data.dataset.column_names),
     )
-    return run if tally is None else replace(run, masked=tally.result(loss.mask.describe()))
+    return run if mask is None else replace(run, masked=mask.tally.result(mask.describe()))
 
 
 def _hook(
@@ -115,7 +115,8 @@ def _hook(
 
 def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:
     """Return the loss, having set how long the texts are that the model reads."""
-    check_temperature_of(similarity_of(model), settings.loss_settings.get("temperature", OF_COSINES))
+    if not settings.loss.startswith(ST):
+        check_temperature_of(similarity_of(model), settings.loss_settings.get("temperature", OF_COSINES))
     size = settings.mini_batch_size
     if has_static_embedding_input(model):
         size = None

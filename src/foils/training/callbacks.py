@@ -40,12 +40,12 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         self.loss = loss
 
     def own_state(self) -> dict[str, torch.Tensor]:
-        """Return the loss' parameters and buffers, the model's left out."""
+        """Return the loss' parameters and buffers, those of the model and of a guide left out."""
         state = self.loss.state_dict()
         return {
             name: value.contiguous()
             for name, value in state.items()
-            if "model" not in name.split(".") and isinstance(value, torch.Tensor)
+            if not {"model", "guide"} & {*name.split(".")} and isinstance(value, torch.Tensor)
         }
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -14,6 +14,8 @@ from foils.training.losses import ContrastiveLoss, LearnableTemperature, Objecti
 from foils.training.masks import FalseNegativeMask
 from foils.training.mixing import make_mixing
 from foils.training.objectives import debiased_infonce, weighted_infonce
+from foils.training.settings import ST
+from foils.training.st_losses import st_loss
 
 _WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
 _DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
@@ -45,15 +47,22 @@ def make_loss(
     mini_batch_size: int | None = None,
     mask: FalseNegativeMask | None = None,
     settings: Mapping[str, Any],
-) -> ContrastiveLoss:
+) -> Any:
     """Return a loss by name, cached where `mini_batch_size` is given, with a mask where there is one.
+
+    It is a `ContrastiveLoss`, or with `st:NAME` one of sentence-transformers (`foils.training.st_losses.st_loss`).
 
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
-        InputError: a setting out of range, or one that needs ratings where there are none.
+        InputError: a setting out of range or of another type, or one that needs ratings where there are none.
     """
+    if name.startswith(ST):
+        return st_loss(name, model, data, mini_batch_size=mini_batch_size, settings=settings)
     check_names("loss", [name], LOSSES)
     check_names(f"setting of the loss {name}", settings, LOSSES[name])
+    wrong = [f"{key}={value!r}" for key, value in settings.items() if not _fits(value, LOSSES[name][key])]
+    if wrong:
+        raise InputError(f"settings of the loss {name} of another type than its defaults: {', '.join(wrong)}")
     chosen = {**LOSSES[name], **settings}
     temperature = chosen["temperature"]
     if not temperature > 0:
@@ -71,6 +80,13 @@ def make_loss(
     if mini_batch_size is None:
         return ContrastiveLoss(model, **parts)
     return CachedContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
+
+
+def _fits(value: Any, default: Any) -> bool:
+    """Whether a value is of a default's type: a number where that is one."""
+    if isinstance(default, float):
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, type(default))
 
 
 def _objective(name: str, prior: float, concentration: float) -> Objective:

@@ -17,7 +17,7 @@ def matryoshka_loss(model: Any, loss: Any, dimensions: Sequence[int]) -> Any:
 
     Args:
         model: a SentenceTransformer that compares vectors by their cosine.
-        loss: a `ContrastiveLoss` of it, cached or not.
+        loss: of it, cached or not, ours or sentence-transformers'.
         dimensions: at which vectors are cut, each below the model's own, or it.
 
     Raises:
@@ -35,7 +35,7 @@ def matryoshka_loss(model: Any, loss: Any, dimensions: Sequence[int]) -> Any:
                          f"cosines; give {spelled('similarity')} cosine, or leave it out")  # fmt: skip
     if beyond := [each for each in dimensions if each > whole]:
         raise InputError(f"{named} {', '.join(map(str, beyond))}: the model has {whole} dimensions; give fewer")
-    if uses_gradient_cache(loss) and loss.own_parameters():
+    if uses_gradient_cache(loss) and hasattr(loss, "own_parameters") and loss.own_parameters():
         raise InputError(f"{named} with {spelled('mini_batch_size')}, and a loss that learns beside the model: leave "
                          "one of them out")  # fmt: skip
     return MatryoshkaLoss(model, loss, sorted({*dimensions, whole}, reverse=True))

@@ -92,7 +92,7 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
     Args:
         refresh: how.
         texts: where the data set looks its texts up.
-        loss: a `ContrastiveLoss`, whose facts about rows and whose mask are replaced too.
+        loss: whose facts about rows and whose mask, where it has them, are replaced too (`ContrastiveLoss`).
     """
 
     def __init__(self, refresh: Refresh, texts: LiveTexts, loss: Any) -> None:
@@ -126,7 +126,8 @@ class NegativesRefresh(TrainerCallback):  # type: ignore[misc]
         data = self.refresh.assemble(negatives)
         self.texts.replace(data)
         self.negatives = negatives
-        self.loss.learn_from(data)
+        if hasattr(self.loss, "learn_from"):
+            self.loss.learn_from(data)
 
 
 def ance_refresh(

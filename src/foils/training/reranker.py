@@ -29,7 +29,8 @@ from foils.training.data import TrainingSet
 from foils.training.mixing import make_mixing
 from foils.training.models import with_defaults
 from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
-from foils.training.settings import NO_MASK, TrainSettings
+from foils.training.settings import NO_MASK, ST, TrainSettings
+from foils.training.st_losses import st_reranker_loss
 from foils.training.trainer import TrainingRun, fit
 
 if TYPE_CHECKING:
@@ -77,11 +78,14 @@ RERANKER_LOSSES: dict[str, RerankerLoss] = {
 
 
 def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
-    """Return the loss of this name, having checked its settings.
+    """Return the loss of this name, or with `st:NAME` one of sentence-transformers, having checked its settings.
 
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
     """
+    if name.startswith(ST):
+        make = st_reranker_loss(name, settings)
+        return RerankerLoss(make, pointwise=False, ratings=False, weighted=False, settings=tuple(settings))
     check_names("loss of a reranker", [name], RERANKER_LOSSES)
     check_names(f"setting of the loss {name}", settings, RERANKER_LOSSES[name].settings)
     return RERANKER_LOSSES[name]

@@ -18,6 +18,7 @@ NO_DUPLICATES = "no-duplicates"
 TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 PROGRESS = "progress"
 MERGED, ADAPTER = "merged", "adapter"  # what comes out of a training of adapters
+ST = "st:"  # before the name of a loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 NO_MASK = (
     "on a reranker, whose loss compares no vectors; reject rows of the table before (foils filter), or leave it out"
@@ -31,8 +32,8 @@ class TrainSettings(Settings):
     """How to train a model.
 
     Attributes:
-        loss: Loss: mnrl, weighted, debiased, hard-weighted or hybrid; of rerankers regression, binary, listnet, lambda
-            or hybrid. Default: the recipe's, or mnrl; of rerankers listnet.
+        loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid; of rerankers regression, binary, listnet, lambda,
+            hybrid; st:NAME of sentence-transformers. Default: the recipe's, or mnrl; of rerankers listnet.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
         batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or 128.
         mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
@@ -56,10 +57,10 @@ class TrainSettings(Settings):
             for large models. Needs the extra lora.
         lora_output: What is written of them: merged, a model like any other; or adapter, which needs its base.
         gradient_checkpointing: Compute activations again in the backward pass: less memory, more time.
-        mask: Leave out negatives, in-batch or mined, that are probably positives, by the similarities of the model that
-            trains (self) or of another encoder (guide:MODEL). Default: no mask.
+        mask: Leave out negatives that are probably positives, by the similarities of the model that trains (self) or of
+            another encoder (guide:MODEL).
         mask_margin: A negative is left out where its similarity to the query exceeds the positive's by more than this:
-            a larger margin leaves out fewer. Default: 0.1 with self, 0 with a guide, as published.
+            a larger margin leaves out fewer. Default: 0.1; with a guide 0.
         mask_softness: Difference of similarities over which a soft mask lowers a negative's weight from 1 to 0. At the
             margin it is 1/2. With 0 a negative is left out or kept whole.
         mask_near_positive: Compare negatives with the positive, too, and take the larger similarity.
@@ -102,6 +103,9 @@ class TrainSettings(Settings):
             raise InputError(f"{spelled('warmup')} 1; expected a share below 1")
         if self.lora is None:
             refuse(self.changed("lora_output"), f"without {spelled('lora')}: there is no adapter; leave it out")
+        if (self.loss or "").startswith(ST):
+            why = f"with {spelled('loss')} {self.loss}, which has no masks; take a loss of foils, or leave it out"
+            refuse({"mask": self.mask}, why)
         if self.mask is None:
             idle = self.changed("mask_margin", "mask_softness", "mask_near_positive")
             refuse(idle, f"without {spelled('mask')}: nothing is masked; leave it out")

@@ -1,0 +1,179 @@
+"""Losses of sentence-transformers by name: the same losses, and nothing that they would ignore goes unsaid."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+
+import pytest
+import torch
+from sentence_transformers import util
+from sentence_transformers.cross_encoder.losses import NDCGLoss2PPScheme
+from sentence_transformers.sentence_transformer import losses
+
+from foils.cli.app import run
+from foils.data import Negatives
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.keyed import arguments, parsed_settings
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.catalogue import make_loss
+from foils.training.data import training_set
+from foils.training.reranker import reranker_loss, train_reranker
+from foils.training.settings import TrainSettings
+from foils.training.st_losses import ST_LOSSES, ST_RERANKER_LOSSES
+from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table
+
+BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32, precision="float32")
+
+
+@pytest.fixture(scope="module")
+def collection():
+    return made_up()
+
+
+@pytest.fixture(scope="module")
+def data(collection):
+    return training_set(collection, table(collection))
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("guide")
+    bert_model(folder / "parts").save_pretrained(str(folder / "model"))
+    return str(folder / "model")
+
+
+def value_of(loss, model, data):
+    batch = data.dataset[:12]
+    with torch.no_grad():
+        found = loss([model.preprocess(batch[n]) for n in batch if n != "label"], torch.tensor(batch["label"]))
+    return float(found)
+
+
+def test_each_is_the_loss_itself_with_its_settings(data, guide, tmp_path):
+    model, other = bert_model(tmp_path / "bert").eval(), bert_model(tmp_path / "other").eval()
+    cases = [
+        ("MultipleNegativesRankingLoss", {"scale": 7, "partition_mode": "per_direction"}, {}),
+        ("MultipleNegativesRankingLoss", {"similarity_fct": "dot"}, {"similarity_fct": util.dot_score}),
+        ("CachedMultipleNegativesRankingLoss", {"scale": 7}, {}),
+        ("GISTEmbedLoss", {"guide": guide, "temperature": 0.1, "margin": 0.1}, {"guide": other}),
+        ("CachedGISTEmbedLoss", {"guide": guide, "contrast_anchors": False}, {"guide": other}),
+        ("TripletLoss", {"distance_metric": "cosine", "triplet_margin": 2},
+         {"distance_metric": losses.TripletDistanceMetric.COSINE}),
+    ]  # fmt: skip
+    for name, settings, theirs in cases:
+        ours = make_loss(f"st:{name}", model, data, settings=settings)
+        wanted = getattr(losses, name)(model, **{**settings, **theirs})
+        assert type(ours) is type(wanted)
+        assert value_of(ours, model, data) == pytest.approx(value_of(wanted, model, data), abs=1e-6)
+        plain = make_loss(f"st:{name}", model, data, settings={"guide": guide} if "guide" in settings else {})
+        assert value_of(plain, model, data) != pytest.approx(value_of(ours, model, data), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ST_LOSSES)
+def test_every_one_trains(name, collection, data, guide, tmp_path):
+    form = training_set(collection) if name == "MegaBatchMarginLoss" else data
+    own = {"guide": guide} if "GIST" in name else {}
+    mini = 5 if "Cached" in name or "Mega" in name else None
+    settings = replace(BASE, loss=f"st:{name}", loss_settings=own, mini_batch_size=mini, learning_rate=1e-3)
+    model = bert_model(tmp_path / "bert")
+    before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+    found = train_bi_encoder(model, form, tmp_path / "out", settings=settings)
+    assert not torch.equal(before, torch.cat([p.detach().flatten() for p in found.model.parameters()]))
+    assert not list((tmp_path / "out").rglob("foils_loss.safetensors"))  # neither model nor guide is the loss's own
+
+
+@pytest.mark.parametrize("name", ST_RERANKER_LOSSES)
+def test_every_one_of_rerankers_trains(name, collection, tmp_path):
+    lists = training_set(collection, table(collection), form="lists")
+    own = {"weighting_scheme": "NDCGLoss2PPScheme", "k": 3} if name == "LambdaLoss" else {}
+    settings = replace(BASE, loss=f"st:{name}", loss_settings=own, mini_batch_size=8)
+    found = train_reranker(cross_encoder(tmp_path / "cross"), lists, tmp_path / "out", settings=settings)
+    assert found.steps == 2
+
+
+def test_settings_of_rerankers_reach_the_loss(tmp_path):
+    model = cross_encoder(tmp_path)
+    settings = {"weighting_scheme": "NDCGLoss2PPScheme", "k": 3}
+    loss = reranker_loss("st:LambdaLoss", settings).make(model, mini_batch_size=4, **settings)
+    assert isinstance(loss.weighting_scheme, NDCGLoss2PPScheme)
+    assert (loss.k, loss.mini_batch_size) == (3, 4)
+    with pytest.raises(UnknownNameError, match="weighting_scheme"):
+        reranker_loss("st:LambdaLoss", {"weighting_scheme": "NDCG"}).make(
+            model, mini_batch_size=4, weighting_scheme="NDCG"
+        )
+
+
+def test_the_similarity_is_the_models(data):
+    model = static_model()
+    model.similarity_fn_name = "dot"
+    found = make_loss("st:MultipleNegativesRankingLoss", model, data, settings={})
+    wanted = losses.MultipleNegativesRankingLoss(model, similarity_fct=util.dot_score)
+    assert value_of(found, model, data) == pytest.approx(value_of(wanted, model, data), rel=1e-6)
+
+
+def test_known_positives_are_told_where_others_documents_are_negatives(data, caplog):
+    with caplog.at_level(logging.WARNING):
+        make_loss("st:TripletLoss", static_model(), data, settings={})
+        assert not caplog.text
+        make_loss("st:MultipleNegativesRankingLoss", static_model(), data, settings={})
+    assert "known positives" in caplog.text
+
+
+def test_what_a_loss_would_ignore_is_refused(collection, data, guide, tmp_path):
+    def made(name, data, model=None, size=None, **settings):
+        model = model or static_model()
+        return make_loss(f"st:{name}", model, data, mini_batch_size=size, settings=settings)
+
+    weighted = training_set(collection, table(collection, rated=True))
+    with pytest.raises(InputError, match="80 negatives have a weight other than 1"):
+        made("MultipleNegativesRankingLoss", weighted)
+    one = table(collection).table.slice(0, 41)
+    short = training_set(collection, Negatives(one), form="lists")
+    with pytest.raises(InputError, match="1 lists are short"):
+        made("MultipleNegativesRankingLoss", short)
+    with pytest.raises(InputError, match="mini_batch_size 4: no effect with st:MultipleNegativesRankingLoss"):
+        made("MultipleNegativesRankingLoss", data, size=4)
+    with pytest.raises(InputError, match="takes 1 documents a row, the positive among them, and there are 2"):
+        made("MegaBatchMarginLoss", data)
+    dot = bert_model(tmp_path / "dot")
+    dot.similarity_fn_name = "dot"
+    with pytest.raises(InputError, match="compares vectors by cosines"):
+        made("GISTEmbedLoss", data, dot, guide=guide)
+    with pytest.raises(InputError, match="no effect with loss st:GISTEmbedLoss, which has no masks"):
+        TrainSettings(loss="st:GISTEmbedLoss", mask="self")
+    with pytest.raises(InputError, match=r"st:GISTEmbedLoss: .*guide"):
+        made("GISTEmbedLoss", data)
+    with pytest.raises(InputError, match="st:MultipleNegativesRankingLoss: Scale must be a positive"):
+        made("MultipleNegativesRankingLoss", data, scale=-1)
+    with pytest.raises(UnknownNameError, match="scal"):
+        made("MultipleNegativesRankingLoss", data, scal=1)
+    with pytest.raises(UnknownNameError, match="CoSENTLoss"):
+        made("CoSENTLoss", data)
+    with pytest.raises(InputError, match=r"of another type than its defaults: temperature='x'"):
+        make_loss("mnrl", static_model(), data, settings={"temperature": "x"})
+    lists = training_set(collection, table(collection, rated=True), form="lists")
+    settings = replace(BASE, loss="st:ListMLELoss")
+    with pytest.raises(InputError, match="which this loss cannot heed"):
+        train_reranker(cross_encoder(tmp_path / "cross"), lists, tmp_path / "x", settings=settings)
+
+
+def test_the_program_takes_names_and_paths_of_models(beir_folder, tmp_path, guide):
+    texts = ["guide=./a-b/m1", "a=all-MiniLM-L6-v2", "b=/x/y_1", "c=~/m", "d=gradnorm", "e=[1,2]", "f=0.5"]
+    found = parsed_settings(texts, words=True)
+    assert found == {"guide": "./a-b/m1", "a": "all-MiniLM-L6-v2", "b": "/x/y_1", "c": "~/m", "d": "gradnorm",
+                     "e": [1, 2], "f": 0.5}  # fmt: skip
+    for wrong in ("a=.5", "a=0,5", "a=1e", "a=[1", "a=a b"):
+        with pytest.raises(InputError, match="is not a number"):
+            parsed_settings([wrong], words=True)
+    given = arguments(TrainSettings(loss_settings=found), "loss_settings")
+    assert parsed_settings(given[1::2], words=True) == found
+    folder, output = made_up_folder(beir_folder), tmp_path / "out"
+    table(made_up()).write(tmp_path / "mined.parquet")
+    more = ["--loss", "st:GISTEmbedLoss", "--set", f"guide={guide}", "--set", "margin=0.05", "--batch-size", "16"]
+    words = ["train", str(folder), str(tmp_path / "mined.parquet"), "--model", guide, "-o", str(output), *more]
+    assert run([*words, "--json", str(tmp_path / "r.json")]) == 0
+    settings = json.loads((tmp_path / "r.json").read_text())["provenance"]["settings"]
+    assert (settings["loss"], settings["loss_settings"]) == ("st:GISTEmbedLoss", {"guide": guide, "margin": 0.05})
+    assert run([*words, "--mask", "self"]) == 2
