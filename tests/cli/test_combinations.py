@@ -126,9 +126,9 @@ TAKEN = [
     f"{EVALUATE} --run r --reranker m --rerank-depth 9 --against r --seed 3 {' '.join(OF_CROSS_ENCODERS)}",
     f"{EVALUATE} --run r --seed 3",
     *(f"{SEARCH} {more} --seed 3 {' '.join(ENCODER[1:-1])}" for more in (
-        f"{DIM} moon_pool=30", f"--tune dev {DIM} moon_pool=30",
+        f"--dimensions eclipse {DIM} moon_pool=30", f"--tune dev {DIM} moon_pool=30",
     )),
-    f"{SEARCH} --answers FILE --feedback FILE --feedback-depth 50 {DIM} k_minus=3",
+    f"{SEARCH} --dimensions eclipse --answers FILE --feedback FILE --feedback-depth 50 {DIM} k_minus=3",
     f"{SWEEP} moons --answers FILE {DIM} k_plus=3 --seed 3",
     f"{SCORE} --seed 3 --confidence 0.9 {' '.join(ENCODER[:-1])}",
     f"{SCORE} --replicates 0 --no-control --seed 3",

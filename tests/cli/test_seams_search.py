@@ -53,7 +53,9 @@ def same(result: Any, ended: Any, tmp_path: Path) -> None:
     [
         {"dimensions": "rdime"},
         {"dimensions": "none", "top": 3},
-        {"k_minus": 2, "alpha": 0.5, "share": 0.5, "moon_pool": 3, "seed": 4},
+        {},
+        {"dimensions": "eclipse"},
+        {"dimensions": "eclipse", "k_minus": 2, "alpha": 0.5, "share": 0.5, "moon_pool": 3, "seed": 4},
         {"tune": "train", "measure": "AP", "reading": "spread"},
         {"dimensions": "dime", "second_pass": "retrieved", "top": 2, "rerank_depth": 4},
     ],
@@ -80,11 +82,12 @@ def test_feedback_and_answers(foils: Foils, beir_folder: Callable[..., Path], tm
     folder, run, answers = beir_folder(), tmp_path / "bm25.trec", tmp_path / "answers.jsonl"
     library.search(folder, dimensions="none").write(run)
     answers.write_text("".join(json.dumps({"query_id": key, "answer": text}) + "\n" for key, text in ANSWERS.items()))
-    options = ["--feedback", run, "--answers", answers, "--dimension-args", "k_minus=3", "--run", tmp_path / "r"]
+    options = ["--feedback", run, "--answers", answers, "--dimensions", "eclipse", "--run", tmp_path / "r"]
+    options += ["--dimension-args", "k_minus=3"]
     ended = foils("search", folder, *options, "--json", tmp_path / "program.json")
-    result = library.search(folder, feedback=run, answers=ANSWERS, k_minus=3, run=tmp_path / "r")
+    result = library.search(folder, dimensions="eclipse", feedback=run, answers=ANSWERS, k_minus=3, run=tmp_path / "r")
     same(result, ended, tmp_path)
-    again = library.search(folder, feedback=Run.read(run), answers=answers, k_minus=3)
+    again = library.search(folder, dimensions="eclipse", feedback=Run.read(run), answers=answers, k_minus=3)
     assert again.run.table.equals(result.run.table)
 
 

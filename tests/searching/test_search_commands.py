@@ -149,19 +149,20 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
         return (tmp_path / name).read_text(), json.loads((tmp_path / "s.json").read_text())
 
     base, _ = search("base", "--dimensions", "none")
-    full, facts = search("full", "--dimension-args", "share=1.0")
+    full, facts = search("full", "--dimensions", "eclipse", "--dimension-args", "share=1.0")
     assert [line.rsplit(" ", 1)[0] for line in full.splitlines()] == [
         line.rsplit(" ", 1)[0] for line in base.splitlines()
     ], "all but the tag"
     assert facts["kept"] == 1.0
-    eclipse, facts = search("eclipse")
+    eclipse, facts = search("eclipse", "--dimensions", "eclipse")
     assert facts["kept"] == pytest.approx(13 / 16)
     assert facts["settings"]["k_plus"] == 2
     rdime, facts = search("rdime", "--dimensions", "rdime")
     assert facts["settings"]["k_plus"] == 1
+    assert search("default")[0] == rdime
     dimensions = {"share": 0.5, "k_plus": 9, "k_minus": 20, "alpha": 0.1, "beta": 3.0, "moon_pool": 30}
     other = [
-        search("o", *more)[0]
+        search("o", "--dimensions", "eclipse", *more)[0]
         for more in (
             *(["--dimension-args", f"{key}={value}"] for key, value in dimensions.items()),
             ["--feedback", tmp_path / "rdime"], ["--feedback-depth", 12],
@@ -175,7 +176,7 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
     assert (tmp_path / "index").is_file()
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"query_id": f"q{i}", "answer": WORDS[i]}) + "\n" for i in range(24)))
-    answered, _ = search("answered", "--answers", answers)
+    answered, _ = search("answered", "--dimensions", "eclipse", "--answers", answers)
     assert answered != eclipse
 
 
@@ -361,13 +362,31 @@ def test_the_json_says_how_the_search_was_made(folder, models, command, tmp_path
     more = facts(
         "--seed", 3, "--second-pass", "retrieved", "--index", "flat", "--index-file", tmp_path / "i", "--top", 5,
         "--feedback-depth", 40, "--feedback", tmp_path / "r",
-        "--dimension-args", "moon_pool=20",
+        "--dimensions", "eclipse", "--dimension-args", "moon_pool=20",
     )  # fmt: skip
     files = str(tmp_path / "i"), str(tmp_path / "r")
     assert [more[name] for name in names] == [3, "retrieved", "flat", *files, 5, 40, 1000, None]
     tuned = facts("--tune", "dev", "--measure", "AP", "--dimension-args", "reading=spread", "--rerank-depth", 1200)
     assert tuned["tune"] == {"split": "dev", "measure": "AP", "reading": "spread"}
     assert tuned["rerank_depth"] == 1200
+
+
+def test_a_search_that_nobody_tuned_says_so(folder, models, command, tmp_path):
+    def chosen(*more):
+        out = tmp_path / "s.json"
+        status, said = command(
+            "search", folder, "--model", models / "one", "--run", tmp_path / "r", "--json", out, *more
+        )
+        assert status == 0, said.err
+        facts = json.loads(out.read_text())
+        return facts["dimensions"], facts["chosen_by"], "chosen on no query" in said.out
+
+    assert chosen() == ("rdime", None, False)
+    assert chosen("--dimensions", "none") == ("none", None, False)
+    assert chosen("--dimensions", "eclipse") == ("eclipse", "default", True)
+    assert chosen("--dimensions", "dime") == ("dime", "default", True)
+    assert chosen("--dimensions", "dime", "--dimension-args", "share=0.6") == ("dime", "given", False)
+    assert chosen("--tune", "dev", "--dimension-args", "reading=spread") == ("eclipse", "tuned", False)
 
 
 def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, models, command, tmp_path):

@@ -206,7 +206,7 @@ DOORS: dict[str, Verb] = {
     ),
     "search": Verb(
         "foils.searching.doors:search",
-        example="foils search scifact/ --dimensions eclipse --tune train --run eclipse.trec",
+        example="foils search scifact/ --tune train --run eclipse.trec",
         before=_check_run,
         moved={
             "--experiment": "compare with foils sweep COLLECTION EXPERIMENT",

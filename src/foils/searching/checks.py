@@ -6,12 +6,14 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, settings_of, spelled
 from foils.searching.answers import AnswersLike
 from foils.searching.settings import (
+    TUNABLE,
     ImportanceSettings,
     IndexSettings,
     Method,
     RunLike,
     SearchSettings,
     TuneSettings,
+    chosen_method,
 )
 
 EVERY = tuple(setting.name for setting in settings_of(ImportanceSettings))
@@ -19,7 +21,7 @@ TAKES: dict[str, tuple[str, ...]] = {"none": (), "dime": ("k_plus", "share"), "r
 
 
 def check_search(
-    dimensions: Method,
+    dimensions: Method | None,
     searching: SearchSettings,
     importance: ImportanceSettings,
     feedback: RunLike | None,
@@ -28,6 +30,7 @@ def check_search(
     tuning: TuneSettings,
 ) -> None:
     """Raise an InputError for options of a search that do not go together, before anything is read."""
+    dimensions = chosen_method(dimensions, tuning.tune)
     flag, depth = spelled("dimensions"), searching.changed("feedback_depth")
     given: dict[str, object] = {"feedback": feedback}
     if dimensions == "none":
@@ -49,7 +52,7 @@ def check_search(
         why = f"without {spelled('second_pass')} retrieved, for all are ranked again; give it, or leave this out"
         refuse(searching.changed("rerank_depth"), why)
     refuse(tuning.changed("measure", "reading"), f"without {spelled('tune')}; give it")
-    _refuse_weights(importance, TAKES[dimensions], f"with {flag} {dimensions}; leave it out")
+    _refuse_weights(importance, TAKES[dimensions], f"with {flag} {dimensions}; leave it out, or take {flag} eclipse")
 
 
 def check_sweep(experiment: str, searching: SearchSettings, importance: ImportanceSettings) -> None:
@@ -70,7 +73,7 @@ def _check_tuning(
     tuning: TuneSettings,
 ) -> None:
     flag, tune, split = spelled("tune"), tuning.tune, searching.split
-    if dimensions not in ("dime", "eclipse"):
+    if dimensions not in TUNABLE:
         raise InputError(f"{spelled('dimensions')} {dimensions} has nothing to tune; leave {flag} out")
     if tune == split:
         raise InputError(

@@ -49,6 +49,7 @@ from foils.searching.settings import (
     SearchSettings,
     SweepSettings,
     TuneSettings,
+    chosen_method,
 )
 from foils.searching.trials import EXPERIMENTS, run_experiments
 
@@ -65,7 +66,7 @@ def search(
     collection: CollectionLike,
     *,
     model: EncoderLike = DEFAULT_MODEL,
-    dimensions: Annotated[Method, Option(names=METHODS)] = "eclipse",
+    dimensions: Annotated[Method | None, Option(names=METHODS)] = None,
     run: Annotated[str | Path | None, Option(metavar="FILE")] = None,
     searching: SearchSettings,
     feedback: Annotated[RunLike | None, Option(metavar="FILE")] = None,
@@ -86,7 +87,7 @@ def search(
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
             static:NAME for the word table of one. In Python also a SentenceTransformer or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
-            (rdime).
+            (rdime). Default: rdime, or eclipse where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
         feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
 
@@ -100,7 +101,8 @@ def search(
     encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
     embedded = partial(embed_collection, loaded, encoder, store, answers=texts)
     rng = np.random.default_rng(searching.seed)
-    settings = importance.of(dimensions)
+    method = chosen_method(dimensions, tuning.tune)
+    settings = importance.of(method)
     if tuning.tune is not None:
         settings = _tuned(embedded(split=tuning.tune), settings, searching, tuning, rng)
     vectors = embedded(split=searching.split)
@@ -115,8 +117,9 @@ def search(
         searched.write(run)
     reranks = index.second_pass == "retrieved" or tuning.tune is not None
     facts = {
-        **_head(loaded, encoder, searching, texts), "dimensions": dimensions, "run": _named(run),
-        "feedback": _named(feedback), **index.to_json(), "tune": tuning.to_json(), **searching.depths(reranks=reranks),
+        **_head(loaded, encoder, searching, texts), "dimensions": method, "run": _named(run),
+        "chosen_by": importance.chosen_by(method, tuning.tune), "feedback": _named(feedback),
+        **index.to_json(), "tune": tuning.to_json(), **searching.depths(reranks=reranks),
     }  # fmt: skip
     return replace(searched, facts=facts)
 

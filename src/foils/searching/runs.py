@@ -99,7 +99,8 @@ class Searched(Result):
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
         of = f"{self.embedded.collection.name} ({self.embedded.split})"
         title = f"{self.settings.method} search of {of}{written}"
-        return [Table(title, ["", ""], rows, identical_ids_caption(self._identical_ids))]
+        remarks = [identical_ids_caption(self._identical_ids), self._untuned]
+        return [Table(title, ["", ""], rows, "\n".join(filter(None, remarks)))]
 
     def to_json(self) -> dict[str, Any]:
         """Return how the search was made, what was kept and which queries kept all."""
@@ -110,6 +111,16 @@ class Searched(Result):
             "short": self.short,
             "identical_ids": self._identical_ids,
         }
+
+    @property
+    def _untuned(self) -> str:
+        """What must be said of settings that nobody chose."""
+        if self.facts.get("chosen_by") != "default":
+            return ""
+        return (
+            f"{self.settings.method} at its default settings, which were chosen on no query: choose them on a split "
+            "of yours, or take rdime, which has none to choose"
+        )
 
     @property
     def _identical_ids(self) -> int:

@@ -20,6 +20,7 @@ else:
 DIMENSION_ARGS = "dimension_args"  # the program's option that takes the settings of dimensions as its keys
 Method = Literal["none", "dime", "eclipse", "rdime"]
 METHODS = ("none", "dime", "eclipse", "rdime")
+TUNABLE = ("dime", "eclipse")  # their shares and weights want choosing
 SecondPass = Literal["index", "retrieved"]
 SECOND_PASSES = ("index", "retrieved")
 Reading = Literal["few-irrelevant", "few-relevant", "both", "spread"]
@@ -63,6 +64,15 @@ class ImportanceSettings(Settings):
     def of(self, method: Method) -> DimensionSettings:
         """Return these settings for a method."""
         return DimensionSettings(method, **vars(self))
+
+    def chosen_by(self, method: Method, tune: str | None) -> str | None:
+        """Return how the settings of a method were chosen: `tuned`, `given`, or `default`, on no query at all.
+
+        None: the method has no share or weight to choose.
+        """
+        if method not in TUNABLE:
+            return None
+        return "tuned" if tune is not None else "given" if self.changed() else "default"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,6 +194,11 @@ class TuneSettings(ChoiceSettings):
     def to_json(self) -> dict[str, Any] | None:
         """Return for JSON how settings were chosen; None where they were given."""
         return {"split": self.tune, "measure": self.measure, "reading": self.reading} if self.tune else None
+
+
+def chosen_method(dimensions: Method | None, tune: str | None) -> Method:
+    """Return the method of a search: the one given, or eclipse where it is tuned and rdime where nothing is."""
+    return dimensions or ("rdime" if tune is None else "eclipse")
 
 
 @dataclass(frozen=True, kw_only=True)
