@@ -63,3 +63,28 @@ def second_pass(found: dict[str, Any]) -> str:
         plain = row["exact_against_plain"]["processor"]
         rows.append(f"| {row['documents']:,} | {100 * added[0]:.0f} % | {100 * added[1]:.0f} % | {plain:.2f} |")
     return "\n".join(rows)
+
+
+def selective(rows: list[dict[str, Any]]) -> str:
+    """Gains of RDIME and of `selective` over all dimensions, the collections it was chosen on apart from the others."""
+    lines = [
+        "| | encoder | all dimensions | RDIME | selective | queries masked |",
+        "|---|---|---|---|---|---:|",
+    ]
+    keys = dict.fromkeys((row["side"], row["collection"], row["encoder"]) for row in rows)
+    for side, collection, encoder in sorted(keys, key=lambda key: (key[0] == "testing", key[2].startswith("static"))):
+        of = [row for row in rows if (row["collection"], row["encoder"]) == (collection, encoder)]
+        every = " / ".join(f"{row['all_dimensions']:.4f}" for row in of if row["system"] == "RDIME")
+        gains = [" / ".join(gain(row) for row in of if row["system"] == name) for name in ("RDIME", "selective")]
+        last = of[-1]
+        share = 100 * (1 - last["kept_all"] / last["queries"])
+        name = f"**{collection}**" if side == "testing" else collection
+        kind = "static" if encoder.startswith("static") else "MiniLM"
+        lines.append(f"| {name} | {kind} | {every} | {' | '.join(gains)} | {share:.0f} % |")
+    return "\n".join(lines)
+
+
+def gain(row: dict[str, Any]) -> str:
+    """A gain, marked where it is significant: * better, ! worse."""
+    mark = "*" if row["p_better_holm"] < 0.05 else "!" if row["p_worse_holm"] < 0.05 else ""
+    return f"{row['gain']:+.4f}{mark}"

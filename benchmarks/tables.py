@@ -166,6 +166,7 @@ def main() -> None:
     page, measured = ROOT / "docs" / "searching.md", load("search_collections")
     put(page, "collections", search_tables.collections(measured))
     put(page, "answers", search_tables.answers(measured["cranfield, answers"]))
+    put(page, "selective", search_tables.selective(load("search_selective")))
     put(page, "second pass", search_tables.second_pass(load("search")))
     put(ROOT / "docs" / "encoding.md", "encoding", encoding())
     page = ROOT / "docs" / "mining.md"

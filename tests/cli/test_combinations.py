@@ -74,6 +74,10 @@ REFUSED = [
     *((f"{SEARCH} {more} --seed 3", "--seed 3", "give --dimension-args moon_pool=") for more in (
         "", "--dimensions dime", "--dimensions none", "--tune dev", "--answers FILE",
     )),
+    (f"{SEARCH} --dimensions selective --answers FILE", "--answers FILE", "take --dimensions rdime"),
+    (f"{SEARCH} {DIM} share=0.5", f"{DIM} share=0.5", "take --dimensions eclipse"),
+    (f"{SEARCH} --dimensions rdime {DIM} lead=0.1", f"{DIM} lead=0.1", "with --dimensions rdime"),
+    (f"{SEARCH} --dimensions eclipse {DIM} lead=0.1", f"{DIM} lead=0.1", "with --dimensions eclipse"),
     *((f"{SEARCH} --dimensions {way} --answers FILE {DIM} k_plus=3", f"{DIM} k_plus=3", "which are the sun")
       for way in ("dime", "rdime", "eclipse")),
     *((f"{SEARCH} --dimensions {way} --answers FILE --feedback FILE --feedback-depth 50",
@@ -99,6 +103,7 @@ REFUSED = [
 ]  # fmt: skip
 
 TAKEN = [
+    f"{SEARCH} {DIM} k_plus=3,lead=0.1,agreement=-0.1 --feedback FILE --feedback-depth 50 --second-pass retrieved",
     f"{SEARCH} --dimensions eclipse --tune dev --measure AP {DIM} reading=spread,moon_pool=30 --feedback-depth 50",
     f"{SEARCH} --dimensions dime --tune dev --index flat --index-file i",
     f"{SEARCH} --dimensions rdime {DIM} k_plus=3 --feedback FILE --feedback-depth 50 --second-pass retrieved",

@@ -75,6 +75,35 @@ def test_both_second_passes_are_the_definition(method, answered):
     assert not index.short.any()
 
 
+@pytest.mark.parametrize("second", [{}, {"second_pass": "retrieved", "rerank_depth": 20}])
+def test_selective_is_rdime_where_the_feedback_is_trusted_and_the_baseline_elsewhere(second):
+    def found(method, **more):
+        return search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings(method, **more), k=20, **second)
+
+    rdime, baseline = found("rdime"), search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("none"), k=20)
+    cosines = np.sort(QUERIES @ DOCUMENTS.T, axis=1)[:, ::-1]
+    lead = float(np.median(cosines[:, 0] - cosines[:, 2]))
+    likeness = []
+    for query in QUERIES:
+        best = DOCUMENTS[np.argsort(-(DOCUMENTS @ query), kind="stable")[:5]].astype(np.float64)
+        pairs = [best[i] @ best[j] for i in range(5) for j in range(i)]
+        likeness.append(np.mean(pairs) - np.mean(best @ query))
+    agreement = float(np.median(likeness))
+    for options, expected in (
+        ({"lead": lead - 1e-4, "agreement": -2.0}, cosines[:, 0] - cosines[:, 2] >= lead - 1e-4),
+        ({"lead": 0.0, "agreement": agreement - 1e-4}, np.array(likeness) >= agreement - 1e-4),
+    ):
+        assert 0 < expected.sum() < len(QUERIES)
+        selective = found("selective", **options)
+        assert not selective.short.any()
+        for row, is_trusted in enumerate(expected):
+            of = rdime if is_trusted else baseline
+            np.testing.assert_array_equal(selective.masks[row], of.masks[row])
+            np.testing.assert_array_equal(selective.positions[row], of.positions[row])
+    with pytest.raises(InputError, match="take rdime"):
+        search_vectors(QUERIES, VECTORS, INDEX, DimensionSettings("selective"), answers=QUERIES)
+
+
 @pytest.mark.parametrize("method", ["dime", "eclipse", "rdime"])
 def test_over_all_documents_both_second_passes_give_the_same_bytes(method, monkeypatch):
     settings = replace(ECLIPSE, method=method)

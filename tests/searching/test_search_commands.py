@@ -157,9 +157,14 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, models, command, tmp
     eclipse, facts = search("eclipse", "--dimensions", "eclipse")
     assert facts["kept"] == pytest.approx(13 / 16)
     assert facts["settings"]["k_plus"] == 2
-    rdime, facts = search("rdime", "--dimensions", "rdime")
-    assert facts["settings"]["k_plus"] == 1
-    assert search("default")[0] == rdime
+    rdime, rdime_facts = search("rdime", "--dimensions", "rdime")
+    assert rdime_facts["settings"]["k_plus"] == 1
+    assert search("default")[0] == search("selective", "--dimensions", "selective")[0]
+    every = search("every", "--dimension-args", "lead=-2,agreement=-2")
+    assert every[0].replace("selective", "rdime") == rdime, "every feedback is trusted"
+    assert every[1]["kept_all"] == rdime_facts["kept_all"] < 14
+    for none in ("lead=2.1", "lead=-2,agreement=2.1"):
+        assert search("none", "--dimension-args", none)[1]["kept_all"] == 14
     dimensions = {"share": 0.5, "k_plus": 9, "k_minus": 20, "alpha": 0.1, "beta": 3.0, "moon_pool": 30}
     other = [
         search("o", "--dimensions", "eclipse", *more)[0]
@@ -267,9 +272,10 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
     filters = ["PRF DIME", "LLM DIME", "PRF Eclipse", "LLM Eclipse"]
     if ran["filters"]:
         names = [s["name"] for s in result["systems"]]
-        assert names == ["baseline", "PRF RDIME", "LLM RDIME", *(name for name in filters for _ in range(2))]
+        fixed = ["baseline", "PRF RDIME", "LLM RDIME", "PRF selective"]
+        assert names == [*fixed, *(name for name in filters for _ in range(2))]
         tested = {(c["a"], c["kind"], c["measure"]) for c in result["comparisons"] if c["a"] in names}
-        assert len(tested) == 2 * 10, "all but the baseline, by two measures"
+        assert len(tested) == 2 * 11, "all but the baseline, by two measures"
     if ran["shares"]:
         assert [*result["shares"]["AP"]] == filters
         halves = [c for c in result["comparisons"] if c["a"].endswith(", half")]
@@ -381,7 +387,7 @@ def test_a_search_that_nobody_tuned_says_so(folder, models, command, tmp_path):
         facts = json.loads(out.read_text())
         return facts["dimensions"], facts["chosen_by"], "chosen on no query" in said.out
 
-    assert chosen() == ("rdime", None, False)
+    assert chosen() == ("selective", None, False)
     assert chosen("--dimensions", "none") == ("none", None, False)
     assert chosen("--dimensions", "eclipse") == ("eclipse", "default", True)
     assert chosen("--dimensions", "dime") == ("dime", "default", True)

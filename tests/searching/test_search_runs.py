@@ -170,6 +170,7 @@ def test_filters_are_compared_honestly_and_by_oracle(bench):
     assert list(by_name) == [
         ("baseline", "fixed"),
         ("PRF RDIME", "fixed"),
+        ("PRF selective", "fixed"),
         ("PRF DIME", "honest"),
         ("PRF DIME", "oracle"),
         ("PRF Eclipse", "honest"),
@@ -191,7 +192,9 @@ def test_answers_bring_filters_of_their_own(collection, tmp_path):
     answered = embed_collection(collection, Bag(), VectorStore(tmp_path), split="test", answers=answers)
     bench = prepare(answered, k=60)
     systems = compare_filters(bench, sun_values(bench, {"DIME": dime_grid()}), rng=np.random.default_rng(0))
-    assert {system.name for system in systems} == {"baseline", "PRF RDIME", "LLM RDIME", "PRF DIME", "LLM DIME"}
+    assert {system.name for system in systems} == {
+        "baseline", "PRF RDIME", "LLM RDIME", "PRF selective", "PRF DIME", "LLM DIME",
+    }  # fmt: skip
     values = {(s.name, s.kind): s.means["AP"] for s in systems}
     assert values["LLM DIME", "oracle"] != values["PRF DIME", "oracle"]
 
@@ -263,7 +266,9 @@ def test_what_is_chosen_says_for_how_many_queries_it_did_nothing(bench):
     chosen = np.array([setting.k_plus == 3 for setting in tuned.settings])
     np.testing.assert_array_equal(tuned.short, chosen[tuned.fold])
     systems = compare_filters(bench, {"PRF Eclipse": found["short"]}, rng=np.random.default_rng(0))
-    assert [system.short_counts["AP"] for system in systems] == [0, 0, 18, 18], "baseline, RDIME, Eclipse twice"
+    assert [system.short_counts["AP"] for system in systems] == [0, 0, 0, 18, 18], (
+        "baseline, RDIME, selective, Eclipse twice"
+    )
 
 
 def test_depths_and_moons_take_the_sun_they_are_told(collection, tmp_path):

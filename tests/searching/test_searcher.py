@@ -71,7 +71,9 @@ def test_every_option_of_a_search_changes_what_is_found(searcher):
         {"second_pass": "retrieved", "rerank_depth": 8},
     ):  # fmt: skip
         assert found(**options) != plain, options
-    assert ids(searcher.search(QUERIES)) == ids(searcher.search(QUERIES, DimensionSettings("rdime", k_plus=1), k=10))
+    assert ids(searcher.search(QUERIES)) == ids(searcher.search(QUERIES, DimensionSettings("selective"), k=10))
+    plain = ids(searcher.search(QUERIES, answers=ANSWERS))
+    assert plain == ids(searcher.search(QUERIES, DimensionSettings("rdime"), answers=ANSWERS)), "no feedback to judge"
 
 
 def test_candidates_are_ranked_with_the_dimensions_they_choose(searcher):

@@ -2,7 +2,7 @@
 
 from foils.searching.answers import Answers, ask_answers
 from foils.searching.bench import MEASURES
-from foils.searching.dimensions import dime_importance, eclipse_importance, keep_share, moon, rdime_mask, sun
+from foils.searching.dimensions import dime_importance, eclipse_importance, keep_share, moon, rdime_mask, sun, trusted
 from foils.searching.experiments import choose_settings
 from foils.searching.faiss_index import FaissIndex, as_index
 from foils.searching.findings import Findings
@@ -55,4 +55,5 @@ __all__ = [
     "search_collection",
     "search_vectors",
     "sun",
+    "trusted",
 ]

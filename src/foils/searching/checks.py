@@ -16,8 +16,14 @@ from foils.searching.settings import (
     chosen_method,
 )
 
-EVERY = tuple(setting.name for setting in settings_of(ImportanceSettings))
-TAKES: dict[str, tuple[str, ...]] = {"none": (), "dime": ("k_plus", "share"), "rdime": ("k_plus",), "eclipse": EVERY}
+TRUST = ("lead", "agreement")
+TAKES: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "dime": ("k_plus", "share"),
+    "rdime": ("k_plus",),
+    "eclipse": tuple(setting.name for setting in settings_of(ImportanceSettings) if setting.name not in TRUST),
+    "selective": ("k_plus", *TRUST),
+}
 
 
 def check_search(
@@ -30,12 +36,14 @@ def check_search(
     tuning: TuneSettings,
 ) -> None:
     """Raise an InputError for options of a search that do not go together, before anything is read."""
-    dimensions = chosen_method(dimensions, tuning.tune)
+    dimensions = chosen_method(dimensions, tune=tuning.tune, answered=answers is not None)
     flag, depth = spelled("dimensions"), searching.changed("feedback_depth")
     given: dict[str, object] = {"feedback": feedback}
     if dimensions == "none":
         idle = {**depth, **given, "answers": answers, **index.changed("second_pass")}
         refuse(idle, f"with {flag} none, which searches once with all dimensions; leave it out")
+    if dimensions == "selective":
+        refuse({"answers": answers}, f"with {flag} selective, which judges the feedback; take {flag} rdime")
     if answers is not None:
         taken = spelled("answers")
         refuse(importance.changed("k_plus"), f"with {taken}, which are the sun in place of documents; leave it out")
@@ -52,7 +60,8 @@ def check_search(
         why = f"without {spelled('second_pass')} retrieved, for all are ranked again; give it, or leave this out"
         refuse(searching.changed("rerank_depth"), why)
     refuse(tuning.changed("measure", "reading"), f"without {spelled('tune')}; give it")
-    _refuse_weights(importance, TAKES[dimensions], f"with {flag} {dimensions}; leave it out, or take {flag} eclipse")
+    other = "" if dimensions == "eclipse" else f", or take {flag} eclipse"
+    _refuse_weights(importance, TAKES[dimensions], f"with {flag} {dimensions}; leave it out{other}")
 
 
 def check_sweep(experiment: str, searching: SearchSettings, importance: ImportanceSettings) -> None:

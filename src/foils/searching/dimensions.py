@@ -16,6 +16,8 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
+TRUST_DEPTH = 5  # documents by which feedback is judged
+
 
 def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:
     """Return the mean of the best k⁺ documents, s = (1/k⁺) Σ_{i=1..k⁺} d_i, in float64.
@@ -201,9 +203,46 @@ def rdime_mask(query: npt.ArrayLike, importance: npt.ArrayLike) -> Mask:
     return mask
 
 
+def trusted(query: npt.ArrayLike, feedback: npt.ArrayLike, *, lead: float, agreement: float) -> bool:
+    """Tell whether one query's best document is likely to show which dimensions matter.
+
+    It is where that document stands out, cos(q, d_1) − cos(q, d_3) ≥ `lead`, and the best documents are about as like
+    one another as they are like the query: mean_{i<j ≤ 5} cos(d_i, d_j) − mean_{i ≤ 5} cos(q, d_i) ≥ `agreement`. A
+    document that stands out is probably relevant; documents that share more with the query than with one another
+    answer it each in its own way, and what one of them shows of the query does not help to find others. Of fewer than
+    five documents all count; fewer than three are not trusted.
+
+    Args:
+        query: (d,).
+        feedback: (k, d) vectors of the retrieved documents, best first; the first five count.
+        lead: difference of cosines.
+        agreement: difference of mean cosines.
+
+    Raises:
+        InputError: shapes that do not fit, or values that are not finite.
+
+    Source: ours; how rule and thresholds were chosen, and on which collections: docs/searching.md.
+    """
+    vectors = _listed(feedback).astype(np.float64)[:TRUST_DEPTH]
+    q = np.asarray(query, np.float64)
+    if q.shape != vectors.shape[-1:] or not np.isfinite(q).all():
+        raise InputError(f"expected a finite query of shape {vectors.shape[-1:]}; found shape {q.shape}")
+    if len(vectors) < 3:
+        return False
+    units = [_unit(vector) for vector in (q, *vectors)]
+    cosines = np.asarray(units) @ np.asarray(units).T
+    likeness = cosines[1:, 1:][np.triu_indices(len(vectors), 1)].mean() - cosines[0, 1:].mean()
+    return bool(cosines[0, 1] - cosines[0, 3] >= lead and likeness >= agreement)
+
+
 def masked(query: npt.NDArray[np.floating], mask: Mask) -> npt.NDArray[np.floating]:
     """Return the query with the other dimensions set to 0, in its own dtype; a full mask changes no bit."""
     return np.where(mask, query, query.dtype.type(0))
+
+
+def _unit(vector: Floats) -> Floats:
+    norm = float(np.linalg.norm(vector))
+    return vector / norm if norm else vector
 
 
 def _mean(vectors: npt.NDArray[np.floating]) -> Floats:

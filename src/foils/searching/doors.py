@@ -81,13 +81,14 @@ def search(
     """Search with all dimensions, or with those that matter to each query.
 
     What matters is estimated from what a first pass returns, without training and without a change to the index. rdime
-    has nothing to tune; dime and eclipse have, so choose their settings on another split.
+    and selective have nothing to tune; dime and eclipse have, so choose their settings on another split.
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
             static:NAME for the word table of one. In Python also a SentenceTransformer or an `Encoder`.
-        dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), or those above the noise
-            (rdime). Default: rdime, or eclipse where its settings are chosen on a split.
+        dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), those above the noise
+            (rdime), or those for queries whose feedback is trusted (selective). Default: selective; rdime with answers,
+            and eclipse where its settings are chosen on a split.
         run: File to which the run is written, in TREC form.
         feedback: TREC run, as of BM25, whose documents make sun and moon. In Python also a `Run`.
 
@@ -101,7 +102,7 @@ def search(
     encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
     embedded = partial(embed_collection, loaded, encoder, store, answers=texts)
     rng = np.random.default_rng(searching.seed)
-    method = chosen_method(dimensions, tuning.tune)
+    method = chosen_method(dimensions, tune=tuning.tune, answered=texts is not None)
     settings = importance.of(method)
     if tuning.tune is not None:
         settings = _tuned(embedded(split=tuning.tune), settings, searching, tuning, rng)

@@ -25,6 +25,7 @@ from foils.searching.tune import GridValues, Tuned, cross_validate, oracle
 DEPTHS = (50, 300, 1000, None)
 POOLS = (30, 100, 150)
 RDIME = DimensionSettings("rdime")
+SELECTIVE = DimensionSettings("selective")
 
 
 def sun_values(
@@ -52,7 +53,7 @@ def everything(bench: Bench) -> System:
 def compare_filters(
     bench: Bench, values: Mapping[str, GridValues], *, rng: np.random.Generator, folds: int = 5
 ) -> list[System]:
-    """Compare the baseline, RDIME with every sun, and each grid, honest and oracle.
+    """Compare the baseline, RDIME with every sun, selective, and each grid, honest and oracle.
 
     Args:
         bench: of `prepare`.
@@ -63,6 +64,7 @@ def compare_filters(
     Source: Eclipse, Table 1.
     """
     fixed = [_fixed(f"{sun} RDIME", bench, RDIME, answers) for sun, answers in bench.suns.items()]
+    fixed.append(_fixed("PRF selective", bench, SELECTIVE, None))
     return [everything(bench), *fixed, *honest_and_oracle(values, rng=rng, folds=folds)]
 
 

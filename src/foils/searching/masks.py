@@ -10,6 +10,7 @@ import numpy.typing as npt
 from foils.encode import Vectors
 from foils.runtime.errors import InputError
 from foils.searching.dimensions import (
+    TRUST_DEPTH,
     Floats,
     Mask,
     Rows,
@@ -20,6 +21,7 @@ from foils.searching.dimensions import (
     moon_rows,
     rdime_mask,
     sun,
+    trusted,
 )
 from foils.searching.settings import DimensionSettings
 
@@ -47,8 +49,8 @@ def query_masks(
         rng: source of the draws of a random moon.
 
     Raises:
-        InputError: lengths that do not fit, numbers that are no positions of documents, or a random moon without a
-            generator.
+        InputError: lengths that do not fit, numbers that are no positions of documents, a random moon without a
+            generator, or answers with `selective`, which judges the feedback.
     """
     n, d = queries.shape
     if len(feedback) != n or (answers is not None and answers.shape != queries.shape):
@@ -56,6 +58,8 @@ def query_masks(
             f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} lists"
             + ("" if answers is None else f" and answers {answers.shape}")
         )
+    if settings.method == "selective" and answers is not None:
+        raise InputError("selective judges the feedback, which answers replace; take rdime with answers")
     feedback = checked_positions(feedback, len(documents))
     masks, short = np.ones((n, d), bool), np.zeros(n, bool)
     if settings.keeps_all:
@@ -64,6 +68,8 @@ def query_masks(
     if answers is not None:
         short |= np.isnan(answers).any(axis=1)
     ready = np.flatnonzero(~short)
+    if settings.method == "selective":
+        ready = ready[np.array([_trusted(queries[row], documents, feedback[row], settings) for row in ready], bool)]
     for start in range(0, len(ready), QUERIES):
         rows = ready[start : start + QUERIES]
         lists = [feedback[row] for row in rows]
@@ -92,6 +98,21 @@ def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bo
     return True
 
 
+def feedback_needed(settings: DimensionSettings, depth: int, *, answered: bool = False) -> int:
+    """Return how many of a feedback list's documents masks depend on; without a moon, its end plays no part.
+
+    Args:
+        settings: method and depths.
+        depth: length of the list.
+        answered: whether answers make the sun.
+    """
+    if settings.keeps_all or (answered and settings.method != "eclipse"):
+        return 0
+    if settings.method == "eclipse":
+        return depth
+    return min(depth, max(settings.k_plus, TRUST_DEPTH if settings.method == "selective" else 0))
+
+
 def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
     """Return lists of document positions as arrays.
 
@@ -117,6 +138,10 @@ def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
     return arrays
 
 
+def _trusted(query: npt.NDArray[np.floating], documents: Vectors, rows: Rows, settings: DimensionSettings) -> bool:
+    return trusted(query, documents.take(rows[:TRUST_DEPTH]), lead=settings.lead, agreement=settings.agreement)
+
+
 def _means(documents: Vectors, lists: Sequence[Rows]) -> Floats:
     """Mean vector of each list, (n, d); lists of one length."""
     rows = np.stack(lists)
@@ -128,6 +153,6 @@ def _masks(queries: npt.NDArray[np.floating], suns: Floats, moons: Floats, setti
         importance = eclipse_importance(queries, suns, moons, alpha=settings.alpha, beta=settings.beta)
     else:
         importance = dime_importance(queries, suns)
-    if settings.method == "rdime":
+    if settings.method in ("rdime", "selective"):
         return rdime_mask(queries, importance)
     return keep_share(importance, settings.share)

@@ -62,7 +62,8 @@ def _p(value: float) -> str:
 
 _FILTERS = (
     "PRF: the sun is made of the best documents of the first search. LLM: it is the vector of an answer text. "
-    "RDIME has nothing to tune. DIME and Eclipse have, and come twice.",
+    "RDIME, and selective, which leaves queries alone whose feedback is not trusted, have nothing to tune. DIME and "
+    "Eclipse have, and come twice.",
 )
 _SHARES = (
     "At each share the other settings are chosen: on these very queries (oracle), or on other folds (honest). "

@@ -25,7 +25,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching.dimensions import Mask, Rows, masked
 from foils.searching.faiss_index import as_index
 from foils.searching.index import Index, Scores, search_lists
-from foils.searching.masks import QUERIES, checked_positions, query_masks
+from foils.searching.masks import QUERIES, checked_positions, feedback_needed, query_masks
 from foils.searching.settings import FEEDBACK_DEPTH, RERANK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
 
 
@@ -92,7 +92,7 @@ def search_vectors(
     index = as_index(index, documents)
     first = reranked if second_pass == "retrieved" and not settings.keeps_all else 0
     if feedback is None:
-        first = max(first, _feedback_used(settings, feedback_depth, answered=answers is not None))
+        first = max(first, feedback_needed(settings, feedback_depth, answered=answers is not None))
     positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
     lists = positions if feedback is None else checked_positions(feedback, len(documents))
     lists = [rows[:feedback_depth] for rows in lists]
@@ -162,12 +162,3 @@ def _pass(
     if depth and len(queries):
         return search_lists(index, queries, depth, without=without)
     return [np.empty(0, np.int64)] * len(queries), []
-
-
-def _feedback_used(settings: DimensionSettings, depth: int, *, answered: bool) -> int:
-    """How many documents of the first pass sun and moon need; without a moon, the end of the list is not used."""
-    if settings.keeps_all:
-        return 0
-    if settings.method == "eclipse":
-        return depth
-    return 0 if answered else min(depth, settings.k_plus)

@@ -8,15 +8,15 @@ import numpy as np
 
 from foils.runtime.errors import require
 from foils.searching.passes import check_search_depths
-from foils.searching.searcher import RDIME, Hit, TextSearcher
-from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
+from foils.searching.searcher import Hit, TextSearcher
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass, chosen_method
 
 DataFrame: TypeAlias = Any  # of pandas, which comes with PyTerrier
 
 
 def pyterrier_transformer(
     searcher: TextSearcher,
-    settings: DimensionSettings = RDIME,
+    settings: DimensionSettings | None = None,
     *,
     k: int = 1_000,
     feedback_depth: int = FEEDBACK_DEPTH,
@@ -36,7 +36,7 @@ def pyterrier_transformer(
 
     Args:
         searcher: documents and encoder.
-        settings: how dimensions are chosen.
+        settings: how dimensions are chosen; None: selective, or rdime with answers.
         k: documents returned by a search.
         feedback_depth: length of the feedback list; of given results, so many of the best.
         rerank_depth: with second_pass `retrieved`, documents of the first pass that are ranked again; given results
@@ -53,6 +53,7 @@ def pyterrier_transformer(
     """
     pt = require("pyterrier", "pyterrier")
     check_search_depths(k, feedback_depth, rerank_depth, second_pass)
+    chosen = settings or DimensionSettings(chosen_method(answered=answers is not None))
 
     def transform(frame: DataFrame) -> DataFrame:
         own = [] if answers is None else [answers]
@@ -65,11 +66,11 @@ def pyterrier_transformer(
         texts = None if answers is None else queries[answers].tolist()
         common: dict[str, Any] = {"feedback_depth": feedback_depth, "answers": texts, "rng": rng}
         if feedback is not None and second_pass == "retrieved":
-            hits = searcher.rank(queries["query"].tolist(), feedback, settings, **common)
+            hits = searcher.rank(queries["query"].tolist(), feedback, chosen, **common)
             return _joined(frame.drop(columns=["score", "rank"], errors="ignore"), hits, ["qid", "docno"])
         hits = searcher.search(
             queries["query"].tolist(),
-            settings,
+            chosen,
             k=k,
             feedback=feedback,
             rerank_depth=rerank_depth,
@@ -78,7 +79,7 @@ def pyterrier_transformer(
         )
         return _joined(queries[pt.model.query_columns(frame)], hits, ["qid"])
 
-    return pt.apply.generic(transform, label=f"foils {settings.method}")
+    return pt.apply.generic(transform, label=f"foils {chosen.method}")
 
 
 def _by_rank(frame: DataFrame, queries: DataFrame) -> list[list[str]]:

@@ -84,6 +84,11 @@ class Searched(Result):
     settings: DimensionSettings
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def kept_all(self) -> int:
+        """How many queries kept every dimension."""
+        return int(self.ranked.masks.all(axis=1).sum())
+
     def write(self, path: str | Path) -> None:
         """Write the run in TREC form."""
         self.run.write(path)
@@ -94,7 +99,8 @@ class Searched(Result):
             ("queries", f"{len(self.ranked.short):,}"),
             ("documents ranked", f"{self.run.table.num_rows:,}"),
             ("dimensions kept", f"{100 * self.kept:.1f} %"),
-            ("queries that kept all, for want of feedback or answer", f"{len(self.short):,}"),
+            ("queries that kept all dimensions", f"{self.kept_all:,}"),
+            ("of these, for want of feedback or answer", f"{len(self.short):,}"),
         ]
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
         of = f"{self.embedded.collection.name} ({self.embedded.split})"
@@ -108,6 +114,7 @@ class Searched(Result):
             **self.facts,
             "settings": self.settings.to_json(),
             "kept": self.kept,
+            "kept_all": self.kept_all,
             "short": self.short,
             "identical_ids": self._identical_ids,
         }
@@ -119,7 +126,7 @@ class Searched(Result):
             return ""
         return (
             f"{self.settings.method} at its default settings, which were chosen on no query: choose them on a split "
-            "of yours, or take rdime, which has none to choose"
+            "of yours, or take selective, which has none to choose"
         )
 
     @property

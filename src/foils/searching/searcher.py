@@ -21,9 +21,7 @@ from foils.searching.index import ExactIndex, Index, Scores
 from foils.searching.masks import query_masks
 from foils.searching.passes import rank_lists, search_vectors
 from foils.searching.runs import embed_texts
-from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
-
-RDIME = DimensionSettings("rdime")
+from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass, chosen_method
 
 
 class Hit(NamedTuple):
@@ -89,7 +87,7 @@ class TextSearcher:
     def search(
         self,
         queries: Sequence[str],
-        settings: DimensionSettings = RDIME,
+        settings: DimensionSettings | None = None,
         *,
         k: int = 10,
         feedback_depth: int = FEEDBACK_DEPTH,
@@ -103,7 +101,7 @@ class TextSearcher:
 
         Args:
             queries: texts.
-            settings: how dimensions are chosen; RDIME, which has nothing to tune, unless said otherwise.
+            settings: how dimensions are chosen; None: selective, or rdime with answers, which have nothing to tune.
             k: how many documents to return.
             feedback_depth: length of the feedback list, from whose end eclipse takes its moon.
             rerank_depth: documents of the first pass that are ranked again, as `search_vectors`.
@@ -120,7 +118,7 @@ class TextSearcher:
             self._queries(queries),
             self.documents,
             self.index,
-            settings,
+            settings or _untuned(answers),
             k=k,
             feedback_depth=feedback_depth,
             rerank_depth=rerank_depth,
@@ -135,7 +133,7 @@ class TextSearcher:
         self,
         queries: Sequence[str],
         candidates: Sequence[Sequence[str]],
-        settings: DimensionSettings = RDIME,
+        settings: DimensionSettings | None = None,
         *,
         feedback_depth: int = FEEDBACK_DEPTH,
         answers: Sequence[str] | None = None,
@@ -146,7 +144,8 @@ class TextSearcher:
         Args:
             queries: texts.
             candidates: ids for each query, best first: the feedback, and what is ranked.
-            settings: how dimensions are chosen; a query with too few candidates for them keeps every dimension.
+            settings: how dimensions are chosen, as in a search; a query with too few candidates for them keeps every
+                dimension.
             feedback_depth: so many of the best candidates are the feedback; all are ranked.
             answers: an answer text per query, whose vector takes the place of the sun.
             rng: source of the draws of a random moon.
@@ -160,7 +159,7 @@ class TextSearcher:
             vectors,
             self.documents,
             [rows[:feedback_depth] for rows in lists],
-            settings,
+            settings or _untuned(answers),
             answers=self._answers(answers, len(queries)),
             rng=rng,
         )
@@ -207,3 +206,7 @@ class TextSearcher:
             [Hit(self.ids[position], score) for position, score in zip(of.tolist(), by.tolist(), strict=True)]
             for of, by in zip(positions, scores, strict=True)
         ]
+
+
+def _untuned(answers: Sequence[str] | None) -> DimensionSettings:
+    return DimensionSettings(chosen_method(answered=answers is not None))

@@ -18,8 +18,8 @@ else:
     IndexLike = str
 
 DIMENSION_ARGS = "dimension_args"  # the program's option that takes the settings of dimensions as its keys
-Method = Literal["none", "dime", "eclipse", "rdime"]
-METHODS = ("none", "dime", "eclipse", "rdime")
+Method = Literal["none", "dime", "eclipse", "rdime", "selective"]
+METHODS = ("none", "dime", "eclipse", "rdime", "selective")
 TUNABLE = ("dime", "eclipse")  # their shares and weights want choosing
 SecondPass = Literal["index", "retrieved"]
 SECOND_PASSES = ("index", "retrieved")
@@ -36,13 +36,17 @@ class ImportanceSettings(Settings):
     """How the dimensions of a query are weighed, and how many are kept.
 
     Attributes:
-        k_plus: Number of best documents whose mean is the sun; by default, as published, 2 for eclipse, 1 for dime and
-            rdime. Answers take the sun's place.
+        k_plus: Number of best documents whose mean is the sun; by default, as published, 2 for eclipse, 1 for the
+            others. Answers take the sun's place.
         k_minus: Number of last documents whose mean is the moon (eclipse).
         alpha: Weight of the sun (eclipse).
         beta: Weight of the moon (eclipse).
         share: Share of the dimensions that is kept (dime, eclipse; rdime finds its own).
         moon_pool: Draw the moon at random from this many last documents (eclipse), none of which makes the sun.
+        lead: Least difference between the cosines of the best and the third document with the query where the feedback
+            is trusted (selective).
+        agreement: Least difference between the mean cosine of the five best documents with one another and that with
+            the query where the feedback is trusted (selective).
     """
 
     heading = "Dimensions"
@@ -53,6 +57,8 @@ class ImportanceSettings(Settings):
     beta: Annotated[float, Option(least=0, within=DIMENSION_ARGS)] = 0.5
     share: Annotated[float, Option(above=0, most=1, within=DIMENSION_ARGS)] = 0.8
     moon_pool: Annotated[int | None, Option(least=1, within=DIMENSION_ARGS)] = None
+    lead: Annotated[float, Option(within=DIMENSION_ARGS)] = 0.08
+    agreement: Annotated[float, Option(within=DIMENSION_ARGS)] = -0.075
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -80,7 +86,7 @@ class DimensionSettings(ImportanceSettings):
     """How to choose each query's dimensions: a method, and its settings; `k_plus` is known.
 
     Attributes:
-        method: `none` (keep all), `dime`, `eclipse` or `rdime`.
+        method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `selective` (rdime where the feedback is trusted).
     """
 
     method: Annotated[Method, Option(names=METHODS)] = field(default="eclipse", kw_only=False)
@@ -196,9 +202,14 @@ class TuneSettings(ChoiceSettings):
         return {"split": self.tune, "measure": self.measure, "reading": self.reading} if self.tune else None
 
 
-def chosen_method(dimensions: Method | None, tune: str | None) -> Method:
-    """Return the method of a search: the one given, or eclipse where it is tuned and rdime where nothing is."""
-    return dimensions or ("rdime" if tune is None else "eclipse")
+def chosen_method(dimensions: Method | None = None, *, tune: str | None = None, answered: bool = False) -> Method:
+    """Return the method of a search: the one given, or else eclipse where it is tuned and selective where nothing is.
+
+    Selective judges feedback, so that with answers it is rdime.
+    """
+    if dimensions is not None:
+        return dimensions
+    return "eclipse" if tune is not None else "rdime" if answered else "selective"
 
 
 @dataclass(frozen=True, kw_only=True)
