@@ -108,6 +108,21 @@ def _check_run(given: Mapping[str, Any]) -> None:
         raise InputError("nothing to write; give --run FILE")
 
 
+PROMOTED = option(
+    "promoted",
+    Path,
+    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl, .parquet), for --judgements.",
+    metavar="FILE",
+)
+
+
+def _write_promoted(result: Any, given: Mapping[str, Any]) -> None:
+    """Write what `--promoted` and `--export` name."""
+    if path := given.get("promoted"):
+        result.promoted.write(path)
+    export_kept(result, given)
+
+
 PAGE = option("page", Path, "Write the page to this file.", flag="--output", short="-o", metavar="FILE")
 
 
@@ -180,6 +195,15 @@ DOORS: dict[str, Verb] = {
         "foils.labelling.doors:label",
         example="foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv",
         reports=True,
+    ),
+    "relabel": Verb(
+        "foils.labelling.relabel_doors:relabel",
+        example="foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
+        "--promoted found.tsv -o relabelled.parquet",
+        writes="table of negatives",
+        reports=True,
+        more=(PROMOTED, EXPORT),
+        after=_write_promoted,
     ),
     "select": _negatives(
         "foils.selection.doors:select",

@@ -31,6 +31,8 @@ KNOWN = {
     "gap": pa.float64(),
     "weight": pa.float64(),
     "tier": pa.string(),
+    "relevance": pa.float64(),
+    "verdict": pa.string(),
 }
 
 

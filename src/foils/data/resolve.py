@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from foils.data.added_judgements import with_judgements
 from foils.data.collection import Collection
 from foils.data.hub_sources import fetched_table
+from foils.data.labels import LabelsLike
 from foils.data.load import load_collection
 from foils.data.negatives import Negatives
 from foils.data.pair_columns import parsed_columns
@@ -38,8 +40,10 @@ if TYPE_CHECKING:
     CollectionLike = str | Path | Collection | Any  # Any: a table of pairs, or a dictionary of splits
     SourceLike = str | Path | Negatives | NamedSource | Any  # Any: a DataFrame of pandas or polars, an Arrow table
     SourcesLike = Mapping[str, SourceLike] | Sequence[SourceLike]
+    AddedLike = LabelsLike | Sequence[LabelsLike]
 else:
     TableLike = str
+    AddedLike = list[str]
     CollectionLike = Annotated[str, Option(metavar="COLLECTION", help=A_COLLECTION)]
     SourceLike = Annotated[str, Option(metavar="SOURCE", help=A_SOURCE)]
     SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=SOURCES)]
@@ -66,6 +70,8 @@ class CollectionSettings(Settings):
             doc_id, title, negative, score and split. A source with all of these columns is read by the same names.
             Default: what the columns' names say.
         corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
+        judgements: More positives of the split train: a file of labels, as foils relabel and foils label write them.
+            May be given several times. In Python also labels or a DataFrame.
         split_shares: For pairs without splits: shares of the queries in train, dev and test, 0.8,0.1,0.1 by default.
         keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
             negative of itself, or an answer to itself.
@@ -75,18 +81,25 @@ class CollectionSettings(Settings):
 
     columns: Annotated[Mapping[str, str] | None, Option(parse=parsed_columns, metavar="ROLE=COLUMN,…")] = None
     corpus: Annotated[TableLike | None, Option(metavar="FILE")] = None
+    judgements: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     split_shares: Annotated[Sequence[float] | None, Option(parse=parsed_shares, within=COLLECTION_ARGS)] = None
     keep_identical_ids: Annotated[bool, Option(within=COLLECTION_ARGS)] = False
 
     def open(self, given: CollectionLike) -> Collection:
-        """Return a collection as it is, or the one of this name, path or table (see `load_collection`)."""
-        return load_collection(
+        """Return a collection as it is, or the one of this name, path or table (see `load_collection`).
+
+        Judgements that are given besides are added to it (see `with_judgements`).
+        """
+        loaded = load_collection(
             given,
             keep_identical_ids=self.keep_identical_ids,
             columns=self.columns,
             corpus=self.corpus,
             shares=self.split_shares,
         )
+        more: Any = self.judgements
+        more = list(more) if isinstance(more, Sequence) and not isinstance(more, str) else [more]
+        return with_judgements(loaded, more) if more else loaded
 
 
 def identical_ids_caption(queries: int) -> str:

@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
@@ -20,7 +19,7 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.believing import belief_before_labels
 from foils.labelling.drawing import Universe, pairs_of
 from foils.labelling.errors import JudgeErrors, checks_of, errors_by_people, errors_on_known
-from foils.labelling.judging import PairJudge, RelevanceJudge, check_settings, is_judge, open_judge
+from foils.labelling.judging import PairJudge, RelevanceJudge, check_settings, checked_answer, is_judge, open_judge
 from foils.labelling.page import label_page
 from foils.labelling.results import Labelled
 from foils.labelling.settings import PAGE, TABLE, TERMINAL, UNCERTAIN, Answer, LabelSettings
@@ -142,9 +141,7 @@ def _answered(answer: Answer, sheet: Sheet, judge: str) -> None:
     try:
         for place in sheet.open(judge):
             pair = sheet.shown[place]
-            relevant = answer(pair.query, pair.positive, pair.document)
-            if relevant is not None and not isinstance(relevant, (bool, np.bool_)) and relevant not in (0, 1):
-                raise InputError(f"the function answered {relevant!r}; expected True, False, or None to skip a pair")
+            relevant = checked_answer(answer(pair.query, pair.positive, pair.document))
             sheet.record(place, judge, None if relevant is None else int(relevant))
             sheet.write_soon()
     finally:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
 from foils.data.collection import Collection
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.settings import BY_PEOPLE, UNCERTAIN, AskLike, LabelSettings
+from foils.labelling.settings import BY_PEOPLE, UNCERTAIN, Answer, LabelSettings
 from foils.labelling.sheet import Shown
 from foils.llm import Client, LLMSettings, Question, RecordLog, Sampling, Template, ask_questions, digest
 from foils.llm.answers import json_values, without_thoughts
@@ -71,6 +71,37 @@ class AgainstPositive:
         for place, p in zip(places, preference.tolist(), strict=True):
             answers[place] = None if np.isnan(p) else p >= 0.5
         return answers
+
+
+@dataclass(frozen=True)
+class ByFunction:
+    """A function of query, labelled positive and document that answers True, False, or None for no answer."""
+
+    function: Answer
+
+    @property
+    def name(self) -> str:
+        """The function's name, after a colon: it is a program."""
+        return f"function:{getattr(self.function, '__name__', type(self.function).__name__)}"
+
+    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+        """Return its answers.
+
+        Raises:
+            InputError: it answers anything else.
+        """
+        return [checked_answer(self.function(pair.query, pair.positive, pair.document)) for pair in pairs]
+
+
+def checked_answer(given: Any) -> bool | None:
+    """Return what a function answered.
+
+    Raises:
+        InputError: it is neither a truth value nor None.
+    """
+    if given is not None and not isinstance(given, (bool, np.bool_)) and given not in (0, 1):
+        raise InputError(f"the function answered {given!r}; expected True, False, or None to skip a pair")
+    return None if given is None else bool(given)
 
 
 class RelevanceJudge:
@@ -191,12 +222,12 @@ def check_settings(labelling: LabelSettings, llm: LLMSettings, encoding: Encodin
     refuse(idle, f"{shown}, which embeds no text; leave it out")
 
 
-def is_judge(who: AskLike | None) -> TypeGuard[Judge]:
+def is_judge(who: Any) -> TypeGuard[Judge]:
     """Tell whether an object is a judge of `foils rate`."""
     return hasattr(who, "judge")
 
 
-def kind_of(name: str) -> tuple[str, str]:
+def kind_of(name: str, option: str = "ask") -> tuple[str, str]:
     """Return the kind of a judge that is named, and what stands behind the colon.
 
     Raises:
@@ -204,6 +235,6 @@ def kind_of(name: str) -> tuple[str, str]:
     """
     kind, _, where = name.partition(":")
     if kind not in POINTWISE:
-        ways = f"terminal, page, csv, {', '.join(f'{each}:MODEL' for each in POINTWISE)}"
-        raise InputError(f"{spelled('ask', name)}: nobody is called that; expected one of {ways}")
+        ways = [*(BY_PEOPLE if option == "ask" else ()), *(f"{each}:MODEL" for each in POINTWISE)]
+        raise InputError(f"{spelled(option, name)}: nobody is called that; expected one of {', '.join(ways)}")
     return kind, where

@@ -68,7 +68,7 @@ class Sheet:
         columns = zip(pairs, drawn.probability.tolist(), universe.holders(drawn.rows), strict=True)
         rows = [{**pair, "probability": p, "sources": names} for pair, p, names in columns]
         keys = [universe.keys[row] for row in drawn.rows.tolist()]
-        sheet = cls(path, keys, rows, _texts(collection, pairs), **more)
+        sheet = cls(path, keys, rows, shown_of(collection, pairs), **more)
         if path.exists():
             sheet.add(Labels.read(path, collection))
         return sheet
@@ -141,7 +141,7 @@ class Sheet:
         return rows, shown
 
 
-def _texts(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Shown]:
+def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Shown]:
     """The texts of pairs: queries, their first labelled positives, documents."""
     known = collection.known_positives
     first = dict(zip(known.query_rows.tolist(), known.first.tolist(), strict=True))

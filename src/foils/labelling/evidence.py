@@ -1,0 +1,205 @@
+"""What is seen of a pair before anybody judges it: likenesses, ranks, labels of others, scores and ratings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import Negatives
+from foils.encode.encoder import Encoder
+from foils.encode.vectors import VectorStore
+from foils.runtime import progress
+from foils.scoring import Decided, Scores, ScoreSettings, decide_sources, score_sources
+from foils.scoring.compose import triplets_of_rows
+from foils.scoring.measure import pair_similarities
+from foils.statistics.crowd import logits_of
+
+Floats = npt.NDArray[np.float64]
+
+NEAREST = 3  # likenesses that a mean is taken over
+COMPARED = 64  # positives of a query, or queries of a document, that are looked at
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Features of the rows of a table.
+
+    Attributes:
+        rows: (k,) rows of the table whose query the split judges, and whose text is none of its positives.
+        belief: (k,) logit of the probability that the decision gives each, before any label.
+        names: of the features.
+        features: (k, f), each of mean 0 and standard deviation 1, a missing value 0.
+    """
+
+    rows: Rows
+    belief: Floats
+    names: tuple[str, ...]
+    features: Floats
+
+
+def evidence_of(
+    collection: Collection,
+    negatives: Negatives,
+    encoder: Encoder,
+    store: VectorStore,
+    *,
+    split: str = "train",
+    seed: int = 0,
+) -> Evidence:
+    """Return what is seen of each row before anybody judges it.
+
+    - similarity: of query and document.
+    - positives' similarity: mean of the query and its labelled positives: how near a relevant document comes.
+    - resemblance: mean cosine of the document to the three nearest labelled positives; nearest: to the nearest.
+    - rank: log(1 + rank) in the table, smallest first.
+    - other queries: mean cosine of the query to the three nearest of the queries that the document is labelled for.
+    - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
+      is labelled, too, to the document. It is 0 where each query has positives of its own.
+    - score: the table's, standardised by source; gap: of ratings, where there are any, its sign turned.
+
+    Args:
+        collection: documents, queries, judgements.
+        negatives: the table; rows that are rejected are looked at as well.
+        encoder: that measures likeness.
+        store: of vectors.
+        split: whose judgements are known.
+        seed: of the belief.
+
+    Raises:
+        InputError: no row of a query that the split judges, or a single such query.
+    """
+    table = negatives.table
+    every = Negatives(table.drop_columns([name for name in ("keep", "reason") if name in table.column_names]))
+    sources = {"rows": every}
+    settings = ScoreSettings(split=split, hybrids=1, replicates=0, control=False, seed=seed)
+    scores = score_sources(collection, sources, encoder, store, settings)
+    decided = decide_sources(scores, sources, encoder, store, records=len(scores.measured.records))
+    triplet = triplets_of_rows(every, scores.measured.records)
+    rows = np.flatnonzero(triplet >= 0)
+    triplet = triplet[rows]
+    columns = _likenesses(scores, triplet) | _of_labels(scores, collection, every, rows, triplet, split)
+    columns |= {"rank": -np.log1p(table["rank"].to_numpy()[rows]), "score": _by_source(every)[rows]}
+    if "gap" in table.column_names:
+        columns["gap"] = -table["gap"].to_numpy()[rows]
+    names, features = _standardised(columns)
+    return Evidence(rows, logits_of(_believed(decided, scores)[triplet]), names, features)
+
+
+def _believed(decided: Decided, scores: Scores) -> Floats:
+    believed = np.full(len(scores.measured.records.record), np.nan)
+    believed[decided.triplets] = decided.expected
+    return believed
+
+
+def _likenesses(scores: Scores, triplet: Rows) -> dict[str, Floats]:
+    """Likeness of documents to queries and to positives, by triplet."""
+    measured, records = scores.measured, scores.measured.records
+    geometry = measured.geometry
+    count = len(records.record)
+    resemblance, nearest, positives = np.full((3, count), np.nan)
+    begins = np.searchsorted(records.record, np.arange(len(records) + 1))
+    order = np.argsort(records.positive_record, kind="stable")
+    own = np.searchsorted(records.positive_record[order], np.arange(len(records) + 1))
+    with progress.task("comparing with positives", total=len(records), unit="queries") as advance:
+        for record in range(len(records)):
+            here = slice(begins[record], begins[record + 1])
+            known = records.all_positives[order[own[record] : own[record + 1]]][:COMPARED]
+            texts = geometry.documents.take(known)
+            alike = geometry.documents.take(records.document[here]) @ texts.T
+            few = min(NEAREST, len(known))
+            resemblance[here] = np.partition(alike, -few, axis=1)[:, -few:].mean(axis=1)
+            nearest[here] = alike.max(axis=1)
+            positives[here] = float((texts @ geometry.queries.take(np.array([record]))[0]).mean())
+            advance(1)
+    columns = {
+        "similarity": measured.similarities.s_n,
+        "positives' similarity": positives,
+        "resemblance": resemblance,
+        "nearest": nearest,
+    }
+    return {name: np.asarray(values, np.float64)[triplet] for name, values in columns.items()}
+
+
+def _of_labels(
+    scores: Scores, collection: Collection, negatives: Negatives, rows: Rows, triplet: Rows, split: str
+) -> dict[str, Floats]:
+    """What other queries' labels say of the documents of some rows."""
+    records, queries = scores.measured.records, scores.measured.geometry.queries
+    known, documents = collection.positives(split), negatives.rows_in(collection)[1][rows]
+    record_of = np.full(len(collection.queries), -1, np.int64)
+    record_of[records.queries] = np.arange(len(records))
+    query, document = known.pairs()
+    inside = record_of[query] >= 0
+    query, document = record_of[query[inside]], document[inside]
+    labelled = _Lists.of(document, query, len(collection.documents))
+    positives = _Lists.of(query, document, len(records))
+    record = records.record[triplet]
+    near, ways = np.full(len(rows), np.nan), np.zeros(len(rows))
+    order = np.argsort(record, kind="stable")
+    begins = np.searchsorted(record[order], np.arange(len(records) + 1))
+    with progress.task("following labels", total=len(records), unit="queries") as advance:
+        for each in np.flatnonzero(np.diff(begins)).tolist():
+            places = order[begins[each] : begins[each + 1]]
+            others = [labelled[row] if row >= 0 else labelled.none for row in documents[places].tolist()]
+            sizes = np.array([len(other) for other in others])
+            joined = np.concatenate([labelled.none, *others])
+            if len(joined):
+                first = pair_similarities(queries, np.full(len(joined), each), queries, joined)
+                near[places] = _means_of_nearest(first, sizes)
+                hops = np.concatenate([labelled.none, *(labelled[row] for row in positives[each].tolist())])
+                times = np.bincount(hops[hops != each], minlength=len(records))
+                ways[places] = np.add.reduceat(np.r_[times[joined], 0], np.r_[0, np.cumsum(sizes)[:-1]]) * (sizes > 0)
+            advance(1)
+    columns = {"other queries": near, "labelled elsewhere": np.isfinite(near).astype(np.float64)}
+    return {**columns, "labelled together": np.log1p(ways)}
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Lists of numbers, one after another; of each the first 64 count."""
+
+    begins: Rows
+    values: Rows
+    none: Rows
+
+    @classmethod
+    def of(cls, keys: Rows, values: Rows, count: int) -> _Lists:
+        order = np.argsort(keys, kind="stable")
+        begins = np.searchsorted(keys[order], np.arange(count + 1))
+        return cls(begins, values[order], np.zeros(0, np.int64))
+
+    def __getitem__(self, key: int) -> Rows:
+        return self.values[self.begins[key] : min(self.begins[key + 1], self.begins[key] + COMPARED)]
+
+
+def _means_of_nearest(similarities: Floats, sizes: Rows) -> Floats:
+    """Mean of the largest three of each of several lists that lie one after another; NaN of an empty one."""
+    ends = np.cumsum(sizes)
+    parts = (np.sort(similarities[end - size : end])[-NEAREST:] for size, end in zip(sizes, ends, strict=True))
+    return np.array([part.mean() if len(part) else np.nan for part in parts])
+
+
+def _by_source(negatives: Negatives) -> Floats:
+    """The table's scores less the mean of their source, by its standard deviation."""
+    score = negatives.table["score"].to_numpy()
+    source = np.asarray(negatives.table["source"].combine_chunks().dictionary_encode().indices)
+    standardised = np.full(len(score), np.nan)
+    for each in np.unique(source):
+        rows = np.flatnonzero((source == each) & np.isfinite(score))
+        if len(rows) and (spread := score[rows].std()) > 0:
+            standardised[rows] = (score[rows] - score[rows].mean()) / spread
+    return standardised
+
+
+def _standardised(columns: dict[str, Floats]) -> tuple[tuple[str, ...], Floats]:
+    """The columns that vary, each of mean 0 and standard deviation 1; a missing value is 0."""
+    kept = {}
+    for name, values in columns.items():
+        there = np.isfinite(values)
+        if there.any() and (spread := values[there].std()) > 1e-9:
+            kept[name] = np.where(there, (values - values[there].mean()) / spread, 0.0)
+    rows = len(next(iter(columns.values())))
+    return tuple(kept), np.column_stack([np.zeros((rows, 0)), *kept.values()])

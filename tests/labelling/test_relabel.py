@@ -1,0 +1,251 @@
+"""`foils relabel`: verdicts by a cascade of judges, and what becomes of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from label_world import oracle, source, world
+
+import foils
+from fakes import HashingEncoder
+from foils.cli.app import run
+from foils.data import Collection, Labels, Negatives
+from foils.encode import VectorStore
+from foils.labelling.evidence import evidence_of
+from foils.labelling.relabelled import Relabelled
+from foils.runtime.errors import FailureError, InputError
+from llm_server import Reply, serving
+
+
+def relabelled(tmp_path: Path, *, table: Negatives | None = None, **settings: Any) -> Relabelled:
+    given = source("a", 1) if table is None else table
+    return foils.relabel(world(), given, encoder=HashingEncoder(), vectors=tmp_path / "vectors", **settings)
+
+
+def truth(of: Negatives) -> np.ndarray:
+    pairs = zip(of.table["query_id"].to_pylist(), of.table["doc_id"].to_pylist(), strict=True)
+    return np.array([int(document[1:]) % 30 == int(query[1:]) for query, document in pairs])
+
+
+def verdicts(of: Negatives) -> np.ndarray:
+    return np.array(of.table["verdict"].to_pylist())
+
+
+def counted(answer: Callable[[str, str, str], bool | None]) -> tuple[Callable[..., bool | None], list[tuple[str, ...]]]:
+    asked: list[tuple[str, ...]] = []
+
+    def judge(*texts: str) -> bool | None:
+        asked.append(texts)
+        return answer(*texts)
+
+    return judge, asked
+
+
+def test_a_judge_who_sees_everything_decides(tmp_path: Path) -> None:
+    result = relabelled(tmp_path, judge=oracle, budget=1.0)
+    right = truth(result)
+    assert np.array_equal(verdicts(result) == "positive", right)
+    assert np.array_equal(verdicts(result) == "negative", ~right)
+    assert np.array_equal(result.keep, ~right)
+    assert set(result.rejected()) == {"relabelled positive"}
+    use = result.judges[0]
+    assert (use.asked, use.answered, use.name) == (len(result), len(result), "function:oracle")
+    assert use.open_after < use.open_before
+
+
+def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> None:
+    result = relabelled(tmp_path, judge=oracle, budget=1.0)
+    result.promoted.write(tmp_path / "found.tsv")
+    after = result.with_promoted()
+    assert len(after.known_positives.doc_rows) == len(world().known_positives.doc_rows) + int(truth(result).sum())
+    read = foils.load(world(), judgements=tmp_path / "found.tsv")
+    assert read.qrels["train"].equals(after.qrels["train"])
+    assert read.digest == after.digest
+    assert result.promoted.provenance["stage"] == "relabel"
+
+
+def test_a_budget_bounds_the_questions_and_the_rest_is_inferred(tmp_path: Path) -> None:
+    judge, asked = counted(oracle)
+    result = relabelled(tmp_path, judge=judge, budget=60, checks=0)
+    assert len(asked) == 60 == result.judges[0].asked
+    assert len(set(asked)) == 60, "no row is asked about twice"
+    p, right = result.table["relevance"].to_numpy(), truth(result)
+    assert p[right].mean() > p[~right].mean() + 0.3
+    assert relabelled(tmp_path, judge=oracle, budget=0.25).judges[0].asked == round(0.25 * len(result))
+
+
+def test_judges_follow_each_other_where_much_is_open(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def careless(query: str, positive: str, document: str) -> bool:
+        return oracle(query, positive, document) ^ (rng.random() < 0.3)
+
+    best, asked = counted(oracle)
+    result = relabelled(tmp_path, judge=[careless, best], budget=[1.0, 40], checks=20)
+    small, large = result.judges
+    assert (small.asked, large.asked) == (len(result), 40)
+    assert large.open_before == pytest.approx(small.open_after)
+    assert small.sensitivity < large.sensitivity
+    alone = relabelled(tmp_path, judge=careless, budget=1.0, checks=20)
+    errors = [((verdicts(each) == "positive") != truth(each)).sum() for each in (result, alone)]
+    assert errors[0] <= errors[1]
+    assert len(asked) >= 40
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+    a, b, other = (relabelled(tmp_path, judge=oracle, budget=50, seed=seed) for seed in (3, 3, 4))
+    assert a.file_bytes() == b.file_bytes()
+    assert a.table["relevance"] != other.table["relevance"]
+
+
+def test_answers_that_are_there_are_used_and_people_are_believed(tmp_path: Path) -> None:
+    table = source("a", 1)
+    rows = [
+        {"query_id": query, "doc_id": document, "relevant": int(right), "judge": "me"}
+        for query, document, right in zip(
+            table.table["query_id"].to_pylist(), table.table["doc_id"].to_pylist(), truth(table), strict=True
+        )
+    ]
+    every = relabelled(tmp_path, labels=Labels(pa.Table.from_pylist(rows)))
+    assert np.allclose(every.table["relevance"].to_numpy(), truth(every), atol=1e-6)
+    some = Labels(pa.Table.from_pylist(rows[::3]))
+    some.write(tmp_path / "labels.tsv")
+    judge, asked = counted(oracle)
+    again = relabelled(tmp_path, labels=tmp_path / "labels.tsv", judge=judge, budget=10, checks=0)
+    assert len(asked) == 10
+    assert np.allclose(again.table["relevance"].to_numpy()[::3], truth(again)[::3], atol=1e-6)
+    judge, asked = counted(oracle)
+    relabelled(tmp_path, labels=again.answers, judge=judge, budget=1.0, checks=0)
+    names = {"function:judge": 10}
+    assert again.answers.to_json()["judges"]["function:judge"]["judged"] == names["function:judge"]
+    assert len(asked) == len(again) - 10, "what this judge answered before is not asked again"
+
+
+def test_a_judge_without_answers_changes_nothing(tmp_path: Path) -> None:
+    silent = relabelled(tmp_path, judge=lambda *texts: None, budget=30)
+    nobody = relabelled(tmp_path)
+    assert np.array_equal(silent.table["relevance"].to_numpy(), nobody.table["relevance"].to_numpy())
+    assert silent.judges[0].answered == 0
+    assert silent.to_json()["judges"][0]["sensitivity"] is None
+    assert "Nobody was asked" in str(nobody)
+
+
+def test_a_dead_judge_loses_nothing_and_invents_nothing(tmp_path: Path) -> None:
+    answered, dead = Reply('{"relevant": false}'), [True]
+    with serving(lambda number, body: Reply("", 500) if dead[0] and number >= 6 else answered) as server:
+        settings = {"judge": "llm:m", "base_url": server.url, "log": tmp_path / "log", "budget": 1.0, "checks": 0}
+        settings |= {"retries": 0, "concurrency": 1}
+        with pytest.raises(FailureError):
+            relabelled(tmp_path, **settings)
+        dead[0], before = False, len(server.seen)
+        result = relabelled(tmp_path, **settings)
+        assert result.judges[0].answered == len(result)
+        assert len(server.seen) - before == len(result) - 6, "what was answered is not asked again"
+
+
+def test_unsure_rows_are_left_out_or_kept(tmp_path: Path) -> None:
+    strict = {"positive_precision": 1.0, "negative_precision": 1.0}
+    rejected = relabelled(tmp_path, **strict)
+    assert (verdicts(rejected) == "unsure").all()
+    assert rejected.rejected() == {"may be relevant": len(rejected)}
+    assert relabelled(tmp_path, unsure="keep", **strict).keep.all()
+
+
+def test_rejected_rows_are_judged_and_stay_rejected(tmp_path: Path) -> None:
+    table = source("a", 1)
+    right = truth(table)
+    result = relabelled(tmp_path, table=table.reject(right, "too near"), judge=oracle, budget=1.0)
+    assert len(result.promoted) == int(right.sum())
+    assert result.rejected() == {"too near": int(right.sum())}
+
+
+def test_texts_that_are_not_in_the_collection_are_never_promoted(tmp_path: Path) -> None:
+    written = source("llm", 1, text=lambda query, row: f"a text about subject {row % 30}")
+    result = relabelled(tmp_path, table=written, judge=oracle, budget=1.0)
+    assert (verdicts(result) == "positive").any()
+    assert len(result.promoted) == 0
+
+
+def test_rows_of_queries_that_the_split_does_not_judge_have_no_verdict(tmp_path: Path) -> None:
+    collection = world(dev=("q1", "q2"))
+    result = foils.relabel(
+        collection, source("a", 1), judge=oracle, budget=1.0, encoder=HashingEncoder(), vectors=tmp_path / "v"
+    )
+    of_dev = np.isin(result.table["query_id"].to_pylist(), ["q1", "q2"])
+    assert np.array_equal(np.array([each is None for each in result.table["verdict"].to_pylist()]), of_dev)
+    assert np.array_equal(np.isnan(result.table["relevance"].to_numpy()), of_dev)
+    assert result.keep[of_dev].all()
+
+
+def test_the_evidence_follows_labels_by_hand(tmp_path: Path) -> None:
+    """q0 and q1 share document a; b is labelled for q1 alone, c for nobody."""
+    documents = {name: f"text {name}" for name in "abcde"}
+    qrels = {"q0": {"a": 1}, "q1": {"a": 1, "b": 1}, "q2": {"d": 1}}
+    collection = Collection.from_dicts("c", documents, {name: f"query {name}" for name in qrels}, {"train": qrels})
+    pairs = [("q0", "b"), ("q0", "c"), ("q0", "d"), ("q1", "c"), ("q2", "e")]
+    table = {"query_id": [q for q, _ in pairs], "doc_id": [d for _, d in pairs], "source": ["s"] * 5}
+    negatives = Negatives(pa.table({**table, "rank": list(range(5)), "score": [1.0] * 5}))
+    evidence = evidence_of(collection, negatives, HashingEncoder(), VectorStore(tmp_path))
+    ways = dict(zip(pairs, evidence.features[:, evidence.names.index("labelled together")], strict=True))
+    assert ways["q0", "b"] == max(ways.values()) > ways["q0", "c"]
+    assert ways["q0", "c"] == ways["q0", "d"] == ways["q1", "c"]
+    elsewhere = dict(zip(pairs, evidence.features[:, evidence.names.index("labelled elsewhere")], strict=True))
+    assert elsewhere["q0", "b"] == elsewhere["q0", "d"] > elsewhere["q0", "c"]
+    assert np.allclose(evidence.features.mean(axis=0), 0)
+    assert "score" not in evidence.names, "a column that does not vary says nothing"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"judge": "wise:m"}, "wise:m: nobody is called that; expected one of bi-encoder"),
+        ({"judge": oracle, "budget": [0.1, 0.1]}, "2 values of .*budget.* for 1 judges"),
+        ({"judge": oracle, "budget": 1.5}, "whole numbers"),
+        ({"budget": 0.5}, "without a .*judge"),
+        ({"judge": oracle, "llm_model": "m"}, "llm:MODEL"),
+        ({"judge": lambda *texts: "yes"}, "answered 'yes'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tmp_path: Path, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        relabelled(tmp_path, **settings)
+
+
+def test_a_table_is_relabelled_once(tmp_path: Path) -> None:
+    once = relabelled(tmp_path)
+    with pytest.raises(InputError, match="relevance and verdict already"):
+        relabelled(tmp_path, table=Negatives(once.table))
+
+
+def test_the_program_does_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], beir_folder: Callable[..., Path]
+) -> None:
+    of = world()
+    texts = zip(of.documents["doc_id"].to_pylist(), of.document_texts(np.arange(len(of.documents))), strict=True)
+    queries = zip(of.queries["query_id"].to_pylist(), of.query_texts(np.arange(len(of.queries))), strict=True)
+    qrels: dict[str, dict[str, int]] = {}
+    for row in of.qrels["train"].to_pylist():
+        qrels.setdefault(row["query_id"], {})[row["doc_id"]] = 1
+    beir_folder(
+        "world", documents={name: ("", text) for name, text in texts}, queries=dict(queries), qrels={"train": qrels}
+    )
+    source("a", 1).write(tmp_path / "a.parquet")
+    given = ["relabel", tmp_path / "world", tmp_path / "a.parquet", "--encoder", "static:all-MiniLM-L6-v2"]
+    given += ["--judge", "bi-encoder:static:all-MiniLM-L6-v2", "--budget", 40, "--checks", 10]
+    given += ["--promoted", tmp_path / "found.tsv", "--json", tmp_path / "r.json", "--report", tmp_path / "r.html"]
+    assert run([*map(str, given), "-o", str(tmp_path / "out.parquet")]) == 0
+    shown = capsys.readouterr().out
+    assert "positive" in shown
+    assert "wrong before" in shown
+    result = foils.relabel(
+        tmp_path / "world", tmp_path / "a.parquet", encoder="static:all-MiniLM-L6-v2", budget=40, checks=10,
+        judge="bi-encoder:static:all-MiniLM-L6-v2",
+    )  # fmt: skip
+    assert (tmp_path / "out.parquet").read_bytes() == result.file_bytes()
+    assert "Which negatives are answers after all?" in (tmp_path / "r.html").read_text()
+    assert Labels.read(tmp_path / "found.tsv").table["doc_id"] == result.promoted.table["doc_id"]

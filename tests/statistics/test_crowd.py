@@ -1,0 +1,102 @@
+"""Judges that err and features, learned together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+from sklearn.linear_model import LogisticRegression
+
+from foils.runtime.errors import InputError
+from foils.statistics.crowd import Answers, learn, threshold
+
+
+def test_without_answers_the_offset_is_what_is_known() -> None:
+    crowd = learn(np.ones((3, 2)), [-1.0, 0.0, 2.0], [])
+    assert np.allclose(crowd.prior, expit([-1.0, 0.0, 2.0]))
+    assert np.allclose(crowd.posterior, crowd.prior)
+    assert not crowd.weights.any()
+
+
+def test_one_answer_by_hand() -> None:
+    """A judge whose errors are known for certain: odds 1/3 · .8/.1 = 8/3."""
+    certain = {"sensitivity": (8e9, 2e9), "specificity": (9e9, 1e9)}
+    crowd = learn(np.zeros((2, 0)), np.log([1 / 3, 1 / 3]), [Answers(np.array([1]), np.array([1.0]), **certain)])
+    weight = crowd.weights[0]
+    assert crowd.posterior[1] == pytest.approx(8 * np.exp(weight) / (3 + 8 * np.exp(weight)), abs=1e-6)
+    assert crowd.prior[0] == pytest.approx(np.exp(weight) / (3 + np.exp(weight)), abs=1e-6)
+    assert crowd.errors == ((pytest.approx(0.8), pytest.approx(0.9)),)
+
+
+def test_a_judge_who_never_errs_makes_it_a_logistic_regression() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((400, 2))
+    y = (rng.random(400) < expit(0.5 + x @ [1.5, -1.0])).astype(float)
+    crowd = learn(x, np.zeros(400), [Answers(np.arange(400), y)], spread=2.0)
+    # scikit-learn has no penalty on the constant and one alone for the rest; ours on it is weak
+    other = LogisticRegression(C=4.0, tol=1e-8).fit(x, y)
+    assert np.allclose(crowd.weights, [other.intercept_[0], *other.coef_[0]], atol=2e-3)
+    assert np.allclose(crowd.posterior, y, atol=1e-9)
+
+
+def test_it_is_the_maximum_of_what_it_says() -> None:
+    """The log posterior of weights and errors, the truth summed out, by a general optimiser."""
+    rng = np.random.default_rng(1)
+    x, offset = rng.standard_normal((300, 1)), rng.standard_normal(300)
+    truth = rng.random(300) < expit(offset + x[:, 0])
+    given = np.where(rng.random(300) < 0.85, truth, ~truth).astype(float)
+    rows, prior = np.arange(0, 300, 2), {"sensitivity": (9.0, 3.0), "specificity": (8.0, 2.0)}
+    crowd = learn(x, offset, [Answers(rows, given[rows], **prior)], spread=1.5)
+
+    def loss(parameters: np.ndarray) -> float:
+        w, (se, sp) = parameters[:2], expit(parameters[2:])
+        z, a = (offset + w[0] + x[:, 0] * w[1])[rows], given[rows]
+        relevant = np.where(a == 1, se, 1 - se)
+        other = np.where(a == 1, 1 - sp, sp)
+        likelihood = np.logaddexp(log_expit(z) + np.log(relevant), log_expit(-z) + np.log(other)).sum()
+        beliefs = 9 * np.log(se) + 3 * np.log(1 - se) + 8 * np.log(sp) + 2 * np.log(1 - sp)
+        return -(likelihood + beliefs - 0.5 * (0.01 * w[0] ** 2 + w[1] ** 2 / 1.5**2))
+
+    best = minimize(loss, np.r_[0.0, 0.0, 1.0, 1.0], method="BFGS")
+    found = np.r_[crowd.weights, np.log(np.array(crowd.errors[0]) / (1 - np.array(crowd.errors[0])))]
+    assert loss(found) <= best.fun + 1e-5
+
+
+def test_planted_errors_and_weights_come_back() -> None:
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((6_000, 2))
+    truth = rng.random(6_000) < expit(-0.5 + x @ [2.0, -1.0])
+    judges = []
+    for se, sp, asked in ((0.9, 0.8, 3_000), (0.95, 0.97, 1_500)):
+        rows = np.sort(rng.choice(6_000, asked, replace=False))
+        right = rng.random(asked) < np.where(truth[rows], se, sp)
+        answers = np.where(right, truth[rows], ~truth[rows]).astype(float)
+        judges.append(Answers(rows, answers, sensitivity=(8.0, 2.0), specificity=(8.0, 2.0)))
+    crowd = learn(x, np.zeros(6_000), judges)
+    assert np.allclose(crowd.errors, [(0.9, 0.8), (0.95, 0.97)], atol=0.03)
+    assert np.allclose(crowd.weights, [-0.5, 2.0, -1.0], atol=0.25)
+    sure = crowd.posterior >= threshold(crowd.posterior, 0.95)
+    assert truth[sure].mean() == pytest.approx(0.95, abs=0.02)
+
+
+def test_the_threshold_is_the_lowest_that_keeps_the_precision() -> None:
+    assert threshold([0.75, 0.5, 1.0, 0.25], 0.75) == 0.5
+    assert threshold([0.75, 0.5, 1.0, 0.25], 1.0) == 1.0
+    assert threshold([0.9, 0.5], 0.95) > 1
+    assert threshold([], 0.5) > 1
+
+
+@pytest.mark.parametrize(
+    ("features", "offset"), [(np.ones((2, 1)), [0.0]), (np.array([[np.nan]]), [0.0]), (np.ones(2), [0.0, 0.0])]
+)
+def test_what_does_not_fit_is_refused(features: np.ndarray, offset: list[float]) -> None:
+    with pytest.raises(InputError, match="features"):
+        learn(features, offset, [])
+
+
+def test_answers_are_zero_or_one_with_both_errors_or_none() -> None:
+    with pytest.raises(InputError, match="0 or 1"):
+        Answers(np.array([0]), np.array([0.5]))
+    with pytest.raises(InputError, match="neither"):
+        Answers(np.array([0]), np.array([1.0]), sensitivity=(1.0, 1.0))
