@@ -73,7 +73,7 @@ def relabel(
     labels = [Labels.of(each, loaded) for each in relabelling.files]
     judges = [_opened(each, loaded, encoding, llm, relabelling) for each in relabelling.judges]
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
-    cascade = Cascade(loaded, _pairs(named.negatives, evidence.rows), evidence, seed=relabelling.seed)
+    cascade = Cascade(loaded, pairs_of(named.negatives, evidence.rows), evidence, seed=relabelling.seed)
     for each in labels:
         cascade.take(each)
     uses = [
@@ -120,8 +120,8 @@ def _opened(
     return ByFunction(cast("Answer", given))
 
 
-def _pairs(negatives: Negatives, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
-    """The pairs of some rows; a text is null where the document is in the collection."""
+def pairs_of(negatives: Negatives, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+    """Return the pairs of some rows; a text is null where the document is in the collection."""
     table = negatives.table.take(pa.array(rows))
     text = table["text"] if "text" in table.column_names else pa.nulls(len(table), pa.large_string())
     return pa.table({"query_id": table["query_id"], "doc_id": table["doc_id"], "text": text})
