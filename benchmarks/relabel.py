@@ -132,10 +132,13 @@ def train(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
             trained = foils.train(of, table, model=MODEL, output=Path(folder) / name, **how)
             runs.append(Run(dense_run(trained.model, whole, "test").table, name))
     result = evaluate_runs(whole, runs, rng=np.random.default_rng(seed), measures=[MEASURE], against=["untouched"])
-    return {"collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "false": float(truth.mean()),
-            **found(np.array(relabelled.table["verdict"].to_pylist()), truth), "means": {each.name: each.means[MEASURE] for each in result.systems},
-            "p_holm": {each.a if each.b == "untouched" else each.b: each.p_holm for each in result.comparisons},
-            }  # fmt: skip
+    return {
+        "collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "false": float(truth.mean()),
+        **found(np.array(relabelled.table["verdict"].to_pylist()), truth),
+        "means": {each.name: each.means[MEASURE] for each in result.systems},
+        "per_query": {each.name: np.round(each.per_query[MEASURE], 5).tolist() for each in result.systems},
+        "p_holm": {each.a if each.b == "untouched" else each.b: each.p_holm for each in result.comparisons},
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -157,7 +160,7 @@ def main() -> None:
                 if any((each["collection"], each["hidden"], each["seed"], each["top"]) == key for each in rows):
                     continue
                 rows.append(doing(collection, hide, seed, top))
-                print(json.dumps(rows[-1]), flush=True)
+                print(json.dumps({k: v for k, v in rows[-1].items() if k != "per_query"}), flush=True)
                 write_json(given.json, known)
 
 

@@ -64,14 +64,14 @@ def test_a_query_that_nobody_judged_joins_too() -> None:
 def test_every_door_takes_them_and_names_what_is_wrong_by_line(tmp_path: Path) -> None:
     path = tmp_path / "found.tsv"
     labels(("q", "b", 1, "relabel:foils")).write(path)
-    mined = foils.mine(collection(), "random", top=3, judgements=path)
+    mined = foils.mine(collection(), "random", top=3, add_judgements=path)
     assert sorted(mined.kept()["doc_id"].to_pylist()) == ["c", "d"]
     assert sorted(foils.mine(collection(), "random", top=3).kept()["doc_id"].to_pylist()) == ["b", "c", "d"]
     path.write_text("query_id\tdoc_id\trelevant\nq\tnone\t1\n")
     with pytest.raises(FormatError, match=r"found.tsv.*2.*unknown doc_id 'none'"):
-        foils.mine(collection(), "random", judgements=[path])
+        foils.mine(collection(), "random", add_judgements=[path])
     with pytest.raises(InputError):
-        foils.mine(collection(), "random", judgements=tmp_path / "not-there.tsv")
+        foils.mine(collection(), "random", add_judgements=tmp_path / "not-there.tsv")
 
 
 def test_a_collection_without_the_split_is_refused() -> None:

@@ -63,7 +63,7 @@ def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> 
     result.promoted.write(tmp_path / "found.tsv")
     after = result.with_promoted()
     assert len(after.known_positives.doc_rows) == len(world().known_positives.doc_rows) + int(truth(result).sum())
-    read = foils.load(world(), judgements=tmp_path / "found.tsv")
+    read = foils.load(world(), add_judgements=tmp_path / "found.tsv")
     assert read.qrels["train"].equals(after.qrels["train"])
     assert read.digest == after.digest
     assert result.promoted.provenance["stage"] == "relabel"

@@ -111,7 +111,7 @@ def _check_run(given: Mapping[str, Any]) -> None:
 PROMOTED = option(
     "promoted",
     Path,
-    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl, .parquet), for --judgements.",
+    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl, .parquet), for --add-judgements.",
     metavar="FILE",
 )
 

@@ -70,7 +70,7 @@ class CollectionSettings(Settings):
             doc_id, title, negative, score and split. A source with all of these columns is read by the same names.
             Default: what the columns' names say.
         corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
-        judgements: More positives of the split train: a file of labels, as foils relabel and foils label write them.
+        add_judgements: More positives of the split train: a file of labels, as foils relabel and foils label write them.
             May be given several times. In Python also labels or a DataFrame.
         split_shares: For pairs without splits: shares of the queries in train, dev and test, 0.8,0.1,0.1 by default.
         keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
@@ -81,7 +81,7 @@ class CollectionSettings(Settings):
 
     columns: Annotated[Mapping[str, str] | None, Option(parse=parsed_columns, metavar="ROLE=COLUMN,…")] = None
     corpus: Annotated[TableLike | None, Option(metavar="FILE")] = None
-    judgements: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
+    add_judgements: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
     split_shares: Annotated[Sequence[float] | None, Option(parse=parsed_shares, within=COLLECTION_ARGS)] = None
     keep_identical_ids: Annotated[bool, Option(within=COLLECTION_ARGS)] = False
 
@@ -97,7 +97,7 @@ class CollectionSettings(Settings):
             corpus=self.corpus,
             shares=self.split_shares,
         )
-        more: Any = self.judgements
+        more: Any = self.add_judgements
         more = list(more) if isinstance(more, Sequence) and not isinstance(more, str) else [more]
         return with_judgements(loaded, more) if more else loaded
 

@@ -58,7 +58,7 @@ def relabel(
 
     The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows that are called
     positive are no longer trained on as negatives, and can join the judgements: --promoted FILE here, and
-    --judgements FILE wherever the collection is used. Rejected rows are judged, too, and stay rejected.
+    --add-judgements FILE wherever the collection is used. Rejected rows are judged, too, and stay rejected.
 
     Raises:
         InputError: a collection, source, judge or labels that cannot be read, or no row of a judged query.
