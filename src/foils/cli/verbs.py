@@ -111,7 +111,8 @@ def _check_run(given: Mapping[str, Any]) -> None:
 PROMOTED = option(
     "promoted",
     Path,
-    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl, .parquet), for --add-judgements.",
+    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
+    "--add-judgements.",
     metavar="FILE",
 )
 
