@@ -44,8 +44,8 @@ def rate(
 ) -> Rated:
     """Rate negatives by pairwise judgements: add elo, elo_se, gap = e_positive − e_d and gap_se, in Elo points.
 
-    Each query's negatives and its positive, where it has one, are compared in pairs on a sparse random graph by a judge,
-    and the ratings are fitted to its answers. A stopped run continues where it was.
+    Each query's negatives and its positive, where it has one, are compared in pairs on a sparse random graph by a
+    judge, and the ratings are fitted to its answers. A stopped run continues where it was.
 
     Args:
         split: Split of the judgements whose positives are rated; all: those of every split.

@@ -75,7 +75,8 @@ class RatingSettings(Settings):
         degree: Number of comparisons per candidate; even.
         rounds: Rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
         model: Model of the ratings.
-        prior_sd: Standard deviation of the ratings' prior, in the model's probits or logits; auto fits it to the answers.
+        prior_sd: Standard deviation of the ratings' prior, in the model's probits or logits; auto fits it to the
+            answers.
         validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
     """
 
