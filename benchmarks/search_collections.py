@@ -1,6 +1,6 @@
 """DIME, Eclipse and RDIME on collections, honest and oracle, tested for significance.
 
-    python benchmarks/search_collections.py COLLECTION... [--reading both] [--max-length 256] [--experiments]
+    python benchmarks/search_collections.py COLLECTION... [--reading few-relevant] [--max-length 256] [--experiments]
         [--answers FILE] [--json benchmarks/results/search_collections.json]
 
 For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME
@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--max-length", type=int, default=256)
-    parser.add_argument("--reading", default="both")
+    parser.add_argument("--reading", default="few-relevant")
     parser.add_argument("--experiments", action="store_true")
     parser.add_argument("--answers", type=Path)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search_collections.json")

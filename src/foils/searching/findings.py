@@ -32,6 +32,8 @@ class Findings(Result):
         depth_shares: measure -> depth -> share -> system (oracle).
         moons: pool -> one system a run.
         comparisons: (name, kind, measure) -> test against the baseline.
+        against_dime: (name, kind, measure) -> test of an Eclipse against the DIME of its sun.
+        halves: the same with half of the dimensions, two-sided.
         facts: what else JSON says of the experiments.
     """
 
@@ -47,6 +49,8 @@ class Findings(Result):
     depth_shares: Mapping[str, Curves] = field(default_factory=dict)
     moons: Mapping[str, Sequence[System]] = field(default_factory=dict)
     comparisons: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
+    against_dime: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
+    halves: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def tables(self) -> list[Table]:
@@ -68,7 +72,9 @@ class Findings(Result):
             "depths": {"systems": [_plain(system) for system in self.depths], "oracle_by_share": depths},
             "moons": {pool: [_plain(system) for system in systems] for pool, systems in self.moons.items()},
             "baseline": self.baseline.means,
-            "comparisons": [{"kind": kind, **vars(test)} for (_, kind, _), test in self.comparisons.items()],
+            "comparisons": _tests(self.comparisons),
+            "against_dime": _tests(self.against_dime),
+            "halves_against_dime": _tests(self.halves),
         }
 
     def report(self, path: str | Path) -> None:
@@ -89,6 +95,10 @@ class Findings(Result):
             }
             for measure, filters in self.shares.items()
         }
+
+
+def _tests(tests: Mapping[tuple[str, str, str], Comparison]) -> list[dict[str, Any]]:
+    return [{"kind": kind, **vars(test)} for (_, kind, _), test in tests.items()]
 
 
 def _means(curve: Mapping[float, System], measure: str) -> dict[str, float]:

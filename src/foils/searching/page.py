@@ -5,7 +5,7 @@ from __future__ import annotations
 from foils.pages.page import Section, render_page
 from foils.searching.figures import depth_curves, gains, moon_means, share_curves
 from foils.searching.findings import Findings
-from foils.searching.tables import SIGNIFICANT, compared_table, half_table, moon_table, share_table
+from foils.searching.tables import SIGNIFICANT, compared_table, half_against_dime, half_table, moon_table, share_table
 
 
 def findings_page(findings: Findings) -> str:
@@ -17,6 +17,7 @@ def findings_page(findings: Findings) -> str:
     if findings.shares:
         curves = [share_curves(measure, findings) for measure in findings.shares]
         tables = [*(share_table(measure, findings) for measure in findings.shares), half_table(findings)]
+        tables.append(half_against_dime(findings))
         sections.append(Section("Share of dimensions kept", [*curves, *tables], _SHARES))
     if systems := findings.depths:
         figures = [depth_curves(measure, findings) for measure in findings.depth_shares]

@@ -178,13 +178,14 @@ class ChoiceSettings(Settings):
 
     Attributes:
         measure: Measure by which settings are chosen: nDCG@10, AP, RR@10, …
-        reading: Reading of Eclipse's published grid: k⁻ in 2..6, k⁺ in 2..6, both, or 2,280 settings of both.
+        reading: Eclipse's grid: k⁺ in 2..6 and k⁻ in 2..14 as in its authors' notebook (few-relevant), the other way
+            around (few-irrelevant), both, or 2,280 settings of both (spread).
     """
 
     heading = "Dimensions"
 
     measure: str = "nDCG@10"
-    reading: Annotated[Reading, Option(names=READINGS, within=DIMENSION_ARGS)] = "both"
+    reading: Annotated[Reading, Option(names=READINGS, within=DIMENSION_ARGS)] = "few-relevant"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
 SIGNIFICANT = 0.05
 TESTS = (
-    "oracle: settings chosen on these very queries; honest: on other folds. Gain over all dimensions. p: Shapiro–Wilk "
-    "on the paired differences, then the one-sided paired t-test or Wilcoxon's; Holm over the comparisons of a "
-    "measure, honest and oracle ones apart."
+    "oracle: settings chosen on these very queries; honest: on other folds. Gain over all dimensions, and of Eclipse "
+    "over the DIME of its sun. p: Shapiro–Wilk on the paired differences, then the one-sided paired t-test or "
+    "Wilcoxon's; Holm over all comparisons of an experiment by one measure, oracles apart."
 )
+HALVES = "p: paired t-test, two-sided; Holm over the rows of one measure, honest and oracle ones apart."
 SHORT = (
     "No feedback: queries that kept every dimension because their list was too short for the settings, or they have no "
     "answer."
@@ -35,6 +36,7 @@ def findings_tables(findings: Findings) -> list[Table]:
         tables.append(compared_table("Length of the feedback list", findings.depths, findings))
     if findings.shares:
         tables += [*(share_table(measure, findings) for measure in findings.shares), half_table(findings)]
+        tables.append(half_against_dime(findings))
     if findings.moons:
         tables.append(moon_table(findings))
     return tables
@@ -43,15 +45,19 @@ def findings_tables(findings: Findings) -> list[Table]:
 def compared_table(title: str, systems: Sequence[System], findings: Findings) -> Table:
     """Return the mean of each system with its gain over all dimensions; significant rows are marked."""
     rows, marked = [], set()
+    rivals = any((system.name, system.kind, findings.measures[0]) in findings.against_dime for system in systems)
     for place, system in enumerate(systems):
         cells = [system.title, "–" if system.kept is None else f"{100 * system.kept:.0f} %"]
         for measure in findings.measures:
             test = findings.comparisons.get((system.name, system.kind, measure))
             cells += [f"{system.means[measure]:.4f}", *_tested(test)]
+            if rivals:
+                cells += _tested(findings.against_dime.get((system.name, system.kind, measure)))
             if test is not None and test.p_holm < SIGNIFICANT:
                 marked.add(place)
         rows.append([*cells, short_range([system], findings.measures, findings.queries)])
-    heads = [head for measure in findings.measures for head in (measure, "gain", "p (Holm)")]
+    over = ("over DIME", "p (Holm)") if rivals else ()
+    heads = [head for measure in findings.measures for head in (measure, "gain", "p (Holm)", *over)]
     columns = ["system", "kept", *heads, "no feedback"]
     return Table(_titled(title, findings), columns, rows, f"{TESTS}\n{SHORT}", frozenset(marked))
 
@@ -81,6 +87,24 @@ def half_table(findings: Findings) -> Table:
                 rows.append([f"{name} ({kind})", measure, f"{curve[0.5].means[measure]:.4f}", *_tested(test), short])
     columns = ["filter", "measure", "mean", "gain", "p (Holm)", "no feedback"]
     return Table(_titled("Half of the dimensions kept", findings), columns, rows, f"{TESTS}\n{SHORT}")
+
+
+def half_against_dime(findings: Findings) -> Table:
+    """Return Eclipse and DIME with half of the dimensions, and the difference in per cent of DIME's mean."""
+    rows: list[list[str]] = []
+    marked: set[int] = set()
+    for (name, kind, measure), test in findings.halves.items():
+        systems = [findings.shares[measure][each][kind][0.5] for each in (test.b, name)]
+        dime, eclipse = (system.means[measure] for system in systems)
+        per_cent = f"{100 * test.difference / dime:+.2f} %" if dime else "–"
+        if test.p_holm < SIGNIFICANT:
+            marked.add(len(rows))
+        short = short_range(systems, [measure], findings.queries)
+        cells = [f"{dime:.4f}", f"{eclipse:.4f}", per_cent, number(test.p_holm, 4), short]
+        rows.append([f"{name} ({kind})", measure, *cells])
+    columns = ["filter", "measure", "DIME", "Eclipse", "difference", "p (Holm)", "no feedback"]
+    title = _titled("Half of the dimensions kept, Eclipse against DIME", findings)
+    return Table(title, columns, rows, f"{HALVES}\n{SHORT}", frozenset(marked))
 
 
 def moon_table(findings: Findings) -> Table:

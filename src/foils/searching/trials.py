@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from foils.searching.bench import MEASURES, Bench, prepare
+from foils.searching.compared import compare_halves, compare_with_others
 from foils.searching.experiments import (
     by_moon,
     by_share,
@@ -24,7 +25,6 @@ from foils.searching.runs import Embedded
 from foils.searching.settings import DimensionSettings, SearchSettings
 from foils.searching.systems import System
 from foils.searching.tune import GridValues
-from foils.statistics import compare_systems
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def run_experiments(
     measures: Sequence[str] = MEASURES,
     folds: int = 5,
 ) -> Findings:
-    """Run an experiment, and test what it compares against all dimensions.
+    """Run an experiment, and test what it compares against all dimensions, and Eclipse against DIME.
 
     Args:
         name: of `EXPERIMENTS`, or `all`.
@@ -123,7 +123,8 @@ def _shares(trial: Trial, findings: Findings) -> Findings:
         for kind in ("honest", "oracle")
         for name in grids
     ]
-    return _tested(replace(findings, shares=shares), halves, trial.rng)
+    against_dime = compare_halves(shares, rng=trial.rng)
+    return _tested(replace(findings, shares=shares, halves=against_dime), halves, trial.rng)
 
 
 def _depths(trial: Trial, findings: Findings) -> Findings:
@@ -146,12 +147,10 @@ EXPERIMENTS: dict[str, Callable[[Trial, Findings], Findings]] = {
 
 
 def _tested(findings: Findings, systems: Sequence[System], rng: np.random.Generator) -> Findings:
-    """Add tests against all dimensions, as published; Holm's correction leaves oracles apart."""
-    tests = dict(findings.comparisons)
-    for kinds in (("fixed", "honest"), ("oracle",)):
-        named = {system.name: system for system in systems if system.kind in kinds}
-        if named:
-            values = {"baseline": findings.baseline.per_query, **{name: s.per_query for name, s in named.items()}}
-            for test in compare_systems(values, rng=rng, against=["baseline"], alternative="greater"):
-                tests[test.a, named[test.a].kind, test.measure] = test
-    return replace(findings, comparisons=tests)
+    """Add the tests of an experiment's systems, corrected together."""
+    against_all, against_dime = compare_with_others(findings.baseline, systems, rng=rng)
+    return replace(
+        findings,
+        comparisons={**findings.comparisons, **against_all},
+        against_dime={**findings.against_dime, **against_dime},
+    )

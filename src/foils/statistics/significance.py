@@ -196,6 +196,7 @@ def compare_systems(
     *,
     rng: np.random.Generator,
     against: Sequence[str] | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
     alternative: Alternative = "two-sided",
     level: float = 0.95,
     resamples: int = 10_000,
@@ -206,24 +207,26 @@ def compare_systems(
         systems: name → measure → (n,) values per query; the same measures and queries for all.
         rng: source of the bootstrap's draws.
         against: compare every other system with each of these as b; None compares all pairs, the later one as a.
+        pairs: further pairs (a, b) to compare, which the correction counts, too.
         alternative: `two-sided`, or `greater` for the published one-sided tests of a > b.
         level: coverage of the intervals.
         resamples: draws of the bootstrap.
 
     Raises:
         InputError: measures that differ between systems, or what `paired_test` refuses.
-        UnknownNameError: an unknown name in `against`.
+        UnknownNameError: an unknown name in `against` or `pairs`.
     """
     measures = list(next(iter(systems.values()), {}))
     if other := [name for name, values in systems.items() if list(values) != measures]:
         raise InputError(f"systems with other measures than {measures}: {', '.join(other)}; measure all alike")
-    pairs = _pairs(list(systems), against)
+    check_names("system", [name for pair in pairs for name in pair], list(systems))
+    compared = [*_pairs(list(systems), against), *pairs]
     table: list[Comparison] = []
     for measure in measures:
         values = {name: np.asarray(of[measure], np.float64) for name, of in systems.items()}
-        tests = [paired_test(values[a], values[b], alternative=alternative) for a, b in pairs]
+        tests = [paired_test(values[a], values[b], alternative=alternative) for a, b in compared]
         corrected = holm([test.p for test in tests])
-        for (a, b), test, p_holm in zip(pairs, tests, corrected, strict=True):
+        for (a, b), test, p_holm in zip(compared, tests, corrected, strict=True):
             low, high = bootstrap_interval(values[a] - values[b], rng=rng, level=level, resamples=resamples)
             row = Comparison(a, b, measure, test.difference, low, high, test.test, test.p, float(p_holm))
             table.append(row)
