@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foils.rating.graph import _walecki, algebraic_connectivity, all_pairs, diameter, regular_pairs
+from foils.rating.candidates import Candidates
+from foils.rating.drawing import candidate_keys, walecki
+from foils.rating.graph import (
+    algebraic_connectivity,
+    all_pairs,
+    diameter,
+    first_pairs,
+    random_pairs,
+    regular_pairs,
+)
 from foils.rating.pairs import Pairs
 from foils.runtime.errors import InputError
 
@@ -34,7 +43,7 @@ def test_graphs_are_simple_regular_and_connected(sizes, degree, seed):
 
 @pytest.mark.parametrize("n", [3, 4, 5, 8, 9, 14, 31])
 def test_walecki_cycles_are_hamiltonian_and_share_no_edge(n):
-    cycles = _walecki(n)
+    cycles = walecki(n)
     edges = [tuple(sorted(edge)) for cycle in cycles for edge in zip(cycle, np.roll(cycle, -1), strict=True)]
     assert len(cycles) == (n - 1) // 2
     assert all(sorted(cycle) == list(range(n)) for cycle in cycles)
@@ -135,3 +144,92 @@ def test_joined_pairs_say_where_they_were():
     np.testing.assert_array_equal(order, [0, 2, 1, 3])
     with pytest.raises(InputError, match="different candidates"):
         one.joined(Pairs.of_one(6, [0], [1]))
+
+
+def asked(pairs: Pairs, names: list[str], query: int = 0) -> set[frozenset[str]]:
+    ends = zip(pairs.first[pairs.query == query].tolist(), pairs.second[pairs.query == query].tolist(), strict=True)
+    return {frozenset((names[one], names[other])) for one, other in ends}
+
+
+def keyed(documents: list[list[str]], seed: int = 0) -> np.ndarray:
+    lists = [[(key, "text") for key in of] for of in documents]
+    names = [f"q{number}" for number in range(len(lists))]
+    return candidate_keys(Candidates.of_lists(names, names, lists), seed)
+
+
+@pytest.mark.parametrize(("n", "least"), [(12, 0.7), (20, 0.85), (50, 0.95)])
+def test_another_candidate_keeps_most_pairs(n, least):
+    """One edge of each of the three cycles has to go: (n − 1)/n would be kept without any repair."""
+    kept = []
+    for seed in range(10):
+        names = [f"d{i}" for i in range(n)]
+        more = ["another", *names]
+        before = asked(regular_pairs([n], degree=6, keys=keyed([names], seed)), names)
+        after = asked(regular_pairs([n + 1], degree=6, keys=keyed([more], seed)), more)
+        kept.append(len(before & after) / len(before))
+    assert least < np.mean(kept) <= (n - 1) / n
+
+
+@pytest.mark.parametrize("n", [5, 7, 9, 14, 20])
+def test_a_graph_depends_on_its_query_its_candidates_and_the_seed_alone(n):
+    names, other = [f"d{i}" for i in range(n)], [f"e{i}" for i in range(9)]
+    alone = asked(regular_pairs([n], degree=6, keys=keyed([names])), names)
+    both = asked(regular_pairs([n, 9], degree=6, keys=keyed([names, other])), [*names, *other])
+    turned = asked(regular_pairs([n], degree=6, keys=keyed([names[::-1]])), names[::-1])
+    assert alone == both == turned
+    if n > 7:
+        assert asked(regular_pairs([n], degree=6, keys=keyed([names], 1)), names) != alone
+        second = regular_pairs([9, n], degree=6, keys=keyed([other, names]))  # the same documents of another query
+        assert asked(second, [*other, *names], 1) != alone
+
+
+def test_keys_do_not_depend_on_how_many_are_hashed_together(monkeypatch):
+    documents = [["a", "b", "c"], ["b", "a"], ["é", "ß", "a"]]
+    whole = keyed(documents)
+    assert len(set(whole.tolist())) == 8
+    monkeypatch.setattr("foils.rating.drawing._HASHED", 3)
+    np.testing.assert_array_equal(keyed(documents), whole)
+
+
+def test_random_pairs_are_distinct_evenly_spread_and_kept():
+    pairs = random_pairs([9, 3, 1, 0, 9], 5, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(np.diff(pairs.pair_offsets), [5, 3, 0, 0, 5])
+    ends = np.sort(np.stack([pairs.first, pairs.second], 1), 1)
+    assert len(np.unique(ends, axis=0)) == len(pairs)
+    many = random_pairs([6] * 6000, 3, rng=np.random.default_rng(1))
+    local = np.stack([many.first, many.second], 1) - many.offsets[many.query][:, None]
+    counts = np.zeros((6, 6))
+    np.add.at(counts, tuple(local.T), 1)
+    of_pair = (counts + counts.T)[np.triu_indices(6, 1)]
+    assert abs(of_pair / 6000 - 3 / 15).max() < 0.03
+    assert abs(counts.sum(1) - counts.sum(0)).max() < 0.1 * counts.sum(1).max()  # either end comes first
+    names = [f"d{i}" for i in range(20)]
+    few, more = (asked(random_pairs([20], most, keys=keyed([names])), names) for most in (10, 30))
+    assert few < more
+    wider = asked(random_pairs([21], 30, keys=keyed([["another", *names]])), ["another", *names])
+    assert len(wider & more) >= 24
+    with pytest.raises(InputError, match="0 pairs"):
+        random_pairs([4], 0, rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("sizes", [[20, 5, 10, 1, 0, 8]])
+def test_first_pairs_go_with_the_candidates_and_are_those_of_more(sizes):
+    pairs = regular_pairs(sizes, degree=6, rng=np.random.default_rng(2))
+    before = set()
+    for most in (1, 10, 43, 60, len(pairs), len(pairs) + 5):
+        some = first_pairs(pairs, most)
+        chosen = set(zip(some.first.tolist(), some.second.tolist(), strict=True))
+        assert len(chosen) == min(most, len(pairs))
+        assert before <= chosen
+        before = chosen
+    cycles = first_pairs(pairs, 43)  # the first cycle of each: as many pairs as candidates
+    np.testing.assert_array_equal(np.diff(cycles.pair_offsets), [20, 5, 10, 0, 0, 8])
+    assert (algebraic_connectivity(cycles)[[0, 1, 2, 5]] > 0).all()
+
+
+def test_keys_or_a_generator_are_given():
+    for wrong in ({}, {"keys": np.zeros(3, np.uint64), "rng": np.random.default_rng(0)}):
+        with pytest.raises(InputError, match="give one of them"):
+            regular_pairs([3], degree=2, **wrong)
+    with pytest.raises(InputError, match="one for each of 3 candidates"):
+        regular_pairs([3], degree=2, keys=np.zeros(4, np.uint64))

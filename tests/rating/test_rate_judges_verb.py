@@ -65,7 +65,7 @@ def test_a_language_model_rates(folder, capsys):
         assert rate(folder, *options) == 0
         assert len(server.seen) == asked == 6 * 24 * 2, "answers are kept"
         np.testing.assert_array_equal(gaps(folder), found)
-    assert (found > 0).all()
+    assert (found > -1e-6).all()  # 0 where the two best are the pair that degree 6 leaves out
     shown = capsys.readouterr().out
     assert re.search(r"position bias +0.050 \(95 % interval 0.050 to 0.050\)", shown)
     assert re.search(r"m: requests +288", shown)

@@ -5,9 +5,10 @@ from foils.rating.asking import ask
 from foils.rating.bradley_terry import bradley_terry
 from foils.rating.candidates import Candidates
 from foils.rating.distil import Distilled, distil
+from foils.rating.drawing import candidate_keys
 from foils.rating.elo import online_elo
 from foils.rating.goodness import deviance, deviance_explained, intransitive_triples
-from foils.rating.graph import algebraic_connectivity, all_pairs, diameter, regular_pairs
+from foils.rating.graph import algebraic_connectivity, all_pairs, diameter, first_pairs, random_pairs, regular_pairs
 from foils.rating.judgements import Judgements, combined
 from foils.rating.judges import EnsembleJudge, Judge
 from foils.rating.llm_judge import LLMJudge
@@ -57,18 +58,21 @@ __all__ = [
     "ask",
     "ask_adaptively",
     "bradley_terry",
+    "candidate_keys",
     "combined",
     "deviance",
     "deviance_explained",
     "diameter",
     "distil",
     "expected_score",
+    "first_pairs",
     "informative_pairs",
     "intransitive_triples",
     "lead_errors",
     "load_cross_encoder_judge",
     "load_pairwise_judge",
     "online_elo",
+    "random_pairs",
     "rate_adaptively",
     "rate_negatives",
     "refined",

@@ -39,60 +39,62 @@ def rate_adaptively(
     choice_sd: float = 1.0,
     rng: np.random.Generator,
 ) -> tuple[Pairs, Floats, Ratings]:
-    """Return pairs and preferences of `ask_adaptively`, and the model's ratings with this prior."""
-    pairs, preference = ask_adaptively(
-        sizes,
-        ask,
-        degree=degree,
-        start_degree=start_degree,
-        rounds=rounds,
-        model=model,
-        choice_sd=choice_sd,
-        rng=rng,
-    )
-    return pairs, preference, ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
-
-
-def ask_adaptively(
-    sizes: npt.ArrayLike,
-    ask: Callable[[Pairs], Floats],
-    *,
-    degree: int = 6,
-    start_degree: int = 2,
-    rounds: int = 2,
-    model: str = "thurstone",
-    choice_sd: float = 1.0,
-    rng: np.random.Generator,
-) -> tuple[Pairs, Floats]:
-    """Return pairs and preferences after as many comparisons as a `degree`-regular graph has.
+    """Return pairs, preferences and ratings after as many comparisons as a `degree`-regular graph has.
 
     Args:
         sizes: (Q,) candidates of each query.
         ask: from pairs to preferences (m,), NaN where there is no answer.
         degree: mean number of comparisons per candidate in all.
         start_degree: of the random graph asked first, even, at most `degree`.
-        rounds: between which the rest is divided; with more of them each choice knows more.
+        rounds: between which the rest is divided; see `ask_adaptively`.
         model: thurstone or bradley-terry.
-        choice_sd: prior_sd of the ratings by which pairs are chosen. It should be about the spread of true ratings:
-            after a few answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to
-            them.
+        prior_sd: of the ratings returned, as in `thurstone`.
+        choice_sd: of the ratings by which pairs are chosen.
         rng: draws the first graph.
 
     Raises:
         InputError: start_degree above degree, fewer than one round, or what `regular_pairs` refuses.
     """
-    if start_degree > degree or rounds < 1:
-        raise InputError(
-            f"start_degree {start_degree} of degree {degree}, {rounds} rounds; expected at most degree, at least 1"
-        )
-    pairs = regular_pairs(sizes, degree=start_degree, rng=rng)
-    preference = ask(pairs)
-    n = pairs.sizes
+    if start_degree > degree:
+        raise InputError(f"start_degree {start_degree} of degree {degree}; expected at most degree")
+    start = regular_pairs(sizes, degree=start_degree, rng=rng)
+    n = start.sizes
     goal = np.where(n <= degree + 1, n * (n - 1) // 2, n * degree // 2)
+    pairs, preference = ask_adaptively(start, ask, goal=goal, rounds=rounds, model=model, choice_sd=choice_sd)
+    return pairs, preference, ESTIMATORS[model](pairs, preference, prior_sd=prior_sd)
+
+
+def ask_adaptively(
+    start: Pairs,
+    ask: Callable[[Pairs], Floats],
+    *,
+    goal: npt.ArrayLike,
+    rounds: int = 2,
+    model: str = "thurstone",
+    choice_sd: float = 1.0,
+) -> tuple[Pairs, Floats]:
+    """Return pairs and preferences: those asked first, and more that are chosen where they tell most.
+
+    Args:
+        start: pairs asked first, as of a random graph.
+        ask: from pairs to preferences (m,), NaN where there is no answer.
+        goal: (Q,) how many pairs each query gets in all.
+        rounds: between which those after the start are divided; with more of them each choice knows more.
+        model: thurstone or bradley-terry.
+        choice_sd: prior_sd of the ratings by which pairs are chosen. It should be about the spread of true ratings:
+            after a few answers a weak prior leaves some candidates far out with huge errors, and the pairs would go to
+            them.
+
+    Raises:
+        InputError: fewer than one round.
+    """
+    if rounds < 1:
+        raise InputError(f"{rounds} rounds; expected at least 1")
+    pairs, preference, goals = start, ask(start), np.asarray(goal, np.int64)
     for done in range(rounds):
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=choice_sd, standard_errors=False)
         count = np.diff(pairs.pair_offsets)
-        budget = -(-(goal - count) // (rounds - done))
+        budget = -(-(goals - count) // (rounds - done))
         more = informative_pairs(pairs, ratings, budget=budget, prior_sd=choice_sd)
         preference = np.concatenate([preference, ask(more)])
         pairs, order = pairs.joined(more)

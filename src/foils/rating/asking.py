@@ -56,6 +56,13 @@ def ask(
     return _ask_open(judge, candidates, pairs, known, record, block)
 
 
+def questions_of(judge: Judge) -> int:
+    """Return how many questions a judge is asked about a pair: one of each order that can matter, recorded 0."""
+    if isinstance(judge, EnsembleJudge):
+        return sum(map(questions_of, judge.judges))
+    return 0 if isinstance(judge, RecordedJudge) else 1 if judge.antisymmetric else 2
+
+
 def _ask_open(
     judge: Judge, candidates: Candidates, pairs: Pairs, known: Judgements, record: JudgementRecord | None, block: int
 ) -> Judgements:

@@ -42,14 +42,14 @@ def rate(
     scale: ScaleSettings,
     encoding: EncodingSettings = AT_128,
 ) -> Rated:
-    """Rate negatives by pairwise judgements: add elo, elo_se, gap = e_positive − e_d and gap_se, in Elo points.
+    """Rate negatives by pairwise judgements: add elo, elo_se, gap and gap_se, in Elo points.
 
     Each query's negatives and its positive, where it has one, are compared in pairs on a sparse random graph by a
     judge, and the ratings are fitted to its answers. A stopped run continues where it was.
 
     Args:
         split: Split of the judgements whose positives are rated; all: those of every split.
-        seed: Seed of the graphs of comparisons; the same seed gives the same bytes.
+        seed: Seed of the graphs of comparisons.
 
     Raises:
         InputError: a collection, source or judge that cannot be read, settings that no judge heeds, or nothing to rate.

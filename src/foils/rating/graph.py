@@ -1,4 +1,9 @@
-"""Which pairs to ask about: sparse random graphs that are regular, simple and connected (ANMI 2.0, section 6.3)."""
+"""Which pairs to ask about: sparse random graphs that are regular, simple and connected (ANMI 2.0, section 6.3).
+
+A graph is drawn by the keys of its query's candidates alone (`candidate_keys`: a hash of query, document and seed), as
+rings of consistent hashing are: another query changes nothing, and another candidate takes its place in each cycle,
+where it breaks one pair. Answers cost money; those that were given are asked for again by the same pairs.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +13,50 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from foils.rating.drawing import Keys, cycles, least, ringed
 from foils.rating.pairs import Floats, Pairs, Rows, by_size, rectangle
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
-_REPAIRS = 200
-_DRAWN = 2**22  # cells of the adjacencies of graphs drawn together; another number draws other graphs
+_DRAWN = 2**22  # cells of the adjacencies of graphs drawn together
+_PAIRS = 2**22  # pairs whose keys are looked at together
 _CELLS = 2**20  # cells of the adjacencies looked at together
 _CELL = 40  # bytes a cell takes: Laplacian, its copy and the powers of the adjacency
 
 
 def all_pairs(sizes: npt.ArrayLike) -> Pairs:
     """Return every pair of each query's candidates; `sizes` is (Q,) how many each has."""
-    return _assemble(_sizes(sizes), lambda n, count: [_complete(n, count)])
+    numbers = _sizes(sizes)
+    counts, nothing = numbers * np.maximum(numbers - 1, 0) // 2, np.zeros(int(numbers.sum()), np.uint64)
+    return _assemble(numbers, counts, lambda n, keys: [_complete(n, len(keys))], nothing)
 
 
-def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, rng: np.random.Generator) -> Pairs:
+def regular_pairs(
+    sizes: npt.ArrayLike, *, degree: int = 6, keys: Keys | None = None, rng: np.random.Generator | None = None
+) -> Pairs:
     """Return for each query the union of degree/2 random Hamiltonian cycles over its candidates.
 
-    The union of independent cycles (eq. 32, Algorithm 2) can repeat an edge, which then leaves a candidate with
-    fewer neighbours. Here a cycle that meets an edge of an earlier one has an end of that edge exchanged with a random
-    place until none is repeated, so the graph is simple, connected and exactly `degree`-regular: degree·n/2 pairs.
-    Where that random search does not end (n close to the degree), the cycles are those of Walecki's decomposition of
-    the complete graph, under a random numbering. Where n ≤ degree + 1, all pairs are compared.
+    Cycle c goes through a query's candidates in the order of hash(key, c). The union of independent cycles (eq. 32,
+    Algorithm 2) can repeat an edge, which then leaves a candidate with fewer neighbours. Here a cycle that meets an
+    edge (a, b) of an earlier one has the part from b to the next place x with no edge (a, x) or (b, y) reversed, y
+    being the one after x, until none is repeated: the graph is simple, connected and exactly `degree`-regular,
+    degree·n/2 pairs. Such a place is always there for n ≥ 2·degree. Where n is smaller and none is found, other keys
+    are tried, and at last the cycles of Walecki's decomposition of the complete graph, numbered by the keys. Where
+    n ≤ degree + 1, all pairs are compared.
+
+    Another candidate takes its place in each cycle: all pairs are kept but one a cycle, and those that repairs change.
 
     Args:
         sizes: (Q,) int, how many candidates each query has; 0 and 1 give no pair.
         degree: k, even, at least 2: comparisons per candidate.
-        rng: draws the cycles.
+        keys: (N,) of all candidates, as `candidate_keys` makes them.
+        rng: draws keys where none are given.
 
     Returns:
-        The pairs of all queries; the order inside a pair is random.
+        The pairs of all queries, of each query cycle by cycle; the order inside a pair is random.
 
     Raises:
-        InputError: an odd degree, one below 2, or a negative size.
+        InputError: an odd degree, one below 2, a negative size, or not one key for each candidate.
 
     Source: ANMI 2.0 eq. 32 and Algorithm 2; Alspach (2008) for Walecki's construction.
     """
@@ -50,13 +65,54 @@ def regular_pairs(sizes: npt.ArrayLike, *, degree: int = 6, rng: np.random.Gener
             f"degree {degree}: a union of cycles has an even degree of at least 2; take {degree + degree % 2}"
         )
 
-    def edges(n: int, count: int) -> Iterable[Rows]:
+    def edges(n: int, of_queries: Keys) -> Iterable[Rows]:
         if n <= degree + 1:
-            return [_complete(n, count)]
+            return [ringed(of_queries)]
         block = max(1, _DRAWN // (n * n))
-        return (_cycles(n, degree, min(block, count - start), rng) for start in range(0, count, block))
+        return (cycles(of_queries[start : start + block], degree) for start in range(0, len(of_queries), block))
 
-    return _assemble(_sizes(sizes), edges, degree=degree)
+    numbers = _sizes(sizes)
+    counts = numbers * np.minimum(numbers - 1, degree) // 2
+    return _assemble(numbers, np.maximum(counts, 0), edges, _checked_keys(keys, numbers, rng))
+
+
+def random_pairs(
+    sizes: npt.ArrayLike, most: int, *, keys: Keys | None = None, rng: np.random.Generator | None = None
+) -> Pairs:
+    """Return `most` random pairs of each query, all pairs where there are fewer.
+
+    A query's are those with the smallest hash of both keys, so that another candidate takes the place of few. With one
+    pair for each of many queries, answers are as different as can be: what a judge is distilled from.
+
+    Args:
+        sizes: (Q,) int, how many candidates each query has.
+        most: pairs of a query, at least 1.
+        keys: (N,) of all candidates.
+        rng: draws keys where none are given.
+
+    Raises:
+        InputError: fewer than one pair, a negative size, or not one key for each candidate.
+    """
+    if most < 1:
+        raise InputError(f"{most} pairs of a query; expected at least 1")
+
+    def edges(n: int, of_queries: Keys) -> Iterable[Rows]:
+        block = max(1, _PAIRS // max(n * n, 1))
+        return (least(of_queries[start : start + block], most) for start in range(0, len(of_queries), block))
+
+    numbers = _sizes(sizes)
+    counts = np.minimum(numbers * np.maximum(numbers - 1, 0) // 2, most)
+    return _assemble(numbers, counts, edges, _checked_keys(keys, numbers, rng))
+
+
+def first_pairs(pairs: Pairs, most: int) -> Pairs:
+    """Return at most `most` pairs: of each query its first, as many as go with its candidates.
+
+    Fewer are among those of more: answers to the first are never lost.
+    """
+    place = np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
+    order = np.argsort((place + 1) / pairs.sizes[pairs.query], kind="stable")
+    return pairs.at(np.sort(order[:most]))
 
 
 def algebraic_connectivity(pairs: Pairs) -> Floats:
@@ -102,15 +158,14 @@ def _sizes(sizes: npt.ArrayLike) -> Rows:
     return numbers
 
 
-def _assemble(sizes: Rows, edges: Callable[[int, int], Iterable[Rows]], *, degree: int | None = None) -> Pairs:
-    """Put edges(n, count), parts (c, m, 2) that cover the queries of each size n, at their queries' places."""
+def _assemble(sizes: Rows, counts: Rows, edges: Callable[[int, Keys], Iterable[Rows]], keys: Keys) -> Pairs:
+    """Put edges(n, keys), parts (c, m, 2) that cover the queries of each size n, at their queries' places."""
     offsets = np.concatenate([[0], np.cumsum(sizes)])
-    counts = sizes * (sizes - 1) // 2 if degree is None else sizes * np.minimum(sizes - 1, degree) // 2
     begins = np.cumsum(counts) - counts
     first, second = np.empty((2, counts.sum()), np.int64)
     for n, queries in by_size(sizes):
         done = 0
-        for part in edges(n, len(queries)):
+        for part in edges(n, keys[offsets[queries, None] + np.arange(n)]):
             chosen = queries[done : done + len(part)]
             at = begins[chosen, None] + np.arange(part.shape[1])
             first[at], second[at] = (part[..., end] + offsets[chosen, None] for end in (0, 1))
@@ -118,53 +173,21 @@ def _assemble(sizes: Rows, edges: Callable[[int, int], Iterable[Rows]], *, degre
     return Pairs(offsets, first, second)
 
 
+def _checked_keys(keys: Keys | None, sizes: Rows, rng: np.random.Generator | None) -> Keys:
+    if (keys is None) == (rng is None):
+        raise InputError("a graph is drawn by the keys of its candidates or by a generator; give one of them")
+    if keys is None and rng is not None:
+        keys = rng.integers(2**64, size=int(sizes.sum()), dtype=np.uint64)
+    numbers = np.asarray(keys, np.uint64)
+    if numbers.shape != (int(sizes.sum()),):
+        raise InputError(f"keys have shape {numbers.shape}; expected one for each of {int(sizes.sum())} candidates")
+    return numbers
+
+
 def _complete(n: int, count: int) -> Rows:
     """(count, n(n − 1)/2, 2) all edges, the same for every query."""
     ends = np.stack(np.triu_indices(n, 1), axis=1).astype(np.int64)
     return np.broadcast_to(ends, (count, *ends.shape))
-
-
-def _cycles(n: int, degree: int, count: int, rng: np.random.Generator) -> Rows:
-    """(count, n·degree/2, 2) edges of `count` unions of edge-disjoint Hamiltonian cycles on n vertices."""
-    used = np.zeros((count, n, n), bool)
-    stuck = np.zeros(count, bool)
-    cycles = np.empty((count, degree // 2, n), np.int64)
-    for c in range(degree // 2):
-        cycle = rng.permuted(np.broadcast_to(np.arange(n), (count, n)), axis=1)
-        stuck |= ~_repair(cycle, used, rng)
-        rows, following = np.arange(count)[:, None], np.roll(cycle, -1, axis=1)
-        used[rows, cycle, following] = used[rows, following, cycle] = True
-        cycles[:, c] = cycle
-    for query in np.flatnonzero(stuck):
-        cycles[query] = rng.permutation(n)[_walecki(n)[rng.permutation((n - 1) // 2)[: degree // 2]]]
-    return np.stack([cycles, np.roll(cycles, -1, axis=2)], axis=-1).reshape(count, -1, 2)
-
-
-def _repair(cycle: Rows, used: npt.NDArray[np.bool_], rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Exchange places in each row of `cycle`, in place, until no edge is used; tell which rows got there."""
-    rows, n = np.arange(len(cycle)), cycle.shape[1]
-    for _ in range(_REPAIRS):
-        repeated = used[rows[:, None], cycle[rows], np.roll(cycle[rows], -1, axis=1)]
-        rows, repeated = rows[repeated.any(axis=1)], repeated[repeated.any(axis=1)]
-        if not len(rows):
-            break
-        here, there = (repeated.argmax(axis=1) + 1) % n, rng.integers(n, size=len(rows))
-        cycle[rows, here], cycle[rows, there] = cycle[rows, there], cycle[rows, here]
-    done = np.ones(len(cycle), bool)
-    done[rows] = ~used[rows[:, None], cycle[rows], np.roll(cycle[rows], -1, axis=1)].any(axis=1)
-    return done
-
-
-def _walecki(n: int) -> Rows:
-    """((n − 1)//2, n) edge-disjoint Hamiltonian cycles of the complete graph on n vertices (Walecki, 1890s).
-
-    Cycle i is the vertex n − 1, then the zigzag i, i + 1, i − 1, i + 2, … modulo n − 1. For even n a perfect matching
-    is left over.
-    """
-    steps = np.arange(1, n - 1)
-    zigzag = np.concatenate([[0], np.cumsum(np.where(steps % 2, steps, -steps))])
-    paths = (zigzag + np.arange((n - 1) // 2)[:, None]) % (n - 1)
-    return np.concatenate([np.full((len(paths), 1), n - 1), paths], axis=1)
 
 
 def _adjacency(pairs: Pairs) -> Iterator[tuple[Rows, Floats]]:

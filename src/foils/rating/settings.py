@@ -11,7 +11,7 @@ from foils.encode.models import DEFAULT_MODEL
 from foils.rating.adaptive import ESTIMATORS
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled
 
 JudgeLike = str | Judge
 if TYPE_CHECKING:
@@ -70,10 +70,11 @@ class RatingSettings(Settings):
     """Which pairs are compared, and how ratings are fitted to the answers.
 
     Attributes:
-        positives: Number of a query's labelled positives that are rated. More make the gap depend less on a first one
-            that happens to be poor: the best one counts.
+        positives: Number of a query's labelled positives that are rated; the best one counts.
         degree: Number of comparisons per candidate; even.
-        rounds: Rounds in which later pairs are chosen where they tell most; 0 draws all pairs at random.
+        pairs: Compare this many random pairs of each query instead.
+        budget: Questions to ask in all, answered ones included; a pair shown in both orders is two.
+        rounds: Rounds that choose later pairs where they tell most.
         model: Model of the ratings.
         prior_sd: Standard deviation of the ratings' prior, in the model's probits or logits; auto fits it to the
             answers.
@@ -84,6 +85,8 @@ class RatingSettings(Settings):
 
     positives: Annotated[int, Option(least=1, within=RATING_ARGS)] = 1
     degree: Annotated[int, Option(least=2)] = 6
+    pairs: Annotated[int | None, Option(least=1)] = None
+    budget: Annotated[int | None, Option(least=1)] = None
     rounds: Annotated[int, Option(least=0, within=RATING_ARGS)] = 0
     model: Annotated[str, Option(names=tuple(ESTIMATORS), within=RATING_ARGS)] = "thurstone"
     prior_sd: Annotated[float | str, Option(parse=parsed_prior, metavar="SD", within=RATING_ARGS)] = AUTO
@@ -92,6 +95,12 @@ class RatingSettings(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "prior_sd", parsed_prior(self.prior_sd))
+        if self.pairs is not None:
+            why = f"with {spelled('pairs', self.pairs)}, which are drawn at random; leave one of them out"
+            refuse(self.changed("degree", "rounds"), why)
+        if self.budget is not None:
+            why = f"with {spelled('budget', self.budget)}, which direct questions could exceed; leave one of them out"
+            refuse(self.changed("validate"), why)
 
 
 @dataclass(frozen=True, kw_only=True)

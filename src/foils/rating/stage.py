@@ -12,10 +12,11 @@ from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, Negatives
 from foils.data.store import Provenance, provenance
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively
-from foils.rating.asking import RecordsLike, ask
+from foils.rating.asking import RecordsLike, ask, questions_of
 from foils.rating.candidates import Candidates
+from foils.rating.drawing import Keys, candidate_keys
 from foils.rating.goodness import deviance_explained, intransitive_triples
-from foils.rating.graph import algebraic_connectivity, diameter, regular_pairs
+from foils.rating.graph import algebraic_connectivity, diameter, first_pairs, random_pairs, regular_pairs
 from foils.rating.judgements import Judgements
 from foils.rating.judges import EnsembleJudge, Judge
 from foils.rating.links import LINKS
@@ -27,6 +28,8 @@ from foils.rating.results import ModelUse, Rated, RatingSummary
 from foils.rating.settings import RatingSettings
 from foils.rating.spread import Spread, refined, spread_of
 from foils.runtime.doors import door
+from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
 
 BORDERLINE = (80.0, 150.0)
 
@@ -48,12 +51,13 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     """Add `elo, elo_se, gap, gap_se` (Elo points, mean 1500 over a query's candidates): how hard each one really is.
 
     A query's candidates are its rows that no stage rejected and its first labelled positives, where it has any. They
-    are compared on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, and
-    rated per query. gap = e_reference − e_d, so that a small or negative one means danger. The reference is the
-    labelled positive, of several the one rated best; of a query without any it is the candidate rated best, which was
-    chosen for its rating, so that such gaps are on average somewhat too large. `elo_se` is the error of e_d, `gap_se`
-    that of the difference (`lead_errors`). With `validate`, the column `preference` is P(reference ≻ d), asked
-    directly.
+    are compared on a `degree`-regular random graph, or on one whose later pairs are chosen where they tell most, or
+    in random `pairs`, and rated per query. With a `budget` every query has its first pairs, as many as go with its
+    candidates. A query's graph depends on its id, its candidates' and the seed alone. gap = e_reference − e_d, so
+    that a small or negative one means danger. The reference is the labelled positive, of several the one rated best;
+    of a query without any it is the candidate rated best, which was chosen for its rating, so that such gaps are on
+    average somewhat too large. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With
+    `validate`, the column `preference` is P(reference ≻ d), asked directly.
 
     A reference has its own elo and elo_se, and no gap: what a model that learns ratings is to learn of it. A positive
     that has no row in the given table gets one after its rows, rejected as a labelled positive; the row of a candidate
@@ -76,7 +80,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     """
     rows = rateable(collection, negatives, split, rating.positives)
     asking = _Asking(judge, rows.candidates, record, block)
-    answered, heard = _answered(asking, rating, np.random.default_rng(seed))
+    answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed))
     spread = _spread(answered, heard, rating)
     ratings = ESTIMATORS[rating.model](answered, heard, prior_sd=spread.prior_sd).scaled_errors(spread.dispersion**0.5)
     best = rows.references(ratings.elo)
@@ -111,6 +115,18 @@ class _Asking:
         self._answers.append((pairs, judgements))
         return judgements.preference
 
+    def affordable(self, budget: int) -> int:
+        """Return how many pairs can be asked about with this many questions.
+
+        Raises:
+            InputError: not one; or judgements are recorded, and nothing is asked.
+        """
+        each = questions_of(self._judge)
+        if not each or budget < each:
+            why = f"a pair takes {each} questions" if each else "the judgements are recorded, and nothing is asked"
+            raise InputError(f"{spelled('budget', budget)}: {why}; {'give more' if each else 'leave it out'}")
+        return budget // each
+
     def everything(self) -> tuple[Pairs, Judgements]:
         """Return all pairs that were asked about and their answers, query by query."""
         if len(self._answers) == 1:
@@ -127,15 +143,21 @@ class _Asking:
         return Pairs(offsets, first[order], second[order]), Judgements(*answers)
 
 
-def _answered(asking: _Asking, settings: RatingSettings, rng: np.random.Generator) -> tuple[Pairs, Floats]:
+def _answered(asking: _Asking, settings: RatingSettings, keys: Keys) -> tuple[Pairs, Floats]:
     """The pairs that were answered, and the answers."""
     sizes = np.diff(asking.candidates.offsets)
-    if settings.rounds:
-        pairs, preference = ask_adaptively(
-            sizes, asking, degree=settings.degree, rounds=settings.rounds, model=settings.model, rng=rng
-        )
+    if settings.pairs is not None:
+        pairs = random_pairs(sizes, settings.pairs, keys=keys)
     else:
-        pairs = regular_pairs(sizes, degree=settings.degree, rng=rng)
+        pairs = regular_pairs(sizes, degree=settings.degree, keys=keys)
+    if settings.budget is not None:
+        pairs = first_pairs(pairs, asking.affordable(settings.budget))
+    if settings.rounds:
+        goal = np.diff(pairs.pair_offsets)
+        place = np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
+        start = pairs.where(place < sizes[pairs.query])  # the first cycle
+        pairs, preference = ask_adaptively(start, asking, goal=goal, rounds=settings.rounds, model=settings.model)
+    else:
         preference = asking(pairs)
     known = np.isfinite(preference)
     return pairs.where(known), preference[known]
