@@ -10,7 +10,8 @@ labels of other queries say; beside them what a threshold on likeness reaches th
 
 `train`: the word table trained on the table as it is (untouched), with rows rejected that are not called negative
 (rejected), with the promoted rows as positives as well (relabelled), with every false negative rejected that there is
-(truth), with 5 % of rows asked about; on random negatives, and on none. nDCG@10 on the test split, paired tests
+(truth), with 5 % of rows asked about; with the table untouched and a mask, of the model itself or of a guide
+(all-MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on the test split, paired tests
 against untouched, Holm's correction over the systems. Writes benchmarks/results/relabel.json.
 """
 
@@ -40,6 +41,7 @@ from study_first import hidden
 
 RESULTS = Path(__file__).parent / "results" / "relabel.json"
 MODEL = "static:all-MiniLM-L6-v2"
+GUIDE = "all-MiniLM-L6-v2"
 NOISE = 0.1
 MEASURE = "nDCG@10"
 ENCODING = replace(AT_128, encoder=MODEL)
@@ -117,18 +119,21 @@ def train(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     truth = false_ones(mined, whole)
     relabelled = foils.relabel(collection, mined, judge=Oracle(whole, NOISE, seed), encoder=MODEL, seed=seed)
     more = relabelled.with_promoted()
-    ways: dict[str, tuple[Collection, Negatives | None]] = {
-        "untouched": (collection, mined),
-        "rejected": (collection, relabelled),
-        "relabelled": (more, relabelled),
-        "truth": (collection, mined.reject(truth, "false")),
-        "random": (collection, foils.mine(collection, "random", top=top, seed=seed)),
-        "none": (collection, None),
+    ways: dict[str, tuple[Collection, Negatives | None, str | None]] = {
+        "untouched": (collection, mined, None),
+        "rejected": (collection, relabelled, None),
+        "relabelled": (more, relabelled, None),
+        "truth": (collection, mined.reject(truth, "false"), None),
+        "masked by itself": (collection, mined, "self"),
+        "masked by a guide": (collection, mined, f"guide:{GUIDE}"),
+        "random": (collection, foils.mine(collection, "random", top=top, seed=seed), None),
+        "none": (collection, None, None),
+        "none, masked by a guide": (collection, None, f"guide:{GUIDE}"),
     }
     runs = []
     with tempfile.TemporaryDirectory() as folder, narrowed():
-        for name, (of, table) in ways.items():
-            how = {**STEPS, "form": "pairs" if table is None else "triplets", "seed": seed}
+        for name, (of, table, mask) in ways.items():
+            how = {**STEPS, "form": "pairs" if table is None else "triplets", "seed": seed, "mask": mask}
             trained = foils.train(of, table, model=MODEL, output=Path(folder) / name, **how)
             runs.append(Run(dense_run(trained.model, whole, "test").table, name))
     result = evaluate_runs(whole, runs, rng=np.random.default_rng(seed), measures=[MEASURE], against=["untouched"])
