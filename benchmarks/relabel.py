@@ -10,8 +10,8 @@ labels of other queries say; beside them what a threshold on likeness reaches th
 
 `train`: the word table trained on the table as it is (untouched), with rows rejected that are not called negative
 (rejected), with the promoted rows as positives as well (relabelled), with every false negative rejected that there is
-(truth), with 5 % of rows asked about; with the table untouched and a mask, of the model itself or of a guide
-(all-MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on the test split, paired tests
+(truth), with 5 % of rows asked about; with the table untouched and a mask, of the model itself or of a guide (all-
+MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on the test split, paired tests
 against untouched, Holm's correction over the systems. Writes benchmarks/results/relabel.json.
 """
 
