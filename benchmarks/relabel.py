@@ -29,7 +29,6 @@ import numpy as np
 
 import foils
 from foils.data import Collection, Negatives, Run, load_collection
-from foils.data.store import write_json
 from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
 from foils.labelling.evidence import evidence_of
@@ -38,6 +37,7 @@ from foils.labelling.relabel_doors import pairs_of
 from foils.labelling.relabelling import Cascade
 from narrowed import narrowed
 from study_first import hidden
+from written import write_result
 
 RESULTS = Path(__file__).parent / "results" / "relabel.json"
 MODEL = "static:all-MiniLM-L6-v2"
@@ -166,7 +166,7 @@ def main() -> None:
                     continue
                 rows.append(doing(collection, hide, seed, top))
                 print(json.dumps({k: v for k, v in rows[-1].items() if k != "per_query"}), flush=True)
-                write_json(given.json, known)
+                write_result(given.json, known)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,12 @@ import numpy as np
 
 import foils
 from foils.data import Collection, Run
-from foils.data.store import write_json
 from foils.evaluation import dense_run, evaluate_runs
 from foils.statistics import bootstrap_interval, paired_test
 from foils.tuning.results import Tuned
 from foils.tuning.settings import MEASURE
 from narrowed import words_of
+from written import write_result
 
 RESULTS = Path(__file__).parent / "results" / "tune.json"
 NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
@@ -144,7 +144,7 @@ def compared(given: str, name: str, minutes: float | None, seed: int, work: Path
         "collection": Path(given).name, "model": name, "seed": seed, "minutes": minutes, "seconds": round(spent),
         "better": tuned.better, "means": {each.name: each.means[MEASURE] for each in result.systems},
         "comparisons": [vars(each) for each in result.comparisons],
-        "per_query": {each.name: each.per_query[MEASURE].tolist() for each in result.systems},
+        "per_query": {each.name: np.round(each.per_query[MEASURE], 5).tolist() for each in result.systems},
     }  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def main() -> None:
                     continue
                 known.append(compared(collection, name, given.minutes, seed, work))
                 print(json.dumps({k: v for k, v in known[-1].items() if k != "per_query"}), flush=True)
-                write_json(given.json, {"results": known, "pooled": pooled(known)})
+                write_result(given.json, {"results": known, "pooled": pooled(known)})
     print(json.dumps(pooled(known), indent=1))
     if not given.work:
         shutil.rmtree(work)
