@@ -71,11 +71,11 @@ def false_ones(table: Negatives, whole: Collection) -> np.ndarray:
     return whole.positives("train").contain(queries, documents)
 
 
-def recall_at(score: np.ndarray, truth: np.ndarray, precision: float = 0.9) -> float:
+def recall_at(score: np.ndarray, truth: np.ndarray, precision: float = 0.9) -> float | None:
     """The largest recall that a threshold on a score reaches at this precision, chosen by the truth."""
     hits = np.cumsum(truth[np.argsort(-score)])
     enough = np.flatnonzero(hits / np.arange(1, len(hits) + 1) >= precision)
-    return float(hits[enough[-1]] / truth.sum()) if len(enough) and truth.any() else float("nan")
+    return float(hits[enough[-1]] / truth.sum()) if len(enough) and truth.any() else None
 
 
 def found(verdict: np.ndarray, truth: np.ndarray) -> dict[str, float | int | None]:
