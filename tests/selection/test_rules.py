@@ -102,7 +102,11 @@ def test_denoising_by_the_judge():
     st.sampled_from(list(RULES)),
 )
 def test_every_method_says_why_exactly_where_it_rejects(gaps, name):
-    rows = RatedRows.of_gaps([*np.linspace(0, 900, 12), *gaps], preference=np.full(12 + len(gaps), 0.8))
+    rows = RatedRows.of_gaps(
+        [*np.linspace(0, 900, 12), *gaps],
+        preference=np.full(12 + len(gaps), 0.8),
+        gap_se=np.resize([60.0, 0.0], 12 + len(gaps)),
+    )
     found = RULES[name](rows)
     assert found.keep.tolist() == [why is None for why in found.reason]
     assert ((found.weight >= 0) & (found.weight <= 1)).all()

@@ -21,6 +21,7 @@ def rated(gaps, *, per_query=4, **more):
                 "elo": 1500 - gaps,
                 "elo_se": np.full(n, 50.0),
                 "gap": gaps,
+                "gap_se": np.full(n, 70.0),
                 **more,
             }
         )

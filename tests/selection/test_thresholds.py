@@ -11,6 +11,7 @@ from foils.selection import (
     adapted_gap,
     fit_gaps,
     information,
+    likeliest_fit,
     mixture,
     optimal,
     optimal_gap,
@@ -51,8 +52,8 @@ class TestMixture:
         assert ((found.weight[between] > 0.45) & (found.weight[between] < 1)).all()
 
     def test_two_components_have_no_easy_tier(self):
-        gap, _ = three_groups()
-        found = mixture(RatedRows.of_gaps(gap), components=2)
+        gap, group = three_groups()
+        found = mixture(RatedRows.of_gaps(gap[group < 2]), components=2)
         assert set(found.tier) == {"danger", "goldilocks"}
         assert list(found.thresholds) == ["goldilocks"]
 
@@ -68,11 +69,39 @@ class TestMixture:
         found = mixture(RatedRows.of_gaps(gap), components=2)
         assert not found.keep[gap < 50].any()
 
+    def test_where_nothing_says_that_false_negatives_exist_none_is_rejected(self):
+        rng = np.random.default_rng(2)
+        groups = rng.normal(300, 40, 2000), rng.normal(600, 60, 2000)
+        far = np.concatenate(groups)
+        found = mixture(RatedRows.of_gaps(far))
+        assert found.keep.all()
+        assert set(found.tier) == {"goldilocks", "medium"}
+        assert found.weight[far > 650] == pytest.approx(0.7, abs=0.01)
+        assert found.weight[far < 300].min() == pytest.approx(1, abs=1e-4)
+        one = mixture(RatedRows.of_gaps(groups[0]))
+        assert one.keep.all()
+        assert (len(one.mixture.mean), set(one.weight), one.thresholds) == (1, {1.0}, {})
+        near = mixture(RatedRows.of_gaps(groups[0] - 300))  # all of them as good as the positive
+        assert not near.keep.any()
+        assert mixture(RatedRows.of_gaps(far), danger=500.0).keep.sum() == pytest.approx(2000, abs=40)
+
+    def test_as_many_components_as_the_gaps_speak_for(self):
+        gap, group = three_groups()
+        for most, chosen in ((3, gap), (2, gap[group < 2]), (1, gap[group == 1])):
+            fitted = likeliest_fit(chosen, rng=np.random.default_rng(0))
+            assert len(fitted.mean) == most
+            same = fit_gaps(chosen, components=most, rng=np.random.default_rng(0))
+            np.testing.assert_array_equal(fitted.mean, same.mean)
+        n, one = len(gap), norm.logpdf(gap, gap.mean(), gap.std()).sum()
+        three = np.log(fit_gaps(gap, rng=np.random.default_rng(0)).density(gap).sum(1)).sum()
+        assert -2 * three + 8 * np.log(n) < -2 * one + 2 * np.log(n)
+
     def test_too_few_gaps_or_odd_components_are_refused(self):
         with pytest.raises(InputError, match="too few"):
             mixture(RatedRows.of_gaps([1.0, 1.0, 2.0, np.nan]))
-        with pytest.raises(InputError, match="4 components"):
-            mixture(RatedRows.of_gaps(np.arange(20.0)), components=4)
+        for components in (1, 4):
+            with pytest.raises(InputError, match=f"{components} components"):
+                mixture(RatedRows.of_gaps(np.arange(20.0)), components=components)
 
 
 class TestOptimalGap:

@@ -29,6 +29,7 @@ class RatedRows:
         elo: (n,) e_d in Elo points.
         elo_se: (n,) its standard error.
         preference: (n,) P(positive ≻ d), asked directly; NaN where it was not asked or has no answer.
+        gap_se: (n,) standard error of the gap in Elo points; NaN where it is not known.
 
     Raises:
         InputError: lengths that differ, or preferences outside [0, 1].
@@ -39,9 +40,10 @@ class RatedRows:
     elo: Floats
     elo_se: Floats
     preference: Floats
+    gap_se: Floats
 
     def __post_init__(self) -> None:
-        shapes = {name: getattr(self, name).shape for name in ("query", "gap", "elo", "elo_se", "preference")}
+        shapes = {name: getattr(self, name).shape for name in ("query", "gap", "elo", "elo_se", "preference", "gap_se")}
         if len(set(shapes.values())) > 1 or len(self.gap.shape) != 1:
             raise InputError(f"rated rows need columns of one length; given {shapes}")
         if ((self.preference < 0) | (self.preference > 1)).any():
@@ -59,6 +61,7 @@ class RatedRows:
         elo: npt.ArrayLike | None = None,
         elo_se: npt.ArrayLike | None = None,
         preference: npt.ArrayLike | None = None,
+        gap_se: npt.ArrayLike | None = None,
     ) -> RatedRows:
         """Return rows with these gaps; without the others: one query, a positive at 1500, the rest unknown."""
         gaps = np.asarray(gap, np.float64)
@@ -69,6 +72,7 @@ class RatedRows:
             1500 - gaps if elo is None else np.asarray(elo, np.float64),
             unknown if elo_se is None else np.asarray(elo_se, np.float64),
             unknown if preference is None else np.asarray(preference, np.float64),
+            unknown if gap_se is None else np.asarray(gap_se, np.float64),
         )
 
     @property

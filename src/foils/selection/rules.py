@@ -52,7 +52,7 @@ def table(
 
     Source: ANMI 2.0 Table 2, section 7.2 stages 3 and 4, eq. 35.
     """
-    _check_tiers(bounds, weights)
+    check_tiers(bounds, weights)
     at = tier_of(rows.gap, bounds)
     weight = np.asarray(weights, np.float64)[at]
     p = rows.preference
@@ -150,16 +150,17 @@ def tier_of(gap: Floats, bounds: Sequence[float] = BOUNDS) -> np.ndarray[tuple[i
     return np.asarray(below_last + (gap > edges[-1]), np.int64)
 
 
-def tier_names(gap: Floats) -> Words:
+def tier_names(gap: Floats, bounds: Sequence[float] = BOUNDS) -> Words:
     """Return (n,) the names of Table 2's tiers."""
-    return _words(tier_of(gap))
+    return _words(tier_of(gap, bounds))
 
 
 def _words(at: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Words:
     return np.asarray(TIERS, object)[at]
 
 
-def _check_tiers(bounds: Sequence[float], weights: Sequence[float]) -> None:
+def check_tiers(bounds: Sequence[float], weights: Sequence[float]) -> None:
+    """Raise an InputError unless there are four rising bounds, and a weight in [0, 1] for each of five tiers."""
     if len(bounds) != 4 or any(a >= b for a, b in pairwise(bounds)):
         raise InputError(f"bounds {tuple(bounds)}; expected four rising gaps, as in {BOUNDS}")
     _check_weights(weights, 5)

@@ -13,6 +13,7 @@ from foils.data.collection import Collection
 from foils.data.negatives import Negatives
 from foils.data.store import provenance
 from foils.runtime.errors import check_names
+from foils.selection.certainty import sure, zones
 from foils.selection.curriculum import curriculum, progress
 from foils.selection.mixture import mixture
 from foils.selection.optimal import optimal
@@ -31,6 +32,8 @@ RULES: dict[str, Callable[..., Selection]] = {
     "optimal": optimal,
     "curriculum": curriculum,
     "progress": progress,
+    "zones": zones,
+    "sure": sure,
 }
 
 
@@ -99,4 +102,4 @@ def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negative
 def _rated_rows(negatives: Negatives, shown: Rows) -> RatedRows:
     part = negatives.table.take(pa.array(shown))
     query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
-    return RatedRows(query, **rated_columns(part, "gap", "elo", "elo_se", "preference"))
+    return RatedRows(query, **rated_columns(part, "gap", "elo", "elo_se", "preference", "gap_se"))
