@@ -97,7 +97,7 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     seconds, rows = time.process_time() - start, []
     truth, pairs = false_ones(mined, whole)[every.rows], pairs_of(mined, every.rows)
     score = {name: recall_at(every.features[:, every.names.index(name)], truth) for name in ALIKE}
-    own = [place for place, name in enumerate(every.names) if name not in OF_OTHERS]
+    own = [place for place, name in enumerate(every.names) if name.removesuffix(", squared") not in OF_OTHERS]
     alone = replace(every, names=tuple(every.names[place] for place in own), features=every.features[:, own])
     for evidence in (every, alone):
         for budget in (0.0, 0.01, 0.05, 0.2):

@@ -20,6 +20,7 @@ from foils.statistics.crowd import logits_of
 Floats = npt.NDArray[np.float64]
 
 NEAREST = 3  # likenesses that a mean is taken over
+FARTHEST = 5.0  # standard deviations of a square, at most
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
 
 
@@ -31,7 +32,7 @@ class Evidence:
         rows: (k,) rows of the table whose query the split judges, and whose text is none of its positives.
         belief: (k,) logit of the probability that the decision gives each, before any label.
         names: of the features.
-        features: (k, f), each of mean 0 and standard deviation 1, a missing value 0.
+        features: (k, f), of mean 0 and standard deviation 1 (squares are cut at 5), a missing value 0.
     """
 
     rows: Rows
@@ -59,6 +60,7 @@ def evidence_of(
     - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
       is labelled, too, to the document. It is 0 where each query has positives of its own.
     - score: the table's, standardised by source; gap: of ratings, where there are any, its sign turned.
+    - belief: that of the decision, by how much more or less than it says; and the square of each of all these.
 
     Args:
         collection: documents, queries, judgements.
@@ -84,8 +86,9 @@ def evidence_of(
     columns |= {"rank": -np.log1p(table["rank"].to_numpy()[rows]), "score": _by_source(every)[rows]}
     if "gap" in table.column_names:
         columns["gap"] = -table["gap"].to_numpy()[rows]
-    names, features = _standardised(columns)
-    return Evidence(rows, logits_of(_believed(decided, scores)[triplet]), names, features)
+    belief = logits_of(_believed(decided, scores)[triplet])
+    names, features = _standardised({**columns, "belief": belief})
+    return Evidence(rows, belief, names, features)
 
 
 def _believed(decided: Decided, scores: Scores) -> Floats:
@@ -195,11 +198,19 @@ def _by_source(negatives: Negatives) -> Floats:
 
 
 def _standardised(columns: dict[str, Floats]) -> tuple[tuple[str, ...], Floats]:
-    """The columns that vary, each of mean 0 and standard deviation 1; a missing value is 0."""
+    """The columns that vary, and their squares, each of mean 0 and standard deviation 1; a missing value is 0."""
     kept = {}
     for name, values in columns.items():
-        there = np.isfinite(values)
-        if there.any() and (spread := values[there].std()) > 1e-9:
-            kept[name] = np.where(there, (values - values[there].mean()) / spread, 0.0)
+        if (plain := _scaled(values)) is not None:
+            kept[name] = plain
+            if (square := _scaled(plain**2)) is not None:
+                kept[f"{name}, squared"] = np.minimum(square, FARTHEST)
     rows = len(next(iter(columns.values())))
     return tuple(kept), np.column_stack([np.zeros((rows, 0)), *kept.values()])
+
+
+def _scaled(values: Floats) -> Floats | None:
+    there = np.isfinite(values)
+    if not there.any() or (spread := values[there].std()) <= 1e-9:
+        return None
+    return np.where(there, (values - values[there].mean()) / spread, 0.0)
