@@ -128,14 +128,41 @@ def test_direct_preferences_of_the_positive(validate):
     judge = NumberJudge()
     near = [("q0", "d10"), ("q0", "d9"), ("q0", "d0"), ("q0", "d1")]
     rated = rate_negatives(collection(), table(near), judge, split="train", validate=validate, model="bradley-terry")
-    preference = column(rated, "preference")
-    known = [True] * 4 if validate == "all" else ((column(rated, "gap") >= 80) & (column(rated, "gap") <= 150)).tolist()
+    preference, plain = (
+        column(rated, "preference"),
+        rate_negatives(collection(), table(near), judge, model="bradley-terry"),
+    )
+    known = [True] * 4 if validate == "all" else ((column(plain, "gap") >= 80) & (column(plain, "gap") <= 150)).tolist()
     np.testing.assert_array_equal(np.isfinite(preference), known)
     assert sum(known) in (0, 4) or validate == "borderline"
     if validate == "all":
         np.testing.assert_allclose(preference, 1 / (1 + np.exp(-(11 - np.array([10, 9, 0, 1.0])))))
     plain = rate_negatives(collection(), table(near), judge, split="train")
     assert "preference" not in plain.table.column_names
+
+
+def test_direct_answers_enter_the_fit_and_none_is_asked_twice():
+    """The positive's pairs that the graph left out are asked; ratings come nearer to those of all pairs."""
+
+    class Rough(NumberJudge):
+        def judge(self, candidates, pairs):
+            return np.round(super().judge(candidates, pairs), 1)
+
+    few = [("q1", f"d{i}") for i in (0, 1, 3, 4, 6, 7)]
+    fixed = {"prior_sd": 1.0, "split": "train"}
+    judge, every = Rough(antisymmetric=True), Rough(antisymmetric=True)
+    direct = rate_negatives(collection(), table(few), judge, degree=4, validate="all", **fixed)
+    whole = rate_negatives(collection(), table(few), every, degree=6, **fixed)
+    graph = rate_negatives(collection(), table(few), Rough(), degree=4, **fixed)
+    assert len(direct.pairs) == judge.asked == 14 + 2  # four of the positive's six pairs are in the graph
+    asked = {frozenset(pair) for pair in zip(direct.pairs.first.tolist(), direct.pairs.second.tolist(), strict=True)}
+    assert len(asked) == 16
+    error = [np.abs(column(one, "gap") - column(whole, "gap")).mean() for one in (direct, graph)]
+    assert error[0] < error[1]
+    assert (column(direct, "gap_se") < column(graph, "gap_se")).all()
+    np.testing.assert_allclose(
+        column(direct, "preference"), np.round(1 / (1 + np.exp(np.array([0, 1, 3, 4, 6, 7]) - 5)), 1)
+    )
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     that a small or negative one means danger. The reference is the labelled positive, of several the one rated best;
     of a query without any it is the candidate rated best, which was chosen for its rating, so that such gaps are on
     average somewhat too large. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With
-    `validate`, the column `preference` is P(reference ≻ d), asked directly.
+    `validate`, the column `preference` is P(reference ≻ d), asked directly about the gaps of a first fit; these answers
+    enter the ratings, whose reference stays the one that was asked about.
 
     A reference has its own elo and elo_se, and no gap: what a model that learns ratings is to learn of it. A positive
     that has no row in the given table gets one after its rows, rejected as a labelled positive; the row of a candidate
@@ -81,23 +82,25 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     rows = rateable(collection, negatives, split, rating.positives)
     asking = _Asking(judge, rows.candidates, record, block)
     answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed))
-    spread = _spread(answered, heard, rating)
-    ratings = ESTIMATORS[rating.model](answered, heard, prior_sd=spread.prior_sd).scaled_errors(spread.dispersion**0.5)
-    best = rows.references(ratings.elo)
-    gap = _gaps(ratings, rows.candidates.offsets, best)
-    gap_error = lead_errors(answered, ratings, best, prior_sd=spread.prior_sd) * spread.dispersion**0.5
+    fit = _Fit.of(answered, heard, _spread(answered, heard, rating), rating.model)
+    best = rows.references(fit.ratings.elo)
+    direct = {}
+    if rating.validate != "none":
+        direct["preference"] = _direct(
+            asking, _gaps(fit.ratings, best, rows.candidates.offsets), best, everywhere=rating.validate == "all"
+        )
+        fit = _Fit.of(*asking.answered(), fit.spread, rating.model)
+    ratings, gap, gap_error = fit.ratings, _gaps(fit.ratings, best, rows.candidates.offsets), fit.lead_errors(best)
     tops = best[(rows.positives == 0) & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
     gap[tops] = gap_error[tops] = np.nan
-    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error}
-    if rating.validate != "none":
-        columns["preference"] = _direct(asking, gap, best, everywhere=rating.validate == "all")
+    columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error, **direct}
     every, judgements = asking.everything()
     return Rated.of(
         _rated_table(negatives, rows, columns, ratings, tops),
         provenance=_provenance(collection, negatives, judge, split, rating, seed, digest),
         title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
-        summary=_summary(every, judgements, rows, unrated, _Fit(answered, heard, ratings, spread)),
+        summary=_summary(every, judgements, rows, unrated, fit),
         candidates=rows.candidates, pairs=every, preference=judgements.preference,
         models={each.name: ModelUse(each.asked.usage, each.asked.failures) for each in _language_models(judge)},
     )  # fmt: skip
@@ -114,6 +117,22 @@ class _Asking:
         judgements = ask(self._judge, self.candidates, pairs, record=self._record, block=self._block)
         self._answers.append((pairs, judgements))
         return judgements.preference
+
+    def answered(self) -> tuple[Pairs, Floats]:
+        """Return all pairs that have an answer, and the answers."""
+        every, judgements = self.everything()
+        known = np.isfinite(judgements.preference)
+        return every.where(known), judgements.preference[known]
+
+    def known(self, pairs: Pairs) -> Floats:
+        """Return P(first ≻ second) of pairs that were answered before, in whichever order; else NaN."""
+        every, heard = self.answered()
+        sides = (every.first, every.second), (every.second, every.first)
+        codes = np.concatenate([one * every.candidates + other for one, other in sides])
+        answers, order = np.append(heard, 1 - heard), np.argsort(codes, kind="stable")
+        wanted = pairs.first * every.candidates + pairs.second
+        at = order[np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)] if len(codes) else None
+        return np.full(len(pairs), np.nan) if at is None else np.where(codes[at] == wanted, answers[at], np.nan)
 
     def affordable(self, budget: int) -> int:
         """Return how many pairs can be asked about with this many questions.
@@ -207,7 +226,7 @@ def _language_models(judge: Judge) -> list[LLMJudge]:
     return [each for each in judges if isinstance(each, LLMJudge)]
 
 
-def _gaps(ratings: Ratings, offsets: Rows, reference: Rows) -> Floats:
+def _gaps(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
     """(N,) e_reference − e_d in Elo points; NaN where the two cannot be compared."""
     of = np.repeat(reference, np.diff(offsets))
     together = ratings.component[of] == ratings.component
@@ -215,12 +234,17 @@ def _gaps(ratings: Ratings, offsets: Rows, reference: Rows) -> Floats:
 
 
 def _direct(asking: _Asking, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
-    """(N,) P(reference ≻ d | q), asked directly (eq. 35); NaN where it was not asked or has no answer."""
+    """(N,) P(reference ≻ d | q), asked directly (eq. 35) unless it was before; NaN where there is no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
     wanted[reference] = False
     rows, offsets = np.flatnonzero(wanted), asking.candidates.offsets
     preference = np.full(len(gap), np.nan)
-    preference[rows] = asking(Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows))
+    pairs = Pairs(offsets, np.repeat(reference, np.diff(offsets))[rows], rows)
+    answers = asking.known(pairs)
+    unknown = np.isnan(answers)
+    if unknown.any():
+        answers[unknown] = asking(pairs.where(unknown))
+    preference[rows] = answers
     return preference
 
 
@@ -232,6 +256,17 @@ class _Fit:
     preference: Floats
     ratings: Ratings
     spread: Spread
+
+    @classmethod
+    def of(cls, pairs: Pairs, preference: Floats, spread: Spread, model: str) -> _Fit:
+        """Fit the ratings."""
+        ratings = ESTIMATORS[model](pairs, preference, prior_sd=spread.prior_sd)
+        return cls(pairs, preference, ratings.scaled_errors(spread.dispersion**0.5), spread)
+
+    def lead_errors(self, reference: Rows) -> Floats:
+        """Return (N,) the standard errors of e_reference − e_d."""
+        errors = lead_errors(self.pairs, self.ratings, reference, prior_sd=self.spread.prior_sd)
+        return np.asarray(errors * self.spread.dispersion**0.5)
 
 
 def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int, fit: _Fit) -> RatingSummary:
