@@ -88,3 +88,17 @@ def gain(row: dict[str, Any]) -> str:
     """A gain, marked where it is significant: * better, ! worse."""
     mark = "*" if row["p_better_holm"] < 0.05 else "!" if row["p_worse_holm"] < 0.05 else ""
     return f"{row['gain']:+.4f}{mark}"
+
+
+def latency(found: dict[str, Any]) -> str:
+    """Milliseconds of a single query, alone and sharpened, by index."""
+    kinds = found["index"]
+    heads = [f"{kind} {p}" for kind in kinds for p in ("p50", "p99")]
+    rows = [f"| | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
+    for way in kinds["flat"]:
+        cells = [f"{of[way][p]:.2f}" for of in kinds.values() for p in ("p50", "p99")]
+        rows.append(f"| {way} | {' | '.join(cells)} |")
+    return "\n".join(rows) + (
+        f"\n\n{found['unit'].capitalize()}; {found['collection']}: {found['documents']:,} documents of dimension "
+        f"{found['dimension']}, {found['queries']:,} queries, the {found['k']} best of each."
+    )

@@ -15,6 +15,7 @@ from foils.searching.ranks import Relevant, measure_ranks
 from foils.searching.runs import Embedded, Searched, embed_collection, search_collection
 from foils.searching.searcher import Hit, TextSearcher
 from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings
+from foils.searching.sharpened import Match, SharpenedSearch, sharpen
 from foils.searching.tune import GridValues, Tuned, cross_validate, evaluate_grid, oracle
 
 __all__ = [
@@ -30,9 +31,11 @@ __all__ = [
     "GridValues",
     "Hit",
     "Index",
+    "Match",
     "Ranked",
     "Relevant",
     "Searched",
+    "SharpenedSearch",
     "TextSearcher",
     "Tuned",
     "as_index",
@@ -54,6 +57,7 @@ __all__ = [
     "rdime_mask",
     "search_collection",
     "search_vectors",
+    "sharpen",
     "sun",
     "trusted",
 ]

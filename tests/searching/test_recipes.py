@@ -1,0 +1,63 @@
+"""The recipes of docs/deploying.md, run as they stand there, wherever their package is installed."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foils.searching import SharpenedSearch, sharpen
+
+PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text("utf-8")
+RECIPES = dict(re.findall(r"^### (.+?)\n\n```py\n(.*?)^```", PAGE, re.M | re.S))
+NEEDS = {
+    "faiss": "faiss", "usearch": "usearch", "LanceDB": "lancedb", "Qdrant": "qdrant_client",
+    "sentence-transformers": "sentence_transformers",
+}  # fmt: skip
+
+
+def test_every_recipe_is_run():
+    assert RECIPES.keys() == NEEDS.keys()
+
+
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_recipe_searches_twice_by_inner_product(name, tmp_path, monkeypatch):
+    pytest.importorskip(NEEDS[name])
+    monkeypatch.chdir(tmp_path)
+    vectors, query = world()
+    years = 1990 + np.arange(300) % 20
+    first = vectors[np.argsort(-(vectors @ query), kind="stable")]
+    masked = sharpen(query[None], [first[:10]])[0]
+    assert (masked == 0).any(), "its feedback is trusted, or this test would see one search alone"
+    given = {"SharpenedSearch": SharpenedSearch, "np": np, "vectors": vectors, "years": years, "query": query}
+    exec(compile(RECIPES[name], f"deploying.md: {name}", "exec"), given)
+
+    found = [position(match.document) for match in given["matches"]]
+    scores = vectors @ masked
+    expected = np.argsort(-scores, kind="stable")[:10]
+    assert found[0] == expected[0]
+    assert len(set(found) & set(expected.tolist())) >= 9, "an approximate index may miss one"
+    np.testing.assert_allclose([match.score for match in given["matches"]], scores[found], atol=1e-5)
+    if "recent" in given:
+        recent = [position(match.document) for match in given["recent"]]
+        assert len(recent) == 10
+        assert (years[recent] >= 2000).all()
+
+
+def world():
+    """Documents with five of one topic, whose first leads, and a query for it: feedback that is trusted."""
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.normal(size=(64, 64)))[0]
+    vectors = rng.normal(size=(300, 64))
+    vectors[7] = axes[0]
+    vectors[[21, 22, 23, 24]] = 0.9 * axes[0] + np.sqrt(1 - 0.9**2) * axes[1:5]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    query = 0.95 * axes[0] + np.sqrt(1 - 0.95**2) * axes[5]
+    return vectors.astype(np.float32), query.astype(np.float32)
+
+
+def position(document):
+    """What each database calls a document."""
+    if isinstance(document, dict):
+        return document["id"]
+    return int(getattr(document, "id", document))

@@ -1,0 +1,154 @@
+"""A search function of anybody's, sharpened: as the library's own two passes, with no search that is not needed."""
+
+import numpy as np
+import pytest
+
+from foils.encode import Vectors
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.searching import DimensionSettings, ExactIndex, SharpenedSearch, query_masks, search_vectors, sharpen
+
+
+def unit(n, d=12, seed=0):
+    x = np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+DOCUMENTS, QUERIES = unit(120), unit(9, seed=1)
+VECTORS = Vectors.of(DOCUMENTS)
+SETTINGS = {
+    "rdime": DimensionSettings("rdime", k_plus=2),
+    "dime": DimensionSettings("dime", share=0.5),
+    "eclipse": DimensionSettings("eclipse", k_plus=3, k_minus=4, share=0.5),
+    "selective": DimensionSettings("selective", lead=0.1, agreement=-0.3),
+    "none": DimensionSettings("none"),
+}
+
+
+class Database:
+    """Searches by inner product among the documents a filter lets through, and notes what it was asked for."""
+
+    def __init__(self):
+        self.asked = []
+
+    def __call__(self, query, k, **options):
+        self.asked.append((k, options))
+        rows = np.flatnonzero(np.arange(120) % 2 == 0) if options.get("even") else np.arange(120)
+        best = rows[np.argsort(-(DOCUMENTS[rows] @ query), kind="stable")[:k]]
+        return [{"id": int(row)} for row in best], DOCUMENTS[best]
+
+
+def batched(database):
+    return lambda queries, k, **options: [database(query, k, **options) for query in queries]
+
+
+def ids(matches):
+    return [match.document["id"] for match in matches]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("second", [{}, {"second_pass": "retrieved", "rerank_depth": 20}])
+def test_it_finds_what_two_passes_over_an_index_find(name, second):
+    settings = SETTINGS[name]
+    expected = search_vectors(
+        QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50,
+        **(second if name != "none" else {}),
+    )  # fmt: skip
+    search = SharpenedSearch(Database(), settings, feedback_depth=50, **second)
+    many = SharpenedSearch(batched(Database()), settings, feedback_depth=50, batched=True, **second).many(QUERIES, 8)
+    for row, query in enumerate(QUERIES):
+        found = search(query, 8)
+        assert ids(found) == expected.positions[row].tolist()
+        np.testing.assert_allclose([match.score for match in found], expected.scores[row], rtol=1e-5, atol=1e-6)
+        assert ids(many[row]) == ids(found)
+
+
+def test_sharpened_queries_are_masked_queries():
+    lists = [np.argsort(-(DOCUMENTS @ query), kind="stable")[:30] for query in QUERIES]
+    for settings in SETTINGS.values():
+        masks, _ = query_masks(QUERIES, VECTORS, lists, settings)
+        found = sharpen(QUERIES, [DOCUMENTS[rows] for rows in lists], settings)
+        np.testing.assert_array_equal(found, np.where(masks, QUERIES, 0))
+    assert found.dtype == np.float32
+    ragged = [np.empty((0, 12)), *(DOCUMENTS[:1] for _ in QUERIES[1:])]
+    np.testing.assert_array_equal(sharpen(QUERIES, ragged, SETTINGS["dime"])[0], QUERIES[0])
+
+
+def test_no_search_is_made_that_is_not_needed():
+    def asked(settings, k=8, **more):
+        feedback = more.pop("feedback", None)
+        database = Database()
+        SharpenedSearch(database, settings, **more)(QUERIES[0], k, feedback=feedback)
+        return [depth for depth, _ in database.asked]
+
+    assert asked(SETTINGS["rdime"]) == [2, 8], "the vectors of k⁺ documents, then the search"
+    assert asked(SETTINGS["eclipse"], feedback_depth=50) == [50, 8]
+    assert asked(SETTINGS["none"]) == [8]
+    trusting = DimensionSettings("selective", lead=-2, agreement=-2)
+    assert asked(trusting) == [8, 8]
+    assert asked(trusting, k=3) == [5, 3]
+    assert asked(DimensionSettings("selective", lead=2.1)) == [8], (
+        "feedback that is not trusted: the first result stands"
+    )
+    assert asked(SETTINGS["rdime"], feedback=DOCUMENTS[:3]) == [8]
+    assert asked(SETTINGS["rdime"], second_pass="retrieved", rerank_depth=20) == [20]
+    assert asked(SETTINGS["rdime"], second_pass="retrieved") == [1000]
+    database = Database()
+    calls = []
+    SharpenedSearch(
+        lambda queries, k: calls.append(len(queries)) or batched(database)(queries, k), trusting, batched=True
+    ).many(QUERIES)
+    assert calls == [9, 9], "a batch at a time"
+
+
+def test_feedback_of_another_system_counts():
+    search = SharpenedSearch(Database(), SETTINGS["rdime"])
+    given = search(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
+    sharpened = sharpen(QUERIES[:1], [DOCUMENTS[40:42]], SETTINGS["rdime"])[0]
+    assert ids(given) == np.argsort(-(DOCUMENTS @ sharpened), kind="stable")[:8].tolist()
+
+
+def test_filters_reach_both_passes():
+    database = Database()
+    found = SharpenedSearch(database, SETTINGS["rdime"])(QUERIES[0], 8, even=True)
+    assert [options for _, options in database.asked] == [{"even": True}] * 2
+    assert all(each % 2 == 0 for each in ids(found))
+
+
+def test_fewer_documents_than_asked_for_are_all_returned():
+    def one(query, k):
+        return ["only"][:k], DOCUMENTS[:1]
+
+    assert [match.document for match in SharpenedSearch(one, SETTINGS["rdime"])(QUERIES[0], 8)] == ["only"]
+    assert SharpenedSearch(lambda query, k: ([], []), SETTINGS["eclipse"])(QUERIES[0], 8) == []
+    assert SharpenedSearch(lambda query, k: ([], []), second_pass="retrieved")(QUERIES[0], 8) == []
+
+
+@pytest.mark.parametrize(
+    ("search", "said"),
+    [
+        (lambda query, k: ["a"], "expected a pair"),
+        (lambda query, k: (["a"], None), "only where they are asked"),
+        (lambda query, k: (["a", "b"], DOCUMENTS[:1]), r"expected \(2, 12\)"),
+        (lambda query, k: (["a"], DOCUMENTS[:1, :5]), r"expected \(1, 12\)"),
+    ],
+)
+def test_a_function_that_returns_something_else_is_refused(search, said):
+    with pytest.raises(InputError, match=said):
+        SharpenedSearch(search, SETTINGS["rdime"])(QUERIES[0])
+
+
+def test_what_makes_no_sense_is_refused():
+    with pytest.raises(UnknownNameError, match="retrieved"):
+        SharpenedSearch(Database(), second_pass="some")
+    with pytest.raises(InputError, match="no effect"):
+        SharpenedSearch(Database(), rerank_depth=9)
+    with pytest.raises(InputError, match="below k=10"):
+        SharpenedSearch(Database(), second_pass="retrieved", rerank_depth=9)(QUERIES[0])
+    with pytest.raises(InputError, match="1 results for 2 queries"):
+        SharpenedSearch(lambda queries, k: [([], [])], batched=True).many(QUERIES[:2])
+    with pytest.raises(InputError, match="finite queries"):
+        SharpenedSearch(Database()).many(QUERIES[0])
+    with pytest.raises(InputError, match="feedback vectors"):
+        sharpen(QUERIES[:1], [DOCUMENTS[0]])
+    with pytest.raises(InputError, match="generator"):
+        sharpen(QUERIES, [DOCUMENTS] * 9, DimensionSettings("eclipse", moon_pool=30))
