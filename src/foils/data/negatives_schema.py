@@ -29,6 +29,7 @@ KNOWN = {
     "elo": pa.float64(),
     "elo_se": pa.float64(),
     "gap": pa.float64(),
+    "teacher": pa.float64(),
     "weight": pa.float64(),
     "tier": pa.string(),
     "relevance": pa.float64(),

@@ -1,11 +1,14 @@
 from .bi_encoder import train_bi_encoder as train_bi_encoder
 from .cached import CachedContrastiveLoss as CachedContrastiveLoss
 from .catalogue import LOSSES as LOSSES
+from .catalogue import TEACHER_LOSSES as TEACHER_LOSSES
 from .catalogue import make_loss as make_loss
 from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
 from .losses import ContrastiveLoss as ContrastiveLoss
 from .losses import LearnableTemperature as LearnableTemperature
+from .masks import FalseNegativeMask as FalseNegativeMask
+from .masks import mask_log_weights as mask_log_weights
 from .measured import MeasuredLoss as MeasuredLoss
 from .mixing import GradNormMixing as GradNormMixing
 from .mixing import LearnableMixing as LearnableMixing
@@ -17,6 +20,8 @@ from .models import LEARNING_RATES as LEARNING_RATES
 from .models import load_trainable as load_trainable
 from .objectives import debiased_infonce as debiased_infonce
 from .objectives import infonce_gradient as infonce_gradient
+from .objectives import list_distillation as list_distillation
+from .objectives import margin_mse as margin_mse
 from .objectives import rating_regression as rating_regression
 from .objectives import weighted_infonce as weighted_infonce
 from .objectives import weighted_listnet as weighted_listnet

@@ -17,7 +17,7 @@ from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
 from foils.runtime.options import refuse
-from foils.training.catalogue import make_loss
+from foils.training.catalogue import TEACHER_LOSSES, make_loss
 from foils.training.data import TrainingSet
 from foils.training.masked import MaskHistory
 from foils.training.masks import make_mask
@@ -70,6 +70,10 @@ def train_bi_encoder(
     if batches == PROGRESS:
         refuse({"refresh": refresh}, f"with batches {PROGRESS}, which go by the ratings of the negatives there are")
         data = outside_danger(data)
+    if settings.loss in TEACHER_LOSSES:
+        refuse(
+            {"refresh": refresh}, f"with loss {settings.loss}: negatives that are mined anew have no teacher's scores"
+        )
     loss = _loss(model, data, settings)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
     hook = _hook(model, data, batches, batch_settings)

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from foils.runtime.errors import InputError, check_names
+from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import TrainingSet
 from foils.training.losses import ContrastiveLoss, LearnableTemperature, Objective
 from foils.training.masks import FalseNegativeMask
 from foils.training.mixing import make_mixing
-from foils.training.objectives import debiased_infonce, weighted_infonce
+from foils.training.objectives import debiased_infonce, list_distillation, margin_mse, weighted_infonce
 from foils.training.settings import ST
 from foils.training.st_losses import st_loss
+
+log = logging.getLogger(__name__)
 
 _WEIGHTED = {"temperature": 0.05, "learn_temperature": False, "curriculum": False}
 _DEBIASED = {**_WEIGHTED, "prior": 0.1, "concentration": 0.0}
@@ -39,6 +46,19 @@ LOSSES: dict[str, dict[str, Any]] = {
 - hybrid: α·(debiased, weighted) InfoNCE + (1 − α)·regression on ratings (ANMI 2.0 eq. 37)."""
 
 
+_OF_TEACHERS = {"temperature": 0.05, "teacher_temperature": 1.0, "scores": "teacher", "alpha": 0.0}
+_REGRESSIONS = {"margin-mse": margin_mse, "distil": list_distillation}
+
+TEACHER_LOSSES: dict[str, dict[str, Any]] = dict.fromkeys(_REGRESSIONS, _OF_TEACHERS)
+"""Losses that learn from a teacher's scores of a row's own documents, their settings and defaults.
+
+α·weighted InfoNCE + (1 − α)·the teacher's loss. `scores` is the table's column, `temperature` divides similarities in
+both, `teacher_temperature` the scores. Rows without scores of positive and negatives have the contrast alone.
+
+- margin-mse: margins between positive and negatives (Hofstätter et al. 2020).
+- distil: the Kullback–Leibler divergence of the two softmaxes over the list (Hinton et al. 2015)."""
+
+
 def make_loss(
     name: str,
     model: Any,
@@ -58,12 +78,13 @@ def make_loss(
     """
     if name.startswith(ST):
         return st_loss(name, model, data, mini_batch_size=mini_batch_size, settings=settings)
-    check_names("loss", [name], LOSSES)
-    check_names(f"setting of the loss {name}", settings, LOSSES[name])
-    wrong = [f"{key}={value!r}" for key, value in settings.items() if not _fits(value, LOSSES[name][key])]
+    known = {**LOSSES, **TEACHER_LOSSES}
+    check_names("loss", [name], known)
+    check_names(f"setting of the loss {name}", settings, known[name])
+    wrong = [f"{key}={value!r}" for key, value in settings.items() if not _fits(value, known[name][key])]
     if wrong:
         raise InputError(f"settings of the loss {name} of another type than its defaults: {', '.join(wrong)}")
-    chosen = {**LOSSES[name], **settings}
+    chosen = {**known[name], **settings}
     temperature = chosen["temperature"]
     if not temperature > 0:
         raise InputError(f"temperature {temperature}; expected above 0")
@@ -77,6 +98,8 @@ def make_loss(
         "mixing": make_mixing(chosen["mixing"], chosen["alpha"]) if "mixing" in chosen else None,
         "mask": mask,
     }
+    if name in TEACHER_LOSSES:
+        parts |= _of_teacher(name, data, mask, **chosen)
     if mini_batch_size is None:
         return ContrastiveLoss(model, **parts)
     return CachedContrastiveLoss(model, mini_batch_size=mini_batch_size, **parts)
@@ -87,6 +110,37 @@ def _fits(value: Any, default: Any) -> bool:
     if isinstance(default, float):
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     return isinstance(value, type(default))
+
+
+def _of_teacher(
+    name: str,
+    data: TrainingSet,
+    mask: FalseNegativeMask | None,
+    *,
+    temperature: float,
+    teacher_temperature: float,
+    scores: str,
+    alpha: float,
+) -> dict[str, Any]:
+    """Return what makes a contrastive loss one of a teacher: its scores in the place of ratings."""
+    if not teacher_temperature > 0:
+        raise InputError(f"teacher_temperature {teacher_temperature}; expected above 0")
+    weighed = ((data.rows[:, 1:] >= 0) & (data.facts.own_log_weights() != 0)).any()
+    if alpha == 0 and (weighed or mask is not None):
+        idle = spelled("mask") if mask is not None else "weights other than 1"
+        raise InputError(
+            f"{idle}: no effect on {name} with alpha=0, which has no contrast; set alpha, or leave them out"
+        )
+    teacher = data.scores_of(scores)
+    unknown = int(np.isnan(teacher[:, 0]).sum())
+    if unknown:
+        log.warning("%d of %d rows have no scores in %s to learn from", unknown, len(data), scores)
+    temperatures = {"temperature": temperature, "teacher_temperature": teacher_temperature}
+    return {
+        "facts": replace(data.facts, ratings=teacher),
+        "mixing": make_mixing("fixed", alpha),
+        "regression": partial(_REGRESSIONS[name], **temperatures),
+    }
 
 
 def _objective(name: str, prior: float, concentration: float) -> Objective:

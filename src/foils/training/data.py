@@ -79,6 +79,7 @@ class TrainingSet:
         rows: (N, 2 + k) query row, positive's and negatives' document rows; −1 where a list is short.
         counts: what was used and what was left out, and why.
         texts: the transform from its rows to their texts.
+        negatives: the table that it was made of; None: pairs alone.
     """
 
     dataset: Dataset
@@ -86,6 +87,7 @@ class TrainingSet:
     rows: Rows
     counts: dict[str, int]
     texts: RowTexts
+    negatives: Negatives | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -109,7 +111,34 @@ class TrainingSet:
         )
         counts = {**self.counts, reason: int(left_out.sum()), "rows": len(kept)}
         names = [name for name in self.dataset.column_names if name != "label"]
-        return TrainingSet(_dataset(names, rows, self.texts), facts, rows, counts, self.texts)
+        return TrainingSet(_dataset(names, rows, self.texts), facts, rows, counts, self.texts, self.negatives)
+
+    def scores_of(self, column: str) -> Floats:
+        """Return (N, 1 + k) what a column of the table says of each row's documents; NaN where it says nothing.
+
+        Positives have their scores in rejected rows, as `foils.score_pairs`, `foils rate` or `score_positives` of
+        `foils filter` add them.
+
+        Raises:
+            InputError: there is no such column of numbers, or no row has one for its positive and for a negative.
+        """
+        scoring = "foils.score_pairs scores positives and negatives, and so does foils filter with score_positives"
+        if self.negatives is None:
+            raise InputError(f"pairs alone have no scores of negatives; give a table with a column {column}: {scoring}")
+        table = self.negatives.table
+        if column not in table.column_names or not pa.types.is_floating(table.schema.field(column).type):
+            raise InputError(f"the table has no numbers in a column {column}; {scoring}")
+        read = _Table.read(self.negatives, self.texts.collection)
+        values = np.asarray(table[column].to_numpy(), np.float64)
+        width = int(max(read.document.max(initial=0), self.rows[:, 1:].max())) + 1
+        keys, first = np.unique(read.query * width + read.document, return_index=True)
+        wanted = self.rows[:, :1] * width + self.rows[:, 1:]
+        at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        scores = np.where((keys[at] == wanted) & (self.rows[:, 1:] >= 0), values[first[at]], np.nan)
+        scores[np.isnan(scores[:, 0]) | np.isnan(scores[:, 1:]).all(1)] = np.nan
+        if not np.isfinite(scores).any():
+            raise InputError(f"no row has a number in {column} for its positive and for a negative; {scoring}")
+        return np.asarray(scores, np.float64)
 
 
 def training_set(
@@ -159,7 +188,7 @@ def training_set(
     facts = _facts(collection, rows, table, texts)
     if np.isfinite(facts.ratings).any():
         counts["positives without a rating"] = len(np.unique(rows[np.isnan(facts.ratings[:, 0]), :2], axis=0))
-    return TrainingSet(_dataset(names, rows, texts), facts, rows, counts, texts)
+    return TrainingSet(_dataset(names, rows, texts), facts, rows, counts, texts, negatives)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,14 @@ class Objective(Protocol):
         ...
 
 
+class Regression(Protocol):
+    """What is learned from numbers of a row's own documents, as `foils.training.objectives.margin_mse`."""
+
+    def __call__(self, similarities: Tensor, numbers: Tensor) -> Tensor:
+        """Return one loss a query, of (b, 1 + k) similarities and numbers, NaN where there is none."""
+        ...
+
+
 class LearnableTemperature(nn.Module):  # type: ignore[misc]
     """τ = e^{−a}, a learned with the model, kept at or above `least` (CLIP: begins at 0.07, 1/τ at most 100).
 
@@ -96,6 +104,8 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         temperature: τ, or one that is learned.
         facts: of the data set whose row numbers come as labels; None: nothing is known, labels are not looked at.
         mixing: how the regression joins; None: no regression.
+        regression: in the place of the hybrid's, of the own documents' similarities and what the facts have as their
+            ratings; None: the hybrid's.
         least_gap: curriculum: epoch → gap that a negative must exceed to count; needs facts.
         mask: leaves out candidates that are probably positives; a guide's needs facts. None: none.
 
@@ -111,6 +121,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         temperature: float | LearnableTemperature = 0.05,
         facts: PairFacts | None = None,
         mixing: Mixing | None = None,
+        regression: Regression | None = None,
         least_gap: LeastGap | None = None,
         mask: FalseNegativeMask | None = None,
     ) -> None:
@@ -124,9 +135,9 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
         self.temperature = temperature
-        self.mixing, self.mask = mixing, mask
+        self.mixing, self.regression, self.mask = mixing, regression, mask
         self.epoch = 1
-        if mixing is not None:
+        if mixing is not None and regression is None:
             self.gain, self.offset = nn.Parameter(torch.ones(())), nn.Parameter(torch.zeros(()))
 
     @property
@@ -241,6 +252,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             "known_positives_left_out": self.facts is not None,
             **({} if self.mask is None else {"mask": self.mask.describe()}),
             **({} if self.mixing is None else describe_mixing(self.mixing)),
+            **({} if self.regression is None else _described(self.regression)),
         }
 
     def _regression(self, similarities: Tensor, begin: int, end: int, facts: BatchFacts) -> Tensor:
@@ -249,8 +261,14 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         own = rows[:, None] + size * torch.arange(width, device=similarities.device)
         ratings = torch.from_numpy(facts.ratings[begin:end]).to(similarities)
         rated = torch.isfinite(ratings).any(1)
-        predictions = self.gain * similarities.gather(1, own) + self.offset
-        return rating_regression(predictions[rated], ratings[rated]).sum()
+        own_similarities = similarities.gather(1, own)[rated]
+        if self.regression is not None:
+            return self.regression(own_similarities, ratings[rated]).sum()
+        return rating_regression(self.gain * own_similarities + self.offset, ratings[rated]).sum()
+
+
+def _described(regression: Any) -> dict[str, Any]:
+    return {"regression": getattr(regression, "func", regression).__name__, **getattr(regression, "keywords", {})}
 
 
 def gradient_norms(losses: Iterable[Tensor], of: Sequence[Tensor]) -> Tensor:

@@ -101,6 +101,46 @@ def rating_regression(predictions: Tensor, ratings: Tensor) -> Tensor:
     return errors.square().sum(1) / rated.sum(1)
 
 
+def margin_mse(
+    similarities: Tensor, teacher: Tensor, *, temperature: float = 1.0, teacher_temperature: float = 1.0
+) -> Tensor:
+    """Return mean_j [(s₊ − s_j)/τ − (t₊ − t_j)/τ_T]² over each query's negatives, (b,).
+
+    Args:
+        similarities: (b, 1 + k) s, of the positive and the negatives.
+        teacher: (b, 1 + k) t, the teacher's scores, higher is better; NaN where there is none: left out of the mean. A
+            query without a score of the positive, or of any negative, has NaN.
+        temperature: τ, above 0.
+        teacher_temperature: τ_T, above 0.
+
+    Source: Hofstätter et al. 2020 (arXiv 2010.02666), where both temperatures are 1; several negatives and
+    temperatures are ours.
+    """
+    known = torch.isfinite(teacher[:, 1:])
+    margins = (teacher[:, :1] - teacher[:, 1:]) / teacher_temperature
+    errors = (similarities[:, :1] - similarities[:, 1:]) / temperature - torch.where(known, margins, 0.0)
+    return torch.where(known, errors, 0.0).square().sum(1) / known.sum(1)
+
+
+def list_distillation(
+    similarities: Tensor, teacher: Tensor, *, temperature: float = 1.0, teacher_temperature: float = 1.0
+) -> Tensor:
+    """Return KL(P‖Q) = Σ_j P_j (log P_j − log Q_j), P = softmax(t/τ_T), Q = softmax(s/τ) over each list, (b,).
+
+    Args:
+        similarities: (b, 1 + k) s, of the positive and the negatives.
+        teacher: (b, 1 + k) t, the teacher's scores, higher is better; NaN where there is none: left out of both.
+        temperature: τ, above 0; smaller makes the student's list sharper.
+        teacher_temperature: τ_T, above 0; smaller makes the teacher's list sharper.
+
+    Source: Hinton et al. 2015, without their factor τ²; over lists as in RocketQAv2 (Ren et al. 2021, eq. 4).
+    """
+    known = torch.isfinite(teacher)
+    wanted = torch.log_softmax((teacher / teacher_temperature).masked_fill(~known, -math.inf), 1)
+    found = torch.log_softmax((similarities / temperature).masked_fill(~known, -math.inf), 1)
+    return (wanted.exp() * torch.where(known, wanted - found, 0.0)).sum(1)
+
+
 def weighted_listnet(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> Tensor:
     """Return −Σ_j P_j (s_j − log Σ_i w_i e^{s_i}) of a list, (), with P_j = w_j e^{y_j} / Σ_i w_i e^{y_i}.
 

@@ -1,0 +1,182 @@
+"""Losses that learn from a teacher: by hand, by finite differences, against sentence-transformers, in training."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MarginMSELoss
+from sentence_transformers.util import pairwise_cos_sim
+
+from foils.data import Negatives
+from foils.data.training_rows import RowSettings
+from foils.encode import EmbeddingSettings
+from foils.mining.teachers import score_pairs
+from foils.runtime.errors import InputError
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.catalogue import TEACHER_LOSSES, make_loss
+from foils.training.data import training_set
+from foils.training.objectives import list_distillation, margin_mse
+from foils.training.refresh import ance_refresh
+from foils.training.settings import TrainSettings
+from train_models import bert_model, made_up, static_model, table
+
+NAN = math.nan
+BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32, precision="float32")
+
+
+@pytest.fixture(scope="module")
+def collection():
+    return made_up()
+
+
+@pytest.fixture(scope="module")
+def scored(collection, tmp_path_factory):
+    """Scored by an encoder, so that what is learned from can be computed again."""
+    use = EmbeddingSettings(vectors=str(tmp_path_factory.mktemp("vectors")))
+    return score_pairs(collection, table(collection), encoders=static_model(seed=3), embedding=use)
+
+
+@pytest.fixture(scope="module")
+def data(collection, scored):
+    return training_set(collection, scored, form="lists")
+
+
+def test_margins_by_hand():
+    similarities, teacher = torch.tensor([[0.9, 0.4, 0.1]]), torch.tensor([[5.0, 2.0, 4.0]])
+    assert margin_mse(similarities, teacher).item() == pytest.approx(((0.5 - 3) ** 2 + (0.8 - 1) ** 2) / 2)
+    warm = margin_mse(similarities, teacher, temperature=0.1, teacher_temperature=2)
+    assert warm.item() == pytest.approx(((5 - 1.5) ** 2 + (8 - 0.5) ** 2) / 2)
+    assert margin_mse(similarities, torch.tensor([[5.0, NAN, 4.0]])).item() == pytest.approx(0.04, rel=1e-4)
+    assert margin_mse(similarities, torch.tensor([[NAN, 2.0, 4.0]])).isnan().all()
+
+
+def test_lists_by_hand():
+    similarities, teacher = torch.tensor([[0.2, 0.1, 0.4]]), torch.tensor([[math.log(9), 0.0, NAN]])
+    p, q = np.array([0.9, 0.1]), np.exp([2, 1]) / np.exp([2, 1]).sum()
+    wanted = (p * np.log(p / q)).sum()
+    assert list_distillation(similarities, teacher, temperature=0.1).item() == pytest.approx(wanted, abs=1e-6)
+    flat = list_distillation(similarities, teacher, temperature=0.1, teacher_temperature=1e6).item()
+    assert flat == pytest.approx(-np.log(2 * np.sqrt(q.prod())), rel=1e-4)  # of even shares
+    assert list_distillation(teacher[:, :2], teacher[:, :2]).item() == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize("objective", [margin_mse, list_distillation])
+def test_gradients_are_those_of_finite_differences(objective):
+    torch.manual_seed(0)
+    similarities, teacher = torch.rand(3, 5, dtype=torch.float64), 4 * torch.rand(3, 5, dtype=torch.float64)
+    teacher[0, 2] = teacher[2, 4] = NAN
+    settings = {"temperature": 0.3, "teacher_temperature": 1.7}
+    similarities.requires_grad_()
+    assert torch.autograd.gradcheck(lambda s: objective(s, teacher, **settings), similarities)
+    objective(similarities, teacher, **settings).sum().backward()
+    assert similarities.grad[0, 2] == similarities.grad[2, 4] == 0
+
+
+def features(model, batch):
+    return [model.preprocess(batch[name]) for name in batch if name != "label"]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.05])
+def test_they_are_those_of_sentence_transformers(temperature, data, tmp_path):
+    """Its DistillKLDivLoss is multiplied by the student's temperature, squared; its MarginMSELoss has none."""
+    model, rows = bert_model(tmp_path).eval(), [0, 3, 5, 8]
+    batch, labels = data.dataset[rows], torch.tensor(data.scores_of("teacher")[rows], dtype=torch.float32)
+    settings = {"temperature": temperature, "teacher_temperature": 0.2}
+    ours = make_loss("distil", model, data, settings=settings)(features(model, batch), torch.tensor(rows))
+    theirs = DistillKLDivLoss(
+        model, similarity_fct=pairwise_cos_sim, student_temperature=temperature, teacher_temperature=0.2
+    )
+    wanted = theirs(features(model, batch), labels) / temperature**2
+    assert ours.item() == pytest.approx(wanted.item(), rel=1e-4)
+    scaled = MarginMSELoss(model, similarity_fct=lambda a, b: pairwise_cos_sim(a, b) / temperature)
+    ours = make_loss("margin-mse", model, data, settings=settings)(features(model, batch), torch.tensor(rows))
+    assert ours.item() == pytest.approx(scaled(features(model, batch), labels / 0.2).item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", TEACHER_LOSSES)
+def test_cached_is_the_same_and_alpha_adds_the_contrast(name, data, tmp_path):
+    model, rows = bert_model(tmp_path).eval(), [0, 3, 5, 8, 11]
+    batch, labels = data.dataset[rows], torch.tensor(rows)
+    found = {}
+    for alpha in (0.0, 0.3, 1.0):
+        for size in (None, 2):
+            loss = make_loss(name, model, data, mini_batch_size=size, settings={"alpha": alpha})
+            model.zero_grad()
+            value = loss(features(model, batch), labels)
+            value.backward()
+            gradient = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+            found[alpha, size] = value.item(), gradient.clone()
+            assert not list(loss.own_parameters())
+    for alpha in (0.0, 0.3, 1.0):
+        assert found[alpha, None][0] == pytest.approx(found[alpha, 2][0], rel=1e-4)
+        scale = float(found[alpha, None][1].abs().max())
+        assert torch.allclose(found[alpha, None][1], found[alpha, 2][1], atol=1e-4 * scale)
+    plain = make_loss("mnrl", model, data, settings={})(features(model, batch), labels).item()
+    assert found[1.0, None][0] == pytest.approx(plain, rel=1e-5)
+    assert found[0.3, None][0] == pytest.approx(0.3 * plain + 0.7 * found[0.0, None][0], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", TEACHER_LOSSES)
+def test_a_student_comes_nearer_to_its_teacher(name, data, tmp_path):
+    settings = {"temperature": 1.0} if name == "margin-mse" else {"temperature": 0.1, "teacher_temperature": 0.1}
+    how = replace(BASE, loss=name, loss_settings=settings, epochs=6, learning_rate=0.1)
+    run = train_bi_encoder(static_model(), data, tmp_path, settings=how)
+    losses = [entry["loss"] for entry in run.history if "loss" in entry]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_scores_are_looked_up_for_each_row(data, collection, scored):
+    found = data.scores_of("teacher")
+    encode = partial(static_model(seed=3).encode, normalize_embeddings=True, show_progress_bar=False)
+    for row in (0, 7):
+        batch = data.dataset[row]
+        query = encode(batch["anchor"])
+        texts = [batch["positive"], *(batch[f"negative_{i}"] for i in range(1, 5))]
+        assert found[row].tolist() == pytest.approx([float(query @ encode(text)) for text in texts], abs=1e-4)
+    triplets = training_set(collection, scored)
+    without = triplets.without(np.arange(len(triplets)) < 4, reason="test")
+    assert np.array_equal(without.scores_of("teacher"), triplets.scores_of("teacher")[4:])
+
+
+def test_rows_without_scores_are_told_and_have_the_contrast_alone(collection, scored, caplog, tmp_path):
+    teacher = scored.table["teacher"].to_numpy().copy()
+    queries = np.array(scored.table["query_id"].to_pylist())
+    teacher[queries == "q0"] = NAN
+    at = scored.table.column_names.index("teacher")
+    data = training_set(collection, Negatives(scored.table.set_column(at, "teacher", pa.array(teacher))), form="lists")
+    model = static_model()
+    batch = data.dataset[[0, 1]]
+    with caplog.at_level(logging.WARNING):
+        loss = make_loss("distil", model, data, settings={})
+    assert "1 of 20 rows have no scores in teacher" in caplog.text
+    both = loss(features(model, batch), torch.tensor([0, 1])).item()
+    one = loss(features(model, data.dataset[[1]]), torch.tensor([1])).item()
+    assert both == pytest.approx(one, rel=1e-5)  # the mean over those that have scores
+
+
+def test_what_cannot_work_is_refused(collection, scored, data, tmp_path):
+    model = static_model()
+    with pytest.raises(InputError, match=r"no numbers in a column teacher; foils\.score_pairs"):
+        make_loss("distil", model, training_set(collection, table(collection)), settings={})
+    with pytest.raises(InputError, match="pairs alone have no scores"):
+        make_loss("distil", model, training_set(collection), settings={})
+    with pytest.raises(InputError, match="no row has a number in score for its positive"):
+        make_loss("distil", model, data, settings={"scores": "score"})
+    with pytest.raises(InputError, match=r"teacher_temperature 0\.0; expected above 0"):
+        make_loss("distil", model, data, settings={"teacher_temperature": 0.0})
+    weighted = training_set(collection, scored.with_columns({"weight": np.full(len(scored), 0.5)}))
+    with pytest.raises(InputError, match="weights other than 1: no effect on distil with alpha=0"):
+        make_loss("distil", model, weighted, settings={})
+    make_loss("distil", model, weighted, settings={"alpha": 0.5})
+    with pytest.raises(InputError, match="mask: no effect on margin-mse with alpha=0"):
+        train_bi_encoder(model, data, tmp_path / "a", settings=replace(BASE, loss="margin-mse", mask="self"))
+    refresh = ance_refresh(collection, RowSettings(), every=1)
+    with pytest.raises(InputError, match="have no teacher's scores"):
+        train_bi_encoder(model, data, tmp_path / "b", settings=replace(BASE, loss="distil"), refresh=refresh)
