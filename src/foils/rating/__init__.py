@@ -1,6 +1,7 @@
 """How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
 
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively, informative_pairs, rate_adaptively
+from foils.rating.agreement import agreements, krippendorff_alpha
 from foils.rating.asking import ask
 from foils.rating.bradley_terry import bradley_terry
 from foils.rating.candidates import Candidates
@@ -53,6 +54,7 @@ __all__ = [
     "Ratings",
     "RecordedJudge",
     "Spread",
+    "agreements",
     "algebraic_connectivity",
     "all_pairs",
     "ask",
@@ -68,6 +70,7 @@ __all__ = [
     "first_pairs",
     "informative_pairs",
     "intransitive_triples",
+    "krippendorff_alpha",
     "lead_errors",
     "load_cross_encoder_judge",
     "load_pairwise_judge",

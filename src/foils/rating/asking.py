@@ -43,10 +43,7 @@ def ask(
     """
     candidates.check(pairs)
     if isinstance(judge, EnsembleJudge):
-        own = _record_of_each(judge, record)
-        return combined(
-            ask(one, candidates, pairs, record=kept, block=block) for one, kept in zip(judge.judges, own, strict=True)
-        )
+        return combined(ask_each(judge, candidates, pairs, record=record, block=block))
     if isinstance(judge, RecordedJudge):
         return judge.find(candidates, pairs)
     if isinstance(record, Sequence):
@@ -54,6 +51,16 @@ def ask(
     none = np.full(len(pairs), np.nan)
     known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
     return _ask_open(judge, candidates, pairs, known, record, block)
+
+
+def ask_each(
+    judge: Judge, candidates: Candidates, pairs: Pairs, *, record: RecordsLike = None, block: int = 2048
+) -> list[Judgements]:
+    """Return what each judge of an ensemble says of all pairs, one after the other; of a single judge, its answers."""
+    if not isinstance(judge, EnsembleJudge):
+        return [ask(judge, candidates, pairs, record=record, block=block)]
+    own = _record_of_each(judge, record)
+    return [ask(one, candidates, pairs, record=kept, block=block) for one, kept in zip(judge.judges, own, strict=True)]
 
 
 def questions_of(judge: Judge) -> int:

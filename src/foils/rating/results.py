@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,28 @@ if TYPE_CHECKING:
 PERCENTILES = (10, 25, 50, 75, 90)
 ENOUGH, CIRCLES = 20, 0.125  # triples, and the share of them in a circle, that cast doubt: half of what chance gives
 LITTLE = 0.05  # share of the deviance that ratings explain
+
+
+@dataclass(frozen=True)
+class JudgeSummary:
+    """One of several judges.
+
+    Attributes:
+        name: of the judge.
+        missing: pairs without its judgement.
+        position_bias: see `Judgements`.
+        agreement: how often it prefers what the mean of the others prefers.
+    """
+
+    name: str
+    missing: int
+    position_bias: float
+    agreement: float
+
+    def row(self) -> tuple[str, str]:
+        """Return it as a row of a table."""
+        facts = f"agrees with the others {number(self.agreement, 2)}, position bias {number(self.position_bias)}"
+        return f"judge {self.name}", f"{facts}, missing {self.missing:,}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +70,8 @@ class RatingSummary:
         deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
         intransitive: triples of candidates whose three answers go round in a circle.
         triples: of how many; a judge that tosses coins has a quarter of them in a circle.
+        judges: each of several judges; none for a single one.
+        alpha: Krippendorff's α of several judges; NaN for a single one.
     """
 
     queries: int
@@ -66,6 +90,8 @@ class RatingSummary:
     deviance_explained: float
     intransitive: int
     triples: int
+    judges: Sequence[JudgeSummary] = ()
+    alpha: float = float("nan")
 
     @property
     def doubts(self) -> list[str]:
@@ -104,6 +130,8 @@ class RatingSummary:
             ("dispersion of answers", number(self.dispersion, 2)),
             ("deviance explained", number(self.deviance_explained, 2)),
             ("intransitive triples", self._circles()),
+            *([("Krippendorff's α of the judges", number(self.alpha, 2))] if self.judges else []),
+            *(judge.row() for judge in self.judges),
         ]
 
     def _bias(self) -> str:

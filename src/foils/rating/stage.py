@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,9 @@ from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, Negatives
 from foils.data.store import Provenance, provenance
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively
-from foils.rating.asking import RecordsLike, ask, questions_of
-from foils.rating.candidates import Candidates
+from foils.rating.agreement import agreements, krippendorff_alpha
+from foils.rating.answers import Asking
+from foils.rating.asking import RecordsLike
 from foils.rating.drawing import Keys, candidate_keys
 from foils.rating.goodness import deviance_explained, intransitive_triples
 from foils.rating.graph import algebraic_connectivity, diameter, first_pairs, random_pairs, regular_pairs
@@ -24,12 +25,10 @@ from foils.rating.llm_judge import LLMJudge
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.rateable import TOP, Rateable, rateable
 from foils.rating.ratings import Ratings, lead_errors
-from foils.rating.results import ModelUse, Rated, RatingSummary
+from foils.rating.results import JudgeSummary, ModelUse, Rated, RatingSummary
 from foils.rating.settings import RatingSettings
 from foils.rating.spread import Spread, refined, spread_of
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError
-from foils.runtime.options import spelled
 
 BORDERLINE = (80.0, 150.0)
 
@@ -80,7 +79,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         UnknownNameError: an unknown model, validation or split.
     """
     rows = rateable(collection, negatives, split, rating.positives)
-    asking = _Asking(judge, rows.candidates, record, block)
+    asking = Asking(judge, rows.candidates, record, block)
     answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed))
     fit = _Fit.of(answered, heard, _spread(answered, heard, rating), rating.model)
     best = rows.references(fit.ratings.elo)
@@ -100,69 +99,13 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         _rated_table(negatives, rows, columns, ratings, tops),
         provenance=_provenance(collection, negatives, judge, split, rating, seed, digest),
         title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
-        summary=_summary(every, judgements, rows, unrated, fit),
+        summary=replace(_summary(every, judgements, rows, unrated, fit), **_of_judges(asking)),
         candidates=rows.candidates, pairs=every, preference=judgements.preference,
         models={each.name: ModelUse(each.asked.usage, each.asked.failures) for each in _language_models(judge)},
     )  # fmt: skip
 
 
-class _Asking:
-    """Asks a judge about pairs, and remembers every answer."""
-
-    def __init__(self, judge: Judge, candidates: Candidates, record: RecordsLike, block: int) -> None:
-        self._judge, self.candidates, self._record, self._block = judge, candidates, record, block
-        self._answers: list[tuple[Pairs, Judgements]] = []
-
-    def __call__(self, pairs: Pairs) -> Floats:
-        judgements = ask(self._judge, self.candidates, pairs, record=self._record, block=self._block)
-        self._answers.append((pairs, judgements))
-        return judgements.preference
-
-    def answered(self) -> tuple[Pairs, Floats]:
-        """Return all pairs that have an answer, and the answers."""
-        every, judgements = self.everything()
-        known = np.isfinite(judgements.preference)
-        return every.where(known), judgements.preference[known]
-
-    def known(self, pairs: Pairs) -> Floats:
-        """Return P(first ≻ second) of pairs that were answered before, in whichever order; else NaN."""
-        every, heard = self.answered()
-        sides = (every.first, every.second), (every.second, every.first)
-        codes = np.concatenate([one * every.candidates + other for one, other in sides])
-        answers, order = np.append(heard, 1 - heard), np.argsort(codes, kind="stable")
-        wanted = pairs.first * every.candidates + pairs.second
-        at = order[np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)] if len(codes) else None
-        return np.full(len(pairs), np.nan) if at is None else np.where(codes[at] == wanted, answers[at], np.nan)
-
-    def affordable(self, budget: int) -> int:
-        """Return how many pairs can be asked about with this many questions.
-
-        Raises:
-            InputError: not one; or judgements are recorded, and nothing is asked.
-        """
-        each = questions_of(self._judge)
-        if not each or budget < each:
-            why = f"a pair takes {each} questions" if each else "the judgements are recorded, and nothing is asked"
-            raise InputError(f"{spelled('budget', budget)}: {why}; {'give more' if each else 'leave it out'}")
-        return budget // each
-
-    def everything(self) -> tuple[Pairs, Judgements]:
-        """Return all pairs that were asked about and their answers, query by query."""
-        if len(self._answers) == 1:
-            return self._answers[0]
-        offsets = self.candidates.offsets
-        first, second = (
-            np.concatenate([getattr(pairs, name) for pairs, _ in self._answers]) for name in ("first", "second")
-        )
-        order = np.argsort(np.searchsorted(offsets, first, side="right"), kind="stable")
-        answers = (
-            np.concatenate([getattr(part, name) for _, part in self._answers])[order]
-            for name in ("forward", "backward")
-        )
-        return Pairs(offsets, first[order], second[order]), Judgements(*answers)
-
-
-def _answered(asking: _Asking, settings: RatingSettings, keys: Keys) -> tuple[Pairs, Floats]:
+def _answered(asking: Asking, settings: RatingSettings, keys: Keys) -> tuple[Pairs, Floats]:
     """The pairs that were answered, and the answers."""
     sizes = np.diff(asking.candidates.offsets)
     if settings.pairs is not None:
@@ -233,7 +176,7 @@ def _gaps(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
     return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
 
 
-def _direct(asking: _Asking, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
+def _direct(asking: Asking, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
     """(N,) P(reference ≻ d | q), asked directly (eq. 35) unless it was before; NaN where there is no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
     wanted[reference] = False
@@ -291,3 +234,15 @@ def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int,
         intransitive=circles,
         triples=triples,
     )
+
+
+def _of_judges(asking: Asking) -> dict[str, Any]:
+    """What a summary says of each of several judges."""
+    judges = asking.judges()
+    if len(judges) < 2:
+        return {}
+    facts = [
+        JudgeSummary(name, judgements.missing, judgements.position_bias, float(agreement))
+        for (name, judgements), agreement in zip(judges, agreements([each for _, each in judges]), strict=True)
+    ]
+    return {"judges": facts, "alpha": krippendorff_alpha([each for _, each in judges])}
