@@ -91,7 +91,7 @@ def found(verdict: np.ndarray, truth: np.ndarray) -> dict[str, float | int | Non
 def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     whole = load_collection(given)
     collection, _ = hidden(whole, hide, seed)
-    mined = foils.mine(collection, "dense", top=top, encoder=MODEL, seed=seed)
+    mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
     start = time.process_time()
     every = evidence_of(collection, mined, *ENCODING.open(collection), seed=seed)
     seconds, rows = time.process_time() - start, []
@@ -115,7 +115,7 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
 def train(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     whole = load_collection(given)
     collection, _ = hidden(whole, hide, seed)
-    mined = foils.mine(collection, "dense", top=top, encoder=MODEL, seed=seed)
+    mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
     truth = false_ones(mined, whole)
     relabelled = foils.relabel(collection, mined, judge=Oracle(whole, NOISE, seed), encoder=MODEL, seed=seed)
     more = relabelled.with_promoted()
