@@ -378,6 +378,9 @@ def test_what_makes_no_sense_is_refused(tmp_path, rated, guide):
     for wrong in ("me", "guide:", "guide"):
         with pytest.raises(InputError, match="expected self, or guide:MODEL"):
             TrainSettings(mask=wrong)
+    wrong = replace(BASE, mask="guide:/no/such/model", loss_settings={"prior": 0.1})
+    with pytest.raises(InputError, match="setting of the loss mnrl"):  # before a guide is looked for
+        train_bi_encoder(static_model(), rated, tmp_path / "wrong", settings=wrong)
     with pytest.raises(InputError, match="no effect on a reranker"):
         train_reranker(cross_encoder(tmp_path), rated, tmp_path / "out", settings=replace(BASE, mask="self"))
     with pytest.raises(InputError, match="softness of at least 0"):

@@ -20,7 +20,7 @@ from foils.runtime.options import refuse
 from foils.training.catalogue import TEACHER_LOSSES, make_loss
 from foils.training.data import TrainingSet
 from foils.training.masked import MaskHistory
-from foils.training.masks import make_mask
+from foils.training.masks import FalseNegativeMask, make_mask
 from foils.training.matryoshka import matryoshka_loss
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
@@ -127,8 +127,12 @@ def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:
     elif settings.max_length is not None:
         model.max_seq_length = settings.max_length
     mini_batch = None if size is None else min(size, settings.batch_size)
-    mask = make_mask(model, data, settings)
-    return make_loss(settings.loss, model, data, mini_batch_size=mini_batch, mask=mask, settings=settings.loss_settings)
+    how: dict[str, Any] = {"mini_batch_size": mini_batch, "settings": settings.loss_settings}
+    if settings.mask is None:
+        return make_loss(settings.loss, model, data, **how)
+    loss = make_loss(settings.loss, model, data, mask=FalseNegativeMask(), **how)  # refuses before a guide embeds
+    loss.mask = make_mask(model, data, settings)
+    return loss
 
 
 def _prompts(model: Any, columns: Iterable[str]) -> dict[str, str] | None:
