@@ -70,14 +70,13 @@ class RatingSettings(Settings):
     """Which pairs are compared, and how ratings are fitted to the answers.
 
     Attributes:
-        positives: Number of a query's labelled positives that are rated; the best one counts.
+        positives: Positives rated per query; the best counts.
         degree: Number of comparisons per candidate; even.
         pairs: Compare this many random pairs of each query instead.
         budget: Questions to ask in all, answered ones included; a pair shown in both orders is two.
         rounds: Rounds that choose later pairs where they tell most.
         model: Model of the ratings.
-        prior_sd: Standard deviation of the ratings' prior, in the model's probits or logits; auto fits it to the
-            answers.
+        prior_sd: Spread of the prior in probits or logits; auto fits it.
         validate: Negatives that are also compared with the positive directly; borderline is a gap of 80 to 150.
     """
 
