@@ -218,9 +218,9 @@ def test_curves_over_the_share_hold_each_share_s_best(bench):
 
 
 def test_depths_are_compared(bench):
-    values = depth_values(bench, GRID, rng=np.random.default_rng(0), depths=(10, 60, None))
+    values = depth_values(bench, GRID, rng=np.random.default_rng(0), depths=(10, 60, 300, 50_000))
     systems = honest_and_oracle(values, rng=np.random.default_rng(0))
-    assert [s.name for s in systems] == ["PRF k=10"] * 2 + ["PRF k=60"] * 2 + ["PRF k=all"] * 2
+    assert [s.name for s in systems] == ["PRF k=10"] * 2 + ["PRF k=60"] * 2 + ["PRF k=all"] * 2, "of 120 documents"
     whole = evaluate_grid(
         bench.embedded.queries, bench.embedded.documents, bench.retrieved, bench.relevant, GRID, feedback=bench.lists
     )

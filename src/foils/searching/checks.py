@@ -70,7 +70,7 @@ def check_sweep(experiment: str, searching: SearchSettings, importance: Importan
         why = f"with the experiment {experiment}, which compares the published settings; leave it out"
         _refuse_weights(importance, ("moon_pool",), why)
     if experiment == "depths":
-        why = "with the experiment depths, which compares feedback of 50, 300, 1,000 and all documents; leave it out"
+        why = "with the experiment depths, which compares feedback of 50, 300, 1,000 and 50,000 documents; leave it out"
         refuse(searching.changed("feedback_depth"), why)
 
 

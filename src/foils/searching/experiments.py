@@ -22,7 +22,7 @@ from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings
 from foils.searching.systems import Kind, System
 from foils.searching.tune import GridValues, Tuned, cross_validate, oracle
 
-DEPTHS = (50, 300, 1000, None)
+DEPTHS = (50, 300, 1000, 50_000)  # published
 POOLS = (30, 100, 150)
 RDIME = DimensionSettings("rdime")
 SELECTIVE = DimensionSettings("selective")
@@ -98,7 +98,7 @@ def by_share(
 
 
 def depth_values(
-    bench: Bench, grid: Grid, *, rng: np.random.Generator, depths: Sequence[int | None] = DEPTHS
+    bench: Bench, grid: Grid, *, rng: np.random.Generator, depths: Sequence[int] = DEPTHS
 ) -> dict[str, GridValues]:
     """Evaluate a grid for several lengths of the feedback, with every sun: `PRF k=50` and so on → values.
 
@@ -106,14 +106,17 @@ def depth_values(
         bench: of `prepare`.
         grid: its settings.
         rng: source of the draws of random moons.
-        depths: lengths of the feedback; None: the whole list of the bench.
+        depths: lengths of the feedback; one that the collection does not have is `all` its documents.
 
     Source: Eclipse, Figures 2 and 3.
     """
+    count = len(bench.embedded.documents)
     return {
-        f"{sun} k={depth or 'all'}": grid_values(replace(bench, feedback_depth=depth), grid, answers=answers, rng=rng)
+        f"{sun} k={depth if depth < count else 'all'}": grid_values(
+            replace(bench, feedback_depth=depth), grid, answers=answers, rng=rng
+        )
         for sun, answers in bench.suns.items()
-        for depth in depths
+        for depth in dict.fromkeys(min(each, count) for each in depths)
     }
 
 

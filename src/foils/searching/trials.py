@@ -11,6 +11,7 @@ import numpy as np
 from foils.searching.bench import MEASURES, Bench, prepare
 from foils.searching.compared import compare_halves, compare_with_others
 from foils.searching.experiments import (
+    DEPTHS,
     by_moon,
     by_share,
     compare_filters,
@@ -83,7 +84,7 @@ def run_experiments(
         k=searching.top,
         feedback_depth=searching.feedback_depth,
         rerank_depth=searching.rerank_depth,
-        longest=len(embedded.documents) if "depths" in chosen else 0,
+        longest=min(len(embedded.documents), max(DEPTHS)) if "depths" in chosen else 0,
         measures=measures,
     )
     findings = Findings(
