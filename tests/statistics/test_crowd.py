@@ -20,13 +20,12 @@ def test_without_answers_the_offset_is_what_is_known() -> None:
 
 
 def test_one_answer_by_hand() -> None:
-    """A judge whose errors are known for certain: odds 1/3 · .8/.1 = 8/3."""
-    certain = {"sensitivity": (8e9, 2e9), "specificity": (9e9, 1e9)}
-    crowd = learn(np.zeros((2, 0)), np.log([1 / 3, 1 / 3]), [Answers(np.array([1]), np.array([1.0]), **certain)])
-    weight = crowd.weights[0]
-    assert crowd.posterior[1] == pytest.approx(8 * np.exp(weight) / (3 + 8 * np.exp(weight)), abs=1e-6)
-    assert crowd.prior[0] == pytest.approx(np.exp(weight) / (3 + np.exp(weight)), abs=1e-6)
-    assert crowd.errors == ((pytest.approx(0.8), pytest.approx(0.9)),)
+    """Odds of the offset, of the constant that was learned, and of the answer: 1/3 · e^w · .8/.1."""
+    crowd = learn(np.zeros((2, 0)), np.log([1 / 3, 1 / 3]), [Answers(np.array([1]), np.array([1.0]), 0.8, 0.9)])
+    odds = np.exp(crowd.weights[0]) / 3
+    assert crowd.posterior[1] == pytest.approx(8 * odds / (1 + 8 * odds), abs=1e-5)
+    assert crowd.posterior[0] == crowd.prior[0] == crowd.prior[1] == pytest.approx(odds / (1 + odds))
+    assert odds > 1 / 3
 
 
 def test_a_judge_who_never_errs_makes_it_a_logistic_regression() -> None:
@@ -41,29 +40,31 @@ def test_a_judge_who_never_errs_makes_it_a_logistic_regression() -> None:
 
 
 def test_it_is_the_maximum_of_what_it_says() -> None:
-    """The log posterior of weights and errors, the truth summed out, by a general optimiser."""
+    """The log posterior of the weights, the truth summed out, by a general optimiser."""
     rng = np.random.default_rng(1)
     x, offset = rng.standard_normal((300, 1)), rng.standard_normal(300)
     truth = rng.random(300) < expit(offset + x[:, 0])
-    given = np.where(rng.random(300) < 0.85, truth, ~truth).astype(float)
-    rows, prior = np.arange(0, 300, 2), {"sensitivity": (9.0, 3.0), "specificity": (8.0, 2.0)}
-    crowd = learn(x, offset, [Answers(rows, given[rows], **prior)], spread=1.5)
+    given = [np.where(rng.random(300) < right, truth, ~truth).astype(float) for right in (0.85, 0.7)]
+    rows = [np.arange(0, 300, 2), np.arange(0, 300, 3)]
+    errors = [(0.9, 0.8), (0.75, 0.65)]
+    answers = [Answers(r, g[r], *e) for r, g, e in zip(rows, given, errors, strict=True)]
+    crowd = learn(x, offset, answers, spread=1.5)
 
-    def loss(parameters: np.ndarray) -> float:
-        w, (se, sp) = parameters[:2], expit(parameters[2:])
-        z, a = (offset + w[0] + x[:, 0] * w[1])[rows], given[rows]
-        relevant = np.where(a == 1, se, 1 - se)
-        other = np.where(a == 1, 1 - sp, sp)
-        likelihood = np.logaddexp(log_expit(z) + np.log(relevant), log_expit(-z) + np.log(other)).sum()
-        beliefs = 9 * np.log(se) + 3 * np.log(1 - se) + 8 * np.log(sp) + 2 * np.log(1 - sp)
-        return -(likelihood + beliefs - 0.5 * (0.01 * w[0] ** 2 + w[1] ** 2 / 1.5**2))
+    def loss(w: np.ndarray) -> float:
+        z = offset + w[0] + x[:, 0] * w[1]
+        relevant, other = log_expit(z), log_expit(-z)
+        for r, g, (se, sp) in zip(rows, given, errors, strict=True):
+            relevant[r] += np.log(np.where(g[r] == 1, se, 1 - se))
+            other[r] += np.log(np.where(g[r] == 1, 1 - sp, sp))
+        judged = np.union1d(*rows)
+        return -(np.logaddexp(relevant, other)[judged].sum() - 0.5 * (0.01 * w[0] ** 2 + w[1] ** 2 / 1.5**2))
 
-    best = minimize(loss, np.r_[0.0, 0.0, 1.0, 1.0], method="BFGS")
-    found = np.r_[crowd.weights, np.log(np.array(crowd.errors[0]) / (1 - np.array(crowd.errors[0])))]
-    assert loss(found) <= best.fun + 1e-5
+    best = minimize(loss, np.zeros(2), method="BFGS")
+    assert np.allclose(crowd.weights, best.x, atol=1e-3)
+    assert loss(crowd.weights) <= best.fun + 1e-6
 
 
-def test_planted_errors_and_weights_come_back() -> None:
+def test_planted_weights_come_back_from_judges_that_err() -> None:
     rng = np.random.default_rng(2)
     x = rng.standard_normal((6_000, 2))
     truth = rng.random(6_000) < expit(-0.5 + x @ [2.0, -1.0])
@@ -71,10 +72,8 @@ def test_planted_errors_and_weights_come_back() -> None:
     for se, sp, asked in ((0.9, 0.8, 3_000), (0.95, 0.97, 1_500)):
         rows = np.sort(rng.choice(6_000, asked, replace=False))
         right = rng.random(asked) < np.where(truth[rows], se, sp)
-        answers = np.where(right, truth[rows], ~truth[rows]).astype(float)
-        judges.append(Answers(rows, answers, sensitivity=(8.0, 2.0), specificity=(8.0, 2.0)))
+        judges.append(Answers(rows, np.where(right, truth[rows], ~truth[rows]).astype(float), se, sp))
     crowd = learn(x, np.zeros(6_000), judges)
-    assert np.allclose(crowd.errors, [(0.9, 0.8), (0.95, 0.97)], atol=0.03)
     assert np.allclose(crowd.weights, [-0.5, 2.0, -1.0], atol=0.25)
     sure = crowd.posterior >= threshold(crowd.posterior, 0.95)
     assert truth[sure].mean() == pytest.approx(0.95, abs=0.02)
@@ -95,8 +94,8 @@ def test_what_does_not_fit_is_refused(features: np.ndarray, offset: list[float])
         learn(features, offset, [])
 
 
-def test_answers_are_zero_or_one_with_both_errors_or_none() -> None:
+def test_answers_are_zero_or_one_and_errors_are_probabilities() -> None:
     with pytest.raises(InputError, match="0 or 1"):
         Answers(np.array([0]), np.array([0.5]))
-    with pytest.raises(InputError, match="neither"):
-        Answers(np.array([0]), np.array([1.0]), sensitivity=(1.0, 1.0))
+    with pytest.raises(InputError, match=r"expected in \(0, 1\]"):
+        Answers(np.array([0]), np.array([1.0]), sensitivity=0.0)

@@ -37,7 +37,8 @@ class Relabelled(NegativesResult):
     Attributes:
         judges: what each was asked, in that order.
         evidence: names of what is seen of a row, and the weight of each.
-        high: probability from which on a row is called positive; low: up to which it is called negative.
+        high: probability from which on a row that nobody answered about is called positive, above 1: none is; low: up
+            to which it is called negative, below 0: none is.
         answers: of all judges, as labels.
         models: name -> use, of the language models among the judges.
     """
@@ -80,9 +81,7 @@ class Relabelled(NegativesResult):
         """Return the verdicts, and what each judge was asked."""
         rows = [
             (name, f"{of['rows']:,}", number(of["relevant"]), said)
-            for (name, of), said in zip(
-                self.counts().items(), (f"≥ {self.high:.2f}", "", f"≤ {self.low:.2f}"), strict=True
-            )
+            for (name, of), said in zip(self.counts().items(), self._bars(), strict=True)
         ]
         without = self.table["verdict"].null_count
         notes = [f"{without:,} rows without a verdict: their query has no positive in the split, or they are positives"]
@@ -92,6 +91,10 @@ class Relabelled(NegativesResult):
             notes.append("Nobody was asked: the probabilities are a belief. Give a --judge or --labels.")
         verdicts = Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))
         return [verdicts, *([self._judges()] if self.judges else [])]
+
+    def _bars(self) -> tuple[str, str, str]:
+        """From which probability on a row that nobody answered about has each verdict."""
+        return (f"≥ {self.high:.2f}" if self.high <= 1 else "–", "", f"≤ {self.low:.2f}" if self.low >= 0 else "–")
 
     def _judges(self) -> Table:
         columns = ("judge", "asked", "answered", "sensitivity", "specificity", "wrong before", "wrong after")
@@ -111,7 +114,10 @@ class Relabelled(NegativesResult):
         return {
             "settings": self.provenance.get("settings", {}),
             "verdicts": self.counts(),
-            "thresholds": {"positive": self.high if self.high <= 1 else None, "negative": self.low},
+            "thresholds": {
+                "positive": self.high if self.high <= 1 else None,
+                "negative": self.low if self.low >= 0 else None,
+            },
             "promoted": len(self.promoted),
             "judges": [
                 {name: None if value != value else value for name, value in asdict(each).items()}

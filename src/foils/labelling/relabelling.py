@@ -7,8 +7,8 @@ answers teaches how the evidence is to be read, for all rows, and how often the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from foils.labelling.errors import checks_of
 from foils.labelling.evidence import Evidence
 from foils.labelling.judging import PairJudge
 from foils.labelling.sheet import Shown, shown_of
-from foils.statistics.crowd import Answers, Counts, Crowd, learn, threshold
+from foils.statistics.crowd import Answers, Crowd, learn, threshold
 from foils.statistics.drawing import draw, importance, permanent_numbers
 
 log = logging.getLogger(__name__)
@@ -30,9 +30,11 @@ Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
 
 ROUNDS = 4  # draws that a judge's budget is divided into
-KNOWN = 20.0  # answers to labelled positives that a sensitivity is believed by, at most
-BELIEVED = 10.0  # answers that a specificity is believed by
-USUAL: Counts = (8.0, 2.0)  # of a judge of whom nothing is known
+LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
+CHANCE, SURE = 0.5, 0.999  # between which errors lie
+GROUPS = 10  # of a judge's answers, by how likely their rows are relevant
+STEPS = 41  # thresholds that are tried
+PEOPLE = "people"
 POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
 
 
@@ -79,18 +81,21 @@ class Cascade:
     checked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._probability: dict[str, Floats] = {}  # judge -> of each row, with which it was drawn
+        self._known: dict[str, tuple[float, float]] = {}  # judge -> how often it is right where the truth is known
         self._numbers = permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed)
-        self.crowd: Crowd = self._learned()
+        self.crowd: Crowd = learn(self.evidence.features, self.evidence.belief, [])
 
     def take(self, labels: Labels) -> None:
         """Take over answers that are there already: people's as the truth, programs' as those of judges."""
-        for name in (None, *labels.programs()):
-            given = labels.match(self.pairs, judge=name)[0]
+        for name in (*labels.programs(), None):
+            given, probability = labels.match(self.pairs, judge=name)
             rows = np.flatnonzero(np.isfinite(given))
             if len(rows):
-                errors: Mapping[str, Any] = {} if name is None else _priors(*labels.checks(name))
-                self.answers["people" if name is None else name] = Answers(rows, given[rows], **errors)
-        self.crowd = self._learned()
+                key = name or PEOPLE
+                self.answers[key], self._probability[key] = Answers(rows, given[rows]), probability
+                self._known[key] = (SURE, SURE) if name is None else _bounds(*labels.checks(name))
+        self._learn()
 
     def ask(self, judge: PairJudge, questions: int, *, checks: int) -> JudgeUse:
         """Ask a judge about rows, first about those that are most open, in a few draws; learn from each.
@@ -104,7 +109,7 @@ class Cascade:
             InputError, FailureError: what the judge raises; nothing is taken from a draw that failed.
         """
         before = self.open
-        priors = self._check(judge, checks)
+        self._known[judge.name] = self._check(judge, checks)
         kept = self.answers.get(judge.name)
         tried = np.zeros(len(self.pairs), bool)
         if kept is not None:
@@ -117,11 +122,13 @@ class Cascade:
             )
             if not count or not size.any():
                 continue
-            rows = np.sort(draw(size, self._numbers, count).rows)
+            drawn = draw(size, self._numbers, count)
+            rows = np.sort(drawn.rows)
             tried[rows] = True
+            self._probability.setdefault(judge.name, np.full(len(self.pairs), np.nan))[drawn.rows] = drawn.probability
             asked += len(rows)
-            self._add(judge.name, rows, judge.judge(self.shown(rows)), priors)
-            self.crowd = self._learned()
+            self._add(judge.name, rows, judge.judge(self.shown(rows)))
+            self._learn()
         answered = len(self.answers[judge.name].rows) if judge.name in self.answers else 0
         se, sp = self.errors.get(judge.name, (np.nan, np.nan))
         return JudgeUse(
@@ -145,7 +152,7 @@ class Cascade:
     @property
     def errors(self) -> dict[str, tuple[float, float]]:
         """Judge -> sensitivity and specificity."""
-        return dict(zip(self.answers, self.crowd.errors, strict=True))
+        return {name: (judged.sensitivity, judged.specificity) for name, judged in self.answers.items()}
 
     def labels(self) -> Labels:
         """Return every answer as labels, with those to pairs whose truth is known."""
@@ -165,18 +172,79 @@ class Cascade:
         """Return (k,) the verdict of each row, and the probabilities from which on, and up to which, one is given.
 
         A row is called positive where it is relevant with probability ½ at least, and rows at least as probable are
-        relevant in the wanted share; negative likewise.
+        expected to be relevant in the wanted share. Of rows that nobody answered about, what was judged of rows like
+        them must not say otherwise: the bar is raised until it agrees. Negative likewise. A bar above 1, or below 0:
+        no such row is called so.
         """
-        high = max(0.5, threshold(self.probability, precision))
-        low = min(0.5, 1 - threshold(1 - self.probability, negative_precision))
-        verdict = np.where(self.probability <= low, NEGATIVE, UNSURE)
-        return np.where(self.probability >= high, POSITIVE, verdict), high, low
+        p, prior = self.probability, self.crowd.prior
+        answered = np.zeros(len(p), bool)
+        for judged in self.answers.values():
+            answered[judged.rows] = True
+        high, low = max(0.5, threshold(p, precision)), max(0.5, threshold(1 - p, negative_precision))
+        bar = self._held(high, p, lambda t: self.judged_share(prior >= t), precision)
+        floor = self._held(low, 1 - p, lambda t: 1 - self.judged_share(1 - prior >= t), negative_precision)
+        verdict = np.where(1 - p >= np.where(answered, low, floor), NEGATIVE, UNSURE)
+        return np.where(p >= np.where(answered, high, bar), POSITIVE, verdict), bar, 1 - floor
 
-    def _learned(self) -> Crowd:
-        return learn(self.evidence.features, self.evidence.belief, list(self.answers.values()))
+    def judged_share(self, rows: Marks) -> float:
+        """Return the share of some rows that is relevant by the answers alone, NaN where fewer than 30 were judged.
 
-    def _check(self, judge: PairJudge, count: int) -> dict[str, Counts]:
-        """How often a judge is right on pairs whose truth is known, as beliefs."""
+        Each answer counts for the rows that it was drawn for, 1/probability, and a judge's share is corrected by its
+        errors, (q + sp − 1)/(se + sp − 1); that of the judge who knows most is taken.
+        """
+        best, share = 0.0, np.nan
+        for name, (se, sp) in self.errors.items():
+            judged, weights = self.answers[name], 1 / self._probability[name][self.answers[name].rows]
+            here = rows[judged.rows] & np.isfinite(weights)
+            known = int(here.sum()) * max(0.0, se + sp - 1) ** 2
+            if here.sum() >= LEAST and known > best:
+                q = np.average(judged.relevant[here], weights=weights[here])
+                best, share = known, float(np.clip((q + sp - 1) / (se + sp - 1), 0, 1))
+        return share
+
+    @staticmethod
+    def _held(least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
+        """The smallest threshold, from the least on, at which the judged share is as wanted; above 1 where none is."""
+        above = probability[probability >= least]
+        if not len(above) or np.isnan(share(least)):
+            return least
+        tried = np.unique(np.quantile(above, np.linspace(0, 1, STEPS)))
+        return next((float(t) for t in tried if share(float(t)) >= wanted), 2.0)
+
+    def _learn(self) -> None:
+        """Learn from the answers, having estimated the judges' errors by what was learned before."""
+        for place, name in enumerate(self.answers):
+            se, sp = self._errors(name, list(self.answers)[place + 1 :])
+            self.answers[name] = replace(self.answers[name], sensitivity=se, specificity=sp)
+        self.crowd = learn(self.evidence.features, self.evidence.belief, list(self.answers.values()))
+
+    def _errors(self, name: str, better: Sequence[str]) -> tuple[float, float]:
+        """Return a judge's sensitivity and specificity; people are right.
+
+        Where a better judge, or a person, judged thirty of the same rows, they are estimated there. Else the
+        sensitivity is that on labelled positives. The specificity lies between that on random documents, which are
+        easier to judge, and a lower bound: whatever is relevant, of no group of rows is a larger share called not
+        relevant than the specificity (or 1 − sensitivity, if that is larger). It is taken halfway.
+        """
+        if name == PEOPLE:
+            return 1.0, 1.0
+        judged, p = self.answers[name], self.crowd.posterior
+        others = [self.answers[each].rows for each in better]
+        shared = np.isin(judged.rows, np.concatenate([np.zeros(0, np.int64), *others]))
+        if shared.sum() >= LEAST:
+            relevant, said = p[judged.rows[shared]], judged.relevant[shared]
+            se = (relevant @ said + 1) / (relevant.sum() + 2)
+            sp = ((1 - relevant) @ (1 - said) + 1) / ((1 - relevant).sum() + 2)
+            return float(np.clip(se, CHANCE, SURE)), float(np.clip(sp, CHANCE, SURE))
+        ranked = judged.relevant[np.argsort(self.crowd.prior[judged.rows], kind="stable")]
+        groups = np.array_split(ranked, max(1, min(GROUPS, len(ranked) // LEAST)))
+        shares = [(float(group.mean()), len(group)) for group in groups if len(group) >= LEAST]
+        known = self._known.get(name, (SURE, SURE))
+        of_yes, of_no = _largest(shares), _largest([(1 - share, count) for share, count in shares])
+        return float(np.clip(known[0], min(of_yes, SURE), SURE)), _between(of_no, known[1])
+
+    def _check(self, judge: PairJudge, count: int) -> tuple[float, float]:
+        """How often a judge is right on labelled positives and on random documents."""
         right = {kind: [0, 0] for kind in CHECKS}
         if count:
             queries = self.collection.query_rows(self.pairs["query_id"].unique())
@@ -188,34 +256,33 @@ class Cascade:
                     right[row["sources"]][1] += 1
                     rows.append({**row, "relevant": int(answer), "judge": judge.name})
             self.checked[judge.name] = rows
-        return _priors(tuple(right[CHECKS[0]]), tuple(right[CHECKS[1]]))  # type: ignore[arg-type]
+        return _bounds(*right.values())
 
-    def _add(self, name: str, rows: Rows, given: Sequence[bool | None], priors: Mapping[str, Counts]) -> None:
+    def _add(self, name: str, rows: Rows, given: Sequence[bool | None]) -> None:
         """Keep what a judge answered; a pair without an answer stays as it was."""
         answers = np.array([np.nan if each is None else float(each) for each in given])
         there = np.isfinite(answers)
         if missing := int((~there).sum()):
             log.info("%s gave no answer on %d of %d rows; they stay as they were", name, missing, len(rows))
-        kept = self.answers.get(name)
-        rows, answers = rows[there], answers[there]
-        if kept is not None:
-            rows, answers = np.concatenate([kept.rows, rows]), np.concatenate([kept.relevant, answers])
+        kept = self.answers.get(name, Answers(np.zeros(0, np.int64), np.zeros(0)))
+        rows, answers = np.concatenate([kept.rows, rows[there]]), np.concatenate([kept.relevant, answers[there]])
         if len(rows):
             order = np.argsort(rows)
-            self.answers[name] = Answers(rows[order], answers[order], **priors)
+            self.answers[name] = Answers(rows[order], answers[order])
 
 
-def _priors(positives: tuple[int, int], others: tuple[int, int]) -> dict[str, Counts]:
-    """What is believed of a judge's errors from its answers where the truth is known, as counts (right, wrong).
+def _bounds(positives: Sequence[int], others: Sequence[int]) -> tuple[float, float]:
+    """How often a judge was right of how many, on pairs whose truth is known; nearly always where none is."""
+    se, sp = ((right + 1) / (of + 2) if of else SURE for right, of in (positives, others))
+    return se, sp
 
-    Negatives that were mined are harder to judge than random documents: the specificity lies between chance and that on
-    these, and counts as ten answers.
-    """
-    sensitivity, specificity = USUAL, USUAL
-    if positives[1]:
-        scale = min(1.0, KNOWN / positives[1])
-        sensitivity = (scale * positives[0] + 1, scale * (positives[1] - positives[0]) + 1)
-    if others[1]:
-        middle = (0.5 + (others[0] + 1) / (others[1] + 2)) / 2
-        specificity = (BELIEVED * middle, BELIEVED * (1 - middle))
-    return {"sensitivity": sensitivity, "specificity": specificity}
+
+def _largest(shares: Sequence[tuple[float, int]]) -> float:
+    """The largest of some shares, each less its standard error; ½ where there is none."""
+    return max((share - np.sqrt(share * (1 - share) / count) for share, count in shares), default=CHANCE)
+
+
+def _between(least: float, most: float) -> float:
+    """Halfway between two bounds; the lower one where they are the wrong way round."""
+    least = max(CHANCE, least)
+    return float(min(SURE, least if least >= most else (least + most) / 2))

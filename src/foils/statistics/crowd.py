@@ -1,4 +1,4 @@
-"""Learning from judges that err: how likely each unit is relevant, from its features and what judges answered."""
+"""Learning from judges that err: how likely each unit is relevant, by its features and their answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Rows = npt.NDArray[np.int64]
-Counts = tuple[float, float]
 
 ROUNDS, CLOSE = 500, 1e-6  # of the alternation, at most; the change of a probability at which it ends
 NEWTON = 30
@@ -27,20 +26,20 @@ class Answers:
     Attributes:
         rows: (k,) the units that it judged, each once.
         relevant: (k,) 1 or 0.
-        sensitivity: pseudo-counts (right, wrong) of relevant units, known before: a Beta prior. None: it never errs.
-        specificity: the same of the others.
+        sensitivity: probability that it answers 1 where the unit is relevant, in (0, 1].
+        specificity: probability that it answers 0 where it is not, in (0, 1].
     """
 
     rows: Rows
     relevant: Floats
-    sensitivity: Counts | None = None
-    specificity: Counts | None = None
+    sensitivity: float = 1.0
+    specificity: float = 1.0
 
     def __post_init__(self) -> None:
         if self.rows.shape != self.relevant.shape or not np.isin(self.relevant, (0, 1)).all():
             raise InputError(f"{self.rows.shape} units, {self.relevant.shape} answers; expected 0 or 1 for each unit")
-        if (self.sensitivity is None) != (self.specificity is None):
-            raise InputError("a judge has a sensitivity and a specificity, or neither: it never errs")
+        if not (0 < self.sensitivity <= 1 and 0 < self.specificity <= 1):
+            raise InputError(f"sensitivity {self.sensitivity}, specificity {self.specificity}; expected in (0, 1]")
 
 
 @dataclass(frozen=True)
@@ -51,36 +50,33 @@ class Crowd:
         weights: (f + 1,) of the features, the constant first: what is added to the offset.
         prior: (n,) probability of each unit by its features alone.
         posterior: (n,) the same, its answers taken into account.
-        errors: (sensitivity, specificity) of each judge, the means of what is believed of them.
         rounds: of the alternation.
     """
 
     weights: Floats
     prior: Floats
     posterior: Floats
-    errors: tuple[tuple[float, float], ...]
     rounds: int
 
 
 def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answers], *, spread: float = 2.0) -> Crowd:
-    """Return P(relevant) of every unit, with the weights of its features and the errors of the judges.
+    """Return P(relevant) of every unit, and the weights of its features, from answers of judges that err.
 
-    A unit is relevant with probability σ(o_j + w₀ + w·x_j), w ~ N(0, spread²) (w₀ ~ N(0, 10²)), and a judge answers 1
+    A unit is relevant with probability σ(o_j + w₀ + w·x_j), w ~ N(0, spread²), w₀ ~ N(0, 10²), and a judge answers 1
     with probability se where it is and 1 − sp where it is not, whatever else the unit is. Expectation maximisation:
-    posteriors of the judged units; then w by Newton's method, and se and sp from their expected counts. Without
-    answers w is 0, and the probabilities are σ(o).
+    posteriors of the judged units, then w by Newton's method. Without answers w is 0, and the probabilities are σ(o).
 
     Args:
         features: (n, f), standardised.
         offset: (n,) o, in logits: what is believed before.
-        answers: of each judge.
+        answers: of each judge, with its errors.
         spread: standard deviation of a feature's weight, above 0.
 
     Raises:
         InputError: shapes that do not fit, or values that are not finite.
 
-    Source: Raykar et al. 2010, Learning from crowds, JMLR 11, section 2 (two-coin model); the offset and the priors as
-    in its section 2.5.
+    Source: Raykar et al. 2010, Learning from crowds, JMLR 11, section 2 (two-coin model), the errors being given; the
+    offset is ours.
     """
     x, o = np.asarray(features, np.float64), np.asarray(offset, np.float64)
     if x.ndim != 2 or o.shape != (len(x),) or not (np.isfinite(x).all() and np.isfinite(o).all()) or spread <= 0:
@@ -90,44 +86,27 @@ def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answ
     x = np.column_stack([np.ones(len(x)), x])
     precision = np.r_[0.01, np.full(x.shape[1] - 1, spread**-2.0)]
     judged = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)]))
-    weights, errors = np.zeros(x.shape[1]), tuple(_mean_errors(each) for each in answers)
+    weights, evidence = np.zeros(x.shape[1]), _evidence(answers, judged)
     at, offsets, posterior = x[judged], o[judged], np.zeros(len(judged))
     rounds = 0
     while rounds < ROUNDS:
         rounds += 1
         before = posterior
-        posterior = expit(offsets + at @ weights + _evidence(answers, errors, judged))
+        posterior = expit(offsets + at @ weights + evidence)
         if len(judged) == 0 or np.abs(posterior - before).max() < CLOSE:
             break
         weights = _newton(at, offsets, posterior, precision, weights)
-        errors = tuple(_errors(each, posterior[np.searchsorted(judged, each.rows)]) for each in answers)
     prior = np.asarray(expit(o + x @ weights))
     after = prior.copy()
     after[judged] = posterior
-    return Crowd(weights, prior, after, errors, rounds)
+    return Crowd(weights, prior, after, rounds)
 
 
-def _mean_errors(judge: Answers) -> tuple[float, float]:
-    if judge.sensitivity is None or judge.specificity is None:
-        return 1.0, 1.0
-    return judge.sensitivity[0] / sum(judge.sensitivity), judge.specificity[0] / sum(judge.specificity)
-
-
-def _errors(judge: Answers, relevant: Floats) -> tuple[float, float]:
-    """Sensitivity and specificity, given the probability that each judged unit is relevant."""
-    if judge.sensitivity is None or judge.specificity is None:
-        return 1.0, 1.0
-    right, wrong = judge.sensitivity
-    se = (right + relevant @ judge.relevant) / (right + wrong + relevant.sum())
-    right, wrong = judge.specificity
-    other = 1 - relevant
-    return float(se), float((right + other @ (1 - judge.relevant)) / (right + wrong + other.sum()))
-
-
-def _evidence(answers: Sequence[Answers], errors: Sequence[tuple[float, float]], judged: Rows) -> Floats:
+def _evidence(answers: Sequence[Answers], judged: Rows) -> Floats:
     """Logarithm of the odds that the answers of each judged unit give."""
     total = np.zeros(len(judged))
-    for judge, (se, sp) in zip(answers, errors, strict=True):
+    for judge in answers:
+        se, sp = judge.sensitivity, judge.specificity
         with np.errstate(divide="ignore"):
             yes, no = np.log(se) - np.log(1 - sp), np.log(1 - se) - np.log(sp)
         odds = np.clip(np.where(judge.relevant == 1, yes, no), -SUREST, SUREST)
