@@ -70,8 +70,8 @@ class CollectionSettings(Settings):
             doc_id, title, negative, score and split. A source with all of these columns is read by the same names.
             Default: what the columns' names say.
         corpus: For pairs: more documents to search, a file (CSV, TSV, JSON, JSONL or Parquet) with a column of texts.
-        add_judgements: More positives of the split train: a file of labels, as foils relabel and foils label write
-            them. May be given several times. In Python also labels or a DataFrame.
+        add_judgements: File of labels whose relevant pairs become positives of train; may be given several times. In
+            Python also labels or a DataFrame.
         split_shares: For pairs without splits: shares of the queries in train, dev and test, 0.8,0.1,0.1 by default.
         keep_identical_ids: Treat a document whose id is the query's as any other document. Default: no query is a
             negative of itself, or an answer to itself.

@@ -59,8 +59,8 @@ class TrainSettings(Settings):
         gradient_checkpointing: Compute activations again in the backward pass: less memory, more time.
         mask: Leave out negatives that are probably positives, by the similarities of the model that trains (self) or of
             another encoder (guide:MODEL).
-        mask_margin: A negative is left out where its similarity to the query exceeds the positive's by more than this:
-            a larger margin leaves out fewer. Default: 0.1; with a guide 0.
+        mask_margin: Leave out a negative that is nearer to the query than the positive by more than this. Default: 0.1;
+            with a guide 0.
         mask_softness: Difference of similarities over which a soft mask lowers a negative's weight from 1 to 0. At the
             margin it is 1/2. With 0 a negative is left out or kept whole.
         mask_near_positive: Compare negatives with the positive, too, and take the larger similarity.
