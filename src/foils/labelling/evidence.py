@@ -31,12 +31,14 @@ class Evidence:
     Attributes:
         rows: (k,) rows of the table whose query the split judges, and whose text is none of its positives.
         belief: (k,) logit of the probability that the decision gives each, before any label.
+        most: upper end of what the decision believes of the share of relevant rows, before any label.
         names: of the features.
         features: (k, f), of mean 0 and standard deviation 1 (squares are cut at 5), a missing value 0.
     """
 
     rows: Rows
     belief: Floats
+    most: float
     names: tuple[str, ...]
     features: Floats
 
@@ -88,7 +90,7 @@ def evidence_of(
         columns["gap"] = -table["gap"].to_numpy()[rows]
     belief = logits_of(_believed(decided, scores)[triplet])
     names, features = _standardised({**columns, "belief": belief})
-    return Evidence(rows, belief, names, features)
+    return Evidence(rows, belief, decided.decision.worths["rows"].false_share_high, names, features)
 
 
 def _believed(decided: Decided, scores: Scores) -> Floats:

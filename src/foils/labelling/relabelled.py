@@ -22,6 +22,7 @@ from foils.labelling.sheet import shown_of
 from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.rating.results import ModelUse
 from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
 from foils.runtime.results import Table, number
 from foils.statistics.drawing import permanent_numbers
 
@@ -88,7 +89,13 @@ class Relabelled(NegativesResult):
         notes = notes if without else []
         notes += [f"{name}: {count}" for name, count in rejected_rows(self)]
         if not len(self.answers):
-            notes.append("Nobody was asked: the probabilities are a belief. Give a --judge or --labels.")
+            ways = f"{spelled('judge')} or {spelled('labels')}"
+            notes.append(f"Nobody was asked: the probabilities are a belief. Give a {ways}.")
+        elif self.high > 1 and self.low < 0:
+            notes.append(
+                "The answers do not tell which rows are which: ask about more rows, ask a better judge, or label some "
+                "yourself, so that the judge's errors are known."
+            )
         verdicts = Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))
         return [verdicts, *([self._judges()] if self.judges else [])]
 

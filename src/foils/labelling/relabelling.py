@@ -31,8 +31,10 @@ Marks = npt.NDArray[np.bool_]
 
 ROUNDS = 4  # draws that a judge's budget is divided into
 LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
-CHANCE, SURE = 0.5, 0.999  # between which errors lie
-GROUPS = 10  # of a judge's answers, by how likely their rows are relevant
+CHANCE, SURE = 0.5, 0.999  # between which a judge's sensitivity and specificity lie
+UNKNOWN = (0.8, 0.9)  # of a judge that was not checked
+USUAL = 10.0  # answers that they count as, where it was
+MOST_ERROR = 0.1  # standard error of a share that says something
 STEPS = 41  # thresholds that are tried
 PEOPLE = "people"
 POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
@@ -172,49 +174,54 @@ class Cascade:
         """Return (k,) the verdict of each row, and the probabilities from which on, and up to which, one is given.
 
         A row is called positive where it is relevant with probability ½ at least, and rows at least as probable are
-        expected to be relevant in the wanted share. Of rows that nobody answered about, what was judged of rows like
-        them must not say otherwise: the bar is raised until it agrees. Negative likewise. A bar above 1, or below 0:
-        no such row is called so.
+        expected to be relevant in the wanted share. Once somebody was asked, the answers about rows like them have to
+        agree: the bar is raised until they do; people's own answers need no such proof. Negative likewise. A bar above
+        1, or below 0: no row is called so.
         """
-        p, prior = self.probability, self.crowd.prior
-        answered = np.zeros(len(p), bool)
-        for judged in self.answers.values():
-            answered[judged.rows] = True
+        p, prior, proven = self.probability, self.crowd.prior, np.zeros(len(self.pairs), bool)
+        if PEOPLE in self.answers:
+            proven[self.answers[PEOPLE].rows] = True
         high, low = max(0.5, threshold(p, precision)), max(0.5, threshold(1 - p, negative_precision))
         bar = self._held(high, p, lambda t: self.judged_share(prior >= t), precision)
         floor = self._held(low, 1 - p, lambda t: 1 - self.judged_share(1 - prior >= t), negative_precision)
-        verdict = np.where(1 - p >= np.where(answered, low, floor), NEGATIVE, UNSURE)
-        return np.where(p >= np.where(answered, high, bar), POSITIVE, verdict), bar, 1 - floor
+        verdict = np.where(1 - p >= np.where(proven, low, floor), NEGATIVE, UNSURE)
+        return np.where(p >= np.where(proven, high, bar), POSITIVE, verdict), bar, 1 - floor
 
     def judged_share(self, rows: Marks) -> float:
-        """Return the share of some rows that is relevant by the answers alone, NaN where fewer than 30 were judged.
+        """Return the share of some rows that is relevant by the answers alone, NaN where they do not tell.
 
         Each answer counts for the rows that it was drawn for, 1/probability, and a judge's share is corrected by its
-        errors, (q + sp − 1)/(se + sp − 1); that of the judge who knows most is taken.
+        errors, (q + sp − 1)/(se + sp − 1). Taken is that of the smallest standard error, which is at most 0.1, from 30
+        answers at least.
         """
-        best, share = 0.0, np.nan
+        smallest, share = MOST_ERROR, np.nan
         for name, (se, sp) in self.errors.items():
             judged, weights = self.answers[name], 1 / self._probability[name][self.answers[name].rows]
             here = rows[judged.rows] & np.isfinite(weights)
-            known = int(here.sum()) * max(0.0, se + sp - 1) ** 2
-            if here.sum() >= LEAST and known > best:
-                q = np.average(judged.relevant[here], weights=weights[here])
-                best, share = known, float(np.clip((q + sp - 1) / (se + sp - 1), 0, 1))
+            if here.sum() < LEAST:
+                continue
+            w, said, power = weights[here], judged.relevant[here], se + sp - 1
+            q = np.average(said, weights=w)
+            effective = w.sum() ** 2 / (w**2).sum()
+            smoothed = (q * effective + 0.5) / (effective + 1)
+            error = float(np.sqrt(smoothed * (1 - smoothed) / effective) / power)
+            if error <= smallest:
+                smallest, share = error, float(np.clip((q + sp - 1) / power, 0, 1))
         return share
 
-    @staticmethod
-    def _held(least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
+    def _held(self, least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
         """The smallest threshold, from the least on, at which the judged share is as wanted; above 1 where none is."""
         above = probability[probability >= least]
-        if not len(above) or np.isnan(share(least)):
+        if not len(above) or not self.answers:
             return least
         tried = np.unique(np.quantile(above, np.linspace(0, 1, STEPS)))
         return next((float(t) for t in tried if share(float(t)) >= wanted), 2.0)
 
     def _learn(self) -> None:
         """Learn from the answers, having estimated the judges' errors by what was learned before."""
-        for place, name in enumerate(self.answers):
-            se, sp = self._errors(name, list(self.answers)[place + 1 :])
+        ranked = sorted(self.answers, key=lambda name: name == PEOPLE)  # people last: they judge best
+        for place, name in enumerate(ranked):
+            se, sp = self._errors(name, ranked[place + 1 :])
             self.answers[name] = replace(self.answers[name], sensitivity=se, specificity=sp)
         self.crowd = learn(self.evidence.features, self.evidence.belief, list(self.answers.values()))
 
@@ -222,26 +229,26 @@ class Cascade:
         """Return a judge's sensitivity and specificity; people are right.
 
         Where a better judge, or a person, judged thirty of the same rows, they are estimated there. Else the
-        sensitivity is that on labelled positives. The specificity lies between that on random documents, which are
-        easier to judge, and a lower bound: whatever is relevant, of no group of rows is a larger share called not
-        relevant than the specificity (or 1 − sensitivity, if that is larger). It is taken halfway.
+        sensitivity is that on labelled positives, and the specificity halfway between chance and that on random
+        documents, which are easier to judge; or less, where it would take more relevant rows than there can be for the
+        judge to call so many relevant. A judge of whom little is known is believed less than it may deserve.
         """
         if name == PEOPLE:
             return 1.0, 1.0
         judged, p = self.answers[name], self.crowd.posterior
         others = [self.answers[each].rows for each in better]
         shared = np.isin(judged.rows, np.concatenate([np.zeros(0, np.int64), *others]))
-        if shared.sum() >= LEAST:
-            relevant, said = p[judged.rows[shared]], judged.relevant[shared]
-            se = (relevant @ said + 1) / (relevant.sum() + 2)
-            sp = ((1 - relevant) @ (1 - said) + 1) / ((1 - relevant).sum() + 2)
-            return float(np.clip(se, CHANCE, SURE)), float(np.clip(sp, CHANCE, SURE))
-        ranked = judged.relevant[np.argsort(self.crowd.prior[judged.rows], kind="stable")]
-        groups = np.array_split(ranked, max(1, min(GROUPS, len(ranked) // LEAST)))
-        shares = [(float(group.mean()), len(group)) for group in groups if len(group) >= LEAST]
-        known = self._known.get(name, (SURE, SURE))
-        of_yes, of_no = _largest(shares), _largest([(1 - share, count) for share, count in shares])
-        return float(np.clip(known[0], min(of_yes, SURE), SURE)), _between(of_no, known[1])
+        if shared.sum() < LEAST:
+            se, sp = self._known.get(name, UNKNOWN)
+            most, weights = self.evidence.most, 1 / self._probability[name][judged.rows]
+            known = np.isfinite(weights)
+            q = float(np.average(judged.relevant[known], weights=weights[known])) if known.any() else 0.0
+            highest = 1 - (q - se * most) / (1 - most) if most < 1 else 1.0
+            return se, max(1.01 - se, min((CHANCE + sp) / 2, highest))
+        relevant, said = p[judged.rows[shared]], judged.relevant[shared]
+        se = (relevant @ said + 1) / (relevant.sum() + 2)
+        sp = ((1 - relevant) @ (1 - said) + 1) / ((1 - relevant).sum() + 2)
+        return float(np.clip(se, CHANCE, SURE)), float(np.clip(sp, CHANCE, SURE))
 
     def _check(self, judge: PairJudge, count: int) -> tuple[float, float]:
         """How often a judge is right on labelled positives and on random documents."""
@@ -272,17 +279,7 @@ class Cascade:
 
 
 def _bounds(positives: Sequence[int], others: Sequence[int]) -> tuple[float, float]:
-    """How often a judge was right of how many, on pairs whose truth is known; nearly always where none is."""
-    se, sp = ((right + 1) / (of + 2) if of else SURE for right, of in (positives, others))
-    return se, sp
-
-
-def _largest(shares: Sequence[tuple[float, int]]) -> float:
-    """The largest of some shares, each less its standard error; ½ where there is none."""
-    return max((share - np.sqrt(share * (1 - share) / count) for share, count in shares), default=CHANCE)
-
-
-def _between(least: float, most: float) -> float:
-    """Halfway between two bounds; the lower one where they are the wrong way round."""
-    least = max(CHANCE, least)
-    return float(min(SURE, least if least >= most else (least + most) / 2))
+    """How often a judge was right, of how many, on labelled positives and on random documents, after ten as usual."""
+    pairs = zip((positives, others), UNKNOWN, strict=True)
+    se, sp = ((right + USUAL * usual) / (of + USUAL) for (right, of), usual in pairs)
+    return max(CHANCE, se), max(CHANCE, sp)

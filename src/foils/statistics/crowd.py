@@ -59,7 +59,7 @@ class Crowd:
     rounds: int
 
 
-def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answers], *, spread: float = 2.0) -> Crowd:
+def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answers], *, spread: float = 1.0) -> Crowd:
     """Return P(relevant) of every unit, and the weights of its features, from answers of judges that err.
 
     A unit is relevant with probability σ(o_j + w₀ + w·x_j), w ~ N(0, spread²), w₀ ~ N(0, 10²), and a judge answers 1
