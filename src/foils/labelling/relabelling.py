@@ -84,6 +84,7 @@ class Cascade:
 
     def __post_init__(self) -> None:
         self._probability: dict[str, Floats] = {}  # judge -> of each row, with which it was drawn
+        self._confirmed: set[str] = set()  # judges whose errors are known by people, or by better judges
         self._known: dict[str, tuple[float, float]] = {}  # judge -> how often it is right where the truth is known
         self._numbers = permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed)
         self.crowd: Crowd = learn(self.evidence.features, self.evidence.belief, [])
@@ -183,16 +184,17 @@ class Cascade:
             proven[self.answers[PEOPLE].rows] = True
         high, low = max(0.5, threshold(p, precision)), max(0.5, threshold(1 - p, negative_precision))
         bar = self._held(high, p, lambda t: self.judged_share(prior >= t), precision)
-        floor = self._held(low, 1 - p, lambda t: 1 - self.judged_share(1 - prior >= t), negative_precision)
+        floor = self._held(low, 1 - p, lambda t: 1 - self.judged_share(1 - prior >= t, most=True), negative_precision)
         verdict = np.where(1 - p >= np.where(proven, low, floor), NEGATIVE, UNSURE)
         return np.where(p >= np.where(proven, high, bar), POSITIVE, verdict), bar, 1 - floor
 
-    def judged_share(self, rows: Marks) -> float:
+    def judged_share(self, rows: Marks, *, most: bool = False) -> float:
         """Return the share of some rows that is relevant by the answers alone, NaN where they do not tell.
 
         Each answer counts for the rows that it was drawn for, 1/probability, and a judge's share is corrected by its
         errors, (q + sp − 1)/(se + sp − 1). Taken is that of the smallest standard error, which is at most 0.1, from 30
-        answers at least.
+        answers at least. The specificity of a judge whom nobody confirms is taken low; for the `most` that may be
+        relevant, as high as on random documents.
         """
         smallest, share = MOST_ERROR, np.nan
         for name, (se, sp) in self.errors.items():
@@ -200,6 +202,8 @@ class Cascade:
             here = rows[judged.rows] & np.isfinite(weights)
             if here.sum() < LEAST:
                 continue
+            if most and name not in self._confirmed:
+                sp = max(sp, self._known.get(name, UNKNOWN)[1])
             w, said, power = weights[here], judged.relevant[here], se + sp - 1
             q = np.average(said, weights=w)
             effective = w.sum() ** 2 / (w**2).sum()
@@ -234,6 +238,7 @@ class Cascade:
         judge to call so many relevant. A judge of whom little is known is believed less than it may deserve.
         """
         if name == PEOPLE:
+            self._confirmed.add(name)
             return 1.0, 1.0
         judged, p = self.answers[name], self.crowd.posterior
         others = [self.answers[each].rows for each in better]
@@ -245,6 +250,7 @@ class Cascade:
             q = float(np.average(judged.relevant[known], weights=weights[known])) if known.any() else 0.0
             highest = 1 - (q - se * most) / (1 - most) if most < 1 else 1.0
             return se, max(1.01 - se, min((CHANCE + sp) / 2, highest))
+        self._confirmed.add(name)
         relevant, said = p[judged.rows[shared]], judged.relevant[shared]
         se = (relevant @ said + 1) / (relevant.sum() + 2)
         sp = ((1 - relevant) @ (1 - said) + 1) / ((1 - relevant).sum() + 2)
