@@ -19,7 +19,10 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_attr_annotations = False  # types stand in the signature
 nitpicky = False
-suppress_warnings = ["misc.highlighting_failure"]
+suppress_warnings = [
+    "misc.highlighting_failure",
+    "ref.python",  # attributes of several classes have one name, as `pairs`; such words link to none of them
+]
 
 
 def _escape_bars(app, what, name, obj, options, lines):  # |N| is a size here, not a substitution
