@@ -145,6 +145,22 @@ def test_answers_that_are_there_are_used_and_people_are_believed(tmp_path: Path)
     assert len(asked) == len(again) - 10, "what this judge answered before is not asked again"
 
 
+def test_answers_of_several_files_are_joined(tmp_path: Path) -> None:
+    table = people(source("a", 1)).table
+    halves = [Labels(table.slice(0, 120)), Labels(table.slice(120))]
+    joined, whole = (relabelled(tmp_path, labels=each) for each in (halves, Labels(table)))
+    assert np.array_equal(joined.table["relevance"].to_numpy(), whole.table["relevance"].to_numpy())
+    assert joined.provenance["settings"]["labels"] == [120, 120]
+
+
+def test_errors_that_are_shown_are_those_that_later_judges_showed(tmp_path: Path) -> None:
+    def never(query: str, positive: str, document: str) -> bool:
+        return False
+
+    first = relabelled(tmp_path, judge=[never, oracle], budget=[1.0, 100], checks=0).judges[0]
+    assert first.sensitivity < relabelled(tmp_path, judge=never, budget=1.0, checks=0).judges[0].sensitivity
+
+
 def test_a_judge_without_answers_changes_nothing(tmp_path: Path) -> None:
     silent = relabelled(tmp_path, judge=lambda *texts: None, budget=30)
     nobody = relabelled(tmp_path)
@@ -274,3 +290,9 @@ def test_the_program_does_the_same(
     assert (tmp_path / "out.parquet").read_bytes() == result.file_bytes()
     assert "Which negatives are answers after all?" in (tmp_path / "r.html").read_text()
     assert Labels.read(tmp_path / "found.tsv").table["doc_id"] == result.promoted.table["doc_id"]
+    people(source("a", 1)).write(tmp_path / "labels.tsv")
+    mining = ["mine", tmp_path / "world", "--with", "random", "--top", 3, "--add-judgements", tmp_path / "labels.tsv"]
+    assert run([*map(str, mining), "-o", str(tmp_path / "mined.parquet")]) == 0
+    mined = foils.mine(tmp_path / "world", "random", top=3, add_judgements=tmp_path / "labels.tsv")
+    assert (tmp_path / "mined.parquet").read_bytes() == mined.file_bytes()
+    assert not truth(mined)[mined.keep].any()

@@ -22,8 +22,8 @@ def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, spli
     """Return the collection with every pair that labels call relevant as a positive of a split.
 
     People's answers count before those of programs, and a majority before a minority. Pairs that are judged relevant
-    already, documents that are not in the collection, and queries that other splits alone judge are left as they are:
-    a split that measures is never changed. The collection's name says how many judgements it gained, and its digest
+    already, documents that are not in the collection, and queries that another split judges are left as they are: what
+    measures is never changed. The collection's name says how many judgements it gained, and its digest
     is another one.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -26,8 +26,6 @@ from foils.rating.results import ModelUse
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, spelled
-
-log = logging.getLogger(__name__)
 
 RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
 NOT_SURE = "may be relevant"
@@ -71,15 +69,19 @@ def relabel(
     if taken:
         raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
     labels = [Labels.of(each, loaded) for each in relabelling.files]
+    known = Labels(pa.concat_tables(each.table for each in labels)) if labels else None
     judges = [_opened(each, loaded, encoding, llm, relabelling) for each in relabelling.judges]
     evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
     cascade = Cascade(loaded, pairs_of(named.negatives, evidence.rows), evidence, seed=relabelling.seed)
-    for each in labels:
-        cascade.take(each)
+    if known is not None:
+        cascade.take(known)
     uses = [
         cascade.ask(judge, count, checks=relabelling.checks)
         for judge, count in zip(judges, relabelling.questions(len(evidence.rows)), strict=True)
     ]
+    unknown = (np.nan, np.nan)
+    errors = [cascade.errors.get(use.name, unknown) for use in uses]  # later judges may have shown them better
+    uses = [replace(use, sensitivity=se, specificity=sp) for use, (se, sp) in zip(uses, errors, strict=True)]
     verdict, high, low = cascade.verdicts(relabelling.positive_precision, relabelling.negative_precision)
     settings = {
         "judges": [each.name for each in judges],

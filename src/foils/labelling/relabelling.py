@@ -1,7 +1,7 @@
 """Relabelling: a cascade of judges, each asked where those before it leave most open, within a budget.
 
 The first step costs nothing: the belief of the decision about each row, and its evidence (`evidence_of`). What a judge
-answers teaches how the evidence is to be read, for all rows, and how often the judge errs (`foils.statistics.crowd`).
+answers teaches how the evidence is to be read, for all rows (`foils.statistics.crowd`).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Cascade:
         self.crowd: Crowd = learn(self.evidence.features, self.evidence.belief, [])
 
     def take(self, labels: Labels) -> None:
-        """Take over answers that are there already: people's as the truth, programs' as those of judges."""
+        """Take over answers that are there already, before anybody is asked: people's are taken for the truth."""
         for name in (*labels.programs(), None):
             given, probability = labels.match(self.pairs, judge=name)
             rows = np.flatnonzero(np.isfinite(given))
@@ -112,7 +112,8 @@ class Cascade:
             InputError, FailureError: what the judge raises; nothing is taken from a draw that failed.
         """
         before = self.open
-        self._known[judge.name] = self._check(judge, checks)
+        if checks or judge.name not in self._known:
+            self._known[judge.name] = self._check(judge, checks)
         kept = self.answers.get(judge.name)
         tried = np.zeros(len(self.pairs), bool)
         if kept is not None:
