@@ -2,6 +2,7 @@
 
     python benchmarks/relabel.py find COLLECTION ... [--hide 0 0.5 0.9 0.98] [--seeds 1] [--top 30]
     python benchmarks/relabel.py train COLLECTION ... [--hide 0 0.5 0.9 0.98] [--seeds 3] [--top 10]
+    python benchmarks/relabel.py tables         the tables of docs/false-negatives.md
 
 A share of each training query's positives is hidden, and the first `--top` documents of dense retrieval (the word
 table of all-MiniLM-L6-v2) are mined. `find`: precision and recall of the rows that are called positive, by evidence and
@@ -35,6 +36,7 @@ from foils.labelling.evidence import evidence_of
 from foils.labelling.judging import ByFunction
 from foils.labelling.relabel_doors import pairs_of
 from foils.labelling.relabelling import Cascade
+from foils.statistics import holm, paired_test
 from narrowed import narrowed
 from study_first import hidden
 from written import write_result
@@ -146,16 +148,64 @@ def train(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def tables(results: dict[str, Any]) -> str:
+    """What was found, and what training was worth, as tables; means over seeds, tests over queries of these."""
+
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{value:.3f}".removeprefix("0")
+
+    def called(row: dict[str, Any]) -> str:
+        return "none called" if row["precision"] is None else f"{share(row['precision'])}, {share(row['recall'])}"
+
+    def negative(row: dict[str, Any]) -> str:
+        known = row["relevant_among_negative"]
+        return "–" if known is None else f"{share(known)} ({row['called_negative']:,})"
+
+    lines = [
+        "| collection | hidden | false rows | likeness alone: recall | 1 % asked: precision, recall | "
+        "5 % asked: precision, recall | relevant among negative (rows) | 5 %, without other queries | relevant among negative (rows) |",
+        "|---|" + "---:|" * 8,
+    ]
+    for each in results["find"]:
+        rows = {(row["other_queries"], row["budget"]): row for row in each["found"]}
+        best = max((r for r in each["recall_at_90_by_truth"].values() if r is not None), default=None)
+        few, some, alone = rows[True, 0.01], rows[True, 0.05], rows[False, 0.05]
+        cells = (each["collection"], f"{100 * each['hidden']:g} %", f"{100 * each['false']:.0f} %", share(best),
+                 called(few), called(some), negative(some), called(alone), negative(alone))  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    trained: dict[tuple[float, str], list[dict[str, Any]]] = {}
+    for each in results["train"]:
+        trained.setdefault((each["hidden"], each["collection"]), []).append(each)
+    columns = []
+    for (hidden_share, name), runs in sorted(trained.items()):
+        means = {way: np.mean([run["per_query"][way] for run in runs], axis=0) for way in runs[0]["per_query"]}
+        tests = {way: paired_test(values, means["untouched"]) for way, values in means.items() if way != "untouched"}
+        corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+        column = {
+            "negatives": f"{name}, {100 * hidden_share:g} % hidden",
+            "untouched": f"{means['untouched'].mean():.4f}",
+        }
+        for way, test in tests.items():
+            mark = "" if corrected[way] >= 0.05 else "*" if test.difference > 0 else "!"
+            column[way] = f"{means[way].mean():.4f} ({test.difference:+.4f}{mark})"
+        columns.append(column)
+    head, *rest = [f"| {name} | {' | '.join(column[name] for column in columns)} |" for name in columns[0]]
+    return "\n".join([*lines, "", head, "|---|" + "---:|" * len(columns), *rest])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("find", "train"))
-    parser.add_argument("collection", nargs="+")
+    parser.add_argument("what", choices=("find", "train", "tables"))
+    parser.add_argument("collection", nargs="*")
     parser.add_argument("--hide", type=float, nargs="+", default=[0.0, 0.5, 0.9, 0.98])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--top", type=int)
     parser.add_argument("--json", type=Path, default=RESULTS)
     given = parser.parse_args()
     known = json.loads(given.json.read_text()) if given.json.is_file() else {}
+    if given.what == "tables":
+        print(tables(known))
+        return
     rows, doing = known.setdefault(given.what, []), {"find": find, "train": train}[given.what]
     top = given.top or {"find": 30, "train": 10}[given.what]
     for collection in given.collection:
