@@ -163,7 +163,8 @@ def tables(results: dict[str, Any]) -> str:
 
     lines = [
         "| collection | hidden | false rows | likeness alone: recall | 1 % asked: precision, recall | "
-        "5 % asked: precision, recall | relevant among negative (rows) | 5 %, without other queries | relevant among negative (rows) |",
+        "5 % asked: precision, recall | relevant among negative (rows) | "
+        "5 %, without other queries | relevant among negative (rows) |",
         "|---|" + "---:|" * 8,
     ]
     for each in results["find"]:
