@@ -1,0 +1,229 @@
+"""Is a teacher's list of scores worth more than the label alone? Distillation against contrastive training.
+
+    python benchmarks/distil.py run COLLECTION ... [--student MODEL] [--teacher MODEL] [--rates 0.001 0.003 0.01]
+        [--seeds 3] [--train-queries 2000] [--test-queries 1000] [--batch-size 64] [--epochs 3]
+    python benchmarks/distil.py tables          the table of docs/training.md
+
+Every loss has the same queries, positives, negatives (BM25's first eight), batches and steps; only loss and learning
+rate differ. The student is the word table of all-MiniLM-L6-v2, or `--student` (a folder with a language model, as
+BERT-tiny, with its own --rates). The teacher is an encoder, or `cross-encoder:FOLDER`; its scores are those of
+`foils.score_pairs`, divided by 0.05 for an encoder's cosines and by 1 for logits, the student's cosines by 0.05.
+
+Each loss chooses its learning rate on dev (where there is no such split, a fifth of the training queries, which are not
+trained on) with a seed that is not among the tested; the measure is nDCG@10 of exact search over the whole corpus.
+Paired tests on test queries of the mean over seeds, against contrastive training, Holm's correction over the losses.
+A training that is in benchmarks/results/distil.json is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import foils
+from foils.data import Collection, Negatives, load_collection
+from foils.encode import VectorStore
+from foils.encode.models import STATIC
+from foils.encode.opening import AT_128
+from foils.evaluation.measuring import measure_encoder
+from foils.statistics import holm, paired_test
+from foils.training.models import load_trainable
+from narrowed import narrowed
+from written import write_result
+
+RESULTS = Path(__file__).parent / "results" / "distil.json"
+MEASURE = "nDCG@10"
+STUDENT, TEACHER = "static:all-MiniLM-L6-v2", "all-MiniLM-L6-v2"
+CROSS_ENCODER = "cross-encoder:"
+NEGATIVES, TUNED_WITH = 8, 1000
+LOSSES: dict[str, tuple[str, dict[str, float]]] = {
+    "contrastive": ("mnrl", {}),
+    "distil": ("distil", {"alpha": 0.0}),
+    "distil + contrastive": ("distil", {"alpha": 0.5}),
+    "margin-mse": ("margin-mse", {"alpha": 0.0}),
+    "margin-mse + contrastive": ("margin-mse", {"alpha": 0.5}),
+}
+RATES, RATES_OF_LANGUAGE_MODELS = (0.001, 0.003, 0.01), (0.0001, 0.0003, 0.001)
+CELL = ("collection", "student", "teacher", "train_queries", "test_queries", "batch_size", "epochs")
+
+
+def part(given: str, queries: int, test: int) -> Collection:
+    """The collection with so many training and test queries and a split dev, the same for every seed and loss."""
+    collection = load_collection(given)
+    qrels = collection.qrels
+
+    def drawn(table: pa.Table, start: int, end: int | None) -> pa.Table:
+        ids = np.unique(np.array(table["query_id"].to_pylist(), object))
+        chosen = np.random.default_rng(11).permutation(ids)[start:end]
+        return table.filter(pc.is_in(table["query_id"], value_set=pa.array(chosen, table["query_id"].type)))
+
+    train = qrels["train"].filter(pc.greater(qrels["train"]["relevance"], 0))
+    held_out = 0 if "dev" in qrels else len(pc.unique(train["query_id"])) // 5
+    dev = qrels["dev"] if not held_out else drawn(train, 0, held_out)
+    splits = {"train": drawn(train, held_out, held_out + queries), "dev": dev, "test": drawn(qrels["test"], 0, test)}
+    return replace(collection, qrels=splits, digest=f"{collection.digest[:20]}-{queries}-{test}")
+
+
+def scored(collection: Collection, teacher: str) -> Negatives:
+    """The negatives with the teacher's scores."""
+    mined = foils.mine(collection, "bm25", top=NEGATIVES)
+    if teacher.startswith(CROSS_ENCODER):
+        cross_encoder = teacher.removeprefix(CROSS_ENCODER)
+        return foils.score_pairs(collection, mined, embedding=AT_128, cross_encoders=cross_encoder)
+    return foils.score_pairs(collection, mined, embedding=AT_128, encoders=teacher)
+
+
+def facts_of(teacher: str, collection: Collection, table: Negatives) -> dict[str, Any]:
+    """How good a teacher it is: which documents of the table it prefers and, of an encoder, its own nDCG@10."""
+    facts: dict[str, Any] = {"positive_first": positive_first(collection, table)}
+    if not teacher.startswith(CROSS_ENCODER):
+        encoder, store = replace(AT_128, encoder=teacher).open(collection)
+        facts |= {split: measured(encoder, collection, split, store) for split in ("dev", "test")}
+    return facts
+
+
+def positive_first(collection: Collection, table: Negatives) -> float:
+    """The share of (positive, negative) pairs of a query of which the teacher prefers the positive."""
+    queries, documents = table.rows_in(collection)
+    score, positive = table.table["teacher"].to_numpy(), collection.positives("train").contain(queries, documents)
+    won = []
+    for query in np.unique(queries):
+        of = (queries == query) & np.isfinite(score)
+        if (of & positive).any() and (of & ~positive).any():
+            won.append((score[of & positive][:, None] > score[of & ~positive]).mean())
+    return float(np.mean(won))
+
+
+def measured(model: Any, collection: Collection, split: str, store: VectorStore | None = None) -> list[float]:
+    measures = measure_encoder(model, collection, split, [MEASURE], store=store)
+    return [round(float(value), 4) for value in measures.per_query[MEASURE]]
+
+
+def trained(collection: Collection, table: Negatives, cell: dict[str, Any], loss: str, rate: float, seed: int) -> Any:
+    name, settings = LOSSES[loss]
+    if name != "mnrl":
+        logits = cell["teacher"].startswith(CROSS_ENCODER)
+        settings = {**settings, "temperature": 0.05, "teacher_temperature": 1.0 if logits else 0.05}
+    with tempfile.TemporaryDirectory() as folder, narrowed() if cell["student"].startswith(STATIC) else nullcontext():
+        return foils.train(
+            collection, table, model=cell["student"], output=Path(folder) / "model", form="lists", max_positives=1,
+            loss=name, loss_settings=settings, learning_rate=rate, seed=seed, batch_size=cell["batch_size"],
+            epochs=cell["epochs"], device="cpu",
+        ).model  # fmt: skip
+
+
+class Known:
+    """The result file: what is in it is not done again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.results: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.results |= json.loads(path.read_text()) if path.is_file() else {}
+
+    def keep(self, kind: str, what: dict[str, Any], make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        for each in self.results[kind]:
+            if what.items() <= each.items():
+                return each
+        self.results[kind].append(made := {**what, **make()})
+        write_result(self.path, self.results)
+        print(json.dumps({n: float(np.mean(v)) if isinstance(v, list) else v for n, v in made.items()}), flush=True)
+        return made
+
+
+def run(given: str, cell: dict[str, Any], rates: Sequence[float], seeds: int, known: Known) -> None:
+    """Choose each loss's learning rate on dev, then train with it and measure on test."""
+    collection = part(given, cell["train_queries"], cell["test_queries"])
+    table = scored(collection, cell["teacher"])
+    known.keep("teacher", cell, lambda: facts_of(cell["teacher"], collection, table))
+    start = load_trainable(cell["student"], device="cpu")
+    known.keep("untrained", cell, lambda: {"test": measured(start, collection, "test")})
+
+    def on(split: str, loss: str, rate: float, seed: int) -> dict[str, list[float]]:
+        return {split: measured(trained(collection, table, cell, loss, rate, seed), collection, split)}
+
+    for loss in LOSSES:
+        dev = {}
+        for rate in rates:
+            what = {**cell, "loss": loss, "rate": rate}
+            dev[rate] = np.mean(known.keep("on dev", what, partial(on, "dev", loss, rate, TUNED_WITH))["dev"])
+        best = max(dev, key=lambda rate: dev[rate])
+        for seed in range(seeds):
+            what = {**cell, "loss": loss, "rate": best, "seed": seed}
+            known.keep("on test", what, partial(on, "test", loss, best, seed))
+
+
+def tables(results: dict[str, list[dict[str, Any]]]) -> str:
+    """nDCG@10 on test by loss and collection: the mean over seeds, and against contrastive training."""
+    columns = []
+    for of in results["teacher"]:
+        cell = {name: of[name] for name in CELL}
+        values, rates = defaultdict(list), {}
+        for each in results["on test"]:
+            if cell.items() <= each.items():
+                values[each["loss"]].append(each["test"])
+                rates[each["loss"]] = each["rate"]
+        if "contrastive" not in values:
+            continue
+        means = {loss: np.mean(runs, axis=0) for loss, runs in values.items()}
+        tests = {loss: paired_test(own, means["contrastive"]) for loss, own in means.items() if loss != "contrastive"}
+        corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
+        untrained = next(each["test"] for each in results["untrained"] if cell.items() <= each.items())
+        column = {
+            "": f"{cell['collection']}, {cell['student']} from {cell['teacher']}",
+            "teacher prefers the positive": f"{100 * of['positive_first']:.0f} %",
+            "teacher itself": f"{np.mean(of['test']):.4f}" if "test" in of else "–",
+            "untrained": f"{np.mean(untrained):.4f}",
+        }
+        for loss in LOSSES:
+            if loss not in means:
+                continue
+            column[loss] = f"{means[loss].mean():.4f}"
+            if loss in tests:
+                mark = "" if corrected[loss] >= 0.05 else "*" if tests[loss].difference > 0 else "!"
+                column[loss] += f" ({tests[loss].difference:+.4f}{mark})"
+            spread = np.std([np.mean(run) for run in values[loss]])
+            column[loss] += f", ±{spread:.4f}, {rates[loss]:g}"
+        columns.append(column)
+    names = ["", "teacher prefers the positive", "teacher itself", "untrained", *LOSSES]
+    head, *rest = [f"| {name} | {' | '.join(column.get(name, '–') for column in columns)} |" for name in names]
+    return "\n".join([head, "|---|" + "---:|" * len(columns), *rest])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("run", "tables"))
+    parser.add_argument("collection", nargs="*")
+    parser.add_argument("--student", default=STUDENT)
+    parser.add_argument("--teacher", default=TEACHER)
+    parser.add_argument("--rates", type=float, nargs="+", help="default: by the student, static or a language model")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--train-queries", type=int, default=2000)
+    parser.add_argument("--test-queries", type=int, default=1000)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    given = parser.parse_args()
+    known = Known(given.json)
+    if given.what == "tables":
+        print(tables(known.results))
+    rates = given.rates or (RATES if given.student.startswith(STATIC) else RATES_OF_LANGUAGE_MODELS)
+    for collection in given.collection:
+        name = Path(collection).name
+        cell = {"collection": name, **{each: getattr(given, each) for each in CELL if each != "collection"}}
+        run(collection, cell, rates, given.seeds, known)
+
+
+if __name__ == "__main__":
+    main()
