@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from foils.data import Negatives
-from foils.data.negatives import negatives_table
+from foils.data import Collection, Negatives
+from foils.data.negatives import TOP, negatives_table
 from foils.data.training_rows import training_rows
 from foils.runtime.errors import InputError, UnknownNameError
 
@@ -56,3 +57,36 @@ def test_what_is_refused(small):
         training_rows(small, form="triplets")
     with pytest.raises(InputError, match="no query of small's split 'train' has a kept negative"):
         training_rows(small, TABLE.reject(np.ones(4, bool), "all"))
+
+
+RATED = Negatives(
+    negatives_table(
+        ["q4", "q4", "q5", "q2", "q5", "q1"], ["d1", "d3", "d8", "d1", "d9", "d4"], "s", [1, 0, 1, 0, 0, 0], np.zeros(6)
+    )
+)
+
+
+def test_the_candidate_rated_best_stands_for_the_positive_of_a_query_without_a_label(small):
+    """q4's d1 and q5's d8 were rated best: with the judgements of train alone both queries are unlabelled."""
+    unlabelled = Collection(small.name, small.documents, small.queries, {"train": small.qrels["train"]})
+    rated = RATED.reject(np.isin(np.arange(6), [0, 2]), TOP)
+    rows = training_rows(unlabelled, rated, max_positives=1)
+    ids, documents = small.queries["query_id"].to_pylist(), small.documents["doc_id"].to_pylist()
+    of = rated.table["doc_id"].to_pylist()
+    shown = [
+        (ids[q], documents[d], of[n])
+        for q, d, n in zip(rows.query_rows, rows.doc_rows, rows.negatives[:, 0], strict=True)
+    ]
+    assert shown == [("q1", "d1", "d4"), ("q2", "d4", "d1"), ("q4", "d1", "d3"), ("q5", "d8", "d9")]
+    assert (rows.queries, rows.pairs, rows.unlabelled, rows.outside) == (5, 4, 2, 0)
+    without = training_rows(Collection("none", small.documents, small.queries, {}), rated, form="lists", split="all")
+    assert without.doc_rows.tolist() == [documents.index("d1"), documents.index("d8")]
+    assert len(training_rows(small, rated, max_positives=1)) == 2, "both have labels in test, and are not trained on"
+
+
+def test_a_best_candidate_outside_the_collection_is_left_out_and_counted(small):
+    table = negatives_table(["q4", "q4", "q5", "q5"], ["new", "d3", "d8", "d9"], "s", [0, 1, 0, 1], np.zeros(4))
+    own = table.append_column("text", pa.array(["a text of its own", None, None, None], pa.large_string()))
+    rated = Negatives(own).reject(np.isin(np.arange(4), [0, 2]), TOP)
+    rows = training_rows(Collection("none", small.documents, small.queries, {}), rated)
+    assert (len(rows), rows.unlabelled, rows.outside) == (1, 1, 1)

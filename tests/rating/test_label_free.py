@@ -10,10 +10,9 @@ from judging import NumberJudge
 
 from foils.data import Collection, Negatives
 from foils.data.collection import ALL_QUERIES
-from foils.data.negatives import negatives_table
+from foils.data.negatives import TOP, negatives_table
 from foils.rating import ELO_PER_LOGIT, rate_negatives
-from foils.rating.rateable import TOP
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, UnknownNameError
 from foils.selection import select_negatives
 
 DOCUMENTS = {f"d{i}": str(float(i)) for i in range(12)}
@@ -65,6 +64,16 @@ def test_all_splits_together_have_every_positive() -> None:
     both = rate_negatives(judged, given, NumberJudge(), split=ALL_QUERIES, **EXACT)
     assert (both.summary.queries, both.summary.without_positive, both.summary.skipped) == (3, 1, {})
     np.testing.assert_allclose(both.table["gap"].to_numpy()[1:3] / ELO_PER_LOGIT, [3, -1], rtol=1e-3)
+
+
+def test_a_collection_whose_judgements_are_of_the_test_alone_is_rated_without_them() -> None:
+    judged = collection({"test": {"q1": {"d5": 1}}})
+    given = table(("q0", "d4"), ("q1", "d2"), ("q0", "d6"), ("q1", "d3"))
+    rated = rate_negatives(judged, given, NumberJudge(), **EXACT)
+    assert rated.summary.skipped == {"query whose positives are in other splits": 2}
+    np.testing.assert_array_equal(np.isfinite(rated.table["elo"].to_numpy()), [True, False, True, False])
+    with pytest.raises(UnknownNameError, match="dev"):
+        rate_negatives(judged, given, NumberJudge(), split="dev", **EXACT)
 
 
 def test_a_query_of_one_candidate_has_no_rating_and_no_top() -> None:

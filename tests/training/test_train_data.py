@@ -209,3 +209,21 @@ def test_blocks_in_which_texts_are_read_change_nothing(small, monkeypatch):
     blocks = training_set(small, negatives(ROWS), form="lists").facts
     np.testing.assert_array_equal(blocks.documents, whole.documents)
     assert max(at_once) == 2
+
+
+def test_a_reranker_learns_ratings_of_queries_without_labels():
+    """The strengths 3, 1, −1 of q's candidates are the ratings 2, 0, −2, and 1 and −1 of p's are 1 and −1."""
+    documents = {name: str(float(strength)) for name, strength in (("a", 3), ("b", 1), ("c", -1))}
+    unlabelled = Collection.from_dicts("unlabelled", documents, {"q": "query", "p": "another query"}, {})
+    source = negatives([("q", "b", 0), ("p", "c", 0), ("q", "a", 1), ("q", "c", 2), ("p", "b", 1)])
+    rated = rate_negatives(unlabelled, source, StrengthJudge(), split="all", model="bradley-terry", prior_sd=1e4)
+    made = training_set(unlabelled, rated, split="all", form="lists")
+    expected = np.array([[2, 0, -2], [1, -1, np.nan]]) / np.sqrt(2)
+    np.testing.assert_allclose(made.facts.ratings, expected, atol=1e-3)
+    assert made.counts == {
+        "queries": 2, "pairs": 2, "queries without a label, the candidate rated best in the positive's place": 2,
+        "pairs without a negative, left out": 0, "short lists": 1, "rows": 2, "positives without a rating": 0,
+    }  # fmt: skip
+    assert made.facts.own_log_weights()[1].tolist() == [0, 0, -np.inf]
+    assert reranker_set(made, RERANKER_LOSSES["regression"])["document"] == ["3.0", "1.0", "-1.0", "1.0", "-1.0"]
+    assert reranker_set(made, RERANKER_LOSSES["listnet"])["label"][0][0] == [1, 0, 0]

@@ -191,6 +191,11 @@ def _coverage(planned: BatchPlan) -> Table:
         ("pairs in every epoch", f"{trained.pairs:,} of {judged:,} judged"),
         ("left out: more positives than allowed", f"{trained.capped:,}"),
         ("left out: no negative in the source", f"{trained.uncovered:,}"),
+        *(
+            [("queries without a label, by their candidate rated best", f"{trained.unlabelled:,}")]
+            if trained.unlabelled
+            else []
+        ),
         ("different queries", f"{np.unique(trained.query_rows).size:,}"),
         ("different documents", f"{np.unique(trained.doc_rows).size:,}"),
         ("batches in an epoch", f"{len(plan.epochs[0]):,}"),

@@ -25,6 +25,7 @@ from foils.runtime.options import spelled
 Rows = npt.NDArray[np.int64]
 IDENTICAL = "has the query's own id"
 ALL_QUERIES = "all"  # in the place of a split: every query, judged or not, with the positives of all splits
+TRAIN = "train"  # the split that is trained on, unless another is named
 TABLE = 1 << 30  # bytes of ids that one table of hashes is made of
 
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])
@@ -154,11 +155,16 @@ class Collection:
     def labels(self, split: str) -> Positives:
         """Return the relevant documents of a split's queries, none where it has none; of `all`, those of every split.
 
+        The split `train` has none in a collection that judges other splits alone, as one does whose judgements are
+        for the evaluation.
+
         Raises:
             UnknownNameError: the collection has judgements, and no such split.
         """
         if self._is_all(split) or not self.qrels:
             return self.known_positives
+        if split == TRAIN and split not in self.qrels:
+            return _positives_of([], self)
         self._check_split(split)
         return _positives_of([self.qrels[split]], self)
 

@@ -25,7 +25,7 @@ from foils.data.store import Provenance, read_table, table_bytes, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table
 
-__all__ = ["EQUAL", "KNOWN", "LABELS", "POSITIVE", "REQUIRED", "Negatives", "negatives_table"]
+__all__ = ["EQUAL", "KNOWN", "LABELS", "POSITIVE", "REQUIRED", "TOP", "Negatives", "negatives_table"]
 
 LABELS = "labels"
 """Source of rows that stand in a table for the sake of what is known of labelled positives."""
@@ -33,6 +33,8 @@ POSITIVE = "labelled positive"
 """Why they are rejected."""
 EQUAL = "equal to a positive"
 """Why a document is rejected that has the text of a positive of its query."""
+TOP = "rated best of a query without a labelled positive"
+"""Why the candidate is rejected that gaps of such a query are held against; training takes it for its positive."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,13 @@ class Negatives(Result):
     def file_bytes(self) -> bytes:
         """Return the bytes of the file that `write` writes."""
         return table_bytes(self.table, self.provenance)
+
+    def rejected_for(self, reason: str) -> Rows:
+        """Return the rows that were rejected for this reason, ascending."""
+        if "reason" not in self.table.column_names:
+            return np.zeros(0, np.int64)
+        same = pc.fill_null(pc.equal(self.table["reason"], reason), False)
+        return np.flatnonzero(same.to_numpy(zero_copy_only=False))
 
     def reject(self, rows: npt.NDArray[np.bool_], reason: str) -> Negatives:
         """Return the table with these rows rejected; a row that was rejected before keeps its first reason.

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foils.data.collection import Collection, Rows
-from foils.data.negatives import Negatives
+from foils.data.negatives import TOP, Negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Option, Settings, refuse
 
@@ -33,7 +33,7 @@ class RowSettings(Settings):
     """Which rows are trained on.
 
     Attributes:
-        split: Split of the judgements whose positives are trained on.
+        split: Split of the judgements whose positives are trained on; all: of every split.
         form: What a row holds: triplets (a query, a positive and a negative), lists (a query, a positive and all its
             negatives) or pairs (a query and a positive). Default: triplets; without negatives, pairs.
         per_query: Negatives per query at most, by rank. Default: all.
@@ -66,13 +66,16 @@ class TrainingRows:
 
     Attributes:
         query_rows: (N,) the query of each row, by its row in the collection.
-        doc_rows: (N,) the positive of each row, by its row in the collection.
+        doc_rows: (N,) the positive of each row, by its row in the collection; of a query that no split labels the
+            candidate rated best.
         negatives: (N, k) the negatives of each row, by their rows in the table; −1 where a list is short. Pairs have
             k = 0, triplets k = 1.
         queries: how many queries of the split have a positive.
         pairs: how many (query, positive) pairs the rows are made of.
         capped: pairs left out because their query has more positives than allowed.
         uncovered: pairs left out because their query has no kept negative.
+        unlabelled: of the queries without a label, whose positive is the candidate rated best.
+        outside: queries without a label that are left out: their candidate rated best is not in the collection.
     """
 
     query_rows: Rows
@@ -82,6 +85,8 @@ class TrainingRows:
     pairs: int
     capped: int
     uncovered: int
+    unlabelled: int = 0
+    outside: int = 0
 
     def __len__(self) -> int:
         return len(self.query_rows)
@@ -98,10 +103,13 @@ def training_rows(
 ) -> TrainingRows:
     """Return the rows of a split's positives and the kept rows of a table.
 
+    A query that no split labels has a row, too, where the table says which of its candidates was rated best (`foils
+    rate`): that one stands where the positive does.
+
     Args:
-        collection: with judgements of the split.
+        collection: with judgements of the split, unless the table was rated.
         negatives: a table of negatives; pairs need none, and do not look at it.
-        split: whose judgements.
+        split: whose judgements; `all`: those of every split.
         form: `triplets`: a row for each (query, positive, negative), the flattened form of ECI_sem eq. 13; `lists`: a
             row for each (query, positive) with `per_query` negatives, short lists marked −1; `pairs`: a row for each
             (query, positive). None: triplets with a table, pairs without.
@@ -117,10 +125,11 @@ def training_rows(
         raise UnknownNameError("form of training data", form, FORMS)
     if max_positives < 1 or (per_query is not None and per_query < 1):
         raise InputError(f"max_positives {max_positives}, per_query {per_query}; expected at least 1")
-    positives = collection.positives(split)
+    tops, outside = _tops(None if form == "pairs" else negatives, collection)
+    positives = collection.labels(split) if len(tops[0]) else collection.positives(split)
     place = np.arange(len(positives.doc_rows)) - np.repeat(positives.offsets[:-1], positives.counts)
     allowed = place < max_positives
-    queries, documents = (rows[allowed] for rows in positives.pairs())
+    queries, documents = (np.append(rows[allowed], more) for rows, more in zip(positives.pairs(), tops, strict=True))
     covered: NDArray[np.bool_] = np.ones(len(queries), bool)
     lists = np.empty((len(queries), 0), np.int64)
     if form != "pairs":
@@ -133,11 +142,22 @@ def training_rows(
                 f"nothing to train on: no query of {collection.name}'s split {split!r} has a kept negative"
             )
         queries, documents, lists = queries[covered], documents[covered], lists[covered]
-    counts = (len(positives), len(queries), int((~allowed).sum()), int((~covered).sum()))
+    counts = (len(positives) + len(tops[0]), len(queries), int((~allowed).sum()), int((~covered).sum()))
     if form == "triplets":
         at, column = np.nonzero(lists >= 0)
         queries, documents, lists = queries[at], documents[at], lists[at, column][:, None]
-    return TrainingRows(queries, documents, lists, *counts)
+    return TrainingRows(queries, documents, lists, *counts, len(tops[0]), outside)
+
+
+def _tops(negatives: Negatives | None, collection: Collection) -> tuple[tuple[Rows, Rows], int]:
+    """Return queries that no split labels and their candidates rated best, and how many of those are left out."""
+    rows = np.zeros(0, np.int64) if negatives is None else negatives.rejected_for(TOP)
+    if negatives is None or not len(rows):
+        return (rows, rows), 0
+    query, document = (of[rows] for of in negatives.rows_in(collection))
+    unlabelled = collection.known_positives.places(query) < 0  # judgements may have been added since
+    inside = unlabelled & (document >= 0)
+    return (query[inside], document[inside]), int((unlabelled & ~inside).sum())
 
 
 def _lists(negatives: Negatives, collection: Collection, queries: Rows, per_query: int | None) -> Rows:

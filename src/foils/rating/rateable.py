@@ -16,7 +16,6 @@ from foils.rating.pairs import Floats, Rows
 from foils.runtime.errors import InputError
 
 OTHER_SPLIT = "query whose positives are in other splits"
-TOP = "rated best of a query without a labelled positive"
 
 
 @dataclass(frozen=True)

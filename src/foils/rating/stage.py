@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.negatives import LABELS, POSITIVE, Negatives
+from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
 from foils.data.store import Provenance, provenance
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively
 from foils.rating.agreement import agreements, krippendorff_alpha
@@ -23,7 +23,7 @@ from foils.rating.judges import EnsembleJudge, Judge
 from foils.rating.links import LINKS
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.pairs import Floats, Pairs, Rows
-from foils.rating.rateable import TOP, Rateable, rateable
+from foils.rating.rateable import Rateable, rateable
 from foils.rating.ratings import Ratings, lead_errors
 from foils.rating.results import JudgeSummary, ModelUse, Rated, RatingSummary
 from foils.rating.settings import RatingSettings

@@ -153,9 +153,9 @@ def training_set(
     """Make the data set of a split's positives and the kept rows of a table.
 
     Args:
-        collection: with judgements of the split.
+        collection: with judgements of the split, unless the table was rated.
         negatives: what to train on; columns weight, elo and gap are used where they are there.
-        split: whose judgements.
+        split: whose judgements; `all`: those of every split.
         form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short lists nothing is padded
             with other documents. None: triplets with a table, pairs without.
         per_query: negatives of a query at most, by rank; None: all (for lists: the longest list's length).
@@ -175,6 +175,10 @@ def training_set(
     lists[~absent] = table.document[chosen.negatives[~absent]]
     rows = np.concatenate([chosen.query_rows[:, None], chosen.doc_rows[:, None], lists], 1)
     counts = {"queries": chosen.queries, "pairs": chosen.pairs + chosen.uncovered}
+    if chosen.unlabelled:
+        counts["queries without a label, the candidate rated best in the positive's place"] = chosen.unlabelled
+    if chosen.outside:
+        counts["queries without a label, their candidate rated best not in the collection, left out"] = chosen.outside
     if chosen.capped:
         counts[f"pairs beyond {max_positives} positives of a query, left out"] = chosen.capped
     if form != "pairs":
