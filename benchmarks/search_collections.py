@@ -1,13 +1,14 @@
 """DIME, Eclipse and RDIME on collections, honest and oracle, tested for significance.
 
     python benchmarks/search_collections.py COLLECTION... [--reading few-relevant] [--max-length 256] [--experiments]
-        [--answers FILE] [--json benchmarks/results/search_collections.json]
+        [--thin] [--answers FILE] [--json benchmarks/results/search_collections.json]
 
 For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME
 (nothing to tune) and the published grids of DIME and Eclipse, tuned by cross-validation (honest) and on the queries
 themselves (oracle). Differences from the baseline are tested as published: Shapiro–Wilk, one-sided paired t or
 Wilcoxon, Holm over the comparisons of a measure, honest ones and oracle ones apart. `--experiments` adds depth of the
-feedback, share and random moons; `--reading spread` takes a spread of the published grid (2,280 settings). With
+feedback, share and random moons; `--reading spread` takes a spread of the published grid (2,280 settings), `--thin`
+one within the reading of the authors' notebook (2,850 settings), for collections of thousands of queries. With
 `--answers` (JSONL of query_id and answer, as search_answers.py writes) the filters whose sun is an answer come too, and
 the result is kept apart, over the queries with an answer alone.
 """
@@ -28,10 +29,15 @@ from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encod
 from foils.evaluation import evaluate_runs
 from foils.searching import DimensionSettings, dime_grid, embed_collection, published_grid, search_collection
 from foils.searching.bench import grid_values, prepare
+from foils.searching.compared import compare_moons
 from foils.searching.experiments import by_moon, by_share, compare_filters, depth_values, honest_and_oracle, sun_values
+from foils.searching.grids import TENTHS, Grid
+from foils.searching.systems import deviation
+from foils.searching.tune import oracle
 from foils.statistics import bootstrap_interval, compare_systems
 
 MEASURES = ("nDCG@10", "AP")
+THIN = "thinned few-relevant"
 
 
 def family(named, kinds: tuple[str, ...]):
@@ -41,8 +47,14 @@ def family(named, kinds: tuple[str, ...]):
     return compare_systems(chosen, rng=rng, against=["baseline"], alternative="greater")
 
 
+def thinned() -> Grid:
+    """Every second k⁺, every third k⁻, and α or β at 1, of the grid of the authors' notebook."""
+    depths = tuple((plus, minus) for plus in (2, 4, 6) for minus in (2, 5, 8, 11, 14))
+    return Grid("eclipse", depths, tuple((a, b) for a in TENTHS for b in TENTHS if 1.0 in (a, b)))
+
+
 def filters(bench, reading: str) -> tuple[dict[str, object], object]:
-    grid = published_grid(reading)
+    grid = thinned() if reading == THIN else published_grid(reading)
     start = time.perf_counter()
     values = grid_values(bench, grid)
     seconds = time.perf_counter() - start
@@ -72,17 +84,24 @@ def experiments(bench, values) -> dict[str, object]:
     bench = replace(bench, embedded=replace(bench.embedded, answers=None))
     systems = honest_and_oracle(depth_values(bench, few, rng=rng), rng=rng)
     depths = [{"depth": s.name.removeprefix("PRF "), "kind": s.kind, "means": s.means} for s in systems]
-    fixed = DimensionSettings("eclipse", k_plus=5)
+    fixed = {m: oracle(values, m).settings for m in MEASURES}
+    drawn = by_moon(bench, fixed, kind="oracle", rng=np.random.default_rng(0))
     moons = {
-        name.removeprefix("PRF "): {
-            m: [float(np.mean([s.means[m] for s in of])), float(np.std([s.means[m] for s in of]))] for m in MEASURES
-        }
-        for name, of in by_moon(bench, fixed, rng=np.random.default_rng(0)).items()
+        name: {m: [float(np.mean([s.means[m] for s in of])), deviation([s.means[m] for s in of])] for m in MEASURES}
+        for name, of in drawn.items()
     }
+    tests = compare_moons(drawn, rng=np.random.default_rng(0))
     return {
         "oracle_by_share": curves,
         "by_depth": {"settings": few.size, "rows": depths},
-        "moons": {"settings": fixed.to_json(), "mean_and_deviation": moons},
+        "moons": {
+            "settings": {m: of[0].to_json() for m, of in fixed.items()},
+            "mean_and_deviation": moons,
+            "against_exact": [
+                {**asdict(of.difference), "p_as_good": of.as_good, "p_as_good_holm": of.as_good_holm}
+                for of in tests.values()
+            ],
+        },
     }
 
 
@@ -123,7 +142,9 @@ def main() -> None:
     parser.add_argument("--split", default="test")
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--max-length", type=int, default=256)
-    parser.add_argument("--reading", default="few-relevant")
+    readings = parser.add_mutually_exclusive_group()
+    readings.add_argument("--reading", default="few-relevant")
+    readings.add_argument("--thin", action="store_const", const=THIN, dest="reading")
     parser.add_argument("--experiments", action="store_true")
     parser.add_argument("--answers", type=Path)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search_collections.json")

@@ -64,8 +64,8 @@ def test_a_better_rank_never_hurts(order, relevant):
 
 
 def test_bad_names_are_listed_together_with_examples():
-    with pytest.raises(InputError, match=r"(?s)'ndcg@10'.*'wrong'.*nDCG@10"):
-        parse_measures(["ndcg@10", "AP", "wrong"])
+    with pytest.raises(InputError, match=r"(?s)'ndcg@10'.*'wrong'.*'R'.*cut-off.*nDCG@10"):
+        parse_measures(["ndcg@10", "AP", "wrong", "R"])
 
 
 @pytest.mark.parametrize(

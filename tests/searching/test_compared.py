@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from foils.searching.compared import compare_halves, compare_with_others
+from foils.searching.compared import compare_halves, compare_moons, compare_with_others
 from foils.searching.findings import Findings
 from foils.searching.systems import System
-from foils.searching.tables import compared_table, half_against_dime
+from foils.searching.tables import compared_table, half_against_dime, moon_table
 from foils.statistics import holm, paired_test
 
 RNG = np.random.default_rng(0)
@@ -61,6 +61,37 @@ def test_each_eclipse_is_tested_against_the_dime_of_its_sun_and_all_are_correcte
     assert rows["PRF Eclipse (oracle)"][5] == f"{gain:+.4f}"
     assert rows["PRF DIME (oracle)"][5] == "–"
     assert len(findings.to_json()["against_dime"]) == 4 * 2
+
+
+def test_random_moons_are_tested_for_a_difference_and_for_being_as_good():
+    """As good: less than a point of a hundred is lost, by an independent test; no difference found is not that."""
+    rng, last = np.random.default_rng(2), RNG.uniform(0.2, 0.6, 60)
+    losses = {"bottom 30": (0.0, 0.001), "bottom 100": (0.0, 0.1), "bottom 150": (0.02, 0.01)}
+    moons = {
+        pool: [System(pool, "fixed", {"AP": last - loss + rng.normal(0, noise, 60)}) for _ in range(3)]
+        for pool, (loss, noise) in losses.items()
+    }
+    moons["exact"] = [System("exact", "fixed", {"AP": last})]
+    tests = compare_moons(moons, rng=np.random.default_rng(0))
+    means = {pool: np.mean([run.per_query["AP"] for run in moons[pool]], axis=0) for pool in losses}
+    good = [stats.ttest_1samp(of - last, -0.01, alternative="greater").pvalue for of in means.values()]
+    differ = [paired_test(of, last).p for of in means.values()]
+    for at, (pool, values) in enumerate(means.items()):
+        test = tests[pool, "AP"]
+        assert test.difference.difference == pytest.approx((values - last).mean())
+        assert test.difference.low <= test.difference.difference <= test.difference.high
+        assert (test.difference.p, test.as_good) == (pytest.approx(differ[at]), pytest.approx(good[at]))
+        assert test.as_good_holm == pytest.approx(holm(good)[at])
+        assert test.difference.p_holm == pytest.approx(holm(differ)[at])
+    assert [tests[pool, "AP"].as_good_holm < 0.05 for pool in losses] == [True, False, False]
+    assert [tests[pool, "AP"].difference.p_holm < 0.05 for pool in losses] == [False, False, True]
+    findings = Findings(
+        collection="c", split="test", queries=60, measures=["AP"], baseline=BASE, moons=moons, moon_tests=tests
+    )
+    table = moon_table(findings)
+    assert table.marked == {0}
+    assert [row[0] for row in table.rows] == [*losses, "exact"]
+    assert table.rows[3][4:8] == ["–"] * 4
 
 
 def test_halves_are_compared_by_two_sided_t_tests_in_per_cent():

@@ -256,12 +256,12 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
     assert status == 0, said.err
     result, page = json.loads((tmp_path / "e.json").read_text()), (tmp_path / "page.html").read_text()
     assert result["experiment"] == experiment
-    assert "no feedback" in said.out
-    assert "no feedback" in page
+    assert "of 14" in said.out
+    assert "kept all" in page
     facts = {"seed": 0, "top": 40, "feedback_depth": 1000, "rerank_depth": 1000, "folds": 5, "reading": "spread"}
     facts |= {"measure": "nDCG@10", "second_pass": "retrieved", "index": "exact"}
     assert {name: result[name] for name in facts} == facts
-    assert ("honest" in said.out) == (experiment != "moons")
+    assert "honest" in said.out
     ran = {
         "filters": bool(result["systems"]), "shares": bool(result["shares"]),
         "depths": bool(result["depths"]["systems"]), "moons": bool(result["moons"]),
@@ -287,17 +287,33 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
     if ran["depths"]:
         depths = [f"{sun} k={k}" for sun in ("PRF", "LLM") for k in (50, "all")]
         assert [*result["depths"]["oracle_by_share"]["AP"]] == depths
+        assert {f"PRF Eclipse, {measure} by the share" in said.out for measure in ("nDCG@10", "AP")} == {True}
+        for depth in depths:
+            tuned, fixed = (result["depths"][f"{way}_by_share"]["AP"][depth] for way in ("oracle", "fixed"))
+            assert all(tuned[share] >= fixed[share] for share in tuned)
+            assert max(tuned.values()) == max(fixed.values())
+            share = result["depths"]["fixed_settings"]["AP"][depth]["share"]
+            assert fixed[f"{share:g}"] == max(fixed.values())
+            assert f"{depth} (fixed)" in said.out.replace("\n", " ") or f"{depth} (fixed)" in page
     if ran["moons"]:
         draws = {"bottom 30": 5, "bottom 100": 5, "bottom 150": 5, "exact": 1}
         assert {pool: len(of) for pool, of in result["moons"].items()} == {
-            f"{sun} {pool}": count for sun in ("PRF", "LLM") for pool, count in draws.items()
-        }
-        assert result["moons"]["PRF exact"][0]["means"] != result["moons"]["LLM exact"][0]["means"]
+            f"{sun} {pool} ({kind})": count
+            for sun in ("PRF", "LLM") for kind in ("honest", "oracle") for pool, count in draws.items()
+        }  # fmt: skip
+        exact = {sun: result["moons"][f"{sun} exact (oracle)"][0] for sun in ("PRF", "LLM")}
+        assert exact["PRF"]["means"] != exact["LLM"]["means"]
+        assert {len(of["settings"]["AP"]) for of in exact.values()} == {1}
+        assert len(result["moons_against_the_last"]) == 3 * 2 * 2 * 2, "pools, suns, kinds, measures"
+        silent = next(t for t in result["moons_against_the_last"] if t["a"] == "LLM bottom 150 (oracle)")
+        lost = result["baseline"]["nDCG@10"] - exact["LLM"]["means"]["nDCG@10"]
+        assert silent["difference"] == pytest.approx(lost), "nothing is left out"
         short = {pool: of[0]["short"]["AP"] for pool, of in result["moons"].items()}
         assert {pool for pool, count in short.items() if count == 14} == {
-            f"{sun} bottom {pool}" for sun in ("PRF", "LLM") for pool in (100, 150)
-        }, "longer than the list of 60"
-        assert said.out.count("14 of 14") == page.count("14 of 14") == 4, "the page has the same tables"
+            f"{sun} bottom {pool} ({kind})"
+            for sun in ("PRF", "LLM") for kind in ("honest", "oracle") for pool in (100, 150)
+        }, "longer than the list of 60"  # fmt: skip
+        assert said.out.count("14 (14) of 14") == page.count("14 (14) of 14") == 16, "the page has the same tables"
 
 
 def test_a_language_model_answers(folder, models, command, tmp_path):

@@ -20,8 +20,17 @@ from foils.searching import (
     search_collection,
 )
 from foils.searching.bench import grid_values, mask_values, prepare
-from foils.searching.experiments import by_moon, by_share, compare_filters, depth_values, honest_and_oracle, sun_values
+from foils.searching.experiments import (
+    at_best,
+    by_moon,
+    by_share,
+    compare_filters,
+    depth_values,
+    honest_and_oracle,
+    sun_values,
+)
 from foils.searching.runs import feedback_lists, relevant_of
+from foils.searching.tune import oracle
 
 
 class Bag:
@@ -61,6 +70,7 @@ def embedded(collection, tmp_path_factory):
 
 
 ECLIPSE = DimensionSettings("eclipse", k_plus=3, k_minus=4, alpha=0.8, beta=0.5, share=0.5)
+SAME = {"nDCG@10": [ECLIPSE], "AP": [ECLIPSE]}
 GRID = Grid("eclipse", ((2, 3), (4, 2)), ((0.5, 0.2), (0.5, 0.5)), (0.3, 0.6, 1.0))
 
 
@@ -217,6 +227,19 @@ def test_curves_over_the_share_hold_each_share_s_best(bench):
     np.testing.assert_array_equal(curve[1.0].per_query["AP"], baseline["AP"], "or tests would find a difference")
 
 
+def test_one_setting_at_every_share_is_the_best_of_all(bench):
+    found = grid_values(bench, GRID)
+    best = oracle(found, "AP").settings[0]
+    curve, tuned = at_best(found, "AP"), by_share(found, "AP")
+    assert list(curve) == [0.3, 0.6, 1.0]
+    assert curve[best.share].means == tuned[best.share].means
+    for share, system in curve.items():
+        assert system.settings == {"AP": [replace(best, share=share)]}
+        masks, _ = query_masks(*searched_with(bench), replace(best, share=share))
+        np.testing.assert_allclose(system.per_query["AP"], mask_values(bench, masks)["AP"], atol=1e-12)
+        assert system.means["AP"] <= tuned[share].means["AP"]
+
+
 def test_depths_are_compared(bench):
     values = depth_values(bench, GRID, rng=np.random.default_rng(0), depths=(10, 60, 300, 50_000))
     systems = honest_and_oracle(values, rng=np.random.default_rng(0))
@@ -229,26 +252,42 @@ def test_depths_are_compared(bench):
 
 
 def test_random_moons_are_compared_with_the_exact_one(bench):
-    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 30, None), runs=3)
-    assert {name: len(of) for name, of in table.items()} == {"PRF bottom 8": 3, "PRF bottom 30": 3, "PRF exact": 1}
-    assert len({tuple(s.per_query["AP"]) for s in table["PRF bottom 30"]}) == 3
+    table = by_moon(bench, SAME, rng=np.random.default_rng(0), pools=(8, 30, None), runs=3)
+    assert {name: len(of) for name, of in table.items()} == {"bottom 8": 3, "bottom 30": 3, "exact": 1}
+    assert len({tuple(s.per_query["AP"]) for s in table["bottom 30"]}) == 3
     masks, _ = query_masks(
         bench.embedded.queries, bench.embedded.documents, [found[:60] for found in bench.lists], ECLIPSE
     )
-    np.testing.assert_array_equal(table["PRF exact"][0].per_query["AP"], mask_values(bench, masks)["AP"])
+    np.testing.assert_array_equal(table["exact"][0].per_query["AP"], mask_values(bench, masks)["AP"])
+
+
+def test_moons_are_drawn_at_the_setting_of_each_query_s_fold_and_of_each_measure(bench):
+    """With the last k⁻ every number is what the grid scored."""
+    values, rng = grid_values(bench, GRID), np.random.default_rng(0)
+    tuned = {m: cross_validate(values, m, rng=np.random.default_rng(3), folds=4) for m in bench.measures}
+    settings = {m: of.settings for m, of in tuned.items()}
+    assert len({*settings["AP"], *settings["nDCG@10"]}) > 1
+    fold = tuned["AP"].fold
+    (exact,) = by_moon(bench, settings, rng=rng, fold=fold, kind="honest", pools=(None,))["exact"]
+    for measure, of in tuned.items():
+        np.testing.assert_allclose(exact.per_query[measure], of.per_query[measure], atol=1e-12)
+        np.testing.assert_array_equal(exact.whole[measure], of.whole)
+    assert (exact.kind, exact.settings) == ("honest", settings)
+    (drawn,) = by_moon(bench, settings, rng=rng, fold=fold, pools=(30,), runs=1)["bottom 30"]
+    assert drawn.means != exact.means
 
 
 def test_queries_that_kept_everything_for_want_of_feedback_are_counted(bench):
     """A pool as long as the list leaves no room for the sun: every number is then the baseline's, with no deviation."""
-    table = by_moon(bench, ECLIPSE, rng=np.random.default_rng(0), pools=(8, 57, 80, None), runs=2)
+    table = by_moon(bench, SAME, rng=np.random.default_rng(0), pools=(8, 57, 80, None), runs=2)
     baseline = mask_values(bench, np.ones((18, 24), bool))
     counts = {name: [system.short_counts for system in of] for name, of in table.items()}
-    for name in ("PRF bottom 57", "PRF bottom 80"):
+    for name in ("bottom 57", "bottom 80"):
         assert counts[name] == [{"nDCG@10": 18, "AP": 18}] * 2
         for system in table[name]:
             np.testing.assert_array_equal(system.per_query["AP"], baseline["AP"])
-    assert counts["PRF bottom 8"] == [{"nDCG@10": 0, "AP": 0}] * 2
-    assert counts["PRF exact"] == [{"nDCG@10": 0, "AP": 0}]
+    assert counts["bottom 8"] == [{"nDCG@10": 0, "AP": 0}] * 2
+    assert counts["exact"] == [{"nDCG@10": 0, "AP": 0}]
 
 
 def test_what_is_chosen_says_for_how_many_queries_it_did_nothing(bench):
@@ -269,6 +308,15 @@ def test_what_is_chosen_says_for_how_many_queries_it_did_nothing(bench):
     assert [system.short_counts["AP"] for system in systems] == [0, 0, 0, 18, 18], (
         "baseline, RDIME, selective, Eclipse twice"
     )
+    left_alone = int(query_masks(*searched_with(bench), DimensionSettings("selective"))[0].all(axis=1).sum())
+    assert [system.whole_counts["AP"] for system in systems] == [18, 0, left_alone, 18, 18]
+    assert left_alone > 0
+    curve = by_share(grid_values(bench, replace(served, shares=(0.5, 0.99, 1.0))), "AP")
+    assert [system.whole_counts["AP"] for system in curve.values()] == [0, 18, 18], "0.99 of 24 dimensions are 24"
+
+
+def searched_with(bench):
+    return bench.embedded.queries, bench.embedded.documents, [rows[: bench.feedback_depth] for rows in bench.lists]
 
 
 def test_depths_and_moons_take_the_sun_they_are_told(collection, tmp_path):
@@ -281,8 +329,8 @@ def test_depths_and_moons_take_the_sun_they_are_told(collection, tmp_path):
     assert list(silent.suns) == ["PRF"]
 
     def moons(of, sun):
-        table = by_moon(of, ECLIPSE, rng=np.random.default_rng(0), pools=(None,))
-        return table[f"{sun} exact"][0].means["AP"]
+        table = by_moon(of, SAME, rng=np.random.default_rng(0), answers=of.suns[sun], pools=(None,))
+        return table["exact"][0].means["AP"]
 
     def depths(of, sun):
         values = depth_values(of, GRID, rng=np.random.default_rng(0), depths=(60,))

@@ -173,7 +173,7 @@ def test_the_published_grid_is_as_published():
 def made(values):
     values = np.asarray(values, np.float64)
     settings = [DimensionSettings(share=(c + 1) / 1000) for c in range(values.shape[1])]
-    return GridValues(settings, {"AP": values, "RR": 1 - values}, np.zeros(values.shape, bool), values.shape[1])
+    return GridValues(settings, {"AP": values, "RR": 1 - values}, *np.zeros((2, *values.shape), bool), values.shape[1])
 
 
 def test_the_oracle_is_the_best_mean_and_the_first_where_equal():

@@ -1,7 +1,7 @@
 """Measures of systems on the judgements of a split."""
 
 from foils.evaluation.alignment import alignment, uniformity
-from foils.evaluation.measures import DEFAULT_MEASURES, Measured, measure_rankings, parse_measures
+from foils.evaluation.measures import DEFAULT_MEASURES, Measured, measure_rankings
 from foils.evaluation.measuring import (
     bm25_run,
     dense_run,
@@ -12,6 +12,7 @@ from foils.evaluation.measuring import (
 )
 from foils.evaluation.rerank import first_documents, rerank_run
 from foils.evaluation.systems import Evaluation, evaluate_runs, qrels_of, rankings_of
+from foils.statistics import parse_measures
 
 __all__ = [
     "DEFAULT_MEASURES",

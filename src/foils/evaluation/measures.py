@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.runtime.errors import InputError, require
+from foils.statistics import parse_measures
 
 Floats = npt.NDArray[np.float64]
 Qrels = Mapping[str, Mapping[str, int]]
 Rankings = Mapping[str, Sequence[str]]
 
 DEFAULT_MEASURES = ("nDCG@10", "R@100", "RR@10", "AP")
-_EXAMPLES = "nDCG@10, R@100, RR@10, AP, P@5"
 
 
 @dataclass(frozen=True)
@@ -90,27 +89,3 @@ def measure_rankings(
     for metric in ir_measures.iter_calc(parsed, judged, run):
         values[str(metric.measure)][place[metric.query_id]] = metric.value
     return Measured(name, tuple(place), values, tuple(query for query in place if query not in run))
-
-
-def parse_measures(names: Sequence[str]) -> list[Any]:
-    """Return ir_measures' measure of each name.
-
-    Raises:
-        InputError: no name at all, or names that it does not know or has no means to compute; all are listed.
-        MissingExtraError: ir-measures is not installed.
-    """
-    ir_measures = require("ir_measures", "evaluate")
-    if not names:
-        raise InputError(f"no measure; expected names as in {_EXAMPLES}")
-    parsed, wrong = [], []
-    for name in names:
-        try:
-            measure = ir_measures.parse_measure(name)
-            ir_measures.evaluator([measure], {"query": {"document": 1}})
-        except (NameError, ValueError, TypeError, RuntimeError) as error:
-            wrong.append(f"{name!r} ({str(error).strip()})")
-        else:
-            parsed.append(measure)
-    if wrong:
-        raise InputError(f"{'; '.join(wrong)}; expected ir_measures' names, as in {_EXAMPLES} (capitals matter)")
-    return parsed

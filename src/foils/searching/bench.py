@@ -124,5 +124,5 @@ def mask_values(bench: Bench, masks: Mask) -> dict[str, Floats]:
         ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
         ranks[hit] = where
         for measure, of in values.items():
-            of[row] = measure_ranks(measure, ranks, relevant)
+            of[row] = measure_ranks(measure, ranks, relevant, retrieved=min(bench.k, len(ranking)))
     return values

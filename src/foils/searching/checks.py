@@ -5,6 +5,7 @@ from __future__ import annotations
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, settings_of, spelled
 from foils.searching.answers import AnswersLike
+from foils.searching.ranks import check_measure
 from foils.searching.settings import (
     TUNABLE,
     ImportanceSettings,
@@ -12,6 +13,7 @@ from foils.searching.settings import (
     Method,
     RunLike,
     SearchSettings,
+    SweepSettings,
     TuneSettings,
     chosen_method,
 )
@@ -55,6 +57,7 @@ def check_search(
         refuse(searching.changed("seed"), why)
     if tuning.tune is not None:
         _check_tuning(dimensions, searching, importance, given, tuning)
+        check_measure(tuning.measure)
         return
     if index.second_pass != "retrieved":
         why = f"without {spelled('second_pass')} retrieved, for all are ranked again; give it, or leave this out"
@@ -64,8 +67,11 @@ def check_search(
     _refuse_weights(importance, TAKES[dimensions], f"with {flag} {dimensions}; leave it out{other}")
 
 
-def check_sweep(experiment: str, searching: SearchSettings, importance: ImportanceSettings) -> None:
-    """Raise an InputError for options of a sweep that have no effect on its experiment."""
+def check_sweep(
+    experiment: str, searching: SearchSettings, importance: ImportanceSettings, sweeping: SweepSettings
+) -> None:
+    """Raise an InputError for options of a sweep that have no effect on its experiment, or an unknown measure."""
+    check_measure(sweeping.measure)
     if experiment not in ("moons", "all"):
         why = f"with the experiment {experiment}, which compares the published settings; leave it out"
         _refuse_weights(importance, ("moon_pool",), why)

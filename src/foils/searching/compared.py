@@ -1,8 +1,9 @@
-"""The tests behind the tables: ways of searching against all dimensions, and Eclipse against DIME."""
+"""The tests behind the tables: ways of searching against all dimensions, and against one another."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from foils.statistics import Comparison, bootstrap_interval, compare_systems, ho
 Tests = dict[tuple[str, str, str], Comparison]  # (name, kind, measure) ->
 KINDS: tuple[tuple[Kind, ...], ...] = (("fixed", "honest"), ("oracle",))  # each corrected apart
 BASELINE = "baseline"
+MARGIN = 0.01  # of a measure: what a way may lose and yet be as good
 
 
 def compare_with_others(
@@ -75,6 +77,53 @@ def compare_halves(
                 tests[name, kind, measure] = Comparison(
                     name, rival, measure, test.difference, low, high, test.test, test.p, float(p)
                 )
+    return tests
+
+
+@dataclass(frozen=True)
+class MoonTest:
+    """A pool of moons drawn at random against the last k⁻, by one measure.
+
+    Attributes:
+        difference: the mean over runs against the last k⁻; two-sided.
+        as_good: p of the one-sided paired t-test that the mean is not `MARGIN` or more below that of the last k⁻.
+        as_good_holm: after Holm's correction.
+    """
+
+    difference: Comparison
+    as_good: float
+    as_good_holm: float
+
+
+def compare_moons(
+    moons: Mapping[str, Sequence[System]], *, rng: np.random.Generator
+) -> dict[tuple[str, str], MoonTest]:
+    """Test moons drawn at random against the last k⁻, whether they differ and whether they are as good.
+
+    A difference that is not significant does not say that they are as good; that they lose less than `MARGIN` does. Of
+    each query the mean over the runs is tested. Holm's correction over the pools of one measure, for either question.
+
+    Args:
+        moons: of `by_moon`, with `exact` among them.
+        rng: resamples, for the intervals.
+
+    Returns:
+        (pool, measure) → test.
+
+    Source: the question is that of Eclipse, Table 3; margin and test are ours.
+    """
+    (exact,) = moons["exact"]
+    pools = [pool for pool in moons if pool != "exact"]
+    tests: dict[tuple[str, str], MoonTest] = {}
+    for measure, last in exact.per_query.items():
+        drawn = [np.mean([run.per_query[measure] for run in moons[pool]], axis=0) for pool in pools]
+        differ = [paired_test(values, last) for values in drawn]
+        good = [paired_test(values + MARGIN, last, alternative="greater", normality=0).p for values in drawn]
+        corrected = zip(pools, drawn, differ, holm([of.p for of in differ]), good, holm(good), strict=True)
+        for pool, values, of, p, as_good, as_good_holm in corrected:
+            low, high = bootstrap_interval(values - last, rng=rng)
+            difference = Comparison(pool, "exact", measure, of.difference, low, high, of.test, of.p, float(p))
+            tests[pool, measure] = MoonTest(difference, as_good, float(as_good_holm))
     return tests
 
 

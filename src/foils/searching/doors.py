@@ -178,8 +178,9 @@ def sweep(
     """Compare ways to choose the dimensions of a query, with honest numbers and oracle ones, and tests.
 
     filters compares all dimensions, RDIME, DIME and Eclipse; shares how many dimensions are kept; depths how long the
-    feedback list is; moons drawn at random with the last ones. Settings are chosen by cross-validation (honest), and on
-    the queries themselves (oracle), as published. Documents are ranked again within those that an exact search returns.
+    feedback list is; moons drawn at random with the last ones, at the settings that are chosen or at those given.
+    Settings are chosen by cross-validation (honest), and on the queries themselves (oracle), as published. Documents
+    are ranked again within those that an exact search returns.
 
     Args:
         experiment: What is compared: filters, shares, depths, moons, or all of these.
@@ -193,12 +194,12 @@ def sweep(
     loaded = reading.open(collection)
     texts = as_answers(answers)
     encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
-    settings = importance.of("eclipse")
+    settings = importance.of("eclipse") if importance.changed().keys() - {"moon_pool"} else None
     findings = run_experiments(
         experiment,
         embed_collection(loaded, encoder, store, split=searching.split, answers=texts),
         settings,
-        published_grid(sweeping.reading, moon_pool=settings.moon_pool),
+        published_grid(sweeping.reading, moon_pool=importance.moon_pool),
         searching=searching,
         measures=list(dict.fromkeys([*MEASURES, sweeping.measure])),
         folds=sweeping.folds,
@@ -206,7 +207,8 @@ def sweep(
     )
     facts = {
         **_head(loaded, encoder, searching, texts), "experiment": experiment, **vars(sweeping),
-        "settings": settings.to_json(), "second_pass": "retrieved", "index": "exact", **searching.depths(reranks=True),
+        "settings": settings and settings.to_json(), "second_pass": "retrieved", "index": "exact",
+        **searching.depths(reranks=True),
     }  # fmt: skip
     return replace(findings, encoder=encoder.name, facts=facts)
 

@@ -14,7 +14,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from foils.data.collection import Rows
 from foils.searching.bench import Bench, grid_values, mask_values, prepare
+from foils.searching.dimensions import Mask
 from foils.searching.grids import Grid
 from foils.searching.masks import query_masks
 from foils.searching.runs import Embedded
@@ -47,7 +49,8 @@ def sun_values(
 
 def everything(bench: Bench) -> System:
     """Return the baseline, which keeps all dimensions."""
-    return System("baseline", "fixed", mask_values(bench, np.ones(bench.embedded.queries.shape, bool)), kept=1.0)
+    values = mask_values(bench, masks := np.ones(bench.embedded.queries.shape, bool))
+    return System("baseline", "fixed", values, kept=1.0, whole=dict.fromkeys(values, masks[:, 0]))
 
 
 def compare_filters(
@@ -63,8 +66,8 @@ def compare_filters(
 
     Source: Eclipse, Table 1.
     """
-    fixed = [_fixed(f"{sun} RDIME", bench, RDIME, answers) for sun, answers in bench.suns.items()]
-    fixed.append(_fixed("PRF selective", bench, SELECTIVE, None))
+    fixed = [_fixed(f"{sun} RDIME", bench, [RDIME], answers) for sun, answers in bench.suns.items()]
+    fixed.append(_fixed("PRF selective", bench, [SELECTIVE], None))
     return [everything(bench), *fixed, *honest_and_oracle(values, rng=rng, folds=folds)]
 
 
@@ -85,16 +88,38 @@ def by_share(
     deal = None if rng is None else int(rng.integers(2**32))
     curve = {}
     for share in sorted({setting.share for setting in grid.settings}):
-        columns = np.flatnonzero([setting.share == share for setting in grid.settings])
-        values = {name: of[:, columns] for name, of in grid.values.items()}
-        part = GridValues([grid.settings[c] for c in columns], values, grid.short[:, columns], len(columns))
+        part = grid.only(np.flatnonzero([setting.share == share for setting in grid.settings]))
         if deal is None:
             best = oracle(part, measure)
         else:
             best = cross_validate(part, measure, rng=np.random.default_rng(deal), folds=folds)
-        short = dict.fromkeys(best.per_query, best.short)
-        curve[share] = System(f"share {share:g}", best.kind, best.per_query, {measure: best.settings}, share, short)
+        curve[share] = _at_share(share, best)
     return curve
+
+
+def at_best(grid: GridValues, measure: str) -> dict[float, System]:
+    """Return, for each retained share, what the one setting scores that is best with a share of its own (oracle).
+
+    Depths and weights are those of the oracle, the same at every share; `by_share` chooses them again at each.
+
+    Args:
+        grid: what its settings score, of `grid_values`.
+        measure: to choose by.
+
+    Source: Eclipse, Figures 2 and 3.
+    """
+    (best,) = oracle(grid, measure).settings
+    columns = [at for at, each in enumerate(grid.settings) if replace(each, share=best.share) == best]
+    return {
+        grid.settings[at].share: _at_share(grid.settings[at].share, oracle(grid.only(np.array([at])), measure))
+        for at in sorted(columns, key=lambda at: grid.settings[at].share)
+    }
+
+
+def _at_share(share: float, tuned: Tuned) -> System:
+    short, whole = (dict.fromkeys(tuned.per_query, of) for of in (tuned.short, tuned.whole))
+    settings = {tuned.measure: tuned.settings}
+    return System(f"share {share:g}", tuned.kind, tuned.per_query, settings, share, short, whole)
 
 
 def depth_values(
@@ -134,34 +159,54 @@ def honest_and_oracle(values: Mapping[str, GridValues], *, rng: np.random.Genera
 
 def by_moon(
     bench: Bench,
-    settings: DimensionSettings,
+    settings: Mapping[str, Sequence[DimensionSettings]],
     *,
     rng: np.random.Generator,
+    fold: Rows | None = None,
+    kind: Kind = "fixed",
+    answers: npt.NDArray[np.floating] | None = None,
     pools: Sequence[int | None] = (*POOLS, None),
     runs: int = 5,
 ) -> dict[str, list[System]]:
-    """Compare moons drawn at random from the bottom of the list with the last k⁻, at one setting, over several runs.
+    """Compare moons drawn at random from the bottom of the list with the last k⁻, all else being equal.
 
     Args:
         bench: of `prepare`.
-        settings: of eclipse; the pool is set by `pools`.
+        settings: measure → settings of eclipse for each fold; the pool is set by `pools`. Measures of the same settings
+            have the same draws.
         rng: source of the draws.
+        fold: (n,) whose settings each query takes; None: there is one fold.
+        kind: how the settings were chosen.
+        answers: (n, d) vectors of answers, for the sun; None: feedback.
         pools: how many of the last documents to draw from; None: take the last k⁻.
         runs: draws of each pool.
 
     Returns:
-        `PRF bottom 30` and so on → one system a run (`PRF exact` → one).
+        `bottom 30` and so on → one system a run (`exact` → one).
+
+    Raises:
+        InputError: a pool below a setting's k⁻.
 
     Source: Eclipse, Table 3.
     """
-    table: dict[str, list[System]] = {}
-    for sun, answers in bench.suns.items():
-        for pool in pools:
-            name = "exact" if pool is None else f"bottom {pool}"
-            drawn = replace(settings, moon_pool=pool)
-            times = range(1 if pool is None else runs)
-            table[f"{sun} {name}"] = [_fixed(name, bench, drawn, answers, rng) for _ in times]
-    return table
+    of_queries = np.zeros(len(bench.lists), np.int64) if fold is None else fold
+
+    def drawn(pool: int | None) -> System:
+        measured: dict[str, System] = {}
+        for chosen in {tuple(of): None for of in settings.values()}:
+            system = _fixed(
+                _moon_name(pool), bench, [replace(of, moon_pool=pool) for of in chosen], answers, rng, of_queries
+            )
+            measured |= {measure: system for measure, of in settings.items() if tuple(of) == chosen}
+        parts = [{m: getattr(of, part)[m] for m, of in measured.items()} for part in ("per_query", "short", "whole")]
+        tuned = {measure: [*of] for measure, of in settings.items()}
+        return System(_moon_name(pool), kind, parts[0], tuned, short=parts[1], whole=parts[2])
+
+    return {_moon_name(pool): [drawn(pool) for _ in range(1 if pool is None else runs)] for pool in pools}
+
+
+def _moon_name(pool: int | None) -> str:
+    return "exact" if pool is None else f"bottom {pool}"
 
 
 def choose_settings(
@@ -192,16 +237,24 @@ def choose_settings(
 def _fixed(
     name: str,
     bench: Bench,
-    settings: DimensionSettings,
+    settings: Sequence[DimensionSettings],
     answers: npt.NDArray[np.floating] | None,
     rng: np.random.Generator | None = None,
+    fold: Rows | None = None,
 ) -> System:
-    """The system of one setting."""
-    lists = [rows[: bench.feedback_depth] for rows in bench.lists]
-    vectors = bench.embedded
-    masks, short = query_masks(vectors.queries, vectors.documents, lists, settings, answers=answers, rng=rng)
+    """The system of one setting, or of one for each fold of the queries."""
+    vectors, count = bench.embedded, len(bench.lists)
+    masks, short = np.ones(vectors.queries.shape, bool), np.zeros(count, bool)
+    for at, each in enumerate(settings):
+        rows = np.arange(count) if fold is None else np.flatnonzero(fold == at)
+        lists = [bench.lists[row][: bench.feedback_depth] for row in rows]
+        suns = None if answers is None else answers[rows]
+        masks[rows], short[rows] = query_masks(
+            vectors.queries[rows], vectors.documents, lists, each, answers=suns, rng=rng
+        )
     values = mask_values(bench, masks)
-    return System(name, "fixed", values, kept=float(masks.mean()), short=dict.fromkeys(values, short))
+    whole: dict[str, Mask] = dict.fromkeys(values, np.asarray(masks.all(axis=1)))
+    return System(name, "fixed", values, kept=float(masks.mean()), short=dict.fromkeys(values, short), whole=whole)
 
 
 def _both(name: str, values: GridValues, folds: int, deal: int) -> list[System]:
@@ -219,6 +272,7 @@ def _both(name: str, values: GridValues, folds: int, deal: int) -> list[System]:
             {measure: tuned.per_query[measure] for measure, tuned in by.items()},
             {measure: tuned.settings for measure, tuned in by.items()},
             short={measure: tuned.short for measure, tuned in by.items()},
+            whole={measure: tuned.whole for measure, tuned in by.items()},
         )
         for kind, by in both.items()
     ]

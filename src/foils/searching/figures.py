@@ -11,7 +11,7 @@ from foils.pages.page import PALETTE, Figure, label
 from foils.searching.findings import Findings
 from foils.searching.systems import System, deviation
 
-DASHES = {"oracle": "solid", "honest": "dash"}
+DASHES = {"oracle": "solid", "honest": "dash", "re-tuned": "solid", "fixed": "dash"}
 GREY = "#8a8f94"
 
 
@@ -53,10 +53,14 @@ def share_curves(measure: str, findings: Findings) -> Figure:
 def depth_curves(measure: str, findings: Findings) -> Figure:
     """Return the mean over the share of dimensions kept, a curve for each length of the feedback list."""
     data = [
-        _curve(name, curve, measure, PALETTE[index % len(PALETTE)], "solid")
-        for index, (name, curve) in enumerate(findings.depth_shares[measure].items())
+        _curve(f"{name} ({way})", curve, measure, PALETTE[index % len(PALETTE)], DASHES[way])
+        for index, (name, ways) in enumerate(findings.depth_shares[measure].items())
+        for way, curve in ways.items()
     ]
-    caption = f"{measure} by the share of dimensions kept, for each length of the feedback list (oracle)."
+    caption = (
+        f"{measure} by the share of dimensions kept, for each length of the feedback list (oracle): with the settings "
+        "that are best at each share (re-tuned), and with those that are best of all (fixed)."
+    )
     return _over_shares(data, measure, findings, caption)
 
 

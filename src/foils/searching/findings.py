@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.runtime.results import Result, Table
+from foils.searching.compared import MoonTest
 from foils.searching.systems import System
 from foils.searching.tables import findings_tables
 from foils.statistics import Comparison
@@ -29,8 +30,9 @@ class Findings(Result):
         filters: the systems compared, the baseline first.
         shares: measure -> filter -> kind (`oracle`, `honest`) -> share -> system.
         depths: the systems compared, two a depth.
-        depth_shares: measure -> depth -> share -> system (oracle).
+        depth_shares: measure -> depth -> `re-tuned` (by_share) or `fixed` (at_best) -> share -> system (oracle).
         moons: pool -> one system a run.
+        moon_tests: (pool, measure) -> test against the last k⁻.
         comparisons: (name, kind, measure) -> test against the baseline.
         against_dime: (name, kind, measure) -> test of an Eclipse against the DIME of its sun.
         halves: the same with half of the dimensions, two-sided.
@@ -46,8 +48,9 @@ class Findings(Result):
     filters: Sequence[System] = ()
     shares: Mapping[str, Mapping[str, Curves]] = field(default_factory=dict)
     depths: Sequence[System] = ()
-    depth_shares: Mapping[str, Curves] = field(default_factory=dict)
+    depth_shares: Mapping[str, Mapping[str, Curves]] = field(default_factory=dict)
     moons: Mapping[str, Sequence[System]] = field(default_factory=dict)
+    moon_tests: Mapping[tuple[str, str], MoonTest] = field(default_factory=dict)
     comparisons: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
     against_dime: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
     halves: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
@@ -60,8 +63,15 @@ class Findings(Result):
     def to_json(self) -> dict[str, Any]:
         """Return every number, and how it was made."""
         depths = {
-            measure: {name: _means(curve, measure) for name, curve in curves.items()}
-            for measure, curves in self.depth_shares.items()
+            f"{'oracle' if way == 're-tuned' else way}_by_share": {
+                measure: {name: _means(ways[way], measure) for name, ways in of.items()}
+                for measure, of in self.depth_shares.items()
+            }
+            for way in ("re-tuned", "fixed")
+        }
+        fixed = {
+            measure: {name: _setting(ways["fixed"], measure) for name, ways in of.items()}
+            for measure, of in self.depth_shares.items()
         }
         return {
             **self.facts,
@@ -69,8 +79,12 @@ class Findings(Result):
             "systems": [_plain(system) for system in self.filters],
             "shares": self._by_share(_means),
             "shares_short": self._by_share(_short),
-            "depths": {"systems": [_plain(system) for system in self.depths], "oracle_by_share": depths},
+            "depths": {"systems": [_plain(system) for system in self.depths], **depths, "fixed_settings": fixed},
             "moons": {pool: [_plain(system) for system in systems] for pool, systems in self.moons.items()},
+            "moons_against_the_last": [
+                {**vars(of.difference), "a": pool, "p_as_good": of.as_good, "p_as_good_holm": of.as_good_holm}
+                for (pool, _), of in self.moon_tests.items()
+            ],
             "baseline": self.baseline.means,
             "comparisons": _tests(self.comparisons),
             "against_dime": _tests(self.against_dime),
@@ -105,6 +119,12 @@ def _means(curve: Mapping[float, System], measure: str) -> dict[str, float]:
     return {f"{share:g}": system.means[measure] for share, system in curve.items()}
 
 
+def _setting(curve: Mapping[float, System], measure: str) -> dict[str, Any]:
+    """The one setting of a curve, at its best share."""
+    best = max(curve.values(), key=lambda system: system.means[measure])
+    return best.settings[measure][0].to_json()
+
+
 def _short(curve: Mapping[float, System], measure: str) -> dict[str, int]:
     return {f"{share:g}": system.short_counts[measure] for share, system in curve.items()}
 
@@ -116,6 +136,7 @@ def _plain(system: System) -> dict[str, Any]:
         "means": system.means,
         "kept": system.kept,
         "short": system.short_counts,
+        "kept_all": system.whole_counts,
         "settings": {measure: [each.to_json() for each in chosen] for measure, chosen in system.settings.items()},
         "per_query": {measure: values.tolist() for measure, values in system.per_query.items()},
     }

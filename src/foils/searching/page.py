@@ -5,7 +5,15 @@ from __future__ import annotations
 from foils.pages.page import Section, render_page
 from foils.searching.figures import depth_curves, gains, moon_means, share_curves
 from foils.searching.findings import Findings
-from foils.searching.tables import SIGNIFICANT, compared_table, half_against_dime, half_table, moon_table, share_table
+from foils.searching.tables import (
+    SIGNIFICANT,
+    compared_table,
+    depth_tables,
+    half_against_dime,
+    half_table,
+    moon_table,
+    share_table,
+)
 
 
 def findings_page(findings: Findings) -> str:
@@ -16,13 +24,14 @@ def findings_page(findings: Findings) -> str:
         sections.append(Section("Filters", [*figures, compared_table("Filters", systems, findings)], _FILTERS))
     if findings.shares:
         curves = [share_curves(measure, findings) for measure in findings.shares]
-        tables = [*(share_table(measure, findings) for measure in findings.shares), half_table(findings)]
-        tables.append(half_against_dime(findings))
+        halves = [half_table(findings), half_against_dime(findings)]
+        tables = [*(share_table(measure, findings) for measure in findings.shares), *halves]
         sections.append(Section("Share of dimensions kept", [*curves, *tables], _SHARES))
     if systems := findings.depths:
         figures = [depth_curves(measure, findings) for measure in findings.depth_shares]
         table = compared_table("Length of the feedback list", systems, findings)
-        sections.append(Section("Length of the feedback list", [*figures, table], _DEPTHS))
+        tables = [table, *depth_tables(findings)]
+        sections.append(Section("Length of the feedback list", [*figures, *tables], _DEPTHS))
     if findings.moons:
         figures = [moon_means(measure, findings) for measure in measures]
         sections.append(Section("Moons drawn at random", [*figures, moon_table(findings)], _MOONS))
@@ -72,8 +81,8 @@ _SHARES = (
 )
 _DEPTHS = ("The moon comes from the end of the feedback list, so its length matters to Eclipse alone.",)
 _MOONS = (
-    "The moon's documents, drawn at random from the bottom of the feedback list instead of being its very last; "
-    "one fixed setting.",
+    "The moon's documents, drawn at random from the bottom of the feedback list instead of being its very last, with "
+    "the settings that are best with the last.",
 )
 _READING = (
     "honest: settings chosen by cross-validation over queries, and measured on the queries held out.",

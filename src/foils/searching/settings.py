@@ -177,7 +177,7 @@ class ChoiceSettings(Settings):
     """How settings are chosen.
 
     Attributes:
-        measure: Measure by which settings are chosen: nDCG@10, AP, RR@10, …
+        measure: Measure by which settings are chosen, as ir_measures names it: nDCG@10, AP, AP(rel=2), Rprec, …
         reading: Eclipse's grid: k⁺ in 2..6 and k⁻ in 2..14 as in its authors' notebook (few-relevant), the other way
             around (few-irrelevant), both, or 2,280 settings of both (spread).
     """

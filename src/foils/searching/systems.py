@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from foils.searching.dimensions import Floats
+from foils.searching.dimensions import Floats, Mask
 from foils.searching.settings import DimensionSettings
 
 Kind = Literal["fixed", "honest", "oracle"]
@@ -26,6 +25,7 @@ class System:
         settings: measure → the settings behind it, one a fold; empty for fixed ones.
         kept: mean share of dimensions kept, where one mask belongs to all measures.
         short: measure → (n,) queries that kept every dimension for want of feedback or of an answer; empty: none did.
+        whole: measure → (n,) queries that kept every dimension, for whatever reason; empty: none did.
     """
 
     name: str
@@ -33,7 +33,8 @@ class System:
     per_query: dict[str, Floats]
     settings: dict[str, list[DimensionSettings]] = field(default_factory=dict)
     kept: float | None = None
-    short: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
+    short: dict[str, Mask] = field(default_factory=dict)
+    whole: dict[str, Mask] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -50,15 +51,25 @@ class System:
         """How many queries, for each measure, kept every dimension for want of feedback or of an answer."""
         return {measure: int(self.short[measure].sum()) if self.short else 0 for measure in self.per_query}
 
+    @property
+    def whole_counts(self) -> dict[str, int]:
+        """How many queries, for each measure, kept every dimension for whatever reason."""
+        return {measure: int(self.whole[measure].sum()) if self.whole else 0 for measure in self.per_query}
 
-def short_range(systems: Sequence[System], measures: Sequence[str], queries: int) -> str:
-    """Return how many of the queries kept every dimension for want of feedback or of an answer: `3 of 225`.
 
-    Where systems or measures differ, because other settings were chosen, the fewest and the most: `0–3 of 225`.
+def whole_range(systems: Sequence[System], measures: Sequence[str], queries: int) -> str:
+    """Return how many queries kept every dimension and, in brackets, how many for want of feedback: `5 (3) of 225`.
+
+    Where systems or measures differ, because other settings were chosen, the fewest and the most: `0–5 (0–3) of 225`.
     """
-    counts = [system.short_counts[measure] for system in systems for measure in measures]
+    counts = ([of.whole_counts for of in systems], [of.short_counts for of in systems])
+    whole, short = (_range([of[measure] for of in each for measure in measures]) for each in counts)
+    return f"{whole} ({short}) of {queries:,}"
+
+
+def _range(counts: Sequence[int]) -> str:
     least, most = min(counts), max(counts)
-    return f"{most:,} of {queries:,}" if least == most else f"{least:,}–{most:,} of {queries:,}"
+    return f"{most:,}" if least == most else f"{least:,}–{most:,}"
 
 
 def deviation(values: Sequence[float]) -> float:

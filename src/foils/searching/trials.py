@@ -8,10 +8,12 @@ from functools import cached_property
 
 import numpy as np
 
+from foils.data.collection import Rows
 from foils.searching.bench import MEASURES, Bench, prepare
-from foils.searching.compared import compare_halves, compare_with_others
+from foils.searching.compared import MoonTest, compare_halves, compare_moons, compare_with_others
 from foils.searching.experiments import (
     DEPTHS,
+    at_best,
     by_moon,
     by_share,
     compare_filters,
@@ -24,8 +26,8 @@ from foils.searching.findings import Findings
 from foils.searching.grids import Grid, dime_grid
 from foils.searching.runs import Embedded
 from foils.searching.settings import DimensionSettings, SearchSettings
-from foils.searching.systems import System
-from foils.searching.tune import GridValues
+from foils.searching.systems import Kind, System
+from foils.searching.tune import GridValues, cross_validate, oracle
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,14 @@ class Trial:
 
     Attributes:
         bench: queries with everything retrieved for them.
-        settings: of Eclipse, for moons drawn at random.
+        settings: of Eclipse, for moons drawn at random; None: those that are chosen from the grid.
         grid: Eclipse's settings to choose from.
         folds: of the cross-validation.
         rng: deals queries to folds, draws moons and resamples.
     """
 
     bench: Bench
-    settings: DimensionSettings
+    settings: DimensionSettings | None
     grid: Grid
     folds: int
     rng: np.random.Generator
@@ -55,7 +57,7 @@ class Trial:
 def run_experiments(
     name: str,
     embedded: Embedded,
-    settings: DimensionSettings,
+    settings: DimensionSettings | None,
     grid: Grid,
     *,
     searching: SearchSettings,
@@ -68,7 +70,7 @@ def run_experiments(
     Args:
         name: of `EXPERIMENTS`, or `all`.
         embedded: vectors of a split.
-        settings: of Eclipse, for moons drawn at random.
+        settings: of Eclipse, for moons drawn at random; None: those that are chosen from the grid, by each measure.
         grid: Eclipse's settings to choose from.
         searching: how many documents count, make the feedback, and are ranked again.
         rng: deals queries to folds, draws moons and resamples.
@@ -131,12 +133,43 @@ def _shares(trial: Trial, findings: Findings) -> Findings:
 def _depths(trial: Trial, findings: Findings) -> Findings:
     values = depth_values(trial.bench, trial.grid, rng=trial.rng)
     systems = honest_and_oracle(values, rng=trial.rng, folds=trial.folds)
-    shares = {m: {name: by_share(of_depth, m) for name, of_depth in values.items()} for m in findings.measures}
+    shares = {
+        m: {name: {"re-tuned": by_share(of, m), "fixed": at_best(of, m)} for name, of in values.items()}
+        for m in findings.measures
+    }
     return _tested(replace(findings, depths=systems, depth_shares=shares), systems, trial.rng)
 
 
 def _moons(trial: Trial, findings: Findings) -> Findings:
-    return replace(findings, moons=by_moon(trial.bench, trial.settings, rng=trial.rng))
+    moons: dict[str, list[System]] = {}
+    tests: dict[tuple[str, str], MoonTest] = {}
+    for sun, answers in trial.bench.suns.items():
+        for kind, settings, fold in _chosen(trial, findings.measures, sun):
+            drawn = by_moon(trial.bench, settings, rng=trial.rng, fold=fold, kind=kind, answers=answers)
+            names = {pool: f"{sun} {pool}" + (f" ({kind})" if kind != "fixed" else "") for pool in drawn}
+            moons |= {names[pool]: systems for pool, systems in drawn.items()}
+            compared = compare_moons(drawn, rng=trial.rng)
+            tests |= {(names[pool], measure): test for (pool, measure), test in compared.items()}
+    return replace(findings, moons=moons, moon_tests=tests)
+
+
+def _chosen(
+    trial: Trial, measures: Sequence[str], sun: str
+) -> list[tuple[Kind, dict[str, list[DimensionSettings]], Rows | None]]:
+    """How the settings of a sun's moons were chosen, these for each measure and fold, and the fold of each query."""
+    if trial.settings is not None:
+        return [("fixed", {measure: [trial.settings] for measure in measures}, None)]
+    values, deal = trial.values[f"{sun} Eclipse"], int(trial.rng.integers(2**32))
+    both: list[tuple[Kind, dict[str, list[DimensionSettings]], Rows | None]] = []
+    for kind in ("honest", "oracle"):
+        tuned = [
+            oracle(values, measure)
+            if kind == "oracle"
+            else cross_validate(values, measure, rng=np.random.default_rng(deal), folds=trial.folds)
+            for measure in measures
+        ]
+        both.append((tuned[0].kind, {of.measure: of.settings for of in tuned}, tuned[0].fold))
+    return both
 
 
 EXPERIMENTS: dict[str, Callable[[Trial, Findings], Findings]] = {

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from foils.encode import Vectors
 from foils.runtime import progress
 from foils.runtime.errors import InputError
-from foils.searching.dimensions import Floats, Rows, dimension_order, kept_count, moon_rows, sun
+from foils.searching.dimensions import Floats, Mask, Rows, dimension_order, kept_count, moon_rows, sun
 from foils.searching.grid_ranks import grid_ranks
 from foils.searching.grids import Grid
 from foils.searching.masks import checked_positions, serves
@@ -38,13 +38,21 @@ class GridValues:
         values: measure → (n, c).
         short: (n, c) where a query's list was too short for a setting, or had no answer: it kept every dimension, which
             the setting would not have done.
+        whole: (n, c) where a query kept every dimension, for that reason or because the setting's share keeps all.
         size: how many settings the grid named.
     """
 
     settings: list[DimensionSettings]
     values: dict[str, Floats]
-    short: npt.NDArray[np.bool_]
+    short: Mask
+    whole: Mask
     size: int
+
+    def only(self, columns: Rows) -> GridValues:
+        """Return what some of the settings score, (n, len(columns))."""
+        values = {measure: of[:, columns] for measure, of in self.values.items()}
+        settings = [self.settings[column] for column in columns]
+        return GridValues(settings, values, self.short[:, columns], self.whole[:, columns], len(columns))
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,7 @@ class Tuned:
         fold: (n,) which fold each query is reported in (all 0 for the oracle).
         per_query: measure → (n,) values with the setting of the query's fold.
         short: (n,) queries that kept every dimension with that setting, for want of feedback or of an answer.
+        whole: (n,) queries that kept every dimension with that setting, for whatever reason.
     """
 
     kind: Literal["oracle", "honest"]
@@ -65,7 +74,8 @@ class Tuned:
     settings: list[DimensionSettings]
     fold: Rows
     per_query: dict[str, Floats]
-    short: npt.NDArray[np.bool_]
+    short: Mask
+    whole: Mask
 
 
 def evaluate_grid(
@@ -113,20 +123,23 @@ def evaluate_grid(
     lists, fed = checked_positions(lists, len(documents)), checked_positions(fed, len(documents))
     settings = grid.settings
     values = {measure: np.empty((n, len(settings))) for measure in measures}
-    short, leaves_out = np.zeros((n, len(settings)), bool), np.array([setting.share < 1 for setting in settings])
+    short, whole = np.zeros((n, len(settings)), bool), np.zeros((n, len(settings)), bool)
+    keeps_all = np.array([setting.keeps_all for setting in settings])
+    keeps_each = np.array([kept_count(queries.shape[1], setting.share) == queries.shape[1] for setting in settings])
     with progress.task("evaluating the grid", total=n, unit="queries") as advance:
         for row, query in enumerate(queries):
             answer = None if answers is None else np.asarray(answers[row], np.float64)
             ranks, unserved = _query_ranks(
                 query, documents, lists[row], fed[row][:feedback_depth], relevant[row], grid, answer=answer, rng=rng
             )
-            short[row] = np.repeat(unserved, len(grid.ratios) * len(grid.shares)) & leaves_out
-            if k is not None:
-                ranks[ranks >= k] = UNREACHED
+            unserved = np.repeat(unserved, len(grid.ratios) * len(grid.shares))
+            short[row], whole[row] = unserved & ~keeps_all, unserved | keeps_each
+            depth = len(lists[row]) if k is None else min(k, len(lists[row]))
+            ranks[ranks >= depth] = UNREACHED
             for measure in measures:
-                values[measure][row] = measure_ranks(measure, ranks, relevant[row])
+                values[measure][row] = measure_ranks(measure, ranks, relevant[row], retrieved=depth)
             advance(1)
-    return GridValues(settings, values, short, size)
+    return GridValues(settings, values, short, whole, size)
 
 
 def _check_lengths(queries: int, *given: Sequence[object]) -> None:
@@ -139,11 +152,7 @@ def _check_lengths(queries: int, *given: Sequence[object]) -> None:
 def oracle(grid_values: GridValues, measure: str) -> Tuned:
     """Return the setting that is best on average over the queries it is reported on: optimistic, as published."""
     best = int(np.argmax(grid_values.values[measure].mean(axis=0)))
-    n = len(grid_values.values[measure])
-    per_query = {name: values[:, best] for name, values in grid_values.values.items()}
-    return Tuned(
-        "oracle", measure, [grid_values.settings[best]], np.zeros(n, np.int64), per_query, grid_values.short[:, best]
-    )
+    return _tuned("oracle", grid_values, measure, [best], np.zeros(len(grid_values.short), np.int64))
 
 
 def cross_validate(grid_values: GridValues, measure: str, *, rng: np.random.Generator, folds: int = 5) -> Tuned:
@@ -172,16 +181,17 @@ def cross_validate(grid_values: GridValues, measure: str, *, rng: np.random.Gene
         held_out = fold == index
         others = (total - values[held_out].sum(axis=0)) / (n - held_out.sum())
         chosen.append(int(np.argmax(others)))
-    taken = np.asarray(chosen)[fold]
-    per_query = {name: of[np.arange(n), taken] for name, of in grid_values.values.items()}
-    return Tuned(
-        "honest",
-        measure,
-        [grid_values.settings[index] for index in chosen],
-        fold,
-        per_query,
-        grid_values.short[np.arange(n), taken],
-    )
+    return _tuned("honest", grid_values, measure, chosen, fold)
+
+
+def _tuned(
+    kind: Literal["oracle", "honest"], grid_values: GridValues, measure: str, chosen: Sequence[int], fold: Rows
+) -> Tuned:
+    """What the settings in the columns `chosen`, one a fold, score for the queries of their folds."""
+    at = np.arange(len(fold)), np.asarray(chosen)[fold]
+    per_query = {name: of[at] for name, of in grid_values.values.items()}
+    settings = [grid_values.settings[column] for column in chosen]
+    return Tuned(kind, measure, settings, fold, per_query, grid_values.short[at], grid_values.whole[at])
 
 
 def _query_ranks(

@@ -1,7 +1,8 @@
-"""Statistics: paired tests, intervals, rank correlations; draws of a sample, and shares estimated from it."""
+"""Statistics: measures by name, paired tests, intervals, rank correlations, draws of a sample and estimates from it."""
 
 from foils.statistics.agreement import Agreement, agreement, kendall_tau, pearson_r, rank_stability, spearman_rho
 from foils.statistics.drawing import Drawn, draw, importance, permanent_numbers
+from foils.statistics.measures import parse_measures
 from foils.statistics.significance import (
     ALTERNATIVES,
     Alternative,
@@ -33,6 +34,7 @@ __all__ = [
     "importance",
     "kendall_tau",
     "paired_test",
+    "parse_measures",
     "pearson_r",
     "permanent_numbers",
     "rank_stability",
