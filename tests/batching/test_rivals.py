@@ -62,7 +62,7 @@ def test_every_setting_changes_the_batches(pairs, name, setting):
     assert not np.array_equal(first.order, second.order)
 
 
-@pytest.mark.parametrize("name", ["ngame", "walks", "b3", "hobit"])
+@pytest.mark.parametrize("name", ["mutual", "ngame", "walks", "b3", "hobit"])
 def test_planted_clusters_meet(name):
     # 8 tight clusters of 64 in orthogonal directions: a method that looks at vectors fills batches from few of them
     rng = np.random.default_rng(0)
@@ -279,7 +279,7 @@ def test_settings_out_of_range_are_refused(pairs):
 
 def test_methods_refuse_strange_names_and_settings():
     assert method_named("hobit", {"alpha": 0.5}).vectors == "current"
-    with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, ngame, random, walks"):
+    with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, mutual, ngame, random, walks"):
         method_named("hobbit", {})
     with pytest.raises(
         InputError, match=r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, refresh, warmup"

@@ -70,7 +70,7 @@ def trained_on(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "form", "shape"),
     [
-        *((name, "pairs", {}) for name in ("random", "hobit", "hobit-c", "ngame", "walks", "b3")),
+        *((name, "pairs", {}) for name in ("random", "hobit", "hobit-c", "mutual", "ngame", "walks", "b3")),
         ("hobit", "pairs", {"max_positives": 1}),
         ("hobit", "triplets", {"per_query": 2}),
         ("hobit", "lists", {"max_positives": 1}),

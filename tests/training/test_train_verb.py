@@ -90,7 +90,7 @@ def test_checkpoints_are_resumed_when_asked_to_and_not_trained_over(world, monke
     assert not (folder / "out" / "checkpoints").exists()
 
 
-@pytest.mark.parametrize("batches", ["random", "no-duplicates", "hobit", "hobit-c", "ngame", "walks", "b3"])
+@pytest.mark.parametrize("batches", ["random", "no-duplicates", "hobit", "hobit-c", "mutual", "ngame", "walks", "b3"])
 def test_every_way_of_batching(batches, world):
     folder, call = world
     more = ["--set-batches", "seeds=2"] if batches.startswith("hobit") else []

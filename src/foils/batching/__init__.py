@@ -6,6 +6,7 @@ from foils.batching.conflicts import Conflicts, find_conflicts, no_conflicts
 from foils.batching.hobit import hobit_batches
 from foils.batching.methods import METHODS, BatchChoice, BatchingMethod
 from foils.batching.mixture import mixed_batches, same_source
+from foils.batching.mutual import mutual_batches
 from foils.batching.ngame import balanced_clusters, ngame_batches
 from foils.batching.objective import (
     batch_hardness,
@@ -38,6 +39,7 @@ __all__ = [
     "marginal_gain",
     "mean_hardness",
     "mixed_batches",
+    "mutual_batches",
     "ngame_batches",
     "no_conflicts",
     "proximity_graph",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,19 @@ from numpy.typing import NDArray
 from foils.runtime.errors import InputError
 
 Rows = NDArray[np.int64]
+
+
+class Matrix(Protocol):
+    """Rows that are read by their numbers: an array (N, d), a memory map, or vectors joined as they are read."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(N, d)."""
+        ...
+
+    def __getitem__(self, rows: Any, /) -> NDArray[np.floating]:
+        """Return these rows."""
+        ...
 
 
 @dataclass(frozen=True)

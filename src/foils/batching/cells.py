@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foils.batching.batches import Rows
+from foils.batching.batches import Matrix, Rows
 from foils.batching.nearest import nearest
 from foils.runtime import memory
 from foils.runtime.errors import require
@@ -30,7 +30,7 @@ class Cells:
     cell_of: NDArray[np.int32]
 
     @classmethod
-    def build(cls, documents: NDArray[np.floating], *, rng: np.random.Generator, block: int | None = None) -> Cells:
+    def build(cls, documents: Matrix, *, rng: np.random.Generator, block: int | None = None) -> Cells:
         """Cluster the documents by inner product: a sample for the centres, then everybody.
 
         Args:
@@ -56,7 +56,7 @@ class Cells:
             cell_of[start : start + block] = (part @ centres.T).argmax(axis=1)
         return cls(centres, cell_of)
 
-    def nearest(self, queries: NDArray[np.floating], documents: NDArray[np.floating], among: Rows, *, k: int) -> Rows:
+    def nearest(self, queries: NDArray[np.floating], documents: Matrix, among: Rows, *, k: int) -> Rows:
         """Return (m, min(k, len(among))) rows of `documents[among]`, about the nearest to each query, best first.
 
         A query looks into the sixteenth of the cells whose centres are nearest (at least 16). A query that finds

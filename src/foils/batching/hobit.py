@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors, shuffled
+from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, shuffled
 from foils.batching.cells import Cells
 from foils.batching.conflicts import Conflicts, no_conflicts
 from foils.batching.nearest import Unused, nearest
@@ -25,6 +25,8 @@ SEARCHES = ("exact", "cells")
 NO_ROWS: Rows = np.empty(0, np.int64)
 AHEAD = 16
 """Seeds are searched for as many batches at once as use up 1/16 of the unused rows, at most 64."""
+WIDER = (1, 4, 16)
+"""Times the candidates that are looked at, one after the other, while a batch is not full."""
 
 
 def hobit_batches(
@@ -74,17 +76,16 @@ def hobit_batches(
         MissingExtraError: numba is not installed.
     """
     check_vectors(queries, documents)
-    check_alpha(alpha)
-    check_tau(tau)
-    _check(batch_size, seeds, candidates, seed_order, search)
+    check_setting(batch_size, seeds, candidates, search, alpha=alpha, tau=tau)
+    check_names("seed order", [seed_order], SEEDS)
     n = queries.shape[0]
     known = no_conflicts(n) if conflicts is None else conflicts
     if known.rows != n:
         raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
     line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
     state = known.state()
-    unused = Unused(_finder(search, queries, documents, rng), state[0], candidates)
-    batches = _Filler(queries, documents, unused, state, line, groups, alpha, tau, rng).epoch(batch_size, seeds)
+    unused = Unused(finder(search, queries, documents, rng), state[0], candidates)
+    batches = Filler(queries, documents, unused, state, line, groups, alpha, tau, rng).epoch(batch_size, seeds)
     batches = batches if conflicts is None else repaired(batches, conflicts, rng=rng)
     return shuffled(batches, rng=rng) if shuffle else batches
 
@@ -97,11 +98,11 @@ def _cuts(rows: int, batch_size: int, rng: np.random.Generator) -> tuple[list[in
 
 
 @dataclass
-class _Filler:
+class Filler:
     """Builds one batch after the other; `state` is that of the compiled loops (`Conflicts.state`)."""
 
-    queries: NDArray[np.floating]
-    documents: NDArray[np.floating]
+    queries: Matrix
+    documents: Matrix
     unused: Unused
     state: tuple[Any, ...]
     line: Rows
@@ -116,7 +117,7 @@ class _Filler:
 
     def epoch(self, batch_size: int, seeds: int) -> Batches:
         """Return the batches of an epoch in the order of building, the short one last."""
-        n, prepared_until = len(self.queries), 0
+        n, prepared_until = self.queries.shape[0], 0
         order = np.empty(n, np.int64)
         starts, short = _cuts(n, batch_size, self.rng)
         with progress.task("building batches", total=n, unit="rows") as advance:
@@ -132,64 +133,76 @@ class _Filler:
 
     def batch(self, size: int, seeds: int) -> Rows:
         """Return the next batch of `size` rows, its seeds first."""
-        from foils.batching import greedy_loops
-
         batch = np.empty(size, np.int64)
         self.stamp += 1
         filled = 0
         for groups in (self.groups, NO_ROWS) if self.groups.size else (NO_ROWS,):
-            filled = self._take(self.line, batch, filled, min(seeds, size), groups)
+            filled = self.take(self.line, batch, filled, min(seeds, size), groups)
         seed_rows = batch[:filled].copy()
-        toward = self.queries[seed_rows].astype(np.float32) - np.float32(self.alpha) * self.documents[seed_rows].astype(
-            np.float32
-        )
-        totals = logsumexp(self._weights(toward, seed_rows), axis=1)
-        for factor in (1, 4, 16):
+        toward = self.toward(seed_rows)
+        totals = logsumexp(self.weights(toward, seed_rows), axis=1)
+        for factor in WIDER:
             if filled == size:
                 return batch
-            rows = self.unused.candidates(seed_rows, factor=factor)
-            weights = self._weights(toward, rows)
-            above = np.maximum(weights.max(axis=1, initial=-np.inf) - totals, 0.0).sum()
-            fill = greedy_loops.dense_greedy if above < greedy_loops.FINITE else greedy_loops.lazy_greedy
-            filled = fill(weights, totals, rows, self.stamp, self.state, batch, filled)
-        return self._at_random(batch, filled)
+            filled = self.greedy(toward, totals, self.unused.candidates(seed_rows, factor=factor), batch, filled)
+        return self.at_random(batch, filled)
 
-    def _take(self, line: Rows, batch: Rows, filled: int, until: int, groups: Rows) -> int:
+    def greedy(
+        self, toward: NDArray[np.float32], totals: NDArray[np.float64], rows: Rows, batch: Rows, filled: int
+    ) -> int:
+        """Add the rows of highest gain to the batch until it is full or no row fits; return its size."""
+        from foils.batching import greedy_loops
+
+        weights = self.weights(toward, rows)
+        above = np.maximum(weights.max(axis=1, initial=-np.inf) - totals, 0.0).sum()
+        fill = greedy_loops.dense_greedy if above < greedy_loops.FINITE else greedy_loops.lazy_greedy
+        return fill(weights, totals, rows, self.stamp, self.state, batch, filled)
+
+    def take(self, line: Rows, batch: Rows, filled: int, until: int, groups: Rows) -> int:
+        """Add the first unused rows of a line that conflict with nobody; return the batch's size."""
         from foils.batching import kernels
 
         return kernels.take(line, groups, self.group_stamp, self.stamp, self.state, batch, filled, until)
 
-    def _weights(self, toward: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
-        """w_ij / τ_h of the seeds (as q − α d) with `rows`."""
+    def toward(self, seeds: Rows) -> NDArray[np.float32]:
+        """Return q − α d of the seeds (s, d), whose products with documents are w (eq. 6)."""
+        queries, documents = (side[seeds].astype(np.float32) for side in (self.queries, self.documents))
+        return np.asarray(queries - np.float32(self.alpha) * documents, np.float32)
+
+    def weights(self, toward: NDArray[np.float32], rows: Rows) -> NDArray[np.float64]:
+        """Return w_ij / τ_h of the seeds, as `toward` gives them, with `rows`."""
         weights = toward @ self.documents[rows].astype(np.float32, copy=False).T
         return weights.astype(np.float64) / self.tau
 
-    def _at_random(self, batch: Rows, filled: int) -> Rows:
+    def at_random(self, batch: Rows, filled: int) -> Rows:
         """Fill the batch with unused rows at random: first those without a conflict, then any."""
         used = self.state[0]
         line = self.rng.permutation(np.flatnonzero(~used))
-        filled = self._take(line, batch, filled, batch.size, NO_ROWS)
+        filled = self.take(line, batch, filled, batch.size, NO_ROWS)
         rest = line[~used[line]][: batch.size - filled]
         batch[filled:] = rest
         used[rest] = True
         return batch
 
 
-def _finder(
-    search: str, queries: NDArray[np.floating], documents: NDArray[np.floating], rng: np.random.Generator
+def finder(
+    search: str, queries: Matrix, documents: Matrix, rng: np.random.Generator
 ) -> Callable[[Rows, Rows, int], Rows]:
+    """Return (seeds, unused rows, k) → the k unused rows nearest to each seed, best first."""
     if search == "exact":
         return lambda seeds, among, k: nearest(queries[seeds], documents, among, k=k)[0]
     cells = Cells.build(documents, rng=rng)
     return lambda seeds, among, k: cells.nearest(queries[seeds], documents, among, k=k)
 
 
-def _check(batch_size: int, seeds: int, candidates: int, seed_order: str, search: str) -> None:
+def check_setting(batch_size: int, seeds: int, candidates: int, search: str, *, alpha: float, tau: float) -> None:
+    """Raise InputError for a setting out of range, MissingExtraError without numba."""
+    check_alpha(alpha)
+    check_tau(tau)
     check_batch_size(batch_size)
     if not 1 <= seeds <= batch_size:
         raise InputError(f"seeds is between 1 and batch_size {batch_size}; got {seeds}")
     if candidates < 1:
         raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
     check_names("candidate search", [search], SEARCHES)
-    check_names("seed order", [seed_order], SEEDS)
     require("numba", "batch")

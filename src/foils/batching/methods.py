@@ -17,6 +17,7 @@ from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts
 from foils.batching.hobit import hobit_batches
 from foils.batching.hobit_c import EmbeddingCache, Vectors
+from foils.batching.mutual import mutual_batches
 from foils.batching.ngame import ngame_batches
 from foils.batching.repair import random_batches, random_order
 from foils.batching.walks import walks_batches
@@ -49,6 +50,7 @@ METHODS: dict[str, BatchingMethod] = {
     "random": BatchingMethod(random_batches, "none"),
     "hobit": BatchingMethod(hobit_batches, "current"),
     "hobit-c": BatchingMethod(hobit_batches, "cached"),
+    "mutual": BatchingMethod(mutual_batches, "current"),
     "ngame": BatchingMethod(ngame_batches, "current"),
     "walks": BatchingMethod(walks_batches, "current"),
     "b3": BatchingMethod(b3_batches, "teacher"),

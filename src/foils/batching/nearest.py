@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from foils.batching.batches import Rows
+from foils.batching.batches import Matrix, Rows
 from foils.runtime import memory
 from foils.runtime.errors import InputError, require
 
@@ -17,7 +17,7 @@ BLOCK = 4096  # documents per matrix product, at most
 
 def nearest(
     queries: NDArray[np.floating],
-    documents: NDArray[np.floating],
+    documents: Matrix,
     among: Rows,
     *,
     k: int,
