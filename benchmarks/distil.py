@@ -38,6 +38,7 @@ from foils.encode import VectorStore
 from foils.encode.models import STATIC
 from foils.encode.opening import AT_128
 from foils.evaluation.measuring import measure_encoder
+from foils.mining.results import ScoredPairs
 from foils.statistics import holm, paired_test
 from foils.training.models import load_trainable
 from narrowed import narrowed
@@ -76,34 +77,20 @@ def part(given: str, queries: int, test: int) -> Collection:
     return replace(collection, qrels=splits, digest=f"{collection.digest[:20]}-{queries}-{test}")
 
 
-def scored(collection: Collection, teacher: str) -> Negatives:
+def scored(collection: Collection, teacher: str) -> ScoredPairs:
     """The negatives with the teacher's scores."""
     mined = foils.mine(collection, "bm25", top=NEGATIVES)
-    if teacher.startswith(CROSS_ENCODER):
-        cross_encoder = teacher.removeprefix(CROSS_ENCODER)
-        return foils.score_pairs(collection, mined, embedding=AT_128, cross_encoders=cross_encoder)
-    return foils.score_pairs(collection, mined, embedding=AT_128, encoders=teacher)
+    name = teacher if teacher.startswith(CROSS_ENCODER) else f"bi-encoder:{teacher}"
+    return foils.score_pairs(collection, mined, teacher=name, max_length=AT_128.max_length)
 
 
-def facts_of(teacher: str, collection: Collection, table: Negatives) -> dict[str, Any]:
+def facts_of(teacher: str, collection: Collection, table: ScoredPairs) -> dict[str, Any]:
     """How good a teacher it is: which documents of the table it prefers and, of an encoder, its own nDCG@10."""
-    facts: dict[str, Any] = {"positive_first": positive_first(collection, table)}
+    facts: dict[str, Any] = {"positive_first": table.teachers[0][2]}
     if not teacher.startswith(CROSS_ENCODER):
         encoder, store = replace(AT_128, encoder=teacher).open(collection)
         facts |= {split: measured(encoder, collection, split, store) for split in ("dev", "test")}
     return facts
-
-
-def positive_first(collection: Collection, table: Negatives) -> float:
-    """The share of (positive, negative) pairs of a query of which the teacher prefers the positive."""
-    queries, documents = table.rows_in(collection)
-    score, positive = table.table["teacher"].to_numpy(), collection.positives("train").contain(queries, documents)
-    won = []
-    for query in np.unique(queries):
-        of = (queries == query) & np.isfinite(score)
-        if (of & positive).any() and (of & ~positive).any():
-            won.append((score[of & positive][:, None] > score[of & ~positive]).mean())
-    return float(np.mean(won))
 
 
 def measured(model: Any, collection: Collection, split: str, store: VectorStore | None = None) -> list[float]:

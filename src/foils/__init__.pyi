@@ -15,8 +15,8 @@ from .mining.doors import filter as filter
 from .mining.doors import fuse as fuse
 from .mining.doors import generate as generate
 from .mining.doors import mine as mine
+from .mining.doors import score_pairs as score_pairs
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
-from .mining.teachers import score_pairs as score_pairs
 from .rating.doors import rate as rate
 from .runtime.errors import FoilsError as FoilsError
 from .scoring.doors import score as score

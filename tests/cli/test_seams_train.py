@@ -82,6 +82,26 @@ def test_train(foils: Foils, world: Path, tmp_path: Path) -> None:
     assert tuned["measures"]["nDCG@10"] == pytest.approx(trained.scores["nDCG@10 on dev after"])
 
 
+def test_a_teachers_scores_are_learned_from(foils: Foils, world: Path, tmp_path: Path) -> None:
+    source, model, taught = tmp_path / "rated.parquet", tmp_path / "static", tmp_path / "taught.parquet"
+    other = tmp_path / "other"
+    static_model(seed=3).save_pretrained(str(other))
+    teachers = [f"bi-encoder:{other}", f"bi-encoder:{model}"]
+    vectors = f"vectors={tmp_path / 'vectors'}"
+    options = ["--teacher", teachers[0], "--teacher", teachers[1], "--average", "rank", "--encoder-args", vectors]
+    ended = foils("score-pairs", world, source, *options, "-o", taught, "--json", tmp_path / "scored.json")
+    assert ended.status == 0, ended.err
+    assert "prefers the positive" in ended.out
+    use = {"vectors": tmp_path / "vectors"}
+    scored = library.score_pairs(world, source, teacher=teachers, average="rank", **use)
+    scored.write(tmp_path / "library.parquet")
+    assert taught.read_bytes() == (tmp_path / "library.parquet").read_bytes()
+    assert json.loads((tmp_path / "scored.json").read_text()) == scored.to_json()
+    steps = ["--loss", "distil", "--set", "alpha=0.5", "--form", "lists", "--batch-size", 8]
+    ended = foils("train", world, taught, "--model", model, *steps, "-o", tmp_path / "out")
+    assert ended.status == 0, ended.err
+
+
 @pytest.mark.parametrize("form", ["triplets", "lists", "pairs"])
 def test_a_plan_is_what_training_sees(form: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[int]] = []

@@ -14,10 +14,9 @@ import torch
 from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss, MarginMSELoss
 from sentence_transformers.util import pairwise_cos_sim
 
+import foils
 from foils.data import Negatives
 from foils.data.training_rows import RowSettings
-from foils.encode import EmbeddingSettings
-from foils.mining.teachers import score_pairs
 from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.catalogue import TEACHER_LOSSES, make_loss
@@ -39,8 +38,8 @@ def collection():
 @pytest.fixture(scope="module")
 def scored(collection, tmp_path_factory):
     """Scored by an encoder, so that what is learned from can be computed again."""
-    use = EmbeddingSettings(vectors=str(tmp_path_factory.mktemp("vectors")))
-    return score_pairs(collection, table(collection), encoders=static_model(seed=3), embedding=use)
+    vectors = str(tmp_path_factory.mktemp("vectors"))
+    return foils.score_pairs(collection, table(collection), teacher=static_model(seed=3), vectors=vectors)
 
 
 @pytest.fixture(scope="module")

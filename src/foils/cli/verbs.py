@@ -166,6 +166,11 @@ DOORS: dict[str, Verb] = {
         "foils.mining.doors:filter",
         example="foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet",
     ),
+    "score-pairs": Verb(
+        "foils.mining.doors:score_pairs",
+        example="foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet",
+        writes="table of negatives",
+    ),
     "study": Verb(
         "foils.studies.doors:study",
         example="foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 "

@@ -20,6 +20,7 @@ from foils.data.store import file_digest
 from foils.data.tables import arrow_table, is_data_set_of_splits
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.several import several
 
 A_COLLECTION = (
     "A file of pairs (CSV, TSV, JSON, JSONL, Parquet), a BEIR folder, ir_datasets:ID, hf:NAME, mteb:TASK, or pydocs. "
@@ -97,8 +98,7 @@ class CollectionSettings(Settings):
             corpus=self.corpus,
             shares=self.split_shares,
         )
-        more: Any = self.add_judgements
-        more = list(more) if isinstance(more, Sequence) and not isinstance(more, str) else [more]
+        more = several(self.add_judgements)
         return with_judgements(loaded, more) if more else loaded
 
 

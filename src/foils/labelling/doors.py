@@ -26,7 +26,6 @@ from foils.labelling.settings import PAGE, TABLE, TERMINAL, UNCERTAIN, Answer, L
 from foils.labelling.sheet import Sheet, Shown
 from foils.labelling.terminal import on_terminal
 from foils.llm import LLMSettings
-from foils.rating.results import ModelUse
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
@@ -90,7 +89,7 @@ def label(
     errors = _errors(labelling, sheet, loaded, universe, program)
     models = {}
     if isinstance(program, RelevanceJudge):
-        models[program.name] = ModelUse(program.asked.usage, program.asked.failures, llm.price)
+        models[program.name] = program.asked.use(llm.price)
     return Labelled(sheet.labels(), universe, drawn.rows, sheet.shown, errors, models, facts, sheet.path, belief, notes)
 
 

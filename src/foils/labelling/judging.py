@@ -13,26 +13,23 @@ from foils.data.collection import Collection
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.settings import BY_PEOPLE, UNCERTAIN, Answer, LabelSettings
 from foils.labelling.sheet import Shown
-from foils.llm import Client, LLMSettings, Question, RecordLog, Sampling, Template, ask_questions, digest
-from foils.llm.answers import json_values, without_thoughts
+from foils.llm import Client, LLMSettings, PairQuestions, Sampling, ValueForm
 from foils.llm.template import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
-from foils.rating.llm_judge import Asked
 from foils.rating.opening import JUDGES, Opening
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, spelled
 
 POINTWISE = ("bi-encoder", "cross-encoder", "pairwise", "llm")
 VERSION = "relevance-1"
-ASKS = 2  # times that a question is asked until its answer can be read
-LONGEST = 6_000  # characters of a document that a model is shown
-_WORDS = 'Answer in JSON: {"relevant": true} or {"relevant": false}.'
-_SCHEMA = {
-    "type": "object",
-    "properties": {"relevant": {"type": "boolean"}},
-    "required": ["relevant"],
-    "additionalProperties": False,
-}
+RELEVANT = ValueForm(
+    "relevant",
+    {"type": "boolean"},
+    kind="relevance",
+    words='Answer in JSON: {"relevant": true} or {"relevant": false}.',
+    accepts=lambda value: isinstance(value, bool),
+    unreadable="an answer that does not say whether the document is relevant",
+)
 
 
 class PairJudge(Protocol):
@@ -129,13 +126,10 @@ class RelevanceJudge:
         sampling: Sampling | None = None,
     ) -> None:
         self.name = f"llm:{client.model}"
-        self._client, self._sampling = client, sampling or Sampling()
-        slots = {"needed": ("query", "document"), "optional": ("answer",)}
-        self._template = Template.of(question, "foils.labelling", VERSION, **slots)
-        decisive = {**self._sampling.describe(), "prompt": self._template.text, "asks": ASKS, "longest": LONGEST}
-        self.fingerprint = digest("relevance", client.identity, sorted(decisive.items()))
-        self._log = RecordLog(Path(log) / f"{self.fingerprint}.jsonl")
-        self.asked = Asked()
+        template = PairQuestions.template(question, "foils.labelling", VERSION)
+        self._questions = PairQuestions(client, log, template, RELEVANT, sampling)
+        self.fingerprint = self._questions.fingerprint
+        self.asked = self._questions.asked
 
     def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
         """Return the model's answers; None where none came, or none that can be read.
@@ -145,32 +139,7 @@ class RelevanceJudge:
             FailureError: question after question failed, or the log cannot be written; what was answered is kept.
             MissingExtraError: the openai package is not installed.
         """
-        prompts = [self._prompt(pair) for pair in pairs]
-        questions = [Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
-        answers = ask_questions(
-            self._client,
-            self._log,
-            questions,
-            _read,
-            name="relevant",
-            unreadable="an answer that does not say whether the document is relevant",
-            sampling=self._sampling,
-            tries=ASKS,
-            schema=_SCHEMA,
-            task=f"asking {self.name}",
-        )
-        self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
-        return [answer["relevant"] for answer in answers]
-
-    def _prompt(self, pair: Shown) -> str:
-        filled = self._template.filled(query=pair.query, document=pair.document[:LONGEST], answer=_WORDS)
-        return filled if "answer" in self._template.slots else f"{filled.rstrip()}\n\n{_WORDS}\n"
-
-
-def _read(content: str) -> bool | None:
-    """The last readable answer in what a model said; nothing is guessed from words."""
-    answers = [value.get("relevant") for value in json_values(without_thoughts(content)) if isinstance(value, dict)]
-    return next((answer for answer in reversed(answers) if isinstance(answer, bool)), None)
+        return self._questions.answers([(pair.query, pair.document) for pair in pairs])
 
 
 def open_judge(

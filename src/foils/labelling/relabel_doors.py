@@ -22,7 +22,6 @@ from foils.labelling.relabelling import POSITIVE, UNSURE, Cascade
 from foils.labelling.settings import Answer
 from foils.llm import LLMSettings
 from foils.rating.judges import Judge
-from foils.rating.results import ModelUse
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse, spelled
@@ -102,11 +101,7 @@ def relabel(
         high=high,
         low=low,
         answers=cascade.labels(),
-        models={
-            judge.name: ModelUse(judge.asked.usage, judge.asked.failures, llm.price)
-            for judge in judges
-            if isinstance(judge, RelevanceJudge)
-        },
+        models={judge.name: judge.asked.use(llm.price) for judge in judges if isinstance(judge, RelevanceJudge)},
     )
 
 

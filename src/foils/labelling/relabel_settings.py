@@ -12,6 +12,7 @@ from foils.llm.template import TemplateLike
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.several import several
 
 REJECT, KEEP = "reject", "keep"
 SHARE = 0.05
@@ -77,21 +78,17 @@ class RelabelSettings(Settings):
     @property
     def judges(self) -> list[str | Judge | Answer]:
         """The judges, from the cheapest to the best."""
-        many = isinstance(self.judge, Sequence) and not isinstance(self.judge, str)
-        return list(self.judge) if many else [self.judge]  # type: ignore[arg-type,list-item]
+        return several(self.judge)
 
     @property
     def budgets(self) -> list[float]:
         """The budgets as they were given."""
-        given = self.budget
-        return [float(each) for each in given] if isinstance(given, Sequence) else [float(given)]
+        return [float(each) for each in several(self.budget)]
 
     @property
     def files(self) -> list[LabelsLike]:
         """The labels that are there already, one or several."""
-        if isinstance(self.labels, Sequence) and not isinstance(self.labels, str):
-            return list(self.labels)
-        return [self.labels]
+        return several(self.labels)
 
     def questions(self, rows: int) -> list[int]:
         """Return about how many of these rows each judge is asked."""

@@ -19,8 +19,8 @@ from foils.data.results import NegativesResult, rejected_rows
 from foils.data.store import write_text
 from foils.labelling.relabelling import NEGATIVE, POSITIVE, UNSURE, JudgeUse
 from foils.labelling.sheet import shown_of
+from foils.llm import ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
-from foils.rating.results import ModelUse
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 from foils.runtime.results import Table, number

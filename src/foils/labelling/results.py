@@ -16,8 +16,8 @@ from foils.data.store import without_nan, write_text
 from foils.labelling.drawing import Universe
 from foils.labelling.errors import JudgeErrors
 from foils.labelling.sheet import Shown
+from foils.llm import ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
-from foils.rating.results import ModelUse
 from foils.runtime.results import Result, Table, number
 from foils.statistics.drawing import Rows
 from foils.statistics.survey import Floats, Share, estimate_share

@@ -13,6 +13,7 @@ from foils.llm.template import TemplateLike
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.several import several
 
 Answer = Callable[[str, str, str], bool | None]
 """A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
@@ -79,6 +80,4 @@ class LabelSettings(Settings):
     @property
     def files(self) -> list[LabelsLike]:
         """The labels to add, one or several."""
-        if isinstance(self.answers, Sequence) and not isinstance(self.answers, str):
-            return list(self.answers)
-        return [self.answers]
+        return several(self.answers)

@@ -6,10 +6,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
+import numpy as np
+
 from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_source, as_sources
 from foils.data.results import NegativesResult
 from foils.data.store import provenance
-from foils.encode.opening import AT_128, EncodingSettings
+from foils.encode.opening import AT_128, EmbeddingSettings, EncodingSettings
 from foils.llm import LLMSettings
 from foils.mining.best_ranks import BestRanksSettings, ranks_of
 from foils.mining.candidates import mine_negatives
@@ -21,7 +23,7 @@ from foils.mining.generation import SAMPLING, first_prompt, generate_negatives
 from foils.mining.generation_prompt import WritingSettings
 from foils.mining.methods import METHODS, Models
 from foils.mining.planting import PLANTED
-from foils.mining.results import FirstPrompt, Fused, Generated, Mined
+from foils.mining.results import FirstPrompt, Fused, Generated, Mined, ScoredPairs
 from foils.mining.settings import (
     FilterSettings,
     FusionSettings,
@@ -29,6 +31,7 @@ from foils.mining.settings import (
     TakeSettings,
     WindowSettings,
 )
+from foils.mining.teachers import TEACHER, TaughtPairs, TeacherSettings, averaged, check_teachers, open_teachers
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option
@@ -112,6 +115,56 @@ def mine(
     if not filters.score_positives:
         return result
     return result.altered(table=positives().beside(result, loaded, scorer.column if scorer else "score").table)
+
+
+@door(check=check_teachers)
+def score_pairs(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    teaching: TeacherSettings,
+    split: str = "train",
+    reading: CollectionSettings,
+    llm: LLMSettings,
+    embedding: EmbeddingSettings,
+) -> ScoredPairs:
+    """Score kept negatives and labelled positives by teachers: a column `teacher`, for losses that learn from one.
+
+    A positive's score stands in a rejected row of its own, which is added where it has none. Of several teachers the
+    scores of each are in `teacher_1`, `teacher_2` and so on. Scores, vectors and answers are kept by the model and the
+    texts, so that no pair is scored twice. A pair that a teacher gave no score has none in `teacher`.
+
+    Args:
+        split: Split of the judgements whose positives are scored, of queries with a kept negative.
+
+    Raises:
+        InputError: no teacher, a model or table that cannot be read, or the table has the columns already.
+        UnknownNameError: no such split.
+        FailureError: a score is infinite, or a language model's server failed; what it answered is kept.
+    """
+    loaded = reading.open(collection)
+    named = as_source(source, loaded)
+    taught = TaughtPairs.of(named.negatives, loaded, split)
+    teachers = open_teachers(teaching, loaded, llm, embedding)
+    scores = np.stack([each.scorer.score(taught.pairs) for each in teachers])
+    each_one = {f"{TEACHER}_{i}": own for i, own in enumerate(scores, 1)} if len(teachers) > 1 else {}
+    joined = averaged(scores, taught.pairs.query_rows, teaching.average) if each_one else scores[0]
+    of = [*zip((each.name for each in teachers), scores, strict=True), *([("average", joined)] if each_one else [])]
+    facts = {
+        "split": split,
+        "teachers": [each.describe() for each in teachers],
+        **({"average": teaching.average} if each_one else {}),
+    }
+    inputs = {"collection": loaded.digest, named.name: named.digest}
+    return ScoredPairs.of(
+        taught.with_columns({**each_one, TEACHER: joined}),
+        provenance=provenance("score_pairs", facts, inputs=inputs, before=named.negatives.provenance),
+        title=f"{named.name}, scored by {', '.join(each.name for each in teachers)}",
+        collection=loaded,
+        split=split,
+        teachers=tuple((name, int(np.isfinite(own).sum()), taught.preferred(own)) for name, own in of),
+        models={each.name: each.asked.use(llm.price) for each in teachers if each.asked is not None},
+    )
 
 
 @door

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from foils.data.results import NegativesResult, rejected_rows
-from foils.llm import Usage
-from foils.runtime.results import Result, Table
+from foils.data.store import without_nan
+from foils.llm import ModelUse, Usage
+from foils.runtime.results import Result, Table, number
 
 if TYPE_CHECKING:
     from foils.scoring import Curve
@@ -116,6 +118,37 @@ class Generated(NegativesResult):
             "turned_away": self.turned_away,
             "rejected": self.rejected(),
             **self.usage.to_json(self.price),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPairs(NegativesResult):
+    """A table with teachers' scores: `teacher`, and of several each one's in `teacher_1`, `teacher_2` and so on.
+
+    Attributes:
+        teachers: name, number of pairs that were scored, and the share of (positive, negative) of a query of which it
+            prefers the positive, of each teacher and, of several, of the average.
+        models: name -> use, of the language models among them.
+    """
+
+    teachers: tuple[tuple[str, int, float], ...]
+    models: Mapping[str, ModelUse]
+
+    def tables(self) -> list[Table]:
+        """Return what the teachers scored and prefer, and what language models used."""
+        columns = ("teacher", "pairs scored", "prefers the positive")
+        rows = [(name, f"{pairs:,}", number(share)) for name, pairs, share in self.teachers]
+        used = [row for name, use in self.models.items() for row in use.rows(name)]
+        return [Table(self.title, columns, rows), *([Table("Language models", ("", "count"), used)] if used else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, what the teachers scored and prefer, and what language models used."""
+        names = ("name", "pairs", "prefers_positive")
+        used = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
+        return {
+            "settings": self.provenance.get("settings", {}),
+            "teachers": without_nan([dict(zip(names, each, strict=True)) for each in self.teachers]),
+            **({"language_models": used} if used else {}),
         }
 
 

@@ -1,123 +1,232 @@
-"""Teachers' scores of the pairs that are trained on: cross-encoders' and encoders', each pair scored once and kept."""
+"""Teachers' scores of the pairs that are trained on: each pair scored once and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import numpy as np
 from scipy.stats import rankdata
 
-from foils.data.collection import Rows
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
-from foils.data.results import NegativesResult
-from foils.data.store import provenance
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import Negatives
 from foils.data.texts import texts_of
 from foils.encode import EmbeddingSettings
-from foils.encode.opening import CrossEncoderLike, EncoderLike, description
+from foils.encode.opening import OF_CROSS_ENCODERS, EncoderLike, description
+from foils.llm import Asked, LLMSettings
+from foils.llm.template import TemplateLike
 from foils.mining.cross_encoder import CrossEncoderScorer
-from foils.mining.pairs import PairScorer, Scores, TextPairs
+from foils.mining.grading import LLMScorer
+from foils.mining.pairs import Marks, Scores, TextPairs
 from foils.mining.scorers import EncoderScorer
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import InputError
+from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.several import several
 
 TEACHER = "teacher"
-AVERAGES = ("mean", "rank")
+MEAN, RANK = "mean", "rank"
+BI_ENCODER, CROSS_ENCODER, LLM = "bi-encoder", "cross-encoder", "llm"
+KINDS = (BI_ENCODER, CROSS_ENCODER, LLM)
+
+if TYPE_CHECKING:
+    TeachersLike = EncoderLike | Sequence[EncoderLike]
+else:
+    TeachersLike = list[str]
 
 
-def score_pairs(
-    collection: CollectionLike,
-    source: SourceLike,
-    *,
-    cross_encoders: Sequence[CrossEncoderLike] | CrossEncoderLike = (),
-    encoders: Sequence[EncoderLike] | EncoderLike = (),
-    average: str = "mean",
-    split: str = "train",
-    embedding: EmbeddingSettings | None = None,
-) -> NegativesResult:
-    """Score kept negatives and labelled positives by teachers: a column `teacher`, for the losses of teachers.
+class Teacher(Protocol):
+    """Scores pairs; NaN where it has no score."""
 
-    A positive's score stands in a rejected row of its own, which is added where it has none. Of several teachers the
-    scores of each are in `teacher_1`, `teacher_2` and so on, cross-encoders first. Scores and vectors are kept by the
-    model's weights and the texts, so that no pair is scored twice. A row that is rejected as no positive has NaN.
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return (n,) scores, higher is better."""
+        ...
 
-    Args:
-        collection: with judgements of the split.
-        source: of negatives.
-        cross_encoders: one or several, by name or loaded: their logits, before any activation.
-        encoders: one or several: the similarity of their vectors, cosine or inner product.
-        average: of several teachers: mean, of their scores as they are, which suits teachers of one scale; or rank, of
-            (n − rank) / (n − 1) among the n documents of a query, in [0, 1], ties at their mean rank.
-        split: whose positives are scored, of queries with a kept negative.
-        embedding: how teachers are used, and where their scores and vectors are kept. Default: their own maximum
-            length, and the cache.
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherSettings(Settings):
+    """Who scores pairs, and how several scores become one.
+
+    Attributes:
+        teacher: Who scores: bi-encoder:MODEL by the similarity of its vectors, cross-encoder:MODEL by its logits,
+            llm[:MODEL] by grades from 0 to 4; may be given several times. In Python also a SentenceTransformer, an
+            `Encoder` or a CrossEncoder, or a list.
+        average: Of several teachers: mean, of their scores as they are, which suits teachers of one scale, as the
+            logits of cross-encoders; or rank, of (n − rank) / (n − 1) among the n documents of a query, in [0, 1].
+        question: Prompt of your own for a language model: a text file with {query} and {document}, and optionally
+            {answer}. In Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
+    """
+
+    heading = "Teachers"
+
+    teacher: Annotated[TeachersLike, Option(metavar="TEACHER", parse=list, repeated=True)] = ()
+    average: Annotated[str, Option(names=(MEAN, RANK))] = MEAN
+    question: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
+
+    @property
+    def kinds(self) -> list[tuple[str, Any]]:
+        """The kind of each teacher, and its model: a name, or an object.
+
+        Raises:
+            InputError: a name without a kind, or without a model where one is needed.
+        """
+        return [_kind_of(each) for each in several(self.teacher)]
+
+
+def check_teachers(teaching: TeacherSettings, llm: LLMSettings, embedding: EmbeddingSettings) -> None:
+    """Refuse scoring without a teacher, and options that nobody heeds."""
+    kinds = {kind for kind, _ in teaching.kinds}
+    flag = spelled("teacher")
+    if not kinds:
+        ways = ", ".join(spelled("teacher", f"{kind}:MODEL") for kind in KINDS)
+        raise InputError(f"no teacher; give one of {ways}")
+    if len(teaching.kinds) == 1:
+        refuse(teaching.changed("average"), f"with one {flag}; give a second, or leave it out")
+    if LLM not in kinds:
+        refuse({**teaching.changed("question"), **llm.changed()}, f"without {spelled('teacher', 'llm:MODEL')}; give it")
+    if BI_ENCODER not in kinds:
+        heeded = {*OF_CROSS_ENCODERS, "vectors"} if CROSS_ENCODER in kinds else set()
+        idle = {name: value for name, value in embedding.changed().items() if name not in heeded}
+        refuse(idle, f"without {spelled('teacher', 'bi-encoder:MODEL')}, which embeds texts; give it, or leave it out")
+
+
+@dataclass(frozen=True)
+class OpenTeacher:
+    """A teacher that is ready.
+
+    Attributes:
+        name: what to call it.
+        describe: returns what provenance says of it, once it has scored.
+        scorer: gives the scores.
+        asked: of a language model, what it was asked; else None.
+    """
+
+    name: str
+    describe: Callable[[], dict[str, Any]]
+    scorer: Teacher
+    asked: Asked | None = None
+
+
+def open_teachers(
+    teaching: TeacherSettings, collection: Collection, llm: LLMSettings, embedding: EmbeddingSettings
+) -> list[OpenTeacher]:
+    """Return the teachers, loaded.
 
     Raises:
-        InputError: no teacher, a model or table that cannot be read, or the table has the columns already.
-        UnknownNameError: no such average or split.
-        FailureError: a score is NaN or infinite.
+        InputError: a model that cannot be loaded.
     """
-    if average not in AVERAGES:
-        raise UnknownNameError("average", average, AVERAGES)
-    use, loaded = embedding or EmbeddingSettings(), CollectionSettings().open(collection)
-    named, store = as_source(source, loaded), use.open_store()
-    scorers: list[PairScorer] = []
-    described: list[dict[str, Any]] = []
-    for each in _several(cross_encoders):
-        scorer = CrossEncoderScorer(use.open_cross_encoder(each), store, name=_name(each, "cross-encoder"))
-        scorers.append(scorer)
-        described.append(scorer.describe())
-    for each in _several(encoders):
-        encoder = use.open_encoder(each, loaded)
-        scorers.append(EncoderScorer(encoder, store))
-        described.append(description(encoder))
-    if not scorers:
-        raise InputError("no teacher; give cross_encoders, encoders or both")
-    negatives = named.negatives
-    asked = np.unique(loaded.query_rows(negatives.kept()["query_id"]))
-    queries, documents = loaded.positives(split).pairs()
-    queries, documents = (rows[np.isin(queries, asked)] for rows in (queries, documents))
-    ids = loaded.queries["query_id"].take(queries), loaded.documents["doc_id"].take(documents)
-    widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
-    wanted = np.union1d(np.flatnonzero(widened.keep), of_positives)
-    query_rows, texts = texts_of(widened, loaded)
-    of_query = query_rows[wanted]
-    doc_rows = np.arange(len(texts))[wanted] if texts.rows is None else texts.rows[wanted]
-    pairs = TextPairs(loaded, of_query, doc_rows, np.full(len(wanted), np.nan), texts.own)
-    scores = np.full((len(scorers), len(widened)), np.nan)
-    scores[:, wanted] = [scorer.score(pairs) for scorer in scorers]
-    columns = {f"{TEACHER}_{i}": each for i, each in enumerate(scores, 1)} if len(scorers) > 1 else {}
-    joined = np.full(len(widened), np.nan)
-    joined[wanted] = averaged(scores[:, wanted], of_query, average) if len(scorers) > 1 else scores[0, wanted]
-    facts = {"split": split, "teachers": described, **({"average": average} if len(scorers) > 1 else {})}
-    inputs = {"collection": loaded.digest, named.name: named.digest}
-    origin = provenance("score_pairs", facts, inputs=inputs, before=negatives.provenance)
-    scored = widened.with_columns({**columns, TEACHER: joined})
-    title = f"{named.name}, scored by {', '.join(str(each['name']) for each in described)}"
-    return NegativesResult.of(scored, provenance=origin, title=title, collection=loaded, split=split)
+    store, opened = embedding.open_store(), []
+    for kind, model in teaching.kinds:
+        if kind == LLM:
+            client = LLMSettings(**{**vars(llm), "llm_model": model or llm.llm_model}).client()
+            asking = LLMScorer(client, llm.folder(collection) / "grades", teaching.question, llm.sampling())
+            opened.append(OpenTeacher(asking.name, asking.describe, asking, asking.asked))
+        elif kind == CROSS_ENCODER:
+            name = Path(model).name if isinstance(model, str) else CROSS_ENCODER
+            judging = CrossEncoderScorer(embedding.open_cross_encoder(model), store, name=name)
+            opened.append(OpenTeacher(name, judging.describe, judging))
+        else:
+            encoder = embedding.open_encoder(model, collection)
+            name = str(description(encoder)["name"])
+            opened.append(OpenTeacher(name, partial(description, encoder), EncoderScorer(encoder, store)))
+    return opened
+
+
+@dataclass(frozen=True)
+class TaughtPairs:
+    """The pairs of a table that teachers score.
+
+    Attributes:
+        negatives: the table, with a rejected row for each positive that had none.
+        rows: (n,) those of its rows that are scored: kept ones, and positives.
+        positive: (n,) which of them are positives.
+        pairs: their texts.
+    """
+
+    negatives: Negatives
+    rows: Rows
+    positive: Marks
+    pairs: TextPairs
+
+    @classmethod
+    def of(cls, negatives: Negatives, collection: Collection, split: str) -> TaughtPairs:
+        """Return the kept negatives of a table, and the positives of a split of their queries.
+
+        Raises:
+            UnknownNameError: no such split.
+        """
+        asked = np.unique(collection.query_rows(negatives.kept()["query_id"]))
+        queries, documents = collection.positives(split).pairs()
+        queries, documents = (rows[np.isin(queries, asked)] for rows in (queries, documents))
+        ids = collection.queries["query_id"].take(queries), collection.documents["doc_id"].take(documents)
+        widened, of_positives = negatives.with_rejected(*(column.combine_chunks() for column in ids))
+        rows = np.union1d(np.flatnonzero(widened.keep), of_positives)
+        query_rows, texts = texts_of(widened, collection)
+        doc_rows = np.arange(len(texts))[rows] if texts.rows is None else texts.rows[rows]
+        pairs = TextPairs(collection, query_rows[rows], doc_rows, np.full(len(rows), np.nan), texts.own)
+        return cls(widened, rows, np.isin(rows, of_positives), pairs)
+
+    def with_columns(self, columns: dict[str, Scores]) -> Negatives:
+        """Return the table with columns of scores, each (n,); NaN in the rows that are not scored.
+
+        Raises:
+            InputError: the table has one of them already.
+        """
+        wide = {name: np.full(len(self.negatives), np.nan) for name in columns}
+        for name, scores in columns.items():
+            wide[name][self.rows] = scores
+        return self.negatives.with_columns(wide)
+
+    def preferred(self, scores: Scores) -> float:
+        """Return the share of (positive, negative) of a query whose positive has the higher score, ties counted half.
+
+        The mean over queries with a scored positive and negative; NaN where there is none. Of a teacher that knows
+        best, what is missing to 1 are false negatives.
+        """
+        known = np.isfinite(scores)
+        lists = _lists(self.pairs.query_rows[known])
+        scores, positive = scores[known], self.positive[known]
+        shares = []
+        for rows in lists:
+            above, below = scores[rows][positive[rows]], scores[rows][~positive[rows]]
+            if len(above) and len(below):
+                shares.append(((np.sign(above[:, None] - below) + 1) / 2).mean())
+        return float(np.mean(shares)) if shares else float("nan")
 
 
 def averaged(scores: Scores, queries: Rows, average: str) -> Scores:
-    """Return (n,) the average of several teachers.
+    """Return (n,) the average of several teachers; NaN where one has no score.
 
     Args:
         scores: (t, n) of each teacher and pair.
         queries: (n,) each pair's query.
-        average: mean, or rank: (n_q − rank) / (n_q − 1) among the n_q pairs of a query; 1 where there is one alone.
+        average: mean, or rank: (n_q − rank) / (n_q − 1) among the n_q pairs of a query that all have scored, ties at
+            their mean rank; 1 where there is one alone.
     """
-    if average == "mean":
+    if average == MEAN:
         return np.asarray(scores.mean(0), np.float64)
-    order = np.argsort(queries, kind="stable")
-    lists = np.split(order, np.flatnonzero(np.diff(queries[order])) + 1)
-    ranks = np.ones_like(scores)
-    for rows in lists:
+    known = np.isfinite(scores).all(0)
+    ranks = np.where(known, np.ones_like(scores), np.nan)
+    of_known = np.flatnonzero(known)
+    for rows in (of_known[each] for each in _lists(queries[known])):
         if len(rows) > 1:
             ranks[:, rows] = (rankdata(scores[:, rows], axis=1) - 1) / (len(rows) - 1)
     return np.asarray(ranks.mean(0), np.float64)
 
 
-def _several(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, (list, tuple)) else [given]
+def _lists(queries: Rows) -> list[Rows]:
+    """The places of each query's pairs."""
+    order = np.argsort(queries, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(queries[order])) + 1)
 
 
-def _name(given: Any, otherwise: str) -> str:
-    return str(given).rstrip("/").rpartition("/")[2] if isinstance(given, str) else otherwise
+def _kind_of(given: Any) -> tuple[str, Any]:
+    if not isinstance(given, (str, Path)):
+        return (CROSS_ENCODER if hasattr(given, "predict") and not hasattr(given, "encode") else BI_ENCODER), given
+    kind, _, model = str(given).partition(":")
+    if kind not in KINDS or not (model or kind == LLM):
+        ways = ", ".join(f"{each}:MODEL" for each in KINDS)
+        raise InputError(f"{spelled('teacher', given)}; expected one of {ways}")
+    return kind, model

@@ -6,42 +6,18 @@ and is asked for again by the next run.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from foils.llm import Client, Question, RecordLog, Sampling, Usage, ask_questions, digest
+from foils.llm import Asked, Client, Question, RecordLog, Sampling, ask_questions, digest
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Pairs
 from foils.rating.pairwise import texts_of
 from foils.rating.question import ANSWERS, QuestionSettings
 
 UNREADABLE = "an answer that holds no preference"
-
-
-@dataclass
-class Asked:
-    """What a judge was asked so far.
-
-    Attributes:
-        usage: of the answers it gave, in this run and before.
-        failures: why there is no answer → how many.
-    """
-
-    usage: Usage = field(default_factory=Usage)
-    failures: Counter[str] = field(default_factory=Counter)
-
-    def count(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
-        """Add what the answers of these questions took, by key: those of one question are one."""
-        used = Usage.total(answers.values())
-        self.usage.requests += used.requests
-        self.usage.prompt_tokens += used.prompt_tokens
-        self.usage.completion_tokens += used.completion_tokens
-        self.failures.update(each["failure"] for each in answers.values() if each["failure"] is not None)
 
 
 class LLMJudge:

@@ -11,7 +11,7 @@ import numpy as np
 
 from foils.data.results import NegativesResult
 from foils.data.store import without_nan, write_text
-from foils.llm import Usage
+from foils.llm import ModelUse
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Pairs
 from foils.runtime.errors import InputError
@@ -139,27 +139,6 @@ class RatingSummary:
         if max(abs(self.position_bias), abs(low), abs(high)) < 1e-9:
             return f"{number(self.position_bias)} (none by construction)"
         return f"{number(self.position_bias)} (95 % interval {number(low)} to {number(high)})"
-
-
-@dataclass(frozen=True)
-class ModelUse:
-    """What a language model was asked.
-
-    Attributes:
-        usage: requests and tokens.
-        failures: why there is no answer -> how many.
-        price: per million prompt tokens and per million completion tokens; None: not known.
-    """
-
-    usage: Usage
-    failures: Mapping[str, int]
-    price: tuple[float, float] | None = None
-
-    def rows(self, name: str) -> list[tuple[str, str]]:
-        """Return it as rows of a table, each with the model's name."""
-        failed = sorted(self.failures.items(), key=lambda each: -each[1])
-        rows = [*self.usage.rows(self.price), *((f"failed: {why}", f"{count:,}") for why, count in failed)]
-        return [(f"{name}: {what}", value) for what, value in rows]
 
 
 @dataclass(frozen=True, kw_only=True)

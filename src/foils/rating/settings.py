@@ -12,6 +12,7 @@ from foils.rating.adaptive import ESTIMATORS
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.several import several
 
 JudgeLike = str | Judge
 if TYPE_CHECKING:
@@ -60,9 +61,7 @@ class JudgeSettings(Settings):
     @property
     def judges(self) -> list[JudgeLike]:
         """The judges, one or several."""
-        return (
-            list(self.judge) if isinstance(self.judge, Sequence) and not isinstance(self.judge, str) else [self.judge]
-        )
+        return several(self.judge)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from foils.rating.llm_judge import LLMJudge
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.rateable import Rateable, rateable
 from foils.rating.ratings import Ratings, lead_errors
-from foils.rating.results import JudgeSummary, ModelUse, Rated, RatingSummary
+from foils.rating.results import JudgeSummary, Rated, RatingSummary
 from foils.rating.settings import RatingSettings
 from foils.rating.spread import Spread, refined, spread_of
 from foils.runtime.doors import door
@@ -101,7 +101,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
         summary=replace(_summary(every, judgements, rows, unrated, fit), **_of_judges(asking)),
         candidates=rows.candidates, pairs=every, preference=judgements.preference,
-        models={each.name: ModelUse(each.asked.usage, each.asked.failures) for each in _language_models(judge)},
+        models={each.name: each.asked.use() for each in _language_models(judge)},
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data import Collection, Run
 from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, identical_ids_caption
@@ -17,6 +17,7 @@ from foils.runtime.doors import door
 from foils.runtime.errors import require
 from foils.runtime.keyed import arguments
 from foils.runtime.options import Option
+from foils.runtime.several import several
 from foils.runtime.surroundings import MemorySettings
 from foils.studies.analysis import analyse
 from foils.studies.cells import FIRST_STAGE_FILE, Cell, add_command, known_commands, read_cells, source_file
@@ -107,7 +108,7 @@ def _paths(sources: SourcesLike, names: Sequence[str], cell: OpenCell) -> list[s
     if isinstance(sources, Mapping):
         paths = [f"{name}={each}" if isinstance(each, (str, Path)) else "" for name, each in sources.items()]
     else:
-        listed = sources if isinstance(sources, Sequence) and not isinstance(sources, str) else [sources]
+        listed: list[Any] = several(sources)
         paths = [str(each) if isinstance(each, (str, Path)) else "" for each in listed]
     kept = [f"{name}={source_file(cell.folder, name, cell.facts['sources'][name])}" for name in names]
     return [path or there for path, there in zip(paths, kept, strict=True)]
