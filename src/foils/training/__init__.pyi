@@ -2,6 +2,7 @@ from .bi_encoder import train_bi_encoder as train_bi_encoder
 from .cached import CachedContrastiveLoss as CachedContrastiveLoss
 from .catalogue import LOSSES as LOSSES
 from .catalogue import TEACHER_LOSSES as TEACHER_LOSSES
+from .catalogue import VECTOR_LOSSES as VECTOR_LOSSES
 from .catalogue import make_loss as make_loss
 from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set

@@ -15,6 +15,7 @@ from transformers import TrainerCallback
 from foils.batching.conflicts import known_conflicts
 from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.sampler import BatchHook, BatchPlanner
+from foils.encode import EmbeddingSettings
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
 from foils.runtime.options import refuse
 from foils.training.catalogue import TEACHER_LOSSES, make_loss
@@ -127,7 +128,8 @@ def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:
     elif settings.max_length is not None:
         model.max_seq_length = settings.max_length
     mini_batch = None if size is None else min(size, settings.batch_size)
-    how: dict[str, Any] = {"mini_batch_size": mini_batch, "settings": settings.loss_settings}
+    use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))  # of a teacher of vectors
+    how: dict[str, Any] = {"mini_batch_size": mini_batch, "embedding": use, "settings": settings.loss_settings}
     if settings.mask is None:
         return make_loss(settings.loss, model, data, **how)
     loss = make_loss(settings.loss, model, data, mask=FalseNegativeMask(), **how)  # refuses before a guide embeds

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.options import spelled
 from foils.selection.curriculum import least_gap
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import TrainingSet
+from foils.training.embed_distil import vector_distillation
 from foils.training.losses import ContrastiveLoss, LearnableTemperature, Objective
 from foils.training.masks import FalseNegativeMask
 from foils.training.mixing import make_mixing
 from foils.training.objectives import debiased_infonce, list_distillation, margin_mse, weighted_infonce
-from foils.training.settings import ST
+from foils.training.settings import EMBED_DISTIL, ST
 from foils.training.st_losses import st_loss
 
 log = logging.getLogger(__name__)
@@ -58,6 +60,11 @@ both, `teacher_temperature` the scores. Rows without scores of positive and nega
 - margin-mse: margins between positive and negatives (Hofstätter et al. 2020).
 - distil: the Kullback–Leibler divergence of the two softmaxes over the list (Hinton et al. 2015)."""
 
+VECTOR_LOSSES: dict[str, dict[str, Any]] = {EMBED_DISTIL: {"teacher": "", "distance": "cosine"}}
+"""Losses that learn a teacher's vectors of the texts, their settings and defaults.
+
+- embed-distil: the distance between the model's vector of each text and the teacher's (Kim et al. 2023)."""
+
 
 def make_loss(
     name: str,
@@ -66,11 +73,14 @@ def make_loss(
     *,
     mini_batch_size: int | None = None,
     mask: FalseNegativeMask | None = None,
+    embedding: EmbeddingSettings | None = None,
     settings: Mapping[str, Any],
 ) -> Any:
     """Return a loss by name, cached where `mini_batch_size` is given, with a mask where there is one.
 
-    It is a `ContrastiveLoss`, or with `st:NAME` one of sentence-transformers (`foils.training.st_losses.st_loss`).
+    It is a `ContrastiveLoss`, a `VectorDistillation`, or with `st:NAME` one of sentence-transformers
+    (`foils.training.st_losses.st_loss`). `embedding` says how a teacher of vectors is used, and where these are kept;
+    None: its own maximum length, and the cache.
 
     Raises:
         UnknownNameError: no such loss, or no such setting of it.
@@ -78,13 +88,15 @@ def make_loss(
     """
     if name.startswith(ST):
         return st_loss(name, model, data, mini_batch_size=mini_batch_size, settings=settings)
-    known = {**LOSSES, **TEACHER_LOSSES}
+    known = {**LOSSES, **TEACHER_LOSSES, **VECTOR_LOSSES}
     check_names("loss", [name], known)
     check_names(f"setting of the loss {name}", settings, known[name])
     wrong = [f"{key}={value!r}" for key, value in settings.items() if not _fits(value, known[name][key])]
     if wrong:
         raise InputError(f"settings of the loss {name} of another type than its defaults: {', '.join(wrong)}")
     chosen = {**known[name], **settings}
+    if name in VECTOR_LOSSES:
+        return vector_distillation(name, model, data, embedding=embedding or EmbeddingSettings(), **chosen)
     temperature = chosen["temperature"]
     if not temperature > 0:
         raise InputError(f"temperature {temperature}; expected above 0")

@@ -18,6 +18,7 @@ NO_DUPLICATES = "no-duplicates"
 TRAINING_ARGS = "training_args"  # the program's option that takes rarely used settings as its keys
 PROGRESS = "progress"
 MERGED, ADAPTER = "merged", "adapter"  # what comes out of a training of adapters
+EMBED_DISTIL = "embed-distil"  # the loss that learns a teacher's vectors
 ST = "st:"  # before the name of a loss of sentence-transformers
 SELF, GUIDE = "self", "guide:"  # whose similarities a mask goes by
 NO_MASK = (
@@ -32,8 +33,9 @@ class TrainSettings(Settings):
     """How to train a model.
 
     Attributes:
-        loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil; of rerankers regression,
-            binary, listnet, lambda, hybrid; st:NAME of sentence-transformers. Default: the recipe's, or mnrl; listnet.
+        loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil, embed-distil; of rerankers
+            regression, binary, listnet, lambda, hybrid; st:NAME of sentence-transformers. Default: the recipe's, or
+            mnrl; listnet.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
         batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or 128.
         mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
@@ -106,6 +108,10 @@ class TrainSettings(Settings):
         if (self.loss or "").startswith(ST):
             why = f"with {spelled('loss')} {self.loss}, which has no masks; take a loss of foils, or leave it out"
             refuse({"mask": self.mask}, why)
+        if self.loss == EMBED_DISTIL:
+            why = f"with {spelled('loss')} {self.loss}, which holds each text's vector against the teacher's alone"
+            idle = {name: getattr(self, name) for name in ("mask", "matryoshka", "mini_batch_size")}
+            refuse(idle, f"{why}; leave it out")
         if self.mask is None:
             idle = self.changed("mask_margin", "mask_softness", "mask_near_positive")
             refuse(idle, f"without {spelled('mask')}: nothing is masked; leave it out")

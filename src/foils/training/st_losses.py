@@ -130,14 +130,23 @@ def _named(name: str, losses: Any, known: Any, settings: Mapping[str, Any]) -> t
     return kind, own
 
 
-def _refuse_ignored(name: str, data: TrainingSet) -> None:
-    there = data.rows[:, 1:] != ABSENT
-    weighed = int((there & (data.facts.own_log_weights() != 0)).sum())
+def refuse_weights(name: str, data: TrainingSet) -> None:
+    """Refuse weights of negatives with a loss that cannot heed them.
+
+    Raises:
+        InputError: a weight other than 1.
+    """
+    weighed = int(((data.rows[:, 1:] != ABSENT) & (data.facts.own_log_weights() != 0)).sum())
     if weighed:
         raise InputError(
-            f"{weighed} negatives have a weight other than 1, which {name} cannot heed; take a loss of foils, or "
+            f"{weighed} negatives have a weight other than 1, which {name} cannot heed; take another loss, or "
             "negatives that are not weighted"
         )
+
+
+def _refuse_ignored(name: str, data: TrainingSet) -> None:
+    refuse_weights(name, data)
+    there = data.rows[:, 1:] != ABSENT
     if not there.all():
         raise InputError(
             f"{int((~there).any(1).sum())} lists are short, and {name} would take the empty text for a negative; give "
