@@ -14,7 +14,7 @@ import pytest
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode import forward as forward_module
 from foils.encode import precision as precision_module
-from foils.encode.encoder import _weights_digest
+from foils.encode.encoder import weights_digest
 from foils.encode.opening import EncodingSettings
 from foils.encode.precision import computes_bfloat16, multiplies
 
@@ -157,7 +157,7 @@ def test_what_is_not_left_open_is_not_chosen(folder: Path, tmp_path: Path, nativ
 
 def test_keys_of_float32_are_those_that_they_were(tmp_path: Path) -> None:
     model = static_model()
-    key = (_weights_digest(model), (None, True, "float32", "torch"))
+    key = (weights_digest(model), (None, True, "float32", "torch"))
     expected = hashlib.blake2b(repr(key).encode(), digest_size=16).hexdigest()
     for precision in ("auto", "float32"):
         assert SentenceEncoder(model, EncoderSettings(precision=precision)).fingerprint == expected

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from foils.encode.adapters import merge_adapters
-from foils.encode.models import find_model, loading
+from foils.encode.encoder import EncoderSettings
+from foils.encode.models import find_model, loading, own_kind, refuse_own
+from foils.encode.own_similarity import OwnSimilarity, open_own
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,7 +31,8 @@ def load_cross_encoder(
 ) -> CrossEncoder:
     """Load a sentence-transformers cross-encoder (safetensors weights) with one output, by folder or hub name.
 
-    An adapter is merged into its base (`merge_adapters`).
+    A sparse or multi-vector model scores pairs by its own similarity (`OwnSimilarity`), and may stand in its place. An
+    adapter is merged into its base (`merge_adapters`).
 
     Args:
         name: a folder, or a hub's owner/name.
@@ -40,10 +43,16 @@ def load_cross_encoder(
         trust_remote_code: run code that the model brings along.
 
     Raises:
-        InputError: there is no such model, it cannot be loaded, or it has several outputs.
+        InputError: there is no such model, it cannot be loaded, it has several outputs, or it is a sparse or
+            multi-vector one and is to be trained.
     """
     from sentence_transformers import CrossEncoder
 
+    if new_head:
+        refuse_own(name)
+    elif own_kind(name):
+        length = EncoderSettings(max_length=max_length, device=device, trust_remote_code=trust_remote_code)
+        return cast("CrossEncoder", open_own(name, length))
     place = str(find_model(name))
     with loading("cross-encoder", name, seed=seed):
         model = CrossEncoder(
@@ -71,6 +80,8 @@ def check_one_output(model: CrossEncoder, name: str) -> None:
 
 def cross_encoder_digest(model: CrossEncoder) -> str:
     """Return a digest of everything that decides a logit: weights, tokenizer, maximum length."""
+    if isinstance(model, OwnSimilarity):
+        return model.fingerprint
     digest = hashlib.blake2b(digest_size=16)
     for key, tensor in sorted(model.state_dict().items()):
         digest.update(f"{key}{tuple(tensor.shape)}".encode())

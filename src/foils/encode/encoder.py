@@ -121,7 +121,7 @@ class SentenceEncoder:
         self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
         self.similarity = similarity_of(model, self.settings.similarity)
         self.dimension = int(model.get_embedding_dimension() or 0)
-        self._weights = _weights_digest(model)
+        self._weights = weights_digest(model)
         self._source: str | None = None  # `load_encoder` knows it
         self.processes: Processes | None = None  # None: this process encodes
         self._compute_in(self.settings.precision)
@@ -274,7 +274,7 @@ def _prompt(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
     return prompts[asked[1:]]
 
 
-def _weights_digest(model: SentenceTransformer) -> str:
+def weights_digest(model: SentenceTransformer) -> str:
     """Digest of weights, module settings and tokenizer."""
     hasher = hashlib.blake2b(digest_size=16)
     for name, tensor in sorted(model.state_dict().items()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,11 @@ from foils.runtime.errors import InputError, MissingExtraError, require
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
+SAVED = "config_sentence_transformers.json"
+OWN_KINDS = {
+    "SparseEncoder": "sparse",
+    "MultiVectorEncoder": "multi-vector",
+}  # compare by a function of their own
 _PUBLISHED_SHA256 = (
     "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # of model.safetensors, as published
 )
@@ -55,10 +61,12 @@ def load_model(
         trust_remote_code: run code that comes with the model.
 
     Raises:
-        InputError: there is no such model, it cannot be loaded, or it has no word table.
+        InputError: there is no such model, it cannot be loaded, it has no word table, or it is a sparse or multi-vector
+            one.
     """
     from sentence_transformers import SentenceTransformer
 
+    refuse_own(name)
     with loading(kind, name):
         if str(name).startswith(STATIC):
             return static_embedding(find_model(str(name).removeprefix(STATIC)), device=device)
@@ -94,6 +102,43 @@ def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table)], device=device)
+
+
+def own_kind(given: Any) -> str | None:
+    """Return `sparse` or `multi-vector` for such a model, by name or loaded; None for any other.
+
+    sentence-transformers would load either as a SentenceTransformer, too, with a mean of vectors in place of its own
+    head; what is measured would then be another model.
+    """
+    if not isinstance(given, (str, Path)):
+        return OWN_KINDS.get(str(getattr(given, "model_type", "")))
+    if str(given).startswith(STATIC):
+        return None
+    place = find_model(given)
+    if isinstance(place, Path):
+        saved: Path | str | None = place / SAVED
+    else:
+        from sentence_transformers.util.file_io import load_file_path
+
+        saved = load_file_path(place, SAVED)
+    if saved is None or not Path(saved).is_file():
+        return None
+    return OWN_KINDS.get(json.loads(Path(saved).read_text("utf-8")).get("model_type", ""))
+
+
+def refuse_own(given: Any) -> None:
+    """Raise an InputError for a sparse or multi-vector model, where one dense vector of each text is needed."""
+    if kind := own_kind(given):
+        raise InputError(
+            f"{called(given)} is a {kind} model, which gives a text no dense vector, as is needed here. It can search "
+            f"(the verbs search and evaluate), mine (the way {kind} of the verb mine), and score pairs in place of a "
+            "cross-encoder"
+        )
+
+
+def called(given: Any) -> str:
+    """Return what messages call a model: the name that was given, or the type of the object."""
+    return str(given) if isinstance(given, (str, Path)) else type(given).__name__
 
 
 @contextmanager

@@ -14,12 +14,13 @@ from foils.data.collection import Collection
 from foils.data.store import cache_folder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import ENCODER_ARGS, Encoder, EncoderSettings, SentenceEncoder, load_encoder
-from foils.encode.models import DEFAULT_MODEL
+from foils.encode.models import DEFAULT_MODEL, called, refuse_own
+from foils.encode.own_similarity import OwnSimilarity, as_pair_model, open_own
 from foils.encode.precision import fastest, sample_rows
 from foils.encode.shards import STORAGE
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:
     CrossEncoderLike = str | Path | Any  # Any: a CrossEncoder
@@ -96,10 +97,19 @@ class EmbeddingSettings(StoreSettings, EncoderSettings):
         return encoder
 
     def open_cross_encoder(self, given: CrossEncoderLike) -> Any:
-        """Return a cross-encoder as it is, or load the one of this name, to which length and device apply too."""
+        """Return what scores pairs: a model as it is, or that of a name, to which length and device apply too."""
         if not isinstance(given, (str, Path)):
-            return given
+            return as_pair_model(given)
         return load_cross_encoder(given, **{name: getattr(self, name) for name in OF_CROSS_ENCODERS})
+
+    def open_own(self, given: EncoderLike) -> OwnSimilarity:
+        """Return a sparse or multi-vector model; its vectors are not kept.
+
+        Raises:
+            InputError: a model of another kind, or options that have no effect on one of these.
+        """
+        refuse(self.changed("storage", "vectors"), f"on {called(given)}, whose vectors are not kept; leave it out")
+        return open_own(given, self.encoder_settings())
 
     def _report_loss(self, exact: Encoder, encoder: Encoder, collection: Collection, lossy: dict[str, Any]) -> None:
         texts = collection.document_texts(sample_rows(len(collection.documents)))
@@ -139,6 +149,7 @@ def as_encoder(given: EncoderLike, settings: EncoderSettings) -> Encoder:
         return load_encoder(given, settings)
     if all(hasattr(given, name) for name in ("fingerprint", "route", "encode")):
         return given
+    refuse_own(given)
     if all(hasattr(given, name) for name in ("encode_query", "encode_document", "prompts")):
         return SentenceEncoder(given, settings)
     raise InputError(

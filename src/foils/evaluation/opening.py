@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from foils.data import Collection, Run
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import logits
+from foils.encode.models import own_kind
 from foils.evaluation.measuring import bm25_run, dense_run
 from foils.evaluation.rerank import rerank_run
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
+from foils.searching.own import own_run
 
 if TYPE_CHECKING:
     SystemLike = str | Path | Run | Any  # Any: an Encoder, a SentenceTransformer, a CrossEncoder
@@ -91,7 +93,10 @@ def runs_of(
     store = embedding.open_store()
     runs: dict[int, Run] = {}
     for place, system in enumerate(systems):
-        if system.kind == "encoder":
+        if system.kind == "encoder" and own_kind(system.what):
+            own = embedding.open_own(system.what)
+            runs[place] = own_run(own, collection, split, depth=top, name=system.name)
+        elif system.kind == "encoder":
             encoder = embedding.open_encoder(system.what, collection)
             if (length := getattr(encoder, "max_length", None)) is not None:
                 log.info("%s: texts cut after %s tokens", encoder.name, length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Any
 
+from foils.encode.models import OWN_KINDS
 from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, EncodingSettings
 from foils.mining.best_ranks import BestRanksSettings
 from foils.mining.methods import METHODS
@@ -14,7 +15,7 @@ from foils.runtime.options import refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
 
 _OWN_VERBS = {"llm": "generate", "fuse": "fuse", "filter": "filter"}
-_EMBEDS = {"dense", "ance", "trisampler"}
+_EMBEDS = {"dense", "ance", "trisampler", *OWN_KINDS.values()}
 _DRAWS = {"random", "trisampler"}
 
 
@@ -50,6 +51,11 @@ def check_mining(
             f"with {flag} {method}, which draws nothing; leave it out, or give {draw} uniform or {draw} simans",
         )
     _check_ranks(method, window, best)
+    if method in OWN_KINDS.values():
+        if filters.scorer == "encoder" or window.ranks == BEST:
+            what = spelled("ranks", BEST) if window.ranks == BEST else spelled("scorer", "encoder")
+            raise InputError(f"{what} needs an encoder's vectors, and {flag} {method} has none; leave it out")
+        refuse(scale.changed("ray"), f"with {flag} {method}, which ranks in one process; leave it out")
     embeds = {*methods, "encoder"} if window.ranks == BEST else methods
     spread = {} if method == "random" and filters.scorer == "own" else scale.changed("ray")
     _check_models(filters, {**encoding.changed(base=AT_128), **spread}, embeds, f"{flag} {method}")

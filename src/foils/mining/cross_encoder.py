@@ -14,6 +14,7 @@ import numpy.typing as npt
 from foils.data.collection import Collection, Rows
 from foils.encode.cross_encoders import activated, check_one_output, cross_encoder_digest, load_cross_encoder, logits
 from foils.encode.encoder import Kind, check_finite
+from foils.encode.own_similarity import as_pair_model
 from foils.encode.processes import Processes, in_processes
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import Retriever
@@ -34,7 +35,7 @@ class CrossEncoderScorer:
     never change: a killed run loses at most the shard in the making, and another run asks for what is missing alone.
 
     Args:
-        model: a loaded CrossEncoder with one output.
+        model: a loaded CrossEncoder with one output, a SparseEncoder, or a MultiVectorEncoder.
         store: where scores are kept.
         name: of the model, for messages.
         batch_size: pairs at once; changes speed, not scores beyond rounding.
@@ -53,6 +54,7 @@ class CrossEncoderScorer:
         batch_size: int = 32,
         as_predicted: bool = False,
     ) -> None:
+        model = as_pair_model(model)
         check_one_output(model, name)
         self._encoder = _PairEncoder(model, name, batch_size)
         self._store, self._as_predicted = store, as_predicted

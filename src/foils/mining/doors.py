@@ -59,7 +59,8 @@ def mine(
     mines deep, shows what each window of ranks is worth for the training, and takes the best one.
 
     Args:
-        method: What ranks the documents: random, bm25, dense, cross-encoder, ance, or trisampler.
+        method: What ranks the documents: random, bm25, dense, cross-encoder, ance, trisampler, or the own similarity of
+            the encoder where that is a sparse or multi-vector model (sparse, multi-vector).
 
     Raises:
         InputError: a collection that cannot be read, a split without positives, or options that have no effect.

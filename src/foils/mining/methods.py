@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from foils.data.collection import Collection
 from foils.data.resolve import as_source
 from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
+from foils.encode.models import OWN_KINDS, called
 from foils.encode.opening import EncodingSettings
 from foils.encode.vectors import Vectors, VectorStore
 from foils.mining.ance import ANCERetriever
@@ -20,6 +21,7 @@ from foils.mining.candidates import Retriever
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
 from foils.mining.dense import DenseRetriever, embed_queries
 from foils.mining.filters import PositiveScores
+from foils.mining.own_similarity import OwnSimilarityRetriever
 from foils.mining.pairs import Draw, PairScorer, Rule
 from foils.mining.pool import TableRetriever, UnionRetriever
 from foils.mining.random import RandomRetriever
@@ -123,6 +125,14 @@ def _dense(models: Models) -> Ranking:
     return Ranking(DenseRetriever(*models.vectors), {"encoder": described(models.encoder[0])})
 
 
+def _own_similarity(kind: str, models: Models) -> Ranking:
+    model = models.encoding.open_own(models.encoding.encoder)
+    if model.kind != kind:
+        way = spelled("method", model.kind)
+        raise InputError(f"{called(models.encoding.encoder)} is a {model.kind} model; give {way}")
+    return Ranking(OwnSimilarityRetriever(models.collection, model), {"encoder": model.describe()})
+
+
 def _ance(models: Models) -> Ranking:
     encoder, store = models.encoder
     query_rows = models.collection.queries_of(models.split)
@@ -159,4 +169,5 @@ METHODS: dict[str, Callable[[Models], Ranking]] = {
     "cross-encoder": _cross_encoder,
     "ance": _ance,
     "trisampler": _trisampler,
+    **{kind: partial(_own_similarity, kind) for kind in OWN_KINDS.values()},
 }

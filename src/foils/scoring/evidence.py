@@ -23,6 +23,7 @@ COUNTED, UNCOUNTED, OUTSIDE = 0.05, 0.6, 1.0  # σ: what a rate may be wrong by 
 SLACK = 1.05
 SURELY = 10.0  # recaptured positives of a source whose rate bounds o
 COSTS = {"random": 1, "bm25": 2, "dense": 3, "trisampler": 3, "ance": 4, "cross-encoder": 5, "llm": 6}
+COSTS |= {"sparse": 4, "multi-vector": 5}
 UNKNOWN_COST = 4
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from foils.data import Collection, Run
 from foils.data.resolve import CollectionLike, CollectionSettings
 from foils.encode import DEFAULT_MODEL, Encoder, Vectors
+from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import LLMSettings
 from foils.llm.template import TemplateLike
@@ -38,6 +39,7 @@ from foils.searching.faiss_index import FaissIndex
 from foils.searching.findings import Findings
 from foils.searching.grids import dime_grid, published_grid
 from foils.searching.index import ExactIndex
+from foils.searching.own import Retrieved, check_own_search, search_own
 from foils.searching.runs import Embedded, Searched, embed_collection, search_collection
 from foils.searching.settings import (
     METHODS,
@@ -77,7 +79,7 @@ def search(
     reading: CollectionSettings,
     scale: ScaleSettings,
     embedding: EmbeddingSettings,
-) -> Searched:
+) -> Searched | Retrieved:
     """Search with all dimensions, or with those that matter to each query.
 
     What matters is estimated from what a first pass returns, without training and without a change to the index. rdime
@@ -85,7 +87,8 @@ def search(
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
-            static:NAME for the word table of one. In Python also a SentenceTransformer or an `Encoder`.
+            static:NAME for the word table of one. A sparse or multi-vector model searches by its own similarity, with
+            all that it gives a query. In Python also a loaded model or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), those above the noise
             (rdime), or those for queries whose feedback is trusted (selective). Default: selective; rdime with answers,
             and eclipse where its settings are chosen on a split.
@@ -97,6 +100,11 @@ def search(
         UnknownNameError: an unknown split.
     """
     loaded = reading.open(collection)
+    if own_kind(model):
+        depths = searching.changed("feedback_depth", "rerank_depth", "seed")
+        idle = {**importance.changed(), **depths, **tuning.changed(), **index.changed()}
+        check_own_search(model, dimensions, {**idle, "feedback": feedback, "answers": answers})
+        return search_own(embedding.open_own(model), loaded, searching.split, k=searching.top, run=run)
     _check_queries(loaded, searching.split, tuning.tune)
     texts = as_answers(answers)
     encoder, store = embedding.open_encoder(model, loaded), embedding.open_store()
