@@ -20,7 +20,7 @@ from tiny_models import tiny_cross_encoder, tiny_encoder
 
 PAGE = Path(__file__).parents[1] / "docs" / "rerankers.md"
 SUBJECTS = ("wind sail boat keel tack", "yeast dough bread flour salt", "bees honey nest queen flower")
-SHOWN = re.compile(r"Query:\n(.*?)\n\nPassage A:\n(.*?)\n\nPassage B:\n(.*?)\n", re.DOTALL)
+SHOWN = re.compile(r"^(Query|Passage)[^\n]*:\n(.*?)\n", re.MULTILINE)
 
 
 def collection() -> tuple[dict[str, tuple[str, str]], dict[str, str], dict[str, dict[str, dict[str, int]]]]:
@@ -38,8 +38,9 @@ def shared(query: str, passage: str) -> int:
 
 def compares(number: int, asked: dict[str, Any]) -> Reply:
     """The passage with more words of the query is the better one; which one is shown first matters a little."""
-    query, first, second = SHOWN.search(asked["messages"][0]["content"]).groups()
-    lead = shared(query, first) - shared(query, second)
+    shown = SHOWN.findall(asked["messages"][0]["content"])
+    queries, (first, second) = ([text for kind, text in shown if kind == name] for name in ("Query", "Passage"))
+    lead = shared(queries[0], first) - shared(queries[-1], second)
     return Reply(json.dumps({"preference": float(np.clip(0.55 + 0.15 * lead, 0, 1))}))
 
 
@@ -79,6 +80,8 @@ def test_the_commands_of_the_page_make_a_reranker(
                 assert run(again) == 0
                 assert len(server.seen) == asked, "nothing is asked twice"
     rated = Negatives.read(tmp_path / "rated.parquet")
+    assert len(server.seen) == asked + 2 * 3 * 12, "both orders, six comparisons of each query with others"
+    assert np.isfinite(rated.kept()["offset"].to_numpy()).sum() == np.isfinite(rated.kept()["elo"].to_numpy()).sum()
     best = rated.table["query_id"].take(rated.rejected_for(TOP)).to_pylist()
     assert sorted(best) == sorted(set(queries) - set(qrels["test"]))
     counts = json.loads((tmp_path / "reranker" / "foils_training.json").read_text())["counts"]

@@ -19,7 +19,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 
 AT_ONCE = 512
 """Queries whose texts are read together."""
-NOT_SCORES = ("weight", "elo_se", "gap", "gap_se")
+NOT_SCORES = ("weight", "elo_se", "gap", "gap_se", "offset")
 """Columns of numbers that are no scores of a document."""
 
 

@@ -3,6 +3,7 @@
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively, informative_pairs, rate_adaptively
 from foils.rating.agreement import agreements, krippendorff_alpha
 from foils.rating.asking import ask
+from foils.rating.between import BetweenJudge, Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.bradley_terry import bradley_terry
 from foils.rating.candidates import Candidates
 from foils.rating.distil import Distilled, distil
@@ -34,6 +35,7 @@ __all__ = [
     "ESTIMATORS",
     "JUDGES",
     "LOGITS_PER_PROBIT",
+    "BetweenJudge",
     "BiEncoderJudge",
     "Candidates",
     "CrossEncoderJudge",
@@ -45,6 +47,7 @@ __all__ = [
     "JudgementRecord",
     "Judgements",
     "LLMJudge",
+    "Offsets",
     "Pairs",
     "PairwiseJudge",
     "QuestionSettings",
@@ -57,6 +60,7 @@ __all__ = [
     "agreements",
     "algebraic_connectivity",
     "all_pairs",
+    "answers_between",
     "ask",
     "ask_adaptively",
     "bradley_terry",
@@ -68,6 +72,7 @@ __all__ = [
     "distil",
     "expected_score",
     "first_pairs",
+    "fit_offsets",
     "informative_pairs",
     "intransitive_triples",
     "krippendorff_alpha",
@@ -75,6 +80,7 @@ __all__ = [
     "load_cross_encoder_judge",
     "load_pairwise_judge",
     "online_elo",
+    "pairs_between",
     "random_pairs",
     "rate_adaptively",
     "rate_negatives",

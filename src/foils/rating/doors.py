@@ -13,14 +13,14 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings
 from foils.rating.distil import distil
 from foils.rating.judges import EnsembleJudge
-from foils.rating.opening import Opening, check_judges, open_judges, records_of
+from foils.rating.opening import Opening, check_judges, open_between, open_judges, records_of
 from foils.rating.pairwise import check_free
 from foils.rating.question import QuestionSettings
 from foils.rating.results import Rated
 from foils.rating.settings import DistilSettings, JudgeSettings, RatingSettings
 from foils.rating.stage import rate_negatives
 from foils.runtime.doors import door
-from foils.runtime.options import Option
+from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
 
 log = logging.getLogger(__name__)
@@ -44,11 +44,11 @@ def rate(
 ) -> Rated:
     """Rate negatives by pairwise judgements: add elo, elo_se, gap and gap_se, in Elo points.
 
-    Each query's negatives and its positive, where it has one, are compared in pairs on a sparse random graph by a
-    judge, and the ratings are fitted to its answers. A stopped run continues where it was.
+    A query's negatives and its positive, where it has one, are compared in pairs on a sparse random graph by a judge,
+    and ratings are fitted to its answers. A stopped run continues where it was.
 
     Args:
-        split: Split of the judgements whose positives are rated; all: those of every split.
+        split: Split whose positives are rated; all: every split's.
         seed: Seed of the graphs of comparisons.
 
     Raises:
@@ -57,6 +57,8 @@ def rate(
     """
     opening = Opening(judging, encoding, llm, question)
     check_judges(opening, distilling)
+    if rating.between is None:
+        refuse({"between_judge": judging.between_judge}, f"without {spelled('between')}; give it")
     loaded = reading.open(collection)
     named = as_source(source, loaded)
     if distilling.distil is not None:
@@ -68,6 +70,7 @@ def rate(
         named.negatives,
         judges[0] if len(judges) == 1 else EnsembleJudge(judges),
         split=split,
+        between_judge=open_between(opening, loaded),
         record=records[0] if len(judges) == 1 else records,
         seed=seed,
         name=named.name,

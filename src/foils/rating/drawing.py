@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +24,20 @@ def candidate_keys(candidates: Candidates, seed: int) -> Keys:
         rows = np.arange(start, min(start + _HASHED, len(keys)))
         ids = candidates.ids(rows).dictionary_encode()
         of_document = np.array([_hash(key) for key in ids.dictionary.to_pylist()], np.uint64)
-        keys[rows] = _mixed(of_query[candidates.query_of(rows)] ^ _mixed(of_document[ids.indices.to_numpy()]))
+        keys[rows] = mixed(of_query[candidates.query_of(rows)] ^ mixed(of_document[ids.indices.to_numpy()]))
     return keys
+
+
+def query_keys(query_ids: Sequence[str], seed: int) -> Keys:
+    """Return (Q,) a hash of id and seed for each query."""
+    return mixed(np.array([_hash(f"{seed} {key}") for key in query_ids], np.uint64))
 
 
 def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def _mixed(values: Keys) -> Keys:
+def mixed(values: Keys) -> Keys:
     """Return other numbers, evenly spread: the finaliser of SplitMix64 (Steele, Lea and Flood 2014)."""
     values = values + np.uint64(0x9E3779B97F4A7C15)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -48,14 +54,14 @@ def ringed(keys: Keys) -> Rows:
     steps = [np.arange(n if 2 * step < n else n // 2) for step in range(1, n // 2 + 1)]
     ends = [(at, (at + step) % n) for step, at in enumerate(steps, 1)]
     first, second = (np.concatenate([each[end] for each in ends] or [np.zeros(0, np.int64)]) for end in (0, 1))
-    order = np.argsort(_mixed(keys), axis=1, kind="stable")
+    order = np.argsort(mixed(keys), axis=1, kind="stable")
     return np.stack([order[:, first], order[:, second]], axis=-1)
 
 
 def least(keys: Keys, most: int) -> Rows:
     """Return (count, m, 2) the edges with the smallest hash of both keys; the end with the smaller key comes first."""
     one, other = np.triu_indices(keys.shape[1], 1)
-    of_pair = _mixed(_mixed(keys)[:, one] + _mixed(keys)[:, other])
+    of_pair = mixed(mixed(keys)[:, one] + mixed(keys)[:, other])
     chosen = np.argsort(of_pair, axis=1, kind="stable")[:, :most]
     ends = np.stack([one[chosen], other[chosen]], axis=-1)
     turned = np.take_along_axis(keys, ends[..., 0], 1) > np.take_along_axis(keys, ends[..., 1], 1)
@@ -82,8 +88,8 @@ def _drawn(keys: Keys, degree: int, attempt: int) -> tuple[Rows, npt.NDArray[np.
     used, done = np.zeros((count, n, n), bool), np.ones(count, bool)
     cycles = np.empty((count, degree // 2, n), np.int64)
     for c in range(degree // 2):
-        salt = _mixed(np.array([attempt * degree + c + 1], np.uint64))
-        cycle = np.argsort(_mixed(keys ^ salt), axis=1, kind="stable")
+        salt = mixed(np.array([attempt * degree + c + 1], np.uint64))
+        cycle = np.argsort(mixed(keys ^ salt), axis=1, kind="stable")
         done &= _repair(cycle, used)
         rows, following = np.arange(count)[:, None], np.roll(cycle, -1, axis=1)
         used[rows, cycle, following] = used[rows, following, cycle] = True

@@ -6,6 +6,7 @@ and is asked for again by the next run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from foils.llm import Asked, Client, Question, RecordLog, Sampling, ask_questions, digest
 from foils.rating.candidates import Candidates
-from foils.rating.pairs import Floats, Pairs
+from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.pairwise import texts_of
 from foils.rating.question import ANSWERS, QuestionSettings
 
@@ -66,7 +67,21 @@ class LLMJudge:
         """
         candidates.check(pairs)
         texts = zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
-        prompts = [self._question.text(*each) for each in texts]
+        return self._asked([self._question.text(*each) for each in texts])
+
+    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+        """Return (m,) P(first answers its query better than second answers its own), by the prompt between-1.
+
+        Raises:
+            As `judge`.
+        """
+        queries, ones, others = texts_of(candidates, first, second)
+        of_second = [candidates.queries[row] for row in candidates.query_of(second)]
+        texts = zip(queries, ones, of_second, others, strict=True)
+        return self._asked([self._question.text_between(*each) for each in texts])
+
+    def _asked(self, prompts: Sequence[str]) -> Floats:
+        """Return the answers to these prompts, (m,), NaN where there is none."""
         questions = [Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
         answers = ask_questions(
             self._client,

@@ -44,7 +44,14 @@ class Fit:
 
 
 def fit_block(
-    block: Block, preference: Floats, link: Link, *, precision: float, tolerance: float, max_iterations: int
+    block: Block,
+    preference: Floats,
+    link: Link,
+    *,
+    known_lead: Floats | None = None,
+    precision: float,
+    tolerance: float,
+    max_iterations: int,
 ) -> Fit:
     """Return the maximum of each query's log-posterior.
 
@@ -52,11 +59,12 @@ def fit_block(
         block: the queries and their pairs.
         preference: (p,) w of the block's pairs, all finite.
         link: the model.
+        known_lead: (p,) what is known of each pair's lead, to which that of the ratings is added; None: nothing.
         precision: 1/s² of the Gaussian prior, 0 for none.
         tolerance: a query is done when no rating moves by more than this in a full Newton step.
         max_iterations: Newton steps at most.
     """
-    system = _System(block, precision)
+    system = _System(block, precision, known_lead)
     ratings = np.zeros((len(block.queries), block.n))
     terms, posterior, likelihood = _evaluate(system, link, ratings, preference)
     iterations = np.zeros(len(ratings), np.int64)
@@ -90,8 +98,8 @@ def _evaluate(system: _System, link: Link, ratings: Floats, preference: Floats) 
 class _System:
     """The weighted Laplacians of a block: leads, sums at the candidates, and L x + x/s² = g for all queries."""
 
-    def __init__(self, block: Block, precision: float) -> None:
-        self.precision = precision
+    def __init__(self, block: Block, precision: float, known_lead: Floats | None = None) -> None:
+        self.precision, self.known_lead = precision, known_lead
         self.shape = (len(block.queries), block.n)
         self.first, self.second = block.first, block.second
         ends = np.concatenate([block.first, block.second])
@@ -107,9 +115,10 @@ class _System:
         self.rounding = _ROUNDING * np.sqrt((degrees.astype(float) ** 2).sum(axis=1))
 
     def lead(self, ratings: Floats) -> Floats:
-        """(p,) e_first − e_second."""
+        """(p,) e_first − e_second, and what is known before."""
         flat = ratings.ravel()
-        return np.asarray(flat[self.first] - flat[self.second])
+        lead = flat[self.first] - flat[self.second]
+        return np.asarray(lead if self.known_lead is None else lead + self.known_lead)
 
     def scatter(self, slope: Floats) -> Floats:
         """(B, n) sums of what each pair gives to its first and takes from its second candidate."""

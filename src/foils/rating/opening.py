@@ -112,20 +112,26 @@ JUDGES: dict[str, JudgeKind] = {
 
 
 def open_judges(opening: Opening, collection: Collection) -> list[Judge]:
-    """Return the judges that are named; an object stays as it is."""
+    """Return the judges of the ratings that are named; an object stays as it is."""
+    return [_opened(each, opening, collection) for each in opening.judges.judges]
 
-    def opened(judge: JudgeLike) -> Judge:
-        if not isinstance(judge, str):
-            return judge
-        kind, where = _kind(judge)
-        return JUDGES[kind].open(where, opening, collection)
 
-    return [opened(each) for each in opening.judges.judges]
+def open_between(opening: Opening, collection: Collection) -> Judge | None:
+    """Return the judge of the comparisons between queries; None where it is that of the ratings."""
+    judge = opening.judges.between_judge
+    return None if judge is None else _opened(judge, opening, collection)
+
+
+def _opened(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge:
+    if not isinstance(judge, str):
+        return judge
+    kind, where = _kind(judge)
+    return JUDGES[kind].open(where, opening, collection)
 
 
 def check_judges(opening: Opening, distilling: DistilSettings) -> None:
     """Raise an InputError for settings that none of the judges heeds, before anything is read."""
-    named = [_kind(each) for each in opening.judges.judges if isinstance(each, str)]
+    named = [_kind(each) for each in opening.judges.everyone if isinstance(each, str)]
     kinds = {kind for kind, _ in named}
     heeded = {name for kind in kinds for name in JUDGES[kind].heeds}
     if (BI_ENCODER, "") not in named:
@@ -143,7 +149,7 @@ def check_judges(opening: Opening, distilling: DistilSettings) -> None:
         why = f"with {flag} {shown}, which gives preferences and no scores to divide; leave it out, or {instead}"
         refuse({"temperature": judges["temperature"]}, why)
     refuse({**idle(opening.question), **idle(opening.llm)}, f"without {flag} llm; give it")
-    if kinds == {"recorded"} and len(named) == len(opening.judges.judges):
+    if kinds == {"recorded"} and len(named) == len(opening.judges.everyone):
         why = f"with {flag} recorded, whose judgements are kept already; leave it out"
         refuse({"judgements": opening.judges.judgements}, why)
     refuse(idle(distilling), f"without {spelled('distil')} FOLDER; give it")

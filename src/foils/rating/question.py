@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Annotated, Any
 
 from foils.llm import Template, digest
@@ -13,8 +13,9 @@ from foils.llm.settings import LLM_ARGS
 from foils.llm.template import TemplateLike
 from foils.runtime.options import Option, Settings
 
-VERSION = "pairwise-1"
+VERSION, BETWEEN = "pairwise-1", "between-1"
 SLOTS = {"needed": ("query", "first", "second"), "optional": ("domain", "answer")}
+BETWEEN_SLOTS = {"needed": ("first_query", "first", "second_query", "second"), "optional": ("domain", "answer")}
 _CHOICES = {"a": 1.0, "b": 0.0, "tie": 0.5}
 
 
@@ -64,8 +65,8 @@ class QuestionSettings(Settings):
     """What a language model is asked about a pair.
 
     Attributes:
-        question: Text file with your prompt: {query}, {first}, {second}, and optionally {domain} and {answer}. In
-            Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
+        question: Text file with your prompt: {query}, {first}, {second}, {domain}, {answer}. The last two are optional;
+            without {answer}, the form of the answer is explained at the end. In Python also a `Template`.
         answer: Form of the answer: a number from 0 to 1 (preference), or A, B or tie (choice).
         domain: Field of the collection, which the prompt names.
         asks: Times a question is asked until its answer can be read.
@@ -99,12 +100,16 @@ class QuestionSettings(Settings):
 
     def text(self, query: str, first: str, second: str) -> str:
         """Return the prompt for a pair."""
-        words, documents = (
-            ANSWERS[self.answer].words,
-            {"first": first[: self.longest], "second": second[: self.longest]},
-        )
-        prompt = self.template.filled(query=query, **documents, domain=self.domain, answer=words)
+        words = ANSWERS[self.answer].words
+        shown = {"query": query, "first": first[: self.longest], "second": second[: self.longest]}
+        prompt = self.template.filled(**shown, domain=self.domain, answer=words)
         return prompt if "answer" in self.template.slots else f"{prompt.rstrip()}\n\n{words}\n"
+
+    def text_between(self, first_query: str, first: str, second_query: str, second: str) -> str:
+        """Return the prompt for documents of two queries, the package's own."""
+        shown = {"first": first[: self.longest], "second": second[: self.longest]}
+        asked = {"first_query": first_query, "second_query": second_query}
+        return _between_template().filled(**asked, **shown, domain=self.domain, answer=ANSWERS[self.answer].words)
 
     def parsed(self, content: str) -> float | None:
         """Read P(A ≻ B) out of an answer; None where there is no such value, or one out of range.
@@ -117,3 +122,8 @@ class QuestionSettings(Settings):
             if isinstance(value, dict) and self.answer in value:
                 preference = ANSWERS[self.answer].read(value[self.answer])
         return preference
+
+
+@cache
+def _between_template() -> Template:
+    return Template.packaged("foils.rating", BETWEEN, **BETWEEN_SLOTS)

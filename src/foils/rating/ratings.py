@@ -64,17 +64,22 @@ def estimate(
     preference: npt.ArrayLike,
     link: Link,
     *,
+    known_lead: Floats | None = None,
     prior_sd: float,
     tolerance: float,
     max_iterations: int,
     standard_errors: bool,
     failures: str,
 ) -> Ratings:
-    """Fit every query's ratings, block by block; `thurstone` and `bradley_terry` say what the arguments mean."""
+    """Fit every query's ratings, block by block; `thurstone` and `bradley_terry` say what the arguments mean.
+
+    `known_lead` (m,), in the model's unit, is added to the lead of each pair: P(i ≻ j) = F(known + e_i − e_j).
+    """
     preference = checked_preference(pairs, preference)
     _check_settings(prior_sd, tolerance, max_iterations, failures)
     judged = pairs.where(np.isfinite(preference))
     outcomes, precision = preference if judged is pairs else preference[np.isfinite(preference)], 1 / prior_sd**2
+    ahead = known_lead if known_lead is None or judged is pairs else known_lead[np.isfinite(preference)]
     total, queries = pairs.candidates, pairs.queries
     rating, error, likelihood = np.full(total, np.nan), np.full(total, np.nan), np.zeros(queries)
     iterations, converged = np.zeros(queries, np.int64), np.ones(queries, bool)
@@ -84,6 +89,7 @@ def estimate(
             block,
             outcomes[block.pairs],
             link,
+            known_lead=None if ahead is None else ahead[block.pairs],
             precision=precision,
             tolerance=tolerance,
             max_iterations=max_iterations,

@@ -12,6 +12,7 @@ import numpy as np
 from foils.data.results import NegativesResult
 from foils.data.store import without_nan, write_text
 from foils.llm import ModelUse
+from foils.rating.between import Offsets
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Pairs
 from foils.runtime.errors import InputError
@@ -72,6 +73,7 @@ class RatingSummary:
         triples: of how many; a judge that tosses coins has a quarter of them in a circle.
         judges: each of several judges; none for a single one.
         alpha: Krippendorff's α of several judges; NaN for a single one.
+        between: offsets of queries, where there were comparisons between them.
     """
 
     queries: int
@@ -92,6 +94,7 @@ class RatingSummary:
     triples: int
     judges: Sequence[JudgeSummary] = ()
     alpha: float = float("nan")
+    between: Offsets | None = None
 
     @property
     def doubts(self) -> list[str]:
@@ -132,6 +135,7 @@ class RatingSummary:
             ("intransitive triples", self._circles()),
             *([("Krippendorff's α of the judges", number(self.alpha, 2))] if self.judges else []),
             *(judge.row() for judge in self.judges),
+            *(self.between.rows() if self.between is not None else []),
         ]
 
     def _bias(self) -> str:
@@ -192,7 +196,9 @@ class Rated(NegativesResult):
         if self.distilled is not None:
             more["distilled"] = self.distilled.to_json()
         settings, seed = self.provenance["settings"], self.provenance["seed"]
-        facts = {"source": self.source, "settings": settings, "seed": seed, **asdict(self.summary), **more}
+        summary = asdict(self.summary)
+        summary["between"] = None if self.summary.between is None else self.summary.between.to_json()
+        facts = {"source": self.source, "settings": settings, "seed": seed, **summary, **more}
         return dict(without_nan(facts))
 
     def report(self, path: str | Path) -> None:

@@ -46,21 +46,30 @@ class BiEncoderJudge:
     def prepared(self, candidates: Candidates, pairs: Pairs) -> Judge:
         """Embed every text of the pairs."""
         candidates.check(pairs)
-        inside = np.zeros(pairs.candidates, bool)
-        inside[pairs.first] = inside[pairs.second] = True
-        rows = np.flatnonzero(inside)
-        queries = np.unique(candidates.query_of(rows))
-        return _Compared(
-            self._embed([candidates.queries[row] for row in queries], "query").spread(queries, pairs.queries),
-            self._embed(_CandidateTexts(candidates, rows), "document").spread(rows, pairs.candidates),
-            self._temperature,
-            self.name,
-            self.fingerprint,
-        )
+        return self._compared(candidates, pairs.first, pairs.second)
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of cosines, (m,)."""
         return self.prepared(candidates, pairs).judge(candidates, pairs)
+
+    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+        """Return σ of the scaled difference of cosines, each document's with its own query, (m,)."""
+        return self._compared(candidates, first, second).between(candidates, first, second)
+
+    def _compared(self, candidates: Candidates, first: Rows, second: Rows) -> _Compared:
+        inside = np.zeros(int(candidates.offsets[-1]), bool)
+        inside[first] = inside[second] = True
+        rows = np.flatnonzero(inside)
+        queries = np.unique(candidates.query_of(rows))
+        return _Compared(
+            self._embed([candidates.queries[row] for row in queries], "query").spread(
+                queries, len(candidates.query_ids)
+            ),
+            self._embed(_CandidateTexts(candidates, rows), "document").spread(rows, len(inside)),
+            self._temperature,
+            self.name,
+            self.fingerprint,
+        )
 
     def _embed(self, texts: Texts, kind: Kind) -> Vectors:
         if self._store is None:
@@ -81,12 +90,17 @@ class _Compared:
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of cosines, (m,)."""
+        candidates.check(pairs)
+        return self.between(candidates, pairs.first, pairs.second)
+
+    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+        """Return the same of documents that may be of different queries, (m,)."""
 
         def score(rows: Rows) -> Floats:
             queries, documents = self.of_query.take(candidates.query_of(rows)), self.of_document.take(rows)
             return np.asarray(np.einsum("nd,nd->n", queries, documents, dtype=np.float64))
 
-        return _by_scores(candidates, pairs, self.temperature, score)
+        return _by_scores(first, second, self.temperature, score)
 
 
 @dataclass(frozen=True)
@@ -143,6 +157,11 @@ class CrossEncoderJudge:
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return σ of the scaled difference of logits, (m,)."""
+        candidates.check(pairs)
+        return self.between(candidates, pairs.first, pairs.second)
+
+    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+        """Return the same of documents that may be of different queries, each with its own, (m,)."""
 
         def score(rows: Rows) -> Floats:
             queries = [candidates.queries[row] for row in candidates.query_of(rows)]
@@ -150,7 +169,7 @@ class CrossEncoderJudge:
             scores = logits(self._model, texts, batch_size=self._batch_size).astype(np.float64)
             return np.where(np.isfinite(scores), scores, np.nan)
 
-        return _by_scores(candidates, pairs, self._temperature, score)
+        return _by_scores(first, second, self._temperature, score)
 
 
 def load_cross_encoder_judge(
@@ -202,15 +221,13 @@ def _loaded_again(source: _Source, temperature: float, fingerprint: str) -> Cros
     return judge
 
 
-def _by_scores(candidates: Candidates, pairs: Pairs, temperature: float, score: Callable[[Rows], Floats]) -> Floats:
+def _by_scores(first: Rows, second: Rows, temperature: float, score: Callable[[Rows], Floats]) -> Floats:
     """Score every candidate that is in a pair once, and return σ of the pairs' differences over the temperature."""
-    candidates.check(pairs)
-    rows, place = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+    rows, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     if not len(rows):
         return np.zeros(0)
     scores = score(rows)
-    first, second = place[: len(pairs)], place[len(pairs) :]
-    return np.asarray(expit((scores[first] - scores[second]) / temperature))
+    return np.asarray(expit((scores[place[: len(first)]] - scores[place[len(first) :]]) / temperature))
 
 
 def _positive(temperature: float) -> float:

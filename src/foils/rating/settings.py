@@ -14,11 +14,11 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.several import several
 
-JudgeLike = str | Judge
 if TYPE_CHECKING:
+    JudgeLike = str | Judge
     JudgesLike = JudgeLike | Sequence[JudgeLike]
 else:
-    JudgesLike = str
+    JudgeLike = JudgesLike = str
 
 RATING_ARGS, DISTIL_ARGS = "rating_args", "distil_args"  # options of the program that take settings as their keys
 AUTO = "auto"  # the prior that fits the answers
@@ -49,14 +49,20 @@ class JudgeSettings(Settings):
         judge: bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL] or recorded:PATH; a bare MODEL is a
             bi-encoder. May be given several times: the mean of their answers. Default: bi-encoder. In Python also an
             object with the methods of `Judge`, or a list.
+        between_judge: Judge between queries. Default: that of the ratings.
         temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
-        judgements: Folder where judgements are kept, so that none is asked for twice; several judges have a folder each
-            inside it. Default: the cache.
+        judgements: Folder that keeps judgements; none is asked for twice. Default: the cache.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
+    between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE", within=RATING_ARGS)] = None
     temperature: Annotated[float | None, Option(above=0)] = None
     judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
+
+    @property
+    def everyone(self) -> list[JudgeLike]:
+        """The judges, and that of the comparisons between queries where it is another."""
+        return self.judges if self.between_judge is None else [*self.judges, self.between_judge]
 
     @property
     def judges(self) -> list[JudgeLike]:
@@ -72,7 +78,8 @@ class RatingSettings(Settings):
         positives: Positives rated per query; the best counts.
         degree: Number of comparisons per candidate; even.
         pairs: Compare this many random pairs of each query instead.
-        budget: Questions to ask in all, answered ones included; a pair shown in both orders is two.
+        budget: Questions to ask in all; a pair in both orders is two.
+        between: Comparisons with other queries, for an offset; even.
         rounds: Rounds that choose later pairs where they tell most.
         model: Model of the ratings.
         prior_sd: Spread of the prior in probits or logits; auto fits it.
@@ -85,6 +92,7 @@ class RatingSettings(Settings):
     degree: Annotated[int, Option(least=2)] = 6
     pairs: Annotated[int | None, Option(least=1)] = None
     budget: Annotated[int | None, Option(least=1)] = None
+    between: Annotated[int | None, Option(least=2, within=RATING_ARGS)] = None
     rounds: Annotated[int, Option(least=0, within=RATING_ARGS)] = 0
     model: Annotated[str, Option(names=tuple(ESTIMATORS), within=RATING_ARGS)] = "thurstone"
     prior_sd: Annotated[float | str, Option(parse=parsed_prior, metavar="SD", within=RATING_ARGS)] = AUTO
@@ -97,8 +105,8 @@ class RatingSettings(Settings):
             why = f"with {spelled('pairs', self.pairs)}, which are drawn at random; leave one of them out"
             refuse(self.changed("degree", "rounds"), why)
         if self.budget is not None:
-            why = f"with {spelled('budget', self.budget)}, which direct questions could exceed; leave one of them out"
-            refuse(self.changed("validate"), why)
+            why = f"with {spelled('budget', self.budget)}, which further questions could exceed; leave one of them out"
+            refuse(self.changed("validate", "between"), why)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +114,7 @@ class DistilSettings(Settings):
     """Training a small judge on the answers.
 
     Attributes:
-        distil: Train a pairwise judge on the answers and write it to this folder, for a judge pairwise:FOLDER.
+        distil: Train a judge on the answers and write it here, for pairwise:FOLDER.
         distil_from: Transformer that the training starts from: a folder or hub name.
         distil_epochs: Number of passes over the answers.
         distil_learning_rate: Peak learning rate.

@@ -79,7 +79,7 @@ def spread_of(pairs: Pairs, preference: npt.ArrayLike, *, model: str = "thurston
     held = 0.25 - np.arcsin(2 * shared_correlation(_GRID)) / (2 * np.pi)
     dispersion = float(posterior @ np.maximum(1 - (w * (1 - w)).mean() / held, 0.0)) if len(w) else 1.0
     unit = ELO_PER_PROBIT / LINKS[model].elo_per_unit
-    return Spread(s * unit, _bounded(dispersion, s))
+    return Spread(s * unit, bounded(dispersion, s))
 
 
 def refined(pairs: Pairs, preference: Floats, spread: Spread, *, model: str = "thurstone") -> Spread:
@@ -107,14 +107,14 @@ def refined(pairs: Pairs, preference: Floats, spread: Spread, *, model: str = "t
         if free <= 0:
             break
         dispersion = float(((preference - p) ** 2).sum()) / free
-        spread = Spread(spread.sd, _bounded(dispersion, spread.sd * link.elo_per_unit / ELO_PER_PROBIT))
+        spread = Spread(spread.sd, bounded(dispersion, spread.sd * link.elo_per_unit / ELO_PER_PROBIT))
         if abs(np.log(spread.dispersion / before)) < _SETTLED:
             break
     return spread
 
 
-def _bounded(dispersion: float, sd: float) -> float:
-    """φ in (0, 1] for which the prior in effect is not weaker than the weakest; sd in probits."""
+def bounded(dispersion: float, sd: float) -> float:
+    """Return φ in (0, 1] for which the prior in effect is not weaker than the weakest; sd in probits."""
     return 1.0 if dispersion > 1 - _ROUNDING else max(dispersion, (sd / WEAKEST) ** 2)
 
 

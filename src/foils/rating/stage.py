@@ -15,7 +15,9 @@ from foils.rating.adaptive import ESTIMATORS, ask_adaptively
 from foils.rating.agreement import agreements, krippendorff_alpha
 from foils.rating.answers import Asking
 from foils.rating.asking import RecordsLike
-from foils.rating.drawing import Keys, candidate_keys
+from foils.rating.between import Offsets, answers_between, between_judges, fit_offsets, pairs_between
+from foils.rating.candidates import Candidates
+from foils.rating.drawing import Keys, candidate_keys, query_keys
 from foils.rating.goodness import deviance_explained, intransitive_triples
 from foils.rating.graph import algebraic_connectivity, diameter, first_pairs, random_pairs, regular_pairs
 from foils.rating.judgements import Judgements
@@ -41,6 +43,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     *,
     split: str = "train",
     rating: RatingSettings,
+    between_judge: Judge | None = None,
     record: RecordsLike = None,
     block: int = 2048,
     seed: int = 0,
@@ -59,6 +62,9 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     `validate`, the column `preference` is P(reference ≻ d), asked directly about the gaps of a first fit; these answers
     enter the ratings, whose reference stays the one that was asked about.
 
+    With comparisons `between` queries there is a column `offset` (Elo points, mean 0 over queries), the same in all
+    rows of a query: elo + offset can be compared between queries (`foils.rating.between`).
+
     A reference has its own elo and elo_se, and no gap: what a model that learns ratings is to learn of it. A positive
     that has no row in the given table gets one after its rows, rejected as a labelled positive; the row of a candidate
     that is the reference of its query is rejected, too, since it is no negative of it.
@@ -68,6 +74,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         negatives: the table; rejected rows get NaN.
         judge: whom to ask.
         split: whose labelled positives; `all`: those of every split.
+        between_judge: compares candidates of different queries; None: the judge.
         record: where judgements are kept and found again; for an ensemble, one for each of its judges.
         block: pairs asked, and recorded, together.
         seed: of the graphs.
@@ -78,6 +85,8 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         InputError: ids unknown to the collection, an odd degree, or no row to rate.
         UnknownNameError: an unknown model, validation or split.
     """
+    if rating.between is not None:
+        between_judges(between_judge or judge)
     rows = rateable(collection, negatives, split, rating.positives)
     asking = Asking(judge, rows.candidates, record, block)
     answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed))
@@ -93,15 +102,18 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     tops = best[(rows.positives == 0) & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
     gap[tops] = gap_error[tops] = np.nan
+    between = _between(between_judge or judge, rows.candidates, ratings, rating.between, seed)
+    if between is not None:
+        direct["offset"] = np.repeat(between.offset, np.diff(rows.candidates.offsets))
     columns = {"elo": ratings.elo, "elo_se": ratings.elo_error, "gap": gap, "gap_se": gap_error, **direct}
     every, judgements = asking.everything()
     return Rated.of(
         _rated_table(negatives, rows, columns, ratings, tops),
-        provenance=_provenance(collection, negatives, judge, split, rating, seed, digest),
+        provenance=_provenance(collection, negatives, judge, between_judge, split, rating, seed, digest),
         title=f"{name} rated by {judge.name} ({rating.model})", collection=collection, split=split, source=name,
-        summary=replace(_summary(every, judgements, rows, unrated, fit), **_of_judges(asking)),
+        summary=replace(_summary(every, judgements, rows, unrated, fit), **_of_judges(asking), between=between),
         candidates=rows.candidates, pairs=every, preference=judgements.preference,
-        models={each.name: each.asked.use() for each in _language_models(judge)},
+        models={each.name: each.asked.use() for each in _language_models(judge, between_judge)},
     )  # fmt: skip
 
 
@@ -144,6 +156,8 @@ def _rated_table(
     values = np.full((len(columns), len(widened)), np.nan)
     values[:, rows.row] = np.stack(list(columns.values()))[:, rows.candidate]
     values[:2, of_positive] = ratings.elo[rows.positive], ratings.elo_error[rows.positive]
+    if "offset" in columns:
+        values[list(columns).index("offset"), of_positive] = columns["offset"][rows.positive]
     rated = widened.with_columns(dict(zip(columns, values, strict=True)))
     return rated.reject(np.isin(np.arange(len(rated)), rows.rows_of(tops)), TOP) if len(tops) else rated
 
@@ -152,21 +166,32 @@ def _provenance(
     collection: Collection,
     negatives: Negatives,
     judge: Judge,
+    between_judge: Judge | None,
     split: str,
     rating: RatingSettings,
     seed: int,
     digest: str,
 ) -> Provenance:
-    models = [each.describe() for each in _language_models(judge)]
+    models = [each.describe() for each in _language_models(judge, between_judge)]
     settings: dict[str, Any] = {"split": split, "judge": judge.name, **vars(rating)}
+    settings |= {"between_judge": between_judge.name} if between_judge else {}
     settings |= {"language_models": models} if models else {}
     inputs = {"collection": collection.digest, "source": digest or negatives.digest, "judge": judge.fingerprint}
     return provenance("rate", settings, inputs=inputs, seed=seed, before=negatives.provenance)
 
 
-def _language_models(judge: Judge) -> list[LLMJudge]:
-    judges = judge.judges if isinstance(judge, EnsembleJudge) else [judge]
+def _language_models(*given: Judge | None) -> list[LLMJudge]:
+    judges = [each for judge in given for each in (judge.judges if isinstance(judge, EnsembleJudge) else [judge])]
     return [each for each in judges if isinstance(each, LLMJudge)]
+
+
+def _between(judge: Judge, candidates: Candidates, ratings: Ratings, degree: int | None, seed: int) -> Offsets | None:
+    """The offsets of queries, or None where none are asked for."""
+    if degree is None:
+        return None
+    keys, of_query = candidate_keys(candidates, seed), query_keys(candidates.query_ids, seed)
+    pairs = pairs_between(candidates.offsets, keys, of_query, np.isfinite(ratings.elo), degree)
+    return fit_offsets(candidates, pairs, answers_between(judge, candidates, *pairs.T), ratings)
 
 
 def _gaps(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:

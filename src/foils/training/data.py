@@ -154,7 +154,7 @@ def training_set(
 
     Args:
         collection: with judgements of the split, unless the table was rated.
-        negatives: what to train on; columns weight, elo and gap are used where they are there.
+        negatives: what to train on; columns weight, elo, offset and gap are used where they are there.
         split: whose judgements; `all`: those of every split.
         form: `triplets`, `lists` or `pairs`, as `foils.data.training_rows` makes them; in short lists nothing is padded
             with other documents. None: triplets with a table, pairs without.
@@ -225,7 +225,8 @@ class _Table:
                 "(foils select does it)"
             )
         document = np.where(document < 0, len(collection.documents) - 1 - document, document)
-        return cls(query, document, negatives.keep, weight, column("elo", np.nan), column("gap", np.nan), texts.own)
+        elo = column("elo", np.nan) + column("offset", 0.0)
+        return cls(query, document, negatives.keep, weight, elo, column("gap", np.nan), texts.own)
 
 
 def _dataset(names: Sequence[str], rows: Rows, texts: RowTexts) -> Dataset:
@@ -261,6 +262,8 @@ def _facts(collection: Collection, rows: Rows, table: _Table, texts: RowTexts) -
 
 def _ratings(collection: Collection, rows: Rows, table: _Table) -> Floats:
     """Ratings of each row's documents, each its own, standardised over all that the table rates; NaN where it is not.
+
+    With offsets of queries it is the rating between queries, elo + offset.
 
     A rated positive has a row in the table. Without one, elo + gap of a query's negatives is the rating of its only
     positive; of several nobody knows which.

@@ -1,0 +1,203 @@
+"""Comparisons between queries: an offset for each query, with which ratings of different queries can be compared.
+
+The ratings of a query have mean 0 whatever its candidates are worth, so that a query without a relevant document looks
+like one with many. A few of its candidates are compared with candidates of other queries, each as an answer to its own
+query. With e the ratings within queries and b the offsets,
+
+    P((q, i) ≻ (r, j)) = F(e_qi + b_q − e_rj − b_r),
+
+and b is the maximum a posteriori of all queries together, e being known and b ~ N(0, s_b²).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.rating.candidates import Candidates
+from foils.rating.drawing import Keys, mixed
+from foils.rating.judges import EnsembleJudge, Judge
+from foils.rating.links import LINKS, Link
+from foils.rating.pairs import Floats, Pairs, Rows
+from foils.rating.ratings import Ratings, estimate
+from foils.rating.spread import Spread, bounded, spread_of
+from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
+from foils.runtime.results import number
+from foils.statistics.elo_scale import ELO_PER_PROBIT
+
+_TURNS, _SETTLED = 20, 0.1  # of fit and dispersion, and the change of log φ at which they end
+
+
+@runtime_checkable
+class BetweenJudge(Protocol):
+    """A judge that can compare candidates of different queries, too."""
+
+    name: str
+    antisymmetric: bool
+
+    def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+        """Return (m,) P(first answers its query better than second answers its own), first shown first; NaN: failed."""
+        ...
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """What comparisons between queries say.
+
+    Attributes:
+        offset: (Q,) b of each query in Elo points, mean 0 over those compared with each other; NaN for a query that no
+            answer names.
+        comparisons: asked for.
+        missing: of them without an answer.
+        spread: standard deviation s_b of offsets in Elo points, as the answers have it.
+    """
+
+    offset: Floats
+    comparisons: int
+    missing: int
+    spread: float
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return it as rows of a table."""
+        return [
+            ("comparisons between queries", f"{self.comparisons:,}"),
+            ("of them missing", f"{self.missing:,}"),
+            ("spread of queries' offsets, Elo", number(self.spread, 0)),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the offsets, which are in the table."""
+        return {"comparisons": self.comparisons, "missing": self.missing, "spread": self.spread}
+
+
+def between_judges(judge: Judge) -> list[BetweenJudge]:
+    """Return the judge, or those of an ensemble, as judges of candidates of different queries.
+
+    Raises:
+        InputError: one cannot compare them.
+    """
+    able: list[BetweenJudge] = []
+    for each in judge.judges if isinstance(judge, EnsembleJudge) else [judge]:
+        if not isinstance(each, BetweenJudge):
+            raise InputError(
+                f"the judge {each.name} compares documents of one query alone; for comparisons between queries give "
+                f"{spelled('between_judge')} a language model, a bi-encoder or a cross-encoder"
+            )
+        able.append(each)
+    return able
+
+
+def pairs_between(offsets: Rows, keys: Keys, query_keys: Keys, rated: npt.NDArray[np.bool_], degree: int) -> Rows:
+    """Return (m, 2) candidates of different queries to compare: degree/2 random Hamiltonian cycles over the queries.
+
+    Cycle c goes through the queries in the order of hash(key, c). Each query meets the next one with the rated
+    candidate of least hash(key, c), and the one before with that of another hash. So another query or candidate
+    changes little of what is asked. Two queries may meet twice, then with other candidates.
+
+    Args:
+        offsets: (Q + 1,) of candidates, as in `Pairs`.
+        keys: (N,) of candidates.
+        query_keys: (Q,) of queries.
+        rated: (N,) whether a candidate has a rating; queries without any take no part.
+        degree: comparisons of each query, even.
+
+    Raises:
+        InputError: an odd degree, or one below 2.
+    """
+    if degree < 2 or degree % 2:
+        raise InputError(f"{spelled('between', degree)}: expected an even number, at least 2")
+    rows = np.flatnonzero(rated)
+    queries = np.searchsorted(offsets, rows, side="right") - 1
+    there, begins = np.unique(queries, return_index=True)
+    if len(there) < 2:
+        return np.zeros((0, 2), np.int64)
+
+    def drawn(salt: int) -> Rows:
+        """The candidate of each query with the least hash."""
+        salted = mixed(keys[rows] ^ mixed(np.array([salt], np.uint64)))
+        return rows[np.lexsort((salted, queries))[begins]]
+
+    edges = []
+    for cycle in range(degree // 2):
+        order = np.argsort(mixed(query_keys[there] ^ mixed(np.array([cycle], np.uint64))), kind="stable")
+        edges.append(np.stack([drawn(2 * cycle)[order], np.roll(drawn(2 * cycle + 1)[order], -1)], axis=1))
+    return np.concatenate(edges)
+
+
+def answers_between(judge: Judge, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+    """Return (m,) P(first ≻ second), both orders averaged where order can matter, then the judges of an ensemble.
+
+    A judge that failed in one order is left out of that pair; NaN where all are.
+    """
+    answers = np.stack([_both_orders(each, candidates, first, second) for each in between_judges(judge)])
+    known = np.isfinite(answers)
+    total, answered = np.where(known, answers, 0.0).sum(axis=0), known.sum(axis=0)
+    return np.asarray(np.divide(total, answered, out=np.full(len(first), np.nan), where=answered > 0))
+
+
+def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings: Ratings) -> Offsets:
+    """Return the offsets of queries: argmax_b Σ w log F(L + b_q − b_r) + (1 − w) log F(−L − b_q + b_r) − φΣ b²/(2s_b²).
+
+    L = e_qi − e_rj is known from the ratings. s_b comes from the answers as `spread_of` has it, whose moments hold
+    with candidates drawn anew for each comparison: leads of two comparisons of one query then share b_q alone, and
+    s_b = s√(1 + 2s_e²), s the spread that `spread_of` sees and s_e² the mean square of the ratings that were compared,
+    in probits. The dispersion is that of the residuals, φ = Σ (w − p)²/Σ p(1 − p) · m/(m − Σ_q I_q/(I_q + φ/s_b²)),
+    I_q the Fisher information about b_q, found by turns with the fit. Errors of the ratings pull offsets towards 0
+    somewhat.
+
+    Args:
+        candidates: that were compared.
+        pairs: (m, 2) of them, as `pairs_between` draws them.
+        preference: (m,) w in [0, 1]; NaN: no answer.
+        ratings: within queries.
+    """
+    link, queries = LINKS[ratings.model], len(candidates.query_ids)
+    known = np.isfinite(preference)
+    if not known.any():
+        return Offsets(np.full(queries, np.nan), len(pairs), len(pairs), float("nan"))
+    compared, w = pairs[known], preference[known]
+    rating, per_probit = ratings.rating[compared], ELO_PER_PROBIT / link.elo_per_unit
+    over = Pairs.of_one(queries, *candidates.query_of(compared).T)
+    within = float((rating**2).mean()) / per_probit**2
+    sd, lead = spread_of(over, w).sd * np.sqrt(1 + 2 * within), rating[:, 0] - rating[:, 1]
+    belief = Spread(sd * per_probit)
+    for _ in range(_TURNS):
+        before, offset = belief.dispersion, _fitted(over, w, link, lead, belief)
+        belief = Spread(belief.sd, bounded(_dispersion(over, w, link, lead, offset, belief), sd))
+        if abs(np.log(belief.dispersion / before)) < _SETTLED:
+            break
+    return Offsets(offset * link.elo_per_unit, len(pairs), int((~known).sum()), float(sd * ELO_PER_PROBIT))
+
+
+def _fitted(over: Pairs, w: Floats, link: Link, lead: Floats, belief: Spread) -> Floats:
+    """Offsets in the model's unit, of mean 0."""
+    return estimate(
+        over,
+        w,
+        link,
+        known_lead=lead,
+        prior_sd=belief.prior_sd,
+        tolerance=1e-8,
+        max_iterations=100,
+        standard_errors=False,
+        failures="raise",
+    ).rating
+
+
+def _dispersion(over: Pairs, w: Floats, link: Link, lead: Floats, offset: Floats, belief: Spread) -> float:
+    """φ by the residuals of these offsets."""
+    lead = lead + offset[over.first] - offset[over.second]
+    p, known = link.probability(lead), link.information(lead)
+    of_query = np.bincount(np.append(over.first, over.second), np.append(known, known), over.candidates)
+    used = float((of_query / (of_query + 1 / belief.prior_sd**2)).sum())
+    expected = float((p * (1 - p)).sum()) * max(1 - used / len(w), 0.0)
+    return float(((w - p) ** 2).sum()) / expected if expected > 0 else belief.dispersion
+
+
+def _both_orders(judge: BetweenJudge, candidates: Candidates, first: Rows, second: Rows) -> Floats:
+    straight = judge.between(candidates, first, second)
+    return straight if judge.antisymmetric else (straight + 1 - judge.between(candidates, second, first)) / 2
