@@ -21,6 +21,7 @@ Floats = npt.NDArray[np.float64]
 
 NEAREST = 3  # likenesses that a mean is taken over
 FARTHEST = 5.0  # standard deviations of a square, at most
+SCORERS = ("teacher", "logit", "cosine", "dot")  # columns of scores on one scale
 COMPARED = 64  # positives of a query, or queries of a document, that are looked at
 
 
@@ -62,6 +63,8 @@ def evidence_of(
     - labelled together: log(1 + number of ways) from the query over a positive of it and another query for which that
       is labelled, too, to the document. It is 0 where each query has positives of its own.
     - score: the table's, standardised by source; gap: of ratings, where there are any, its sign turned.
+    - teacher, logit, cosine, dot: the columns of these names, where there are any, each with the mean of the query's
+      positives, where these have scores of their own (`foils.score_pairs`).
     - belief: that of the decision, by how much more or less than it says; and the square of each of all these.
 
     Args:
@@ -88,6 +91,7 @@ def evidence_of(
     columns |= {"rank": -np.log1p(table["rank"].to_numpy()[rows]), "score": _by_source(every)[rows]}
     if "gap" in table.column_names:
         columns["gap"] = -table["gap"].to_numpy()[rows]
+    columns |= _of_scorers(collection, negatives, rows, split)
     belief = logits_of(_believed(decided, scores)[triplet])
     names, features = _standardised({**columns, "belief": belief})
     return Evidence(rows, belief, decided.decision.worths["rows"].false_share_high, names, features)
@@ -185,6 +189,25 @@ def _means_of_nearest(similarities: Floats, sizes: Rows) -> Floats:
     ends = np.cumsum(sizes)
     parts = (np.sort(similarities[end - size : end])[-NEAREST:] for size, end in zip(sizes, ends, strict=True))
     return np.array([part.mean() if len(part) else np.nan for part in parts])
+
+
+def _of_scorers(collection: Collection, negatives: Negatives, rows: Rows, split: str) -> dict[str, Floats]:
+    """What scorers of pairs say of some rows, and of the positives of their queries."""
+    names = [name for name in SCORERS if name in negatives.table.column_names]
+    if not names:
+        return {}
+    queries, documents = negatives.rows_in(collection)
+    positive = collection.positives(split).contain(queries, documents)
+    columns: dict[str, Floats] = {}
+    for name in names:
+        scores = np.asarray(negatives.table[name].to_numpy(), np.float64)
+        there = positive & np.isfinite(scores)
+        sums, counts = (
+            np.bincount(queries[there], weights, len(collection.queries)) for weights in (scores[there], None)
+        )
+        with np.errstate(invalid="ignore"):
+            columns |= {name: scores[rows], f"positives' {name}": (sums / counts)[queries[rows]]}
+    return columns
 
 
 def _by_source(negatives: Negatives) -> Floats:
