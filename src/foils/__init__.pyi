@@ -10,7 +10,7 @@ from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
 from .evaluation.doors import evaluate as evaluate
 from .labelling.doors import label as label
-from .labelling.relabel_doors import relabel as relabel
+from .labelling.doors import relabel as relabel
 from .mining.doors import filter as filter
 from .mining.doors import fuse as fuse
 from .mining.doors import generate as generate

@@ -84,6 +84,27 @@ def test_a_judge_who_calls_more_relevant_than_there_can_be_is_not_believed(tmp_p
     assert "do not tell" in str(always)
 
 
+def test_rows_that_a_judge_whom_nobody_confirms_costs_are_counted(tmp_path: Path) -> None:
+    def guess(query: str, positive: str, document: str) -> bool:
+        return len(document) % 3 == 0
+
+    table = source("a", 1)
+    alone = relabelled(tmp_path, judge=guess, budget=1.0)
+    unasked = relabelled(tmp_path)
+    lost = (verdicts(unasked) == "negative") & (verdicts(alone) == "unsure")
+    assert alone.lost == alone.to_json()["lost"] == lost.sum() > 0.05 * len(table)
+    assert not alone.judges[0].confirmed
+    remark = f"{alone.lost:,} rows that were called negative before anybody was asked are unsure now"
+    assert remark in " ".join(str(alone).split())
+    confirmed = relabelled(tmp_path, judge=guess, budget=1.0, labels=people(table, 3))
+    assert confirmed.judges[0].confirmed
+    assert "Nobody confirmed" not in str(confirmed)
+    kept = relabelled(tmp_path, judge=guess, budget=1.0, unsure="keep")
+    assert kept.lost == 0
+    assert "Nobody confirmed" not in str(kept)
+    assert unasked.lost == 0
+
+
 def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> None:
     result = relabelled(tmp_path, labels=people(source("a", 1)))
     result.promoted.write(tmp_path / "found.tsv")
@@ -239,6 +260,45 @@ def test_the_evidence_follows_labels_by_hand(tmp_path: Path) -> None:
     plain = [at for at, name in enumerate(evidence.names) if not name.endswith("squared")]
     assert np.allclose(evidence.features[:, plain].mean(axis=0), 0)
     assert "score" not in evidence.names, "a column that does not vary says nothing"
+
+
+def test_scores_of_the_table_are_evidence_beside_those_of_the_positives(tmp_path: Path) -> None:
+    collection, table = world(), source("a", 1)
+    taken = (collection, HashingEncoder(), VectorStore(tmp_path))
+    plain = evidence_of(taken[0], table, *taken[1:])
+    assert not {"teacher", "positives' teacher"} & {*plain.names}
+    positives = collection.positives("train").pairs()
+    ids = [pa.array([f"{letter}{row}" for row in rows.tolist()]) for letter, rows in zip("qd", positives, strict=True)]
+    wide, at = table.with_rejected(*ids)
+    scores = np.random.default_rng(0).normal(size=len(wide))
+    scores[5] = np.nan
+    scores[at[0]] = np.nan  # q0 has this positive alone
+    found = evidence_of(taken[0], wide.with_columns({"teacher": scores}), *taken[1:])
+    assert np.array_equal(found.rows, plain.rows)
+    queries = wide.rows_in(collection)[0]
+    of_positives = {query: np.nanmean(scores[at][positives[0] == query]) for query in range(1, 30)}
+    wanted = {
+        "teacher": scores[found.rows],
+        "positives' teacher": np.array([of_positives.get(query, np.nan) for query in queries[found.rows].tolist()]),
+    }
+    for name, values in wanted.items():
+        scaled = np.nan_to_num((values - np.nanmean(values)) / np.nanstd(values))
+        assert found.features[:, found.names.index(name)] == pytest.approx(scaled)
+    others = [place for place, name in enumerate(found.names) if "teacher" not in name]
+    assert np.array_equal(found.features[:, others], plain.features)
+
+
+def test_a_good_teacher_finds_what_little_was_asked_about(tmp_path: Path) -> None:
+    table = source("a", 1)
+    scores = truth(table) + np.random.default_rng(3).normal(0, 0.1, len(table))
+    few = people(table, every=6)
+    without, taught = (
+        relabelled(tmp_path / name, table=each, labels=few)
+        for name, each in (("a", table), ("b", table.with_columns({"teacher": scores})))
+    )
+    open_rows = np.arange(len(table)) % 6 != 0
+    apart = [np.abs(each.table["relevance"].to_numpy() - truth(table))[open_rows].mean() for each in (without, taught)]
+    assert apart[1] < 0.8 * apart[0]
 
 
 @pytest.mark.parametrize(

@@ -203,7 +203,7 @@ DOORS: dict[str, Verb] = {
         reports=True,
     ),
     "relabel": Verb(
-        "foils.labelling.relabel_doors:relabel",
+        "foils.labelling.doors:relabel",
         example="foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
         "--promoted found.tsv -o relabelled.parquet",
         writes="table of negatives",

@@ -1,10 +1,8 @@
-"""The door of labelling."""
+"""The doors of labelling: a sample of labels, and every row called by a cascade of judges."""
 
 from __future__ import annotations
 
-import logging
 import sys
-from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -12,29 +10,33 @@ from typing import Any, cast
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import Labels, pair_keys
-from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources
-from foils.data.store import provenance, write_text
+from foils.data.labels import Labels
+from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_source, as_sources
+from foils.data.store import provenance
 from foils.encode.opening import AT_128, EncodingSettings
+from foils.labelling.asking import ask_open, errors_of
 from foils.labelling.believing import belief_before_labels
-from foils.labelling.drawing import Universe, pairs_of
-from foils.labelling.errors import JudgeErrors, checks_of, errors_by_people, errors_on_known
-from foils.labelling.judging import PairJudge, RelevanceJudge, check_settings, checked_answer, is_judge, open_judge
-from foils.labelling.page import label_page
+from foils.labelling.drawing import pairs_of
+from foils.labelling.evidence import evidence_of
+from foils.labelling.judging import ByFunction, PairJudge, RelevanceJudge, check_settings, is_judge, kind_of, open_judge
+from foils.labelling.marking import marked, pairs_of_rows
+from foils.labelling.relabel_settings import REJECT, RelabelSettings
+from foils.labelling.relabelled import Relabelled
+from foils.labelling.relabelling import NEGATIVE, UNSURE, Cascade
 from foils.labelling.results import Labelled
-from foils.labelling.settings import PAGE, TABLE, TERMINAL, UNCERTAIN, Answer, LabelSettings
-from foils.labelling.sheet import Sheet, Shown
-from foils.labelling.terminal import on_terminal
+from foils.labelling.settings import PAGE, TABLE, UNCERTAIN, Answer, LabelSettings
+from foils.labelling.sheet import Sheet
 from foils.llm import LLMSettings
+from foils.rating.judges import Judge
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
-from foils.runtime.options import spelled
+from foils.runtime.options import refuse, spelled
 from foils.statistics.survey import Floats
 
-log = logging.getLogger(__name__)
+RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
 
 
-def _check(labelling: LabelSettings, llm: LLMSettings, encoding: EncodingSettings) -> None:
+def _check_labelling(labelling: LabelSettings, llm: LLMSettings, encoding: EncodingSettings) -> None:
     """Refuse options that do nothing beside the others, and a question without anybody who answers it."""
     who = labelling.ask
     if who is None and not labelling.files and not sys.stdin.isatty():
@@ -43,7 +45,7 @@ def _check(labelling: LabelSettings, llm: LLMSettings, encoding: EncodingSetting
     check_settings(labelling, llm, encoding)
 
 
-@door(check=_check)
+@door(check=_check_labelling)
 def label(
     collection: CollectionLike,
     sources: SourcesLike,
@@ -85,94 +87,101 @@ def label(
     sheet.write()
     facts = {"collection": loaded.name, "seed": labelling.seed, "settings": settings}
     opened = partial(open_judge, collection=loaded, encoding=encoding, llm=llm)
-    program, notes = _asked(labelling, sheet, universe, opened)
-    errors = _errors(labelling, sheet, loaded, universe, program)
+    program, notes = ask_open(labelling, sheet, universe, opened)
+    errors = errors_of(labelling, sheet, loaded, universe, program)
     models = {}
     if isinstance(program, RelevanceJudge):
         models[program.name] = program.asked.use(llm.price)
     return Labelled(sheet.labels(), universe, drawn.rows, sheet.shown, errors, models, facts, sheet.path, belief, notes)
 
 
-def _asked(
-    labelling: LabelSettings, sheet: Sheet, universe: Universe, opened: Callable[..., PairJudge]
-) -> tuple[PairJudge | None, list[str]]:
-    """Have the open pairs judged by whoever is to judge; return who, where it is a program, and what to do next."""
-    who = labelling.ask
-    if who is None and not labelling.files:
-        who = TERMINAL
-    if who == TERMINAL:
-        with on_terminal() as dialogue:
-            dialogue.go_through(sheet, labelling.labeller)
-    elif who in (PAGE, TABLE):
-        return None, [_handed_over(labelling, sheet, ", ".join(universe.members))]
-    elif isinstance(who, str) or is_judge(who):
-        program = opened(who, question=labelling.question)
-        _judged(program, sheet)
-        return program, []
-    elif who is not None:
-        _answered(cast("Answer", who), sheet, labelling.labeller)
-    return None, []
-
-
-def _handed_over(labelling: LabelSettings, sheet: Sheet, title: str) -> str:
-    """Write the page; return what to do with it, or with the table."""
-    if labelling.ask == TABLE:
-        return f"Fill in the column relevant (1 or 0) of {sheet.path}, and save it in this form."
-    path = sheet.path.with_suffix(".html")
-    write_text(path, label_page(sheet, labelling.labeller, title=title))
-    return f"Open {path} in a browser, judge, download the answers, and add them with {spelled('answers', 'FILE')}."
-
-
-def _judged(program: PairJudge, sheet: Sheet) -> None:
-    """Have a program judge the open pairs."""
-    places = sheet.open(program.name)
-    answers = program.judge([sheet.shown[place] for place in places])
-    for place, answer in zip(places, answers, strict=True):
-        if answer is not None:
-            sheet.record(place, program.name, int(answer))
-    sheet.write()
-    if missing := answers.count(None):
-        log.info("%s gave no answer on %d of %d pairs; they are asked about again", program.name, missing, len(places))
-
-
-def _answered(answer: Answer, sheet: Sheet, judge: str) -> None:
-    """Have a function judge the open pairs; what it answered is kept, should it fail."""
-    try:
-        for place in sheet.open(judge):
-            pair = sheet.shown[place]
-            relevant = checked_answer(answer(pair.query, pair.positive, pair.document))
-            sheet.record(place, judge, None if relevant is None else int(relevant))
-            sheet.write_soon()
-    finally:
-        sheet.write()
-
-
-def _errors(
-    labelling: LabelSettings, sheet: Sheet, collection: Collection, universe: Universe, program: PairJudge | None
-) -> dict[str, JudgeErrors]:
-    """How often each program is right: on pairs that people judged, or on known positives and random documents."""
-    labels = sheet.labels()
-    errors = {name: errors_by_people(labels, universe, name) for name in labels.programs()}
-    if program is not None and labelling.checks and program.name in errors and not errors[program.name].known:
-        queries = collection.query_rows(universe.table["query_id"].unique())
-        pairs, shown = checks_of(program, collection, queries, pairs=labelling.checks, seed=labelling.seed)
-        _checked(program, sheet, pairs, shown)
-        labels = sheet.labels()
-    unknown = [name for name, each in errors.items() if not each.known]
-    return {**errors, **{name: errors_on_known(labels, name) for name in unknown if labels.checks(name)[0][1]}}
-
-
-def _checked(program: PairJudge, sheet: Sheet, pairs: pa.Table, shown: Sequence[Shown]) -> None:
-    """Have a program judge pairs whose truth is known, those that it has not judged yet."""
-    places = [at for at, key in enumerate(pair_keys(pairs).to_pylist()) if not sheet.has(key, program.name)]
-    answers = program.judge([shown[at] for at in places])
-    rows = zip(pairs.take(pa.array(places, pa.int64())).to_pylist(), answers, strict=True)
-    judged = [{**row, "relevant": int(given), "judge": program.name} for row, given in rows if given is not None]
-    if judged:
-        sheet.add(Labels(pa.Table.from_pylist(judged)))
-        sheet.write()
-
-
 def _name(who: Any) -> str | None:
     """Who judges, for provenance."""
     return who if who is None or isinstance(who, str) else getattr(who, "name", type(who).__name__)
+
+
+def _check_relabelling(relabelling: RelabelSettings, llm: LLMSettings) -> None:
+    """Refuse judges that there are not, and options that nobody heeds."""
+    kinds = [kind_of(each, "judge")[0] for each in relabelling.judges if isinstance(each, str)]
+    if "llm" not in kinds:
+        why = f"without {spelled('judge', 'llm:MODEL')}; give it"
+        refuse({**relabelling.changed("question"), **llm.changed()}, why)
+    if not relabelling.judges:
+        refuse(relabelling.changed("budget", "checks"), f"without a {spelled('judge')}, which it is for; leave it out")
+
+
+@door(check=_check_relabelling)
+def relabel(
+    collection: CollectionLike,
+    source: SourceLike,
+    *,
+    relabelling: RelabelSettings,
+    reading: CollectionSettings,
+    llm: LLMSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Relabelled:
+    """Relabel negatives: say of each row whether it is an answer after all, by a cascade of judges within a budget.
+
+    The table gains `relevance`, a probability, and `verdict`: positive, negative or unsure. Rows that are called
+    positive are no longer trained on as negatives, and can join the judgements: --promoted FILE here, and
+    --add-judgements FILE wherever the collection is used. Rejected rows are judged, too, and stay rejected.
+
+    Raises:
+        InputError: a collection, source, judge or labels that cannot be read, or no row of a judged query.
+        FailureError: a judge failed; what a language model answered is kept, and the same command goes on.
+    """
+    loaded = reading.open(collection)
+    named = as_source(source, loaded)
+    encoder, store = encoding.open(loaded)
+    taken = [name for name in ("relevance", "verdict") if name in named.negatives.table.column_names]
+    if taken:
+        raise InputError(f"{named.name} has {' and '.join(taken)} already; relabel the table it was made from")
+    labels = [Labels.of(each, loaded) for each in relabelling.files]
+    known = Labels(pa.concat_tables(each.table for each in labels)) if labels else None
+    judges = [_opened(each, loaded, encoding, llm, relabelling) for each in relabelling.judges]
+    evidence = evidence_of(loaded, named.negatives, encoder, store, split=relabelling.split, seed=relabelling.seed)
+    cascade = Cascade(loaded, pairs_of_rows(named.negatives, evidence.rows), evidence, seed=relabelling.seed)
+    wanted = relabelling.positive_precision, relabelling.negative_precision
+    unasked = cascade.verdicts(*wanted)[0]
+    if known is not None:
+        cascade.take(known)
+    uses = [
+        cascade.ask(judge, count, checks=relabelling.checks)
+        for judge, count in zip(judges, relabelling.questions(len(evidence.rows)), strict=True)
+    ]
+    uses = [cascade.seen(use) for use in uses]
+    verdict, high, low = cascade.verdicts(*wanted)
+    settings = {
+        "judges": [each.name for each in judges],
+        **{name: getattr(relabelling, name) for name in RECORDED},
+        "labels": [len(each) for each in labels],
+        "encoder": encoder.fingerprint,
+    }
+    digests = {"collection": loaded.digest, named.name: named.digest}
+    table = marked(named.negatives, evidence.rows, cascade.probability, verdict, relabelling.unsure == REJECT)
+    made = provenance("relabel", settings, inputs=digests, seed=relabelling.seed)
+    return Relabelled.of(
+        table.with_provenance(made),
+        title=f"{named.name}, relabelled",
+        collection=loaded,
+        split=relabelling.split,
+        judges=tuple(uses),
+        evidence=dict(zip(("constant", *evidence.names), cascade.crowd.weights.tolist(), strict=True)),
+        high=high,
+        low=low,
+        lost=int(((unasked == NEGATIVE) & (verdict == UNSURE)).sum()) if relabelling.unsure == REJECT else 0,
+        answers=cascade.labels(),
+        models={judge.name: judge.asked.use(llm.price) for judge in judges if isinstance(judge, RelevanceJudge)},
+    )
+
+
+def _opened(
+    given: str | Judge | Answer,
+    collection: Collection,
+    encoding: EncodingSettings,
+    llm: LLMSettings,
+    relabelling: RelabelSettings,
+) -> PairJudge:
+    if isinstance(given, str) or is_judge(given):
+        return open_judge(given, collection, encoding=encoding, llm=llm, question=relabelling.question)
+    return ByFunction(cast("Answer", given))

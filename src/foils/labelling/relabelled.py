@@ -17,7 +17,7 @@ from foils.data.collection import Collection
 from foils.data.labels import Labels
 from foils.data.results import NegativesResult, rejected_rows
 from foils.data.store import write_text
-from foils.labelling.relabelling import NEGATIVE, POSITIVE, UNSURE, JudgeUse
+from foils.labelling.relabelling import LEAST, NEGATIVE, POSITIVE, UNSURE, JudgeUse
 from foils.labelling.sheet import shown_of
 from foils.llm import ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
@@ -28,6 +28,7 @@ from foils.statistics.drawing import permanent_numbers
 
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
 IDS = ["query_id", "doc_id"]
+MANY = 0.05  # share of the rows whose loss is worth a remark
 READ = 10  # rows on the page, of each verdict
 
 
@@ -40,6 +41,7 @@ class Relabelled(NegativesResult):
         evidence: names of what is seen of a row, and the weight of each.
         high: probability from which on a row that nobody answered about is called positive, above 1: none is; low: up
             to which it is called negative, below 0: none is.
+        lost: rows that are unsure, and rejected for it, and were called negative before anybody was asked.
         answers: of all judges, as labels.
         models: name -> use, of the language models among the judges.
     """
@@ -48,6 +50,7 @@ class Relabelled(NegativesResult):
     evidence: Mapping[str, float]
     high: float
     low: float
+    lost: int
     answers: Labels = field(repr=False)
     models: Mapping[str, ModelUse] = field(default_factory=dict)
 
@@ -96,8 +99,20 @@ class Relabelled(NegativesResult):
                 "The answers do not tell which rows are which: ask about more rows, ask a better judge, or label some "
                 "yourself, so that the judge's errors are known."
             )
+        notes += self._doubts()
         verdicts = Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))
         return [verdicts, *([self._judges()] if self.judges else [])]
+
+    def _doubts(self) -> list[str]:
+        """What to do where judges whom nobody confirmed cost many rows."""
+        doubted = [each.name for each in self.judges if each.answered and not each.confirmed]
+        if not doubted or self.lost < MANY * len(self):
+            return []
+        return [
+            f"{self.lost:,} rows that were called negative before anybody was asked are unsure now, and left out of "
+            f"the training. Nobody confirmed {', '.join(doubted)}: label {LEAST} of the same rows yourself "
+            f"({spelled('labels')}), ask a better judge after it, leave it out, or give {spelled('unsure', 'keep')}."
+        ]
 
     def _bars(self) -> tuple[str, str, str]:
         """From which probability on a row that nobody answered about has each verdict."""
@@ -126,6 +141,7 @@ class Relabelled(NegativesResult):
                 "negative": self.low if self.low >= 0 else None,
             },
             "promoted": len(self.promoted),
+            "lost": self.lost,
             "judges": [
                 {name: None if value != value else value for name, value in asdict(each).items()}
                 for each in self.judges

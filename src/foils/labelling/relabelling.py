@@ -51,6 +51,7 @@ class JudgeUse:
         sensitivity: probability that it calls a relevant document relevant.
         specificity: probability that it does not call another one so.
         open_before: expected number of rows that a best guess got wrong before it was asked; open_after: afterwards.
+        confirmed: whether a better judge, or people, judged enough of the same rows to show how often it errs.
     """
 
     name: str
@@ -60,6 +61,7 @@ class JudgeUse:
     specificity: float
     open_before: float
     open_after: float
+    confirmed: bool = False
 
 
 @dataclass
@@ -157,6 +159,11 @@ class Cascade:
     def errors(self) -> dict[str, tuple[float, float]]:
         """Judge -> sensitivity and specificity."""
         return {name: (judged.sensitivity, judged.specificity) for name, judged in self.answers.items()}
+
+    def seen(self, use: JudgeUse) -> JudgeUse:
+        """Return a judge's use as the answers of later judges show its errors."""
+        se, sp = self.errors.get(use.name, (np.nan, np.nan))
+        return replace(use, sensitivity=se, specificity=sp, confirmed=use.name in self._confirmed)
 
     def labels(self) -> Labels:
         """Return every answer as labels, with those to pairs whose truth is known."""
