@@ -32,9 +32,9 @@ import foils
 from foils.data import Collection, Negatives, Run, load_collection
 from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
-from foils.labelling.evidence import evidence_of
+from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.judging import ByFunction
-from foils.labelling.relabel_doors import pairs_of
+from foils.labelling.marking import pairs_of_rows
 from foils.labelling.relabelling import Cascade
 from foils.statistics import holm, paired_test
 from narrowed import narrowed
@@ -90,6 +90,12 @@ def found(verdict: np.ndarray, truth: np.ndarray) -> dict[str, float | int | Non
     }  # fmt: skip
 
 
+def without_others(every: Evidence) -> Evidence:
+    """The evidence without what labels of other queries say."""
+    own = [place for place, name in enumerate(every.names) if name.removesuffix(", squared") not in OF_OTHERS]
+    return replace(every, names=tuple(every.names[place] for place in own), features=every.features[:, own])
+
+
 def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     whole = load_collection(given)
     collection, _ = hidden(whole, hide, seed)
@@ -97,11 +103,9 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
     start = time.process_time()
     every = evidence_of(collection, mined, *ENCODING.open(collection), seed=seed)
     seconds, rows = time.process_time() - start, []
-    truth, pairs = false_ones(mined, whole)[every.rows], pairs_of(mined, every.rows)
+    truth, pairs = false_ones(mined, whole)[every.rows], pairs_of_rows(mined, every.rows)
     score = {name: recall_at(every.features[:, every.names.index(name)], truth) for name in ALIKE}
-    own = [place for place, name in enumerate(every.names) if name.removesuffix(", squared") not in OF_OTHERS]
-    alone = replace(every, names=tuple(every.names[place] for place in own), features=every.features[:, own])
-    for evidence in (every, alone):
+    for evidence in (every, without_others(every)):
         for budget in (0.0, 0.01, 0.05, 0.2):
             start, cascade = time.process_time(), Cascade(collection, pairs, evidence, seed=seed)
             if budget:
