@@ -19,15 +19,20 @@ class Reply:
     ) -> None:
         self.content, self.status, self.body = content, status, body
         self.refusal, self.headers = more.get("refusal"), more.get("headers", {})
+        self.tokens: dict[str, float] | None = more.get("tokens")  # first token → log-probability
         self.stall, self.drip, self.hang_up = more.get("stall", 0.0), more.get("drip", 0.0), more.get("hang_up", False)
 
     def bytes(self) -> bytes:
         if self.body is not None:
             return self.body
         message = {"role": "assistant", "content": self.content, "refusal": self.refusal}
+        logprobs = None
+        if self.tokens is not None:
+            top = [{"token": token, "logprob": value, "bytes": None} for token, value in self.tokens.items()]
+            logprobs = {"content": [{**top[0], "top_logprobs": top}], "refusal": None}
         return json.dumps({
             "id": "1", "object": "chat.completion", "created": 0, "model": "m",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": logprobs}],
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         }).encode()  # fmt: skip
 

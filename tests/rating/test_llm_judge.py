@@ -240,3 +240,63 @@ def test_lines_read_of_the_log_grow_with_the_questions_not_with_their_square(tmp
                 assert not np.isnan(ask(asked, candidates, pairs, block=1).preference).any()
         read.append(len(parsed))
     assert read[1] <= 4 * read[0]
+
+
+def test_one_token_is_read_by_its_log_probabilities(tmp_path):
+    """P(A) .54 and P(B) .18, spaces beside them, are P(A ≻ B) = .75."""
+
+    def answer(number, asked):
+        tokens = (
+            {"A": 0.5, " A": 0.04, "B": 0.18, "The": 0.2} if shown(asked) == ("0.0", "1.0") else {"B": 0.9, "A": 0.1}
+        )
+        return Reply("A", tokens={token: float(np.log(p)) for token, p in tokens.items()})
+
+    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
+    with serving(answer) as server:
+        found = ask(judge(server, tmp_path, QuestionSettings(answer="token")), candidates, pairs)
+        assert found.forward[0] == pytest.approx(0.75)
+        assert found.backward[0] == pytest.approx(0.1)
+        for asked in server.seen:
+            assert (asked["max_tokens"], asked["logprobs"], asked["top_logprobs"]) == (1, True, 20)
+            assert "response_format" not in asked
+            assert "one letter" in asked["messages"][0]["content"]
+        server.seen = []
+        ask(judge(server, tmp_path, QuestionSettings(answer="token")), candidates, pairs)
+        assert not server.seen, "what was answered is kept"
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (Reply("A"), "an answer without log-probabilities"),
+        (Reply("A", tokens={"The": -0.1, "A": -3.0, "B": -4.0}), UNREADABLE),
+        (Reply("a", tokens={"a": -0.01}), UNREADABLE),
+    ],
+)
+def test_a_token_that_is_neither_letter_is_no_answer(tmp_path, reply, why):
+    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
+    with serving(lambda number, asked: reply) as server:
+        asked = judge(server, tmp_path, QuestionSettings(answer="token"))
+        assert np.isnan(asked.judge(candidates, pairs)).all()
+    assert dict(asked.asked.failures) == {why: 1}
+
+
+@pytest.mark.parametrize("answer", ["preference", "choice"])
+def test_reasons_come_before_the_answer(tmp_path, answer):
+    values = {"preference": 0.75, "choice": "A"}
+
+    def reasons(number, asked):
+        schema = asked["response_format"]["json_schema"]["schema"]
+        assert list(schema["properties"]) == ["reasoning", answer] == schema["required"]
+        assert '"reasoning"' in asked["messages"][0]["content"]
+        return Reply(json.dumps({"reasoning": 'A says {"more"}', answer: values[answer]}))
+
+    candidates, pairs = letters((2,)), Pairs.of_one(2, [0], [1])
+    with serving(reasons) as server:
+        question = QuestionSettings(answer=answer, reasoning=True)
+        found = judge(server, tmp_path, question).judge(candidates, pairs)
+    assert found == pytest.approx(0.75 if answer == "preference" else 1)
+    plain = LLMJudge(Client("m", "http://x/v1"), tmp_path, QuestionSettings(answer=answer))
+    assert plain.fingerprint != LLMJudge(Client("m", "http://x/v1"), tmp_path, question).fingerprint
+    with pytest.raises(InputError, match="no room"):
+        QuestionSettings(answer="token", reasoning=True)

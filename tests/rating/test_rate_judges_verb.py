@@ -76,6 +76,43 @@ def test_a_language_model_rates(folder, capsys):
     assert (told["model"], told["prompt"], told["answer"]) == ("m", "pairwise-1", "preference")
 
 
+def test_each_model_has_a_server_and_settings_of_its_own(folder, capsys):
+    """Two servers, each with its own temperature and form of answer; the rest is shared."""
+
+    def chooses(number, asked):
+        content = asked["messages"][0]["content"]
+        first, second = (int(one) for one in re.findall(r"Passage [AB]:\nw(\d)", content))
+        return Reply(json.dumps({"choice": "A" if first > second else "B"}))
+
+    with serving(by_number) as one, serving(chooses) as other:
+        judges = [f"llm:x,base_url={one.url}", f"llm:y,base_url={other.url},temperature=0.7,answer=choice"]
+        options = ["--llm-args", "temperature=0.1,asks=1", "--degree", "4"]
+        assert rate(folder, *(part for each in judges for part in ("--judge", each)), *options) == 0
+        assert {(each["model"], each["temperature"]) for each in one.seen} == {("x", 0.1)}
+        assert {(each["model"], each["temperature"]) for each in other.seen} == {("y", 0.7)}
+        assert len(one.seen) == len(other.seen) == 6 * 16 * 2
+    told = Negatives.read(folder / "rated.parquet").provenance["settings"]["language_models"]
+    assert [(each["model"], each["temperature"], each["answer"]) for each in told] == [
+        ("x", 0.1, "preference"), ("y", 0.7, "choice"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("judge", "why"),
+    [
+        ("llm:m,base_ur=x", "Did you mean 'base_url'"),
+        ("llm:m,temperature=hot", "expected a number"),
+        ("llm:m,temperature=-1", "at least 0"),
+        ("llm:m,price=1,2", "unknown key"),
+        ("recorded:answers.parquet,temperature=1", "has no settings"),
+        ("cross-encoder:m,answer=choice", "temperature"),
+    ],
+)
+def test_own_settings_that_a_judge_does_not_have_are_refused(folder, capsys, judge, why):
+    assert rate(folder, "--judge", judge) == 2
+    assert why in " ".join(capsys.readouterr().err.split())
+
+
 def test_the_question_is_ones_own_and_several_models_are_an_ensemble(folder, tmp_path):
     (tmp_path / "own.txt").write_text("Passage A:\n{first}\n\nPassage B:\n{second}\n\n{query} {domain} {answer}")
     with serving(by_number) as server:

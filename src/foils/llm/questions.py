@@ -55,8 +55,9 @@ def ask_questions(
     client: Client,
     log: str | Path | RecordLog,
     questions: Sequence[Question],
-    read: Callable[[str], Any | None],
+    read: Callable[[Any], Any | None],
     *,
+    first_token: bool = False,
     name: str,
     unreadable: str,
     sampling: Sampling,
@@ -74,6 +75,7 @@ def ask_questions(
         log: file of the finished answers, or the log itself.
         questions: to ask; those of one key are asked once.
         read: makes the value of an answer's text; None where it cannot be read.
+        first_token: ask for one token, and have `read` take how probable each one is, token → probability.
         name: of the value, in the log and for the schema.
         unreadable: the failure of an answer that cannot be read.
         sampling: how answers are drawn.
@@ -88,22 +90,23 @@ def ask_questions(
         FailureError: the log cannot be written, or question after question failed; what was finished is kept.
     """
 
+    async def said(session: Session, question: Question, turn: int) -> Any:
+        drawn: dict[str, Any] = {"seed": sampling.seed + turn, "temperature": sampling.temperature}
+        if first_token:
+            return await session.first_token(question.prompt, **drawn)
+        return await session.answer(
+            question.prompt, **drawn, schema=schema, name=name, most_tokens=sampling.most_tokens
+        )
+
     async def serve(session: Session, question: Question) -> _Answered:
         answered = _Answered(name, session.usage)
         for turn in range(tries):
             try:
-                text = await session.answer(
-                    question.prompt,
-                    seed=sampling.seed + turn,
-                    temperature=sampling.temperature,
-                    schema=schema,
-                    name=name,
-                    most_tokens=sampling.most_tokens,
-                )
+                heard = await said(session, question, turn)
             except NoAnswerError as error:
                 answered.failure = str(error)
                 continue
-            answered.value = read(text)
+            answered.value = read(heard)
             answered.failure = unreadable if answered.value is None else None
             if answered.failure is None:
                 break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 MOST_PAUSE = 60.0  # seconds
+TOP_TOKENS = 20  # whose log-probabilities are asked for: the most that OpenAI and vLLM give
 
 
 class NoAnswerError(FailureError):
@@ -152,7 +154,39 @@ class Session:
         except NoAnswerError as error:
             raise NoAnswerError(self._server.scrubbed(str(error))) from None
 
+    async def first_token(self, prompt: str, *, seed: int, temperature: float) -> dict[str, float]:
+        """Return how probable the model finds each of the likeliest first tokens of its answer, token → probability.
+
+        One token is asked for, with log-probabilities (`logprobs`, `top_logprobs`: 20).
+
+        Args:
+            prompt: what the user says.
+            seed: sent to the server, which may heed it.
+            temperature: of the sampling, at least 0.
+
+        Raises:
+            NoAnswerError: every try failed, the model refused, or the server gives no log-probabilities.
+            InputError: the server refuses the key, or does not know the model.
+        """
+        settings = {
+            "temperature": temperature, "seed": seed, "max_tokens": 1, "logprobs": True, "top_logprobs": TOP_TOKENS,
+        }  # fmt: skip
+        try:
+            choice = self._choice(await self._server.complete(prompt, settings, {}, self.usage))
+        except NoAnswerError as error:
+            raise NoAnswerError(self._server.scrubbed(str(error))) from None
+        listed = getattr(getattr(choice, "logprobs", None), "content", None)
+        if not listed or not listed[0].top_logprobs:
+            raise NoAnswerError("an answer without log-probabilities")
+        return {each.token: math.exp(min(each.logprob, 0.0)) for each in listed[0].top_logprobs}
+
     def _content(self, completion: Any) -> str:
+        choice = self._choice(completion)
+        if not choice.message.content:
+            raise NoAnswerError(f"an empty answer (finish reason {choice.finish_reason})")
+        return str(choice.message.content)
+
+    def _choice(self, completion: Any) -> Any:
         used = getattr(completion, "usage", None)
         if used is not None:
             self.usage.prompt_tokens += used.prompt_tokens or 0
@@ -160,12 +194,9 @@ class Session:
         choices = getattr(completion, "choices", None)
         if not choices:
             raise NoAnswerError("an answer without choices")
-        message = choices[0].message
-        if getattr(message, "refusal", None):
+        if getattr(choices[0].message, "refusal", None):
             raise NoAnswerError("the model refused")
-        if not message.content:
-            raise NoAnswerError(f"an empty answer (finish reason {choices[0].finish_reason})")
-        return str(message.content)
+        return choices[0]
 
 
 class _Server:

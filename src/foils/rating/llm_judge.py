@@ -16,7 +16,7 @@ from foils.llm import Asked, Client, Question, RecordLog, Sampling, ask_question
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.pairwise import texts_of
-from foils.rating.question import ANSWERS, QuestionSettings
+from foils.rating.question import TOKEN, QuestionSettings
 
 UNREADABLE = "an answer that holds no preference"
 
@@ -88,11 +88,12 @@ class LLMJudge:
             self._log,
             questions,
             self._question.parsed,
+            first_token=self._question.answer == TOKEN,
             name="preference",
             unreadable=UNREADABLE,
             sampling=self._sampling,
             tries=self._question.asks,
-            schema=ANSWERS[self._question.answer].schema,
+            schema=self._question.schema,
             task=f"asking {self.name}",
         )
         self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})

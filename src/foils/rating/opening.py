@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from foils.rating.records import JudgementRecord, RecordedJudge
 from foils.rating.score_judges import BiEncoderJudge, load_cross_encoder_judge
 from foils.rating.settings import BI_ENCODER, DistilSettings, JudgeLike, JudgeSettings
 from foils.runtime.errors import InputError
-from foils.runtime.options import refuse, spelled
+from foils.runtime.keyed import parsed_keys, without_keys
+from foils.runtime.options import refuse, settings_of, spelled
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,14 @@ class Opening:
     def temperature_or(self, usual: float) -> float:
         """Return the temperature that was given, or the usual one."""
         return usual if self.judges.temperature is None else self.judges.temperature
+
+    def with_own(self, settings: Mapping[str, Any]) -> Opening:
+        """Return these with one judge's own settings in the place of those of all."""
+        groups: dict[str, Any] = {"judges": self.judges, "llm": self.llm, "question": self.question}
+        for place, group in groups.items():
+            changed = {name: value for name, value in settings.items() if hasattr(group, name)}
+            groups[place] = replace(group, **changed) if changed else group
+        return replace(self, **groups)
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,10 @@ def _recorded(path: str, opening: Opening, collection: Collection) -> Judge:
     return RecordedJudge(path)
 
 
+OWN = (JudgeSettings, LLMSettings, QuestionSettings)  # whose settings a judge may have of its own
+SHARED = ("llm_model", "price")  # of them those that it may not: its model stands in its name, prices are of the run
+
+
 def _names(*groups: type) -> frozenset[str]:
     return frozenset(each.name for group in groups for each in fields(group))
 
@@ -126,12 +139,15 @@ def _opened(judge: JudgeLike, opening: Opening, collection: Collection) -> Judge
     if not isinstance(judge, str):
         return judge
     kind, where = _kind(judge)
-    return JUDGES[kind].open(where, opening, collection)
+    return JUDGES[kind].open(where, opening.with_own(_own(judge)), collection)
 
 
 def check_judges(opening: Opening, distilling: DistilSettings) -> None:
     """Raise an InputError for settings that none of the judges heeds, before anything is read."""
-    named = [_kind(each) for each in opening.judges.everyone if isinstance(each, str)]
+    names = [each for each in opening.judges.everyone if isinstance(each, str)]
+    named = [_kind(each) for each in names]
+    for each in names:
+        opening.with_own(_own(each))  # refuses what cannot be read
     kinds = {kind for kind, _ in named}
     heeded = {name for kind in kinds for name in JUDGES[kind].heeds}
     if (BI_ENCODER, "") not in named:
@@ -184,7 +200,24 @@ def records_of(
     return [record(judge) for judge in judges]
 
 
-def _kind(name: str) -> tuple[str, str]:
+def _kind(judge: str) -> tuple[str, str]:
     """The kind of judge that a name is of, and what stands behind the colon; a bare model is a bi-encoder's."""
+    name, _ = without_keys(judge)
     kind, _, where = name.partition(":")
     return (kind, where) if kind in JUDGES else (BI_ENCODER, name)
+
+
+def _own(judge: str) -> dict[str, Any]:
+    """The settings that a judge's name ends with, as in llm:MODEL,base_url=URL,temperature=0.7.
+
+    Raises:
+        InputError: a value that is not of its key's type, or a kind of judge that has no settings of its own.
+        UnknownNameError: an unknown key.
+    """
+    (kind, _), (name, keys) = _kind(judge), without_keys(judge)
+    if not keys:
+        return {}
+    known = [each for group in OWN for each in settings_of(group) if each.name in JUDGES[kind].heeds - {*SHARED}]
+    if not known:
+        raise InputError(f"{spelled('judge', judge)}: {name} has no settings; leave {keys} out")
+    return parsed_keys([keys], keys=known, option=f"{spelled('judge')} {kind}")

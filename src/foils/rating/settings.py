@@ -47,8 +47,8 @@ class JudgeSettings(Settings):
 
     Attributes:
         judge: bi-encoder[:MODEL], cross-encoder:MODEL, pairwise:FOLDER, llm[:MODEL] or recorded:PATH; a bare MODEL is a
-            bi-encoder. May be given several times: the mean of their answers. Default: bi-encoder. In Python also an
-            object with the methods of `Judge`, or a list.
+            bi-encoder. Its own settings may follow, as in llm:MODEL,base_url=URL. May be given several times: the mean
+            of their answers. Default: bi-encoder. In Python also an object with the methods of `Judge`, or a list.
         between_judge: Judge between queries. Default: that of the ratings.
         temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
         judgements: Folder that keeps judgements; none is asked for twice. Default: the cache.

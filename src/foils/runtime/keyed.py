@@ -93,12 +93,19 @@ def _described(setting: Setting) -> str:
     return f"{setting.key}={shown}: {_FIRST.split(setting.help)[0]}" + (f" [{allowed}]" if allowed else "")
 
 
-def parsed_keys(texts: Iterable[str], *, keys: Sequence[Setting]) -> dict[str, Any]:
+def without_keys(text: str) -> tuple[str, str]:
+    """Return what stands before the first `,KEY=VALUE` of a text, and all keys with their values."""
+    before, *keys = _NEXT.split(text, maxsplit=1)
+    return before, "".join(keys)
+
+
+def parsed_keys(texts: Iterable[str], *, keys: Sequence[Setting], option: str = "") -> dict[str, Any]:
     """Read KEY=VALUE,KEY=VALUE of each text; a later one of a key holds. A comma may stand in a value.
 
     Args:
         texts: as the program is given them.
         keys: the settings that there are.
+        option: whose keys they are, for messages. Default: the option that they are within.
 
     Returns:
         Name of the keyword argument -> value.
@@ -107,7 +114,7 @@ def parsed_keys(texts: Iterable[str], *, keys: Sequence[Setting]) -> dict[str, A
         InputError: a text that is not of this form, or a value that is not of its key's type.
         UnknownNameError: an unknown key.
     """
-    settings, flag = {each.key: each for each in keys}, keys[0].flag.partition(" ")[0]
+    settings, flag = {each.key: each for each in keys}, option or keys[0].flag.partition(" ")[0]
     values: dict[str, Any] = {}
     for text in texts:
         for part in _NEXT.split(text):
