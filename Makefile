@@ -1,11 +1,11 @@
-# Everything sets itself up: make demo, make test, make lint, make types, make docs, make bench.
+# Everything sets itself up: make demo, make test, make lint, make types, make docs, make pages, make bench.
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-one test-cpu test-slow test-ray faults fuzz llm-trial lint types docs bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray faults fuzz llm-trial lint types docs pages bench all clean
 
 all: lint types test docs
 
@@ -60,6 +60,10 @@ types: $(READY)
 
 docs: $(READY)
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+# The files of the documentation that are made from the code: the reference, every verb's options.
+pages: $(READY)
+	$(BIN)/python docs/generate.py
 
 # Ratios in one run; each script says what it measures and writes benchmarks/results/*.json.
 bench: $(READY)

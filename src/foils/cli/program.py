@@ -80,6 +80,20 @@ def options_of_verb(verb: Verb) -> list[Setting]:
     return [each for each in options_of(settings_of_verb(verb)) if not _positional(each, kinds.get(each.name))]
 
 
+def help_text(setting: Setting) -> str:
+    """Return what the program says of an option: its help without what concerns Python alone, and its range."""
+    text = _OF_PYTHON.sub("", setting.help).strip()
+    return " ".join(filter(None, [text, f"Range: {setting.option.range}." if setting.option.range else ""]))
+
+
+def shown_default(setting: Setting) -> Any:
+    """Return the default as the program reads it; None where there is none, or where the door alone knows it."""
+    option, default = setting.option, setting.default
+    if default is not inspect.Parameter.empty and option.parse is not None:
+        return None if option.repeated or not isinstance(default, str) else default
+    return default
+
+
 def new_place(verb: Verb, arguments: Sequence[str]) -> str:
     """Return what to give in place of the first argument that was an option of its own once; empty: there is none."""
     places = {dashed(each.name): f"give {each.flag}" for each in settings_of_verb(verb) if each.option.within}
@@ -196,13 +210,8 @@ def _parameter(setting: Setting, kind: Any, place: int) -> inspect.Parameter:
     if option.parse is not None:
         annotation = list[str] if option.repeated else str
         annotation = annotation | None if optional else annotation
-    text = " ".join(
-        filter(None, [_OF_PYTHON.sub("", setting.help).strip(), f"Range: {option.range}." if option.range else ""])
-    )
-    default = setting.default
-    if option.parse is not None and optional and (option.repeated or not isinstance(default, str)):
-        default = None  # what the program reads is text; the door knows the default
-    more: dict[str, Any] = {"help": text, "negative_iterable": (), "negative_none": ()}
+    default = shown_default(setting)
+    more: dict[str, Any] = {"help": help_text(setting), "negative_iterable": (), "negative_none": ()}
     names = option.allowed()
     if names:
         more["choices"] = names

@@ -1,0 +1,199 @@
+"""Writes the pages that are made from the code: `python docs/generate.py`. A test compares them with what it makes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, get_args
+
+import foils
+from foils.cli.program import described, help_text, options_of_verb, settings_of_verb, shown_default
+from foils.cli.verb import Verb
+from foils.cli.verbs import DOORS
+from foils.runtime.keyed import KeyedSetting, options_of
+from foils.runtime.options import Setting
+
+DOCS = Path(__file__).parent
+SOURCE = DOCS.parent / "src" / "foils"
+TITLES = {  # of the packages, from the data to what joins the stages
+    "data": "Data", "encode": "Encoding", "llm": "Language models", "mining": "Mining", "scoring": "Scoring",
+    "labelling": "Labelling", "rating": "Rating", "selection": "Selection", "batching": "Batching",
+    "training": "Training", "evaluation": "Evaluation", "statistics": "Statistics", "searching": "Searching",
+    "tuning": "Tuning", "studies": "Studies", "upkeep": "The cache",
+}  # fmt: skip
+CONSTANTS = {  # what public constants are: they have no docstring that the reference could show
+    "batching.METHODS": "Ways of filling batches, by name.",
+    "encode.AT_128": "Settings of encoding with a maximum length of 128 tokens, as the five papers train and score.",
+    "encode.DEFAULT_MODEL": "The encoder where none is named.",
+    "encode.Kind": "What a text is to an encoder: a query or a document.",
+    "evaluation.DEFAULT_MEASURES": "Measures of an evaluation where none are named.",
+    "rating.BASE": "The mean of each query's ratings, in Elo points.",
+    "rating.ELO_PER_LOGIT": "Elo points of one logit (Bradley–Terry).",
+    "rating.ELO_PER_PROBIT": "Elo points of one probit (Thurstone).",
+    "rating.LOGITS_PER_PROBIT": "Logits of one probit, on the scale of Elo points.",
+    "rating.ESTIMATORS": "Estimators of ratings, by name.",
+    "rating.JUDGES": "Kinds of judges, by name.",
+    "searching.FEEDBACK_DEPTH": "How many documents a first pass gives as feedback.",
+    "searching.MEASURES": "Measures of an experiment where none are named.",
+    "selection.RULES": "Rules of selection, by name.",
+    "selection.TIERS": "Tiers of difficulty, hardest first.",
+    "selection.BOUNDS": "Rating gaps between the tiers, in Elo points.",
+    "selection.WEIGHTS": "Weights of the tiers in training.",
+    "statistics.ALTERNATIVES": "Alternative hypotheses of a paired test, by name.",
+    "statistics.Alternative": "The name of an alternative hypothesis.",
+    "studies.PREDICTORS": "What a study compares with the trained models, by name.",
+    "training.LEARNING_RATES": "Peak learning rates by kind of model.",
+    "training.LOSSES": "Losses of encoders, by name.",
+    "training.VECTOR_LOSSES": "Losses of encoders that learn a teacher's vectors, by name.",
+    "training.TEACHER_LOSSES": "Losses of encoders that learn from a teacher's scores, by name.",
+    "training.RERANKER_LOSSES": "Losses of rerankers, by name.",
+    "training.RECIPES": "Published trainings, by name.",
+}
+MADE = "<!-- Made by docs/generate.py from the code. Change the code, and run it. -->"
+API = f"""{MADE}
+
+# Library
+
+What a person does is a function of `foils`, and a verb of the program ([every option](options.md)), with the same
+names, defaults and results. Each takes names, paths or objects, and returns a result that prints itself, is rendered by
+a notebook, has `to_json()`, `write` or `report`, and goes into the next one:
+
+```{{literalinclude}} ../examples/ten_tasks.py
+:language: python
+```
+
+## The functions
+
+```{{eval-rst}}
+.. automodule:: foils
+   :members: FUNCTIONS
+   :member-order: groupwise
+```
+
+## What they are made of
+
+Retrievers, rules, judges, planners, losses and estimators stand in packages, for who wants to build with them.
+"""
+
+
+def api() -> str:
+    """Return the reference of every public name.
+
+    Raises:
+        KeyError: a package has no title, or a public constant no line in `CONSTANTS`.
+    """
+    functions = [name for name in foils.__all__ if inspect.isfunction(getattr(foils, name))]
+    parts = [API.replace("FUNCTIONS", ", ".join(functions))]
+    public = {room: import_module(f"foils.{room}") for room in rooms()}
+    unnamed = set(public).difference(TITLES)
+    if unnamed:
+        raise KeyError(f"{', '.join(unnamed)}: give the package a line in TITLES")
+    parts += [_members(TITLES[room], f"foils.{room}") for room in TITLES if room in public]
+    parts.append(_members("Results and errors", "foils.runtime.results", "foils.runtime.errors"))
+    parts.append("### Tables of methods, and constants\n")
+    parts.append("A function takes names of methods; each name stands in one of these dictionaries or tuples.\n")
+    lines = ["```{eval-rst}", ".. py:currentmodule:: foils"]
+    for room, package in public.items():
+        for name in package.__all__:
+            value = getattr(package, name)
+            if not (inspect.isclass(value) or inspect.isfunction(value)):
+                lines += ["", f".. py:data:: {room}.{name}", "", f"   {CONSTANTS[f'{room}.{name}']}{_names(value)}"]
+    return "\n".join([*parts, *lines, "```"]) + "\n"
+
+
+def rooms() -> list[str]:
+    """Return the packages that have public names."""
+    names = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+    return [name for name in names if getattr(import_module(f"foils.{name}"), "__all__", None)]
+
+
+def _members(title: str, *modules: str) -> str:
+    body = "\n".join(f".. automodule:: {module}\n   :members:" for module in modules)
+    return f"### {title}\n\n```{{eval-rst}}\n{body}\n```\n"
+
+
+def _names(value: Any) -> str:
+    """The names in a table of methods, as a sentence."""
+    names = [name for name in value if isinstance(name, str)] if isinstance(value, (dict, tuple, list)) else []
+    return f" {', '.join(f'``{name}``' for name in names)}." if names else ""
+
+
+def options() -> str:
+    """Return the page of every verb's options, in the order and words of the program's help."""
+    parts = [
+        f"{MADE}\n\n# Every option\n",
+        "Every verb of the program with its arguments and options, as `foils VERB --help` shows them. In Python, each\n"
+        "is a keyword argument of the function of the same name ([library](api.md)): `--relative-margin 0.05` is\n"
+        "`relative_margin=0.05`, and so is each key of an option that takes `KEY=VALUE`.\n",
+        ", ".join(f"[{verb}](#foils-{verb})" for verb in sorted(DOORS)) + "\n",
+    ]
+    for name in sorted(DOORS):
+        parts += [f"## foils {name}\n", f"{_plain(described(DOORS[name].function()))}\n"]
+        parts += [f"```console\n$ {DOORS[name].example}\n```\n", *_tables(DOORS[name])]
+    return "\n".join(parts)
+
+
+def _tables(verb: Verb) -> Iterator[str]:
+    flags = options_of_verb(verb)
+    named = {each.name for each in flags}
+    headings = list(dict.fromkeys(each.heading for each in flags))
+    arguments = [each for each in options_of(settings_of_verb(verb)) if each.name not in named]
+    groups = [("Argument", arguments)]
+    groups += [(heading or "Option", [each for each in flags if each.heading == heading]) for heading in headings]
+    for heading, group in groups:
+        if group:
+            rows = [row for each in group for row in _rows(each, positional=heading == "Argument")]
+            yield "\n".join([f"| {heading} | | Default |", "|---|---|---|", *rows]) + "\n"
+
+
+def _rows(setting: Setting, *, positional: bool) -> Iterator[str]:
+    option = setting.option
+    if positional:
+        name = f"`{option.metavar or setting.name.upper()}`"
+    else:
+        kinds = {setting.annotation, *get_args(setting.annotation)}
+        value = "" if bool in kinds else option.metavar or ("" if option.allowed() else "VALUE")
+        names = ", ".join(f"`{each}`" for each in (option.short, setting.flag) if each)
+        name = f"{names} `{value}`" if value else names
+    if isinstance(setting, KeyedSetting):
+        yield _row(name, "Further settings, as KEY=VALUE,KEY=VALUE:", setting)
+        for key in setting.keys:
+            yield _row(f"   `{key.key}=`", _with_choices(key), key)
+    else:
+        yield _row(name, _with_choices(setting), setting)
+
+
+def _with_choices(setting: Setting) -> str:
+    choices = setting.option.allowed()
+    return " ".join(filter(None, [help_text(setting), f"Choices: {', '.join(choices)}." if choices else ""]))
+
+
+def _row(name: str, text: str, setting: Setting) -> str:
+    default = shown_default(setting)
+    if default is inspect.Parameter.empty:
+        shown = "required"
+    elif isinstance(default, bool):
+        shown = "yes" if default else "no"
+    else:
+        shown = "" if default in (None, (), "") else f"`{default}`"
+    return f"| {name} | {_plain(text).replace('|', chr(92) + '|')} | {shown} |"
+
+
+def _plain(text: str) -> str:
+    """Text in which nothing is markup but what stands between backticks."""
+    return "`".join(
+        part if number % 2 else "".join(f"\\{each}" if each in "*_<>$" else each for each in part)
+        for number, part in enumerate(text.split("`"))
+    )
+
+
+def pages() -> dict[Path, str]:
+    """Return every file that is made from the code, and its text."""
+    return {DOCS / "api.md": api(), DOCS / "options.md": options()}
+
+
+if __name__ == "__main__":
+    for path, text in pages().items():
+        path.write_text(text, "utf-8")
