@@ -102,3 +102,17 @@ def latency(found: dict[str, Any]) -> str:
         f"\n\n{found['unit'].capitalize()}; {found['collection']}: {found['documents']:,} documents of dimension "
         f"{found['dimension']}, {found['queries']:,} queries, the {found['k']} best of each."
     )
+
+
+def quantised(rows: list[dict[str, Any]]) -> str:
+    """nDCG@10 of a store with all dimensions, and what RDIME and `selective` gain in it."""
+    collections = [*dict.fromkeys(row["collection"] for row in rows)]
+    heads = [f"{name} {what}" for name in collections for what in ("all", "RDIME", "selective")]
+    lines = [f"| documents | {' | '.join(heads)} |", "|---" + "|---:" * len(heads) + "|"]
+    for kept in dict.fromkeys(row["store"] for row in rows):
+        cells = []
+        for name in collections:
+            of = [row for row in rows if (row["store"], row["collection"]) == (kept, name)]
+            cells += [f"{of[0]['none']:.4f}", *(gain(row) for row in of)]
+        lines.append(f"| {kept} | {' | '.join(cells)} |")
+    return "\n".join(lines)

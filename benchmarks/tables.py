@@ -168,6 +168,7 @@ def main() -> None:
     put(page, "answers", search_tables.answers(measured["cranfield, answers"]))
     put(page, "selective", search_tables.selective(load("search_selective")))
     put(ROOT / "docs" / "deploying.md", "latency", search_tables.latency(load("search_latency")))
+    put(ROOT / "docs" / "deploying.md", "quantised", search_tables.quantised(load("search_quantised")))
     put(page, "second pass", search_tables.second_pass(load("search")))
     put(ROOT / "docs" / "encoding.md", "encoding", encoding())
     page = ROOT / "docs" / "mining.md"

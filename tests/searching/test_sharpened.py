@@ -1,11 +1,21 @@
 """A search function of anybody's, sharpened: as the library's own two passes, with no search that is not needed."""
 
+import asyncio
+
 import numpy as np
 import pytest
 
 from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.searching import DimensionSettings, ExactIndex, SharpenedSearch, query_masks, search_vectors, sharpen
+from foils.searching import (
+    AsyncSharpenedSearch,
+    DimensionSettings,
+    ExactIndex,
+    SharpenedSearch,
+    query_masks,
+    search_vectors,
+    sharpen,
+)
 
 
 def unit(n, d=12, seed=0):
@@ -62,6 +72,38 @@ def test_it_finds_what_two_passes_over_an_index_find(name, second):
         assert ids(many[row]) == ids(found)
 
 
+@pytest.mark.parametrize("second", [{}, {"second_pass": "retrieved", "rerank_depth": 20}])
+@pytest.mark.parametrize("together", [False, True])
+def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second, together):
+    """No query's second search begins before all first ones have: they are under way at the same time."""
+    database, running = Database(), []
+
+    async def one(query, k, **options):
+        running.append("begin")
+        await asyncio.sleep(0)
+        running.append("end")
+        return database(query, k, **options)
+
+    async def all_at_once(queries, k, **options):
+        return [database(query, k, **options) for query in queries]
+
+    settings = {"settings": SETTINGS["selective"], "feedback_depth": 50, "batched": together, **second}
+    search = AsyncSharpenedSearch(all_at_once if together else one, **settings)
+    plain = SharpenedSearch(batched(Database()) if together else Database(), **settings)
+    found = asyncio.run(search.many(QUERIES, 8, even=True))
+    assert found == plain.many(QUERIES, 8, even=True)
+    assert {str(options) for _, options in database.asked} == {"{'even': True}"}
+    if not together:
+        assert running[:18] == ["begin"] * 9 + ["end"] * 9
+    assert asyncio.run(search(QUERIES[0], 8, even=True)) == found[0]
+    if not second:
+        database.asked.clear()
+        rdime = AsyncSharpenedSearch(search.search, SETTINGS["rdime"], batched=together)
+        given = asyncio.run(rdime(QUERIES[0], 8, feedback=DOCUMENTS[40:42]))
+        assert given == SharpenedSearch(Database(), SETTINGS["rdime"])(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
+        assert len(database.asked) == 1, "no first search"
+
+
 def test_sharpened_queries_are_masked_queries():
     lists = [np.argsort(-(DOCUMENTS @ query), kind="stable")[:30] for query in QUERIES]
     for settings in SETTINGS.values():
@@ -105,6 +147,25 @@ def test_feedback_of_another_system_counts():
     given = search(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
     sharpened = sharpen(QUERIES[:1], [DOCUMENTS[40:42]], SETTINGS["rdime"])[0]
     assert ids(given) == np.argsort(-(DOCUMENTS @ sharpened), kind="stable")[:8].tolist()
+
+
+def test_cosine_and_distance_stores_find_what_an_inner_product_finds():
+    """Over documents of one norm; a sharpened query's own norm changes no order."""
+
+    def cosine(query, k):
+        best = np.argsort(-(DOCUMENTS @ query) / np.linalg.norm(query), kind="stable")[:k]
+        return best.tolist(), DOCUMENTS[best]
+
+    def distance(query, k):
+        best = np.argsort(np.linalg.norm(DOCUMENTS - query, axis=1), kind="stable")[:k]
+        return best.tolist(), DOCUMENTS[best]
+
+    for query in QUERIES:
+        expected = SharpenedSearch(Database(), SETTINGS["rdime"])(query, 8)
+        for store in (cosine, distance):
+            found = SharpenedSearch(store, SETTINGS["rdime"])(query, 8)
+            assert [match.document for match in found] == ids(expected)
+            np.testing.assert_allclose([match.score for match in found], [m.score for m in expected], atol=1e-6)
 
 
 def test_filters_reach_both_passes():

@@ -15,13 +15,14 @@ from foils.searching.ranks import Relevant, measure_ranks
 from foils.searching.runs import Embedded, Searched, embed_collection, search_collection
 from foils.searching.searcher import Hit, TextSearcher
 from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings
-from foils.searching.sharpened import Match, SharpenedSearch, sharpen
+from foils.searching.sharpened import AsyncSharpenedSearch, Match, SharpenedSearch, sharpen
 from foils.searching.tune import GridValues, Tuned, cross_validate, evaluate_grid, oracle
 
 __all__ = [
     "FEEDBACK_DEPTH",
     "MEASURES",
     "Answers",
+    "AsyncSharpenedSearch",
     "DimensionSettings",
     "Embedded",
     "ExactIndex",

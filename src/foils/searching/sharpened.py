@@ -7,7 +7,8 @@ takes (a filter, a tenant, a partition) is passed through, to both passes alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -33,6 +34,9 @@ class Match(NamedTuple, Generic[T]):
 
     document: T
     score: float
+
+
+Steps = Generator[tuple[Floats, int], Any, list[list[Match[T]]]]  # queries and depth -> results of the function
 
 
 class SearchFunction(Protocol[T_co]):
@@ -77,7 +81,54 @@ def sharpen(
 
 
 @dataclass(frozen=True)
-class SharpenedSearch(Generic[T]):
+class _TwoPasses(Generic[T]):
+    """What a search with sharpened queries asks of a search function, and what it makes of the results."""
+
+    search: Any
+    settings: DimensionSettings = SELECTIVE
+    second_pass: SecondPass = "index"
+    feedback_depth: int = FEEDBACK_DEPTH
+    rerank_depth: int | None = None
+    batched: bool = False
+
+    def __post_init__(self) -> None:
+        check_search_depths(1, self.feedback_depth, self.rerank_depth, self.second_pass)
+
+    def _steps(self, queries: npt.ArrayLike, k: int, feedback: Sequence[npt.ArrayLike] | None) -> Steps[T]:
+        """Yield what is to be searched for, at most twice; take its results; return the matches."""
+        rows = _matrix(queries)
+        reranked = check_search_depths(k, self.feedback_depth, self.rerank_depth, self.second_pass)
+        depth = self._first_depth(k, reranked, given=feedback is not None)
+        first = _checked((yield rows, depth), rows) if depth and len(rows) else [_NOTHING] * len(rows)
+        fed = [of for _, of in first] if feedback is None else [_vectors(of, rows.shape[1]) for of in feedback]
+        masks = _masks(rows, [of[: self.feedback_depth] for of in fed], self.settings)
+        sharpened = np.asarray(masked(rows, masks), np.float32)
+        if self.second_pass == "retrieved":
+            return [
+                _ordered(query, documents[:reranked], vectors[:reranked], k)
+                for query, (documents, vectors) in zip(sharpened, first, strict=True)
+            ]
+        again = np.flatnonzero(~masks.all(axis=1)) if depth >= k else np.arange(len(rows))
+        if len(again):
+            asked = sharpened[again]
+            for row, of in zip(again.tolist(), _checked((yield asked, k), asked), strict=True):
+                first[row] = of
+        return [_scored(query, *of, k) for query, of in zip(sharpened, first, strict=True)]
+
+    def _first_depth(self, k: int, reranked: int, *, given: bool) -> int:
+        """How many documents the first pass retrieves; 0: there is none."""
+        needed = 0 if given else feedback_needed(self.settings, self.feedback_depth)
+        if self.second_pass == "retrieved":
+            return max(reranked, needed)
+        if self.settings.keeps_all:
+            return k
+        if given:
+            return 0
+        return max(k, needed) if self.settings.method == "selective" else needed  # most queries need no second pass
+
+
+@dataclass(frozen=True)
+class SharpenedSearch(_TwoPasses[T]):
     """A search function that uses each query's useful dimensions; call it as the one that it is made of.
 
     Attributes:
@@ -98,14 +149,6 @@ class SharpenedSearch(Generic[T]):
     """
 
     search: SearchFunction[T] | BatchedSearchFunction[T]
-    settings: DimensionSettings = SELECTIVE
-    second_pass: SecondPass = "index"
-    feedback_depth: int = FEEDBACK_DEPTH
-    rerank_depth: int | None = None
-    batched: bool = False
-
-    def __post_init__(self) -> None:
-        check_search_depths(1, self.feedback_depth, self.rerank_depth, self.second_pass)
 
     def __call__(
         self, query: npt.ArrayLike, k: int = 10, *, feedback: npt.ArrayLike | None = None, **options: Any
@@ -129,40 +172,56 @@ class SharpenedSearch(Generic[T]):
         self, queries: npt.ArrayLike, k: int = 10, *, feedback: Sequence[npt.ArrayLike] | None = None, **options: Any
     ) -> list[list[Match[T]]]:
         """Return the k best documents of each of n queries, (n, d); arguments and errors as of one."""
-        rows = _matrix(queries)
-        reranked = check_search_depths(k, self.feedback_depth, self.rerank_depth, self.second_pass)
-        depth = self._first_depth(k, reranked, given=feedback is not None)
-        first = self._found(rows, depth, options) if depth else [_NOTHING] * len(rows)
-        fed = [of for _, of in first] if feedback is None else [_vectors(of, rows.shape[1]) for of in feedback]
-        masks = _masks(rows, [of[: self.feedback_depth] for of in fed], self.settings)
-        sharpened = np.asarray(masked(rows, masks), np.float32)
-        if self.second_pass == "retrieved":
-            return [
-                _ordered(query, documents[:reranked], vectors[:reranked], k)
-                for query, (documents, vectors) in zip(sharpened, first, strict=True)
-            ]
-        again = np.flatnonzero(~masks.all(axis=1)) if depth >= k else np.arange(len(rows))
-        for row, of in zip(again.tolist(), self._found(sharpened[again], k, options), strict=True):
-            first[row] = of
-        return [_scored(query, *of, k) for query, of in zip(sharpened, first, strict=True)]
-
-    def _first_depth(self, k: int, reranked: int, *, given: bool) -> int:
-        """How many documents the first pass retrieves; 0: there is none."""
-        needed = 0 if given else feedback_needed(self.settings, self.feedback_depth)
-        if self.second_pass == "retrieved":
-            return max(reranked, needed)
-        if self.settings.keeps_all:
-            return k
-        if given:
-            return 0
-        return max(k, needed) if self.settings.method == "selective" else needed  # most queries need no second pass
-
-    def _found(self, queries: Floats, k: int, options: dict[str, Any]) -> list[tuple[Sequence[T], Floats]]:
         search: Any = self.search
-        pairs = search(queries, k, **options) if self.batched else [search(query, k, **options) for query in queries]
-        if len(pairs) != len(queries):
-            raise InputError(f"the search function returned {len(pairs)} results for {len(queries)} queries")
-        return [_checked(pair, queries.shape[1]) for pair in pairs]
+        steps = self._steps(queries, k, feedback)
+        asked, matches = _step(steps)
+        while asked is not None:
+            vectors, depth = asked
+            found = (
+                search(vectors, depth, **options) if self.batched else [search(q, depth, **options) for q in vectors]
+            )
+            asked, matches = _step(steps, found)
+        return matches
+
+
+@dataclass(frozen=True)
+class AsyncSharpenedSearch(_TwoPasses[T]):
+    """`SharpenedSearch` over an async search function; the queries of `many` are searched for at the same time.
+
+    Attributes and errors as of `SharpenedSearch`; `search` returns an awaitable of what it returns there.
+    """
+
+    search: Callable[..., Awaitable[Any]]
+
+    async def __call__(
+        self, query: npt.ArrayLike, k: int = 10, *, feedback: npt.ArrayLike | None = None, **options: Any
+    ) -> list[Match[T]]:
+        """Return the k best documents of one query, best first; as `SharpenedSearch`."""
+        given = None if feedback is None else [feedback]
+        return (await self.many(np.asarray(query, np.float32)[None], k, feedback=given, **options))[0]
+
+    async def many(
+        self, queries: npt.ArrayLike, k: int = 10, *, feedback: Sequence[npt.ArrayLike] | None = None, **options: Any
+    ) -> list[list[Match[T]]]:
+        """Return the k best documents of each of n queries, (n, d); as `SharpenedSearch`."""
+        steps = self._steps(queries, k, feedback)
+        asked, matches = _step(steps)
+        while asked is not None:
+            vectors, depth = asked
+            if self.batched:
+                found = await self.search(vectors, depth, **options)
+            else:
+                found = await asyncio.gather(*(self.search(query, depth, **options) for query in vectors))
+            asked, matches = _step(steps, found)
+        return matches
+
+
+def _step(steps: Steps[T], found: Any = None) -> tuple[tuple[Floats, int] | None, list[list[Match[T]]]]:
+    """Hand over results; return what is to be searched for next or, where that is nothing, None and the matches."""
+    try:
+        return steps.send(found), []
+    except StopIteration as end:
+        return None, end.value
 
 
 _NOTHING: tuple[Sequence[Any], Floats] = ((), np.empty((0, 0), np.float32))
@@ -188,7 +247,13 @@ def _scored(query: Floats, documents: Sequence[T], vectors: Floats, k: int) -> l
     return [Match(document, score) for document, score in zip(documents, scores, strict=True)][:k]
 
 
-def _checked(pair: Any, d: int) -> tuple[Sequence[T], Floats]:
+def _checked(pairs: Any, queries: Floats) -> list[tuple[Sequence[Any], Floats]]:
+    if len(pairs) != len(queries):
+        raise InputError(f"the search function returned {len(pairs)} results for {len(queries)} queries")
+    return [_checked_pair(pair, queries.shape[1]) for pair in pairs]
+
+
+def _checked_pair(pair: Any, d: int) -> tuple[Sequence[Any], Floats]:
     try:
         documents, vectors = pair
         array = np.asarray(vectors, np.float32)
