@@ -1,7 +1,7 @@
 """`foils tune` against what sentence-transformers' documentation shows: the same pairs, the same rows trained on.
 
     python benchmarks/tune.py COLLECTION ... [--model static:all-MiniLM-L6-v2] [--minutes N] [--seeds 1]
-                                             [--work FOLDER] [--json FILE]
+                                             [--same-minutes] [--work FOLDER] [--json FILE]
 
 For each collection, model and seed, five systems are measured on the same test queries and documents:
 
@@ -13,11 +13,14 @@ For each collection, model and seed, five systems are measured on the same test 
   train on as many rows as the tuned model's training did;
 - in-batch: that without mined negatives, on the pairs alone.
 
+With --same-minutes, which is for models whose training is long, the scripts have the time that the whole tuning took:
+documented is an epoch or as much of one as fits, in-batch as many passes as fit, and same rows is left out.
+
 They mine with the base from all documents, knowing every positive (without the margin where it leaves nothing, as on
 banking77), and train on the pairs that `foils tune` trains on, up to four positives of each query. Theirs train the
 rows of a word table that the texts have (narrowed.py): the same result, sooner. The differences of tuned from the
-others are pooled over all queries of all collections. Writes benchmarks/results/tune.json; what is in it already is not
-done again.
+others are pooled over all queries of all collections, for each model. Writes benchmarks/results/tune.json; what is in
+it already is not done again.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import json
 import shutil
 import tempfile
 import time
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,6 +48,7 @@ from written import write_result
 
 RESULTS = Path(__file__).parent / "results" / "tune.json"
 NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
+PROBED = 6  # steps that tell how many fit into the time
 OTHERS = ("base", "documented", "same rows", "in-batch")
 
 
@@ -88,10 +93,22 @@ def as_documented(
     rate: float,
     rows: int | None,
     seed: int,
+    seconds: float | None = None,
 ) -> Run:
-    """Mine and train as the documentation shows, and search; `rows` to train on, or None for one epoch.
+    """Mine and train as the documentation shows, and search.
 
     Mining is given all positives of a query, training the first `most`.
+
+    Args:
+        system: its name; in-batch mines nothing.
+        collection: to train on, and to search.
+        name: of the model.
+        max_length: tokens of a text.
+        most: positives of a query.
+        rate: learning rate.
+        rows: to train on; None: an epoch.
+        seed: of the training.
+        seconds: that mining and training may take: of an epoch what fits or, without mined negatives, as many as fit.
     """
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.base.sampler import BatchSamplers
@@ -99,26 +116,38 @@ def as_documented(
 
     from foils.encode.models import load_model
 
-    model = load_model(name)
+    begun, model = time.monotonic(), load_model(name)
     if model.max_seq_length not in (None, float("inf")):
         model.max_seq_length = min(max_length, model.max_seq_length)
     rows_of = pairs_of(collection, most)
     if system != "in-batch":
         rows_of = mined_as_documented(model, collection, rows_of)
+
+    def train(trained: Any, steps: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = SentenceTransformerTrainingArguments(
+                output_dir=folder, num_train_epochs=1, max_steps=steps, per_device_train_batch_size=BATCH,
+                learning_rate=rate, warmup_steps=0.1, batch_sampler=BatchSamplers.NO_DUPLICATES, seed=seed,
+                save_strategy="no", report_to="none", disable_tqdm=True,
+            )  # fmt: skip
+            loss = MultipleNegativesRankingLoss(trained)
+            with words_of(trained, {text for column in rows_of.column_names for text in rows_of[column]}):
+                SentenceTransformerTrainer(model=trained, args=arguments, train_dataset=rows_of, loss=loss).train()
+
     steps = -1 if rows is None else max(1, rows // BATCH)
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=folder, num_train_epochs=1, max_steps=steps, per_device_train_batch_size=BATCH,
-            learning_rate=rate, warmup_steps=0.1, batch_sampler=BatchSamplers.NO_DUPLICATES, seed=seed,
-            save_strategy="no", report_to="none", disable_tqdm=True,
-        )  # fmt: skip
-        loss = MultipleNegativesRankingLoss(model)
-        with words_of(model, {text for column in rows_of.column_names for text in rows_of[column]}):
-            SentenceTransformerTrainer(model=model, args=arguments, train_dataset=rows_of, loss=loss).train()
+    if seconds is not None:
+        probe, start = deepcopy(model), time.monotonic()
+        train(probe, PROBED)
+        now = time.monotonic()
+        fitting = max(1, int((seconds - (start - begun)) / ((now - start) / PROBED)))
+        steps = fitting if system == "in-batch" else min(fitting, -(-len(rows_of) // BATCH))
+    train(model, steps)
     return dense_run(model, collection, "test", name=system)
 
 
-def compared(given: str, name: str, minutes: float | None, seed: int, work: Path) -> dict[str, Any]:
+def compared(
+    given: str, name: str, minutes: float | None, seed: int, work: Path, *, same_minutes: bool
+) -> dict[str, Any]:
     """Tune, train as documented, and measure all; per query, too."""
     from foils.training.models import LEARNING_RATES
 
@@ -132,8 +161,9 @@ def compared(given: str, name: str, minutes: float | None, seed: int, work: Path
     kind = "static embedding" if name.startswith("static:") else "encoder"
     most = int(tuned.plan["negatives"]["max_positives"])
     how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "most": most, "seed": seed}
+    how["seconds"] = spent if same_minutes else None
     runs["documented"] = as_documented("documented", tuned.collection, name, rate=RATE, rows=None, **how)
-    for system in OTHERS[2:]:
+    for system in OTHERS[3 if same_minutes else 2 :]:
         rate = LEARNING_RATES[kind][0]
         runs[system] = as_documented(system, tuned.collection, name, rate=rate, rows=trained, **how)
     named = [replace(run, name=system) for system, run in runs.items()]
@@ -142,6 +172,7 @@ def compared(given: str, name: str, minutes: float | None, seed: int, work: Path
     )
     return {
         "collection": Path(given).name, "model": name, "seed": seed, "minutes": minutes, "seconds": round(spent),
+        "same_minutes": same_minutes,
         "better": tuned.better, "means": {each.name: each.means[MEASURE] for each in result.systems},
         "comparisons": [vars(each) for each in result.comparisons],
         "per_query": {each.name: np.round(each.per_query[MEASURE], 5).tolist() for each in result.systems},
@@ -149,21 +180,27 @@ def compared(given: str, name: str, minutes: float | None, seed: int, work: Path
 
 
 def pooled(results: list[dict[str, Any]]) -> dict[str, Any]:
-    """The differences of tuned from each other system over all queries, with an interval and a paired test."""
-    rows = {}
-    for other in OTHERS:
-        a, b = (np.concatenate([each["per_query"][name] for each in results]) for name in ("tuned", other))
-        test = paired_test(a, b)
-        low, high = bootstrap_interval(a - b, rng=np.random.default_rng(0))
-        worse = [
-            f"{each['collection']} {each['model']} {each['seed']}"
-            for each in results
-            if (own := paired_test(each["per_query"]["tuned"], each["per_query"][other])).p < 0.05
-            and own.difference < 0
-        ]
-        rows[other] = {"difference": test.difference, "low": low, "high": high, "test": test.test, "p": test.p,
-                       "queries": test.queries, "significantly_worse_on": worse}  # fmt: skip
+    """The differences of tuned from each other system over all queries of a model, with interval and paired test."""
+    rows: dict[str, Any] = {}
+    for model in dict.fromkeys(each["model"] for each in results):
+        of_model, rows[model] = [each for each in results if each["model"] == model], {}
+        for other in OTHERS:
+            if with_other := [each for each in of_model if other in each["per_query"]]:
+                rows[model][other] = _pooled(with_other, other)
     return rows
+
+
+def _pooled(results: list[dict[str, Any]], other: str) -> dict[str, Any]:
+    a, b = (np.concatenate([each["per_query"][name] for each in results]) for name in ("tuned", other))
+    test = paired_test(a, b)
+    low, high = bootstrap_interval(a - b, rng=np.random.default_rng(0))
+    worse = [
+        f"{each['collection']} {each['seed']}"
+        for each in results
+        if (own := paired_test(each["per_query"]["tuned"], each["per_query"][other])).p < 0.05 and own.difference < 0
+    ]
+    return {"difference": test.difference, "low": low, "high": high, "test": test.test, "p": test.p,
+            "queries": test.queries, "significantly_worse_on": worse}  # fmt: skip
 
 
 def main() -> None:
@@ -172,6 +209,7 @@ def main() -> None:
     parser.add_argument("--model", action="append")
     parser.add_argument("--minutes", type=float)
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--same-minutes", action="store_true", help="scripts have the time that the tuning took")
     parser.add_argument("--work", type=Path, help="keep tunings here, so that they go on")
     parser.add_argument("--json", type=Path, default=RESULTS)
     given = parser.parse_args()
@@ -180,10 +218,12 @@ def main() -> None:
     for name in given.model or ["static:all-MiniLM-L6-v2"]:
         for collection in given.collection:
             for seed in range(given.seeds):
-                key = (Path(collection).name, name, seed, given.minutes)
-                if any((e["collection"], e["model"], e["seed"], e["minutes"]) == key for e in known):
+                how = (name, given.minutes, seed)
+                key = (Path(collection).name, *how, given.same_minutes)
+                parts = ("collection", "model", "minutes", "seed", "same_minutes")
+                if any(tuple(each.get(part, False) for part in parts) == key for each in known):
                     continue
-                known.append(compared(collection, name, given.minutes, seed, work))
+                known.append(compared(collection, *how, work, same_minutes=given.same_minutes))
                 print(json.dumps({k: v for k, v in known[-1].items() if k != "per_query"}), flush=True)
                 write_result(given.json, {"results": known, "pooled": pooled(known)})
     print(json.dumps(pooled(known), indent=1))

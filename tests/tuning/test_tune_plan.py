@@ -46,7 +46,7 @@ def test_a_plan_that_is_none(tmp_path: Path, text: str, message: str) -> None:
 
 def test_a_budget_by_hand() -> None:
     """A text takes 1 ms, a row 10 ms, a training 1 s; 1,000 documents, 100 queries of two rows each."""
-    pace, work = Pace(0.001, 0.01, 1.0), Work(1_000, 100, 50, 2.0)
+    pace, work = Pace(0.001, 0.01, 1.0, 0.008), Work(1_000, 100, 50, 2.0)
     whole = Budget(pace, work, None, 2e-5)
     documents, trials = whole.documents(), whole.trials(whole.documents())
     assert (documents["count"], documents["train_queries"], trials["queries"]) == (1_000, 100, 100)
@@ -54,20 +54,33 @@ def test_a_budget_by_hand() -> None:
     # base: 1 s; three runs of one epoch, two of two, one of three: each 2 s an epoch, 1 s to start, 1 s to measure; one
     # of three without mined negatives; the test: 2 s
     assert whole.estimate(documents, trials) == pytest.approx(1 + 3 * (2 + 2) + 2 * (4 + 2) + 2 * (6 + 2) + 2)
-    for seconds, rates, epochs in ((60, 3, [1, 2, 3]), (20, 3, [1]), (5, 1, [1])):
-        budget = Budget(pace, work, seconds, 2e-5)
+    for seconds, rates, epochs, final in ((60, 3, [1, 2, 3], 0), (28, 3, [1], 3), (12, 1, [4], 0), (5, 1, [1], 0)):
+        budget = Budget(pace, work, seconds, 2e-5, few_steps=3.0)
         trials = budget.trials(budget.documents())
-        assert (len(trials["learning_rates"]), trials["epochs"]) == (rates, epochs)
+        assert (len(trials["learning_rates"]), trials["epochs"], trials["final_epochs"]) == (rates, epochs, final)
+        assert trials["contest"] is (rates > 1)
+        if rates == 1:
+            assert trials["learning_rates"] == [6e-5]
         if seconds > 5:
             assert budget.estimate(budget.documents(), trials) <= seconds
     hurried = Budget(pace, Work(100_000, 10_000, 500, 2.0), 60, 2e-5).documents()
-    assert hurried["train_queries"] == 0.45 * 60 / 0.02
+    assert hurried["train_queries"] == 0.6 * 60 / 0.016
     assert hurried["count"] == 0.15 * 60 / 0.001
+
+
+def test_time_goes_into_choosing_where_many_rows_fit_and_into_one_training_where_few_do() -> None:
+    """A row takes 1 ms: 0.45 of 22.2 s is 10,000 rows, of which the data have a million."""
+    work = Work(1_000, 1_000_000, 50, 1.0)
+    for seconds, chooses in ((22.3, True), (22.2, False)):
+        budget = Budget(Pace(0.0001, 0.001, 0.0, 0.0005), work, seconds, 2e-5)
+        documents = budget.documents()
+        assert documents["train_queries"] == int(0.45 * seconds / 0.001 if chooses else 0.6 * seconds / 0.0005)
+        assert budget.trials(documents)["contest"] is chooses
 
 
 def test_what_must_not_be_forgotten_takes_a_tenth_of_the_time_at_most() -> None:
     """On 200 documents of dev and 1,000 of pydocs: 4.5 · 1,000 + 3 · 200 texts of 1 ms."""
-    pace, work = Pace(0.001, 0.001, 0.0), Work(200, 50, 50, 1.0)
+    pace, work = Pace(0.001, 0.001, 0.0, 0.001), Work(200, 50, 50, 1.0)
 
     def budget(seconds: float | None, keep: bool) -> tuple[int, float]:
         made = Budget(pace, work, seconds, 2e-5, keep)

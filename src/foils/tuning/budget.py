@@ -26,6 +26,40 @@ _SEVERAL = (
 )
 MULTIPLES = (1 / 3, 1.0, 3.0)
 """Learning rates that are tried, as multiples of the default of the model's kind."""
+ENOUGH_ROWS = 10_000
+"""Rows that have to fit into the time before any of it goes into choosing: with fewer, one training takes all of it."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a training is chosen, and made.
+
+    Attributes:
+        epochs: of the rounds of short runs.
+        multiples: learning rates that these try, in multiples of the default.
+        share: of the queries that they train on.
+        final: epochs of the training on all queries after them; 0: the best of the short runs is the model.
+        contest: whether the training is made with other negatives, or without any, too.
+    """
+
+    epochs: tuple[int, ...]
+    multiples: Sequence[float] = MULTIPLES
+    share: float = 1.0
+    final: int = 0
+    contest: bool = True
+
+
+CHOOSING = (
+    Way((1, 2, 3)),
+    Way((1,), share=1 / 2, final=3),
+    Way((1,), share=1 / 4, final=2),
+    Way((1,), share=1 / 4, final=1),
+    Way((1,), share=1 / 8, final=1),
+    Way((1,), (1.0,)),
+)
+"""The most thorough first."""
+AT_ONCE = tuple(Way((epochs,), (1.0,), contest=False) for epochs in (4, 3, 2, 1))
+"""One training at the rate that suits few steps, the longest first; where others of a batch count, on pairs alone."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +89,7 @@ class Budget:
         rate: default learning rate of the model.
         keep: whether another collection is measured, which must not be forgotten.
         depth: documents of each query that are reranked; 0: an encoder searches all.
+        few_steps: multiple of the rate that suits a training of few steps.
     """
 
     pace: Pace
@@ -63,6 +98,7 @@ class Budget:
     rate: float
     keep: bool = False
     depth: int = 0
+    few_steps: float = 1.0
 
     def documents(self) -> Section:
         """Return how many documents are searched, and how many queries are trained on; of rerankers, tested on too."""
@@ -72,7 +108,8 @@ class Budget:
             whole = {**whole, "test_queries": work.test}
         if seconds is None:
             return {**whole, "reason": f"all of them; {ALL}"}
-        affordable = max(LEAST_QUERIES, int(0.45 * seconds / (work.rows_per_query * pace.row)))
+        rows = 0.45 * seconds / pace.row if self._chooses else 0.6 * seconds / pace.pair
+        affordable = max(LEAST_QUERIES, int(rows / work.rows_per_query))
         queries, texts = min(work.train, affordable), int(0.15 * seconds / pace.text)
         if self.depth:
             fitting = {**whole, "train_queries": queries}
@@ -104,36 +141,47 @@ class Budget:
             dev = min(DEV_PAIRS, self.work.dev * self.depth)
         if self.seconds is None:
             share = min(1.0, MOST_ROWS / rows / 4) if rows > MOST_ROWS else 1.0
-            chosen: tuple[Sequence[float], tuple[int, ...], float, int] = (
-                (MULTIPLES, (1, 2, 3), 1.0, 0) if share == 1.0 else (MULTIPLES, (1,), share, 2)
-            )
+            way = CHOOSING[0] if share == 1.0 else Way((1,), share=share, final=2)
             reason = f"the whole search; {ALL}"
         else:
             least = LEAST_RERANKED * self.depth if self.depth else 100
             dev = min(dev, max(least, int(0.03 * self.seconds / self.pace.text)))
             texts = 2 * self._texts(documents) + _texts_to_keep(self._kept(dev), dev)
             left = self.seconds - texts * self.pace.text
-            chosen = next(
-                (way for way in WAYS if self._cost(way, rows, dev) <= left), WAYS[-1]
-            )  # the last is the least that there is
+            ways = CHOOSING if self._chooses else (*CHOOSING[:2], *AT_ONCE)
+            way = next((way for way in ways if self._cost(way, rows, dev) <= left), ways[-1])  # the least that there is
             reason = "the most thorough search that fits into the time"
-        multiples, epochs, share, final = chosen
+            if not way.contest:
+                reason = "so little training fits into the time that one takes all of it"
+        rate = self.rate if way.contest else self.few_steps * self.rate
         return {
-            "learning_rates": [_rounded(self.rate * multiple) for multiple in multiples],
-            "epochs": list(epochs),
-            "queries": max(min(queries, LEAST_QUERIES), int(share * queries)),
-            "final_epochs": final,
+            "learning_rates": [_rounded(rate * multiple) for multiple in way.multiples],
+            "epochs": list(way.epochs),
+            "queries": max(min(queries, LEAST_QUERIES), int(way.share * queries)),
+            "final_epochs": way.final,
+            "contest": way.contest,
             "dev_documents": dev,
             "keep_documents": self._kept(dev),
-            "extend": self.seconds is None and share == 1.0,
-            "reason": f"{reason}: {_SEVERAL if len(multiples) > 1 else 'the default learning rate alone'}",
+            "extend": self.seconds is None and way.share == 1.0,
+            "reason": f"{reason}: {_SEVERAL if len(way.multiples) > 1 else 'the default learning rate alone'}",
         }
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether so many rows fit into the time that a part of it goes into choosing."""
+        return self.seconds is None or 0.45 * self.seconds / self.pace.row >= ENOUGH_ROWS
 
     def estimate(self, documents: Section, trials: Section) -> float:
         """Return about how many seconds the tuning takes."""
         rows = int(documents["train_queries"]) * self.work.rows_per_query
         share = int(trials["queries"]) / max(1, int(documents["train_queries"]))
-        way = (trials["learning_rates"], tuple(trials["epochs"]), share, int(trials["final_epochs"]))
+        way = Way(
+            tuple(trials["epochs"]),
+            trials["learning_rates"],
+            share,
+            int(trials["final_epochs"]),
+            bool(trials.get("contest", True)),
+        )
         dev, kept = int(trials["dev_documents"]), int(trials.get("keep_documents", 0))
         texts = 2 * self._texts(documents) + _texts_to_keep(kept, dev)
         return texts * self.pace.text + self._cost(way, rows, dev)
@@ -147,29 +195,17 @@ class Budget:
         sizes = range(most, int(LEAST_KEPT * most) - 1, -most // 10)
         return next((size for size in sizes if _texts_to_keep(size, dev) <= texts), 0)
 
-    def _cost(self, way: tuple[Sequence[float], tuple[int, ...], float, int], rows: float, dev: int) -> float:
-        """Return the seconds of the short runs, and of the last training, with mined negatives and without."""
-        multiples, epochs, share, final = way
-        survivors, seconds = len(multiples), 0.0
+    def _cost(self, way: Way, rows: float, dev: int) -> float:
+        """Return the seconds of the short runs, the last training, and the contest."""
+        row = self.pace.row if way.contest else self.pace.pair
+        survivors, seconds = len(way.multiples), 0.0
         measure = dev * self.pace.text + self.pace.start
-        for each in epochs:
-            seconds += survivors * (each * share * rows * self.pace.row + measure)
+        for each in way.epochs:
+            seconds += survivors * (each * way.share * rows * row + measure)
             survivors = (survivors + 1) // 2
-        longest = final * rows if final else epochs[-1] * share * rows
-        trained = longest * self.pace.row + measure
-        return seconds + (2 * trained if final else trained) + dev * self.pace.text
-
-
-WAYS: tuple[tuple[Sequence[float], tuple[int, ...], float, int], ...] = (
-    (MULTIPLES, (1, 2, 3), 1.0, 0),
-    (MULTIPLES, (1,), 1 / 2, 3),
-    (MULTIPLES, (1,), 1 / 4, 2),
-    (MULTIPLES, (1,), 1 / 4, 1),
-    (MULTIPLES, (1,), 1 / 8, 1),
-    ((1.0,), (1,), 1.0, 0),
-)
-"""Learning rates, epochs of the rounds, share of the queries in them, and epochs of the training on all of them after
-that (0: the best of the short runs is the model). The most thorough first."""
+        longest = way.final * rows if way.final else way.epochs[-1] * way.share * rows
+        trained = longest * row + measure
+        return seconds + (bool(way.final) + way.contest) * trained + dev * self.pace.text
 
 
 def _texts_to_keep(documents: int, dev: int) -> float:

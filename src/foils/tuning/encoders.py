@@ -68,9 +68,18 @@ class Encoders:
     @cached_property
     def static(self) -> bool:
         """Whether the model is a static embedding."""
+        return self._kind == "static embedding"
+
+    @cached_property
+    def _kind(self) -> str:
         from foils.training.models import kind_of
 
-        return kind_of(self.encoder.model) == "static embedding"
+        return kind_of(self.encoder.model)
+
+    @property
+    def few_steps(self) -> float:
+        """Three for an encoder, whose default is a rate of long trainings; those of others were found on short ones."""
+        return 3.0 if self._kind == "encoder" and not self.given.get("lora") else 1.0
 
     @property
     def per_query(self) -> int:

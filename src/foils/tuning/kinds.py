@@ -13,7 +13,8 @@ The two kinds have the same attributes and methods:
   in words that do not name the model. `label`: its name among the systems. `first_stage`: what the first stage has on
   test, where that is another thing.
 - `of()`: digests of what every step begins with.
-- `load`, `learning_rate`, `data`, `training`, `fit`: of the training.
+- `load`, `learning_rate`, `data`, `training`, `fit`: of the training. `few_steps`: multiple of the learning rate that
+  suits one of few steps.
 - `part`: what is trained and tested on. `dev_part`: what is measured on dev. `elsewhere()` measures another collection,
   of which it takes `kept_part`.
 - `cuts`: dimensions at which vectors may be cut, which are trained for and measured, too; none of a reranker.

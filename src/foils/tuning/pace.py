@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foils.data.collection import Collection
+from foils.data import Collection, Negatives
 from foils.mining import RandomRetriever, mine_negatives
 from foils.tuning.kinds import Kind
 from foils.tuning.parts import with_queries
@@ -24,15 +24,17 @@ class Pace:
         text: seconds for embedding a document, or scoring a pair.
         row: seconds for training on a row.
         start: seconds that a training takes beside its rows.
+        pair: seconds for training on a row without mined negatives; the same as `row` where lists need them.
     """
 
     text: float
     row: float
     start: float
+    pair: float
 
     @classmethod
     def measured(cls, kind: Kind, collection: Collection, *, seed: int, rows: int) -> Pace:
-        """Embed or score a few texts, and train three steps on a model that is thrown away.
+        """Embed or score a few texts, and train three steps on a model that is thrown away, with negatives and without.
 
         Args:
             kind: what is tuned.
@@ -42,11 +44,17 @@ class Pace:
         """
         model = kind.load()
         text = kind.seconds_a_text(model, collection, seed)
-        step, start = _seconds_of_steps(kind, model, collection, seed)
-        return cls(text, step / (rows if kind.static else BATCH), start)
+        probe = with_queries(collection, {"train": PROBED}, seed)
+        mined = mine_negatives(probe, RandomRetriever(probe, seed=seed), split="train", top=kind.in_row)
+        step, start = _seconds_of_steps(kind, model, probe, mined, seed)
+        alone = _seconds_of_steps(kind, model, probe, None, seed)[0] if kind.in_batch else step
+        of_step = rows if kind.static else BATCH
+        return cls(text, step / of_step, start, alone / of_step)
 
 
-def _seconds_of_steps(kind: Kind, model: Any, collection: Collection, seed: int) -> tuple[float, float]:
+def _seconds_of_steps(
+    kind: Kind, model: Any, probe: Collection, mined: Negatives | None, seed: int
+) -> tuple[float, float]:
     """Return the seconds of a step of `BATCH` rows, and of a training beside its steps."""
     from transformers import TrainerCallback
 
@@ -60,8 +68,6 @@ def _seconds_of_steps(kind: Kind, model: Any, collection: Collection, seed: int)
             """Note it."""
             self.ends.append(time.perf_counter())
 
-    probe = with_queries(collection, {"train": PROBED}, seed)
-    mined = mine_negatives(probe, RandomRetriever(probe, seed=seed), split="train", top=kind.in_row)
     data = kind.data(probe, mined, {"per_query": kind.in_row, "max_positives": 1})
     settings = kind.training(batch_size=BATCH, seed=seed)
     clock, begin = Clock(), time.perf_counter()

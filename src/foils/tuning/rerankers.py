@@ -64,6 +64,7 @@ class Rerankers:
 
     measures: ClassVar[tuple[str, ...]] = RERANKING
     static: ClassVar[bool] = False
+    few_steps: ClassVar[float] = 1.0
     per_query: ClassVar[int] = NEGATIVES
     in_row: ClassVar[int] = NEGATIVES
     top: ClassVar[int] = NEGATIVES

@@ -35,6 +35,7 @@ from foils.tuning.sections import (
     rival,
     sources_section,
     training_section,
+    without_negatives,
 )
 from foils.tuning.settings import NONE, TUNED
 from foils.tuning.sources import Mining
@@ -113,6 +114,9 @@ class Tuning:
         """Decide what to train on; return what the decision says of the sources, nothing where the plan says it."""
         if "negatives" in self.plan.sections:
             return {}
+        if self.kind.in_batch and not self.plan["trials"].get("contest", True):
+            self.plan.decide("negatives", lambda: without_negatives(self.kind))
+            return {}
         queries = int(self.plan["documents"]["train_queries"])
         sources = self.plan.decide("sources", lambda: sources_section(queries, self.kind))
         size = int(self.plan["batches"]["size"])
@@ -177,7 +181,7 @@ class Tuning:
                 trainings.forget([best])
                 best = run(best.learning_rate, int(trials["final_epochs"]), queries)
                 tried.append(best)
-            if decided and (others := self.others(trainings, decided)):
+            if decided and trials.get("contest", True) and (others := self.others(trainings, decided)):
                 trainings, best, other = contest(trainings, others, best, self.plan)
                 self.say(f"the same {with_negatives(others.rows)}: {other.dev:.4f} on dev")
                 tried.append(other)

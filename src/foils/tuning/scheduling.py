@@ -75,4 +75,4 @@ def _budget(plan: Plan, collection: Collection, kind: Kind, begun: float, embedd
         load_collection(given["keep"])  # the first reading of pydocs takes half a minute
     spent = time.monotonic() - begun + embedding
     seconds = None if minutes is None else max(0.0, 60 * float(minutes) - spent)
-    return Budget(pace, work, seconds, kind.learning_rate(), keep, kind.depth)
+    return Budget(pace, work, seconds, kind.learning_rate(), keep, kind.depth, kind.few_steps)

@@ -46,14 +46,20 @@ def negatives_section(facts: Mapping[str, Any], kind: Kind) -> Section:
         facts: what `Mining.decided` returns.
         kind: what is tuned.
     """
-    section = {
-        "source": facts["source"] or kind.least,
-        "per_query": kind.per_query,
-        "max_positives": MAX_POSITIVES,
-        "passes": 1,
-        "reason": " ".join(facts["sentences"]),
-    }
-    return section if section["source"] else pairs_alone(section, str(section["reason"]), static=kind.static)
+    section, reason = _rows(kind), " ".join(facts["sentences"])
+    if source := facts["source"] or kind.least:
+        return {**section, "source": source, "passes": 1, "reason": reason}
+    return pairs_alone(section, reason, static=kind.static)
+
+
+def without_negatives(kind: Kind) -> Section:
+    """Return what is trained on where there is time for few rows: pairs alone, of which more fit into it."""
+    reason = "In-batch negatives alone: a row without a mined one takes less time, and so few rows fit into it."
+    return pairs_alone(_rows(kind), reason, static=kind.static)
+
+
+def _rows(kind: Kind) -> dict[str, Any]:
+    return {"source": "", "per_query": kind.per_query, "max_positives": MAX_POSITIVES}
 
 
 def rival(facts: Mapping[str, Any], section: Section, kind: Kind) -> str:
