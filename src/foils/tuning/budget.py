@@ -163,8 +163,13 @@ class Budget:
             "dev_documents": dev,
             "keep_documents": self._kept(dev),
             "extend": self.seconds is None and way.share == 1.0,
-            "reason": f"{reason}: {_SEVERAL if len(way.multiples) > 1 else 'the default learning rate alone'}",
+            "reason": f"{reason}: {self._rates(way)}",
         }
+
+    def _rates(self, way: Way) -> str:
+        if len(way.multiples) > 1:
+            return _SEVERAL
+        return f"the default learning rate{'' if way.contest else ' of few steps'} alone"
 
     @property
     def _chooses(self) -> bool:
