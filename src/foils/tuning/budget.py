@@ -173,8 +173,8 @@ class Budget:
 
     @property
     def _chooses(self) -> bool:
-        """Whether so many rows fit into the time that a part of it goes into choosing."""
-        return self.seconds is None or 0.45 * self.seconds / self.pace.row >= ENOUGH_ROWS
+        """Whether so many rows fit into the time that a part of it goes into choosing; of a reranker it always does."""
+        return self.seconds is None or self.depth > 0 or 0.45 * self.seconds / self.pace.row >= ENOUGH_ROWS
 
     def estimate(self, documents: Section, trials: Section) -> float:
         """Return about how many seconds the tuning takes."""
