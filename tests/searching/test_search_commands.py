@@ -244,7 +244,7 @@ def test_an_index_file_serves_the_collection_encoder_and_kind_it_was_built_for(f
     assert scores("rebuilt") == pytest.approx(scores("again"), abs=1e-5), "each document's own score in both"
 
 
-@pytest.mark.parametrize("experiment", ["filters", "shares", "depths", "moons", "all"])
+@pytest.mark.parametrize("experiment", ["filters", "shares", "depths", "moons", "queries", "all"])
 def test_experiments_print_and_write(folder, models, command, tmp_path, experiment):
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(f'{{"query_id": "q{i}", "answer": "w{i} w{i + 2}"}}\n' for i in range(14)))
@@ -256,18 +256,24 @@ def test_experiments_print_and_write(folder, models, command, tmp_path, experime
     assert status == 0, said.err
     result, page = json.loads((tmp_path / "e.json").read_text()), (tmp_path / "page.html").read_text()
     assert result["experiment"] == experiment
-    assert "of 14" in said.out
-    assert "kept all" in page
+    assert ("of 14" in said.out) == ("kept all" in page) == (experiment != "queries")
     facts = {"seed": 0, "top": 40, "feedback_depth": 1000, "rerank_depth": 1000, "folds": 5, "reading": "spread"}
     facts |= {"measure": "nDCG@10", "second_pass": "retrieved", "index": "exact"}
     assert {name: result[name] for name in facts} == facts
-    assert "honest" in said.out
+    assert ("honest" in said.out) == (experiment != "queries")
     ran = {
         "filters": bool(result["systems"]), "shares": bool(result["shares"]),
         "depths": bool(result["depths"]["systems"]), "moons": bool(result["moons"]),
+        "queries": bool(result["queries_changed_most"]),
     }  # fmt: skip
     assert ran == {name: experiment in (name, "all") for name in ran}
-    headings = {"filters": "Filters", "shares": "Share of", "depths": "Length of", "moons": "Moons"}
+    headings = {
+        "filters": "Filters",
+        "shares": "Share of",
+        "depths": "Length of",
+        "moons": "Moons",
+        "queries": "Queries that",
+    }
     assert {name: f"<h2>{heading}" in page for name, heading in headings.items()} == ran
     filters = ["PRF DIME", "LLM DIME", "PRF Eclipse", "LLM Eclipse"]
     if ran["filters"]:

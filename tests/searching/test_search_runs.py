@@ -20,6 +20,7 @@ from foils.searching import (
     search_collection,
 )
 from foils.searching.bench import grid_values, mask_values, prepare
+from foils.searching.examples import find_examples
 from foils.searching.experiments import (
     at_best,
     by_moon,
@@ -238,6 +239,34 @@ def test_one_setting_at_every_share_is_the_best_of_all(bench):
         masks, _ = query_masks(*searched_with(bench), replace(best, share=share))
         np.testing.assert_allclose(system.per_query["AP"], mask_values(bench, masks)["AP"], atol=1e-12)
         assert system.means["AP"] <= tuned[share].means["AP"]
+
+
+def test_examples_are_the_queries_that_change_most_with_their_rankings(bench, collection):
+    grids = {"DIME": dime_grid(), "Eclipse": GRID}
+    values = sun_values(bench, grids)
+    found = find_examples(bench, values, rng=np.random.default_rng(0), count=2, depth=3)
+    tuned = {name: oracle(values[f"PRF {name}"], "AP") for name in grids}
+    gains = tuned["Eclipse"].per_query["AP"] - tuned["DIME"].per_query["AP"]
+    ids = bench.embedded.query_ids
+    order = sorted(range(18), key=lambda row: -gains[row])
+    expected = [row for row in order[:2] if gains[row] > 0] + [row for row in order[::-1][:2] if gains[row] < 0]
+    assert [example.query_id for example in found] == [ids[row] for row in expected]
+    assert found
+    table = collection.qrels["test"].to_pydict()
+    qrels = dict(zip(zip(table["query_id"], table["doc_id"], strict=True), table["relevance"], strict=True))
+    for row, example in zip(expected, found, strict=True):
+        assert example.gain == pytest.approx(gains[row])
+        assert example.query == collection.query_texts(bench.embedded.query_rows[[row]])[0]
+        for name, ranked in zip(grids, example.rankings, strict=True):
+            masks, _ = query_masks(*searched_with(bench), tuned[name].settings[0])
+            candidates = bench.retrieved[row]
+            scores = bench.embedded.documents.take(candidates) @ np.where(masks[row], bench.embedded.queries[row], 0)
+            best = np.sort(scores)[::-1][:3]
+            for (doc_id, text, grade), score in zip(ranked.documents, best, strict=True):
+                (position,) = collection.document_rows([doc_id])
+                assert scores[candidates == position] == pytest.approx(score, abs=1e-5)
+                assert collection.document_texts([position])[0].startswith(text)
+                assert grade == qrels.get((example.query_id, doc_id), 0)
 
 
 def test_depths_are_compared(bench):

@@ -119,10 +119,17 @@ def mask_values(bench: Bench, masks: Mask) -> dict[str, Floats]:
     for row, ranking in zip(again.tolist(), reranked, strict=True):
         rankings[row] = ranking
     for row, ranking in enumerate(rankings):
-        relevant = bench.relevant[row]
-        hit, where = np.nonzero(relevant.rows[:, None] == ranking[: bench.k])
-        ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
-        ranks[hit] = where
-        for measure, of in values.items():
-            of[row] = measure_ranks(measure, ranks, relevant, retrieved=min(bench.k, len(ranking)))
+        for measure, value in ranking_values(bench, row, ranking).items():
+            values[measure][row] = value
     return values
+
+
+def ranking_values(bench: Bench, row: int, ranking: Rows) -> dict[str, float]:
+    """Measure the k best of one query's ranking."""
+    relevant, ranking = bench.relevant[row], ranking[: bench.k]
+    hit, where = np.nonzero(relevant.rows[:, None] == ranking)
+    ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
+    ranks[hit] = where
+    return {
+        measure: float(measure_ranks(measure, ranks, relevant, retrieved=len(ranking))) for measure in bench.measures
+    }

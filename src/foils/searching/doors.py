@@ -191,7 +191,7 @@ def sweep(
     are ranked again within those that an exact search returns.
 
     Args:
-        experiment: What is compared: filters, shares, depths, moons, or all of these.
+        experiment: What is compared: filters, shares, depths, moons, single queries, or all of these.
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
             static:NAME for the word table of one. In Python also a SentenceTransformer or an `Encoder`.
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from foils.runtime.results import Result, Table
 from foils.searching.compared import MoonTest
+from foils.searching.examples import Example
 from foils.searching.systems import System
 from foils.searching.tables import findings_tables
 from foils.statistics import Comparison
@@ -33,6 +34,7 @@ class Findings(Result):
         depth_shares: measure -> depth -> `re-tuned` (by_share) or `fixed` (at_best) -> share -> system (oracle).
         moons: pool -> one system a run.
         moon_tests: (pool, measure) -> test against the last k⁻.
+        examples: queries that Eclipse changes most against DIME; None: not run.
         comparisons: (name, kind, measure) -> test against the baseline.
         against_dime: (name, kind, measure) -> test of an Eclipse against the DIME of its sun.
         halves: the same with half of the dimensions, two-sided.
@@ -51,6 +53,7 @@ class Findings(Result):
     depth_shares: Mapping[str, Mapping[str, Curves]] = field(default_factory=dict)
     moons: Mapping[str, Sequence[System]] = field(default_factory=dict)
     moon_tests: Mapping[tuple[str, str], MoonTest] = field(default_factory=dict)
+    examples: Sequence[Example] | None = None
     comparisons: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
     against_dime: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
     halves: Mapping[tuple[str, str, str], Comparison] = field(default_factory=dict)
@@ -85,6 +88,7 @@ class Findings(Result):
                 {**vars(of.difference), "a": pool, "p_as_good": of.as_good, "p_as_good_holm": of.as_good_holm}
                 for (pool, _), of in self.moon_tests.items()
             ],
+            "queries_changed_most": [{**asdict(of), "gain": of.gain} for of in self.examples or ()],
             "baseline": self.baseline.means,
             "comparisons": _tests(self.comparisons),
             "against_dime": _tests(self.against_dime),

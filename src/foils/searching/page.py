@@ -9,6 +9,7 @@ from foils.searching.tables import (
     SIGNIFICANT,
     compared_table,
     depth_tables,
+    example_table,
     half_against_dime,
     half_table,
     moon_table,
@@ -35,6 +36,8 @@ def findings_page(findings: Findings) -> str:
     if findings.moons:
         figures = [moon_means(measure, findings) for measure in measures]
         sections.append(Section("Moons drawn at random", [*figures, moon_table(findings)], _MOONS))
+    if findings.examples is not None:
+        sections.append(Section("Queries that Eclipse changes most", [example_table(findings)], _EXAMPLES))
     return render_page(
         "Search with the query's useful dimensions",
         subtitle=f"{findings.collection}, split {findings.split}: {findings.queries:,} queries · encoder "
@@ -84,6 +87,7 @@ _MOONS = (
     "The moon's documents, drawn at random from the bottom of the feedback list instead of being its very last, with "
     "the settings that are best with the last.",
 )
+_EXAMPLES = ("What changes in a single query: the documents that DIME and Eclipse rank first.",)
 _READING = (
     "honest: settings chosen by cross-validation over queries, and measured on the queries held out.",
     "oracle: settings chosen on the queries they are measured on, as published. Where the grid contains share 1, the "

@@ -22,6 +22,7 @@ TESTS = (
     "Wilcoxon's; Holm over all comparisons of an experiment by one measure, oracles apart."
 )
 HALVES = "p: paired t-test, two-sided; Holm over the rows of one measure, honest and oracle ones apart."
+EXAMPLES = "First those that gain most, then those that lose most, each filter at its best setting by AP (oracle)."
 UNMASKED = "kept all"
 SHORT = (
     "Kept all: queries that kept every dimension; in brackets those whose list was too short for the settings, or that "
@@ -50,6 +51,8 @@ def findings_tables(findings: Findings) -> list[Table]:
         tables.append(half_against_dime(findings))
     if findings.moons:
         tables.append(moon_table(findings))
+    if findings.examples is not None:
+        tables.append(example_table(findings))
     return tables
 
 
@@ -158,6 +161,25 @@ def moon_table(findings: Findings) -> Table:
             )
     columns = ["moon", "measure", "runs", "mean", "difference", "95 % interval", "p differs", "p as good", UNMASKED]
     return Table(_titled("Moons", findings), columns, rows, f"{MOONS}\n{SHORT}", frozenset(marked))
+
+
+def example_table(findings: Findings) -> Table:
+    """Return the queries that Eclipse changes most against DIME, with the first documents of either."""
+    rows = [
+        (
+            example.query if at == place == 0 else "",
+            ranked.name if place == 0 else "",
+            f"{ranked.value:.4f}" if place == 0 else "",
+            str(place + 1),
+            str(grade) if grade else "–",
+            text,
+        )
+        for example in findings.examples or ()
+        for at, ranked in enumerate(example.rankings)
+        for place, (_, text, grade) in enumerate(ranked.documents)
+    ]
+    columns = ["query", "filter", "AP", "rank", "grade", "document"]
+    return Table(_titled("Queries that Eclipse changes most against DIME", findings), columns, rows, EXAMPLES)
 
 
 def _below_1(curve: Mapping[float, System]) -> list[System]:

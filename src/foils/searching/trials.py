@@ -11,6 +11,7 @@ import numpy as np
 from foils.data.collection import Rows
 from foils.searching.bench import MEASURES, Bench, prepare
 from foils.searching.compared import MoonTest, compare_halves, compare_moons, compare_with_others
+from foils.searching.examples import find_examples
 from foils.searching.experiments import (
     DEPTHS,
     at_best,
@@ -172,11 +173,16 @@ def _chosen(
     return both
 
 
+def _queries(trial: Trial, findings: Findings) -> Findings:
+    return replace(findings, examples=find_examples(trial.bench, trial.values, rng=trial.rng))
+
+
 EXPERIMENTS: dict[str, Callable[[Trial, Findings], Findings]] = {
     "filters": _filters,
     "shares": _shares,
     "depths": _depths,
     "moons": _moons,
+    "queries": _queries,
 }
 
 
