@@ -37,3 +37,24 @@ def tiny_encoder(place: Path, texts: Sequence[str]) -> Path:
     torch.manual_seed(1)
     SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu").save(str(place))
     return place
+
+
+def decoder_without_separator(place: Path, words: Sequence[str]) -> Path:
+    """Save a Qwen3 of one layer that scores pairs, with a tokenizer over these words that has no separator."""
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForSequenceClassification
+
+    known = {word: at for at, word in enumerate(dict.fromkeys(["<pad>", "<unk>", "\n\n", *words]))}
+    tokenizer = Tokenizer(models.WordLevel(known, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split("\n\n", "isolated"), pre_tokenizers.Split(" ", "removed")]
+    )
+    PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>").save_pretrained(place)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=len(known), pad_token_id=0, num_labels=1, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=8,
+    )  # fmt: skip
+    Qwen3ForSequenceClassification(config).save_pretrained(place)
+    return place

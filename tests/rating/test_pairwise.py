@@ -24,7 +24,7 @@ from foils.rating import (
 from foils.rating.distil import examples
 from foils.rating.pairwise import CARD, Triples
 from foils.runtime.errors import FormatError, InputError
-from tiny_models import tiny_cross_encoder
+from tiny_models import decoder_without_separator, tiny_cross_encoder
 
 WORDS = [f"w{i}" for i in range(12)]
 
@@ -160,6 +160,27 @@ def test_no_text_is_cut_to_make_room_for_another(base):
     assert triples.of(["query"], ["w1 [SEP] w2"], ["w3"])[0][1].count("[SEP]") == 1, "a text cannot add a separator"
     with pytest.raises(InputError, match="at least 16"):
         Triples(tokenizer, 15)
+
+
+def test_a_decoder_without_a_separator_is_distilled(tmp_path):
+    """Qwen3 of a few weights, whose tokenizer adds no special token: an empty line stands between the texts."""
+    candidates, pairs, w = planted(6)
+    model = decoder_without_separator(tmp_path, ["query", *WORDS])
+    distilled = distil(model, candidates, pairs, w, max_length=32, device="cpu", batch_size=8)
+    judge = distilled.judge
+    tokenizer = judge._model.tokenizer
+    assert tokenizer.sep_token is None
+    triples = Triples(tokenizer, 32)
+    ((query, both),) = triples.of([" ".join(["w3"] * 50)], [" ".join(["w1"] * 50)], ["w2"])
+    assert query.endswith("w3\n\n")
+    assert both.endswith("w1\n\nw2")
+    assert len(tokenizer(query, both)["input_ids"]) <= 32
+    answers = judge.judge(candidates, pairs)
+    assert np.isfinite(answers).all()
+    np.testing.assert_allclose(judge.judge(candidates, pairs.turned), 1 - answers, atol=1e-6)
+    judge.save(tmp_path / "judge")
+    again = load_pairwise_judge(tmp_path / "judge", device="cpu")
+    np.testing.assert_allclose(again.judge(candidates, pairs), answers, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,15 @@ def test_fixed_by_hand_and_its_ends():
         Mixing(1.2)
 
 
+def test_staged_follows_table_3():
+    mixing = MIXINGS["staged"]()
+    found = []
+    for epoch in range(1, 10):
+        mixing.set_epoch(epoch)
+        found.append(mixing.shares()[0])
+    assert found == [0.5, 0.5, 0.6, 0.6, 0.7, 0.7, 0.8, 0.8, 0.8]
+
+
 def test_scheduled_follows_the_epoch():
     mixing = ScheduledMixing()
     mixing.set_epoch(5)

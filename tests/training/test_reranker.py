@@ -43,11 +43,10 @@ def weights(model):
 
 
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
-def test_every_loss_trains(name, data, unweighted, tmp_path):
+def test_every_loss_trains(name, data, tmp_path):
     model = cross_encoder(tmp_path / "bert")
     before = weights(model).clone()
-    taken = data if RERANKER_LOSSES[name].weighted else unweighted
-    found = train_reranker(model, taken, tmp_path / "out", settings=replace(BASE, loss=name))
+    found = train_reranker(model, data, tmp_path / "out", settings=replace(BASE, loss=name))
     assert np.isfinite([entry["loss"] for entry in found.history]).all()
     assert not torch.equal(before, weights(found.model))
 
@@ -69,21 +68,23 @@ def loss_of(name, model, data):
 
 
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
-def test_every_loss_heeds_weights_or_refuses_them(name, data, unweighted, tmp_path):
+def test_every_loss_heeds_weights(name, data, unweighted, tmp_path):
     model = cross_encoder(tmp_path).eval()
-    if RERANKER_LOSSES[name].weighted:
-        assert loss_of(name, model, data).item() != pytest.approx(loss_of(name, model, unweighted).item(), rel=1e-4)
-    else:
-        assert name == "lambda"
-        assert torch.isfinite(loss_of(name, model, unweighted))
-        with pytest.raises(InputError, match="take one of regression, binary, listnet, hybrid"):
-            loss_of(name, model, data)
+    assert loss_of(name, model, data).item() != pytest.approx(loss_of(name, model, unweighted).item(), rel=1e-4)
+
+
+def test_a_loss_of_sentence_transformers_refuses_weights(data):
+    with pytest.raises(InputError, match="take one of regression, binary, listnet, lambda, hybrid"):
+        reranker_set(data, reranker_loss("st:ListMLELoss", {}))
 
 
 @pytest.mark.parametrize(
     ("name", "peer"),
-    [("regression", losses.MSELoss), ("binary", losses.BinaryCrossEntropyLoss), ("listnet", losses.ListNetLoss)],
-)
+    [
+        ("regression", losses.MSELoss), ("binary", losses.BinaryCrossEntropyLoss), ("listnet", losses.ListNetLoss),
+        ("lambda", losses.LambdaLoss),
+    ],
+)  # fmt: skip
 def test_without_weights_a_loss_is_that_of_sentence_transformers(name, peer, unweighted, tmp_path):
     model = cross_encoder(tmp_path).eval()
     columns = list(reranker_set(unweighted, RERANKER_LOSSES[name])[:8].values())
@@ -116,7 +117,14 @@ def base(data, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "changed",
-    [{"alpha": 0.9}, {"temperature": 0.2}, *({"mixing": m} for m in ("scheduled", "uncertainty", "gradnorm"))],
+    [
+        {"alpha": 0.9},
+        {"temperature": 0.2},
+        {"curriculum": True},
+        {"mixing": "scheduled"},
+        {"mixing": "uncertainty"},
+        {"mixing": "gradnorm"},
+    ],
 )
 def test_every_setting_of_the_hybrid_changes_the_training(changed, base, data, tmp_path):
     settings = replace(BASE, loss_settings=changed)
@@ -130,7 +138,7 @@ def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(data, tmp_path):
     labels = [torch.tensor(label) for label in rows["label"]]
     inputs = [rows["query"], rows["documents"]]
     each = []
-    for query, documents, (ratings, own) in zip(*inputs, labels, strict=True):
+    for query, documents, (ratings, own, _) in zip(*inputs, labels, strict=True):
         s = model.predict([(query, d) for d in documents], activation_fn=torch.nn.Identity(), convert_to_tensor=True)
         e = own * torch.exp(s / 0.5)
         each.append(0.7 * -torch.log(e[0] / e.sum()) + 0.3 * ((s - ratings) ** 2).mean())
@@ -143,7 +151,7 @@ def test_alpha_1_and_no_weights_is_listnets_loss_on_one_positive(data, tmp_path)
     model = cross_encoder(tmp_path).eval()
     rows = reranker_set(data, RERANKER_LOSSES["hybrid"])[:4]
     inputs = [rows["query"], rows["documents"]]
-    labels = [torch.stack([torch.tensor(r), torch.ones(len(w))]) for r, w in rows["label"]]
+    labels = [torch.stack([torch.tensor(r), torch.ones(len(w)), torch.tensor(g)]) for r, w, g in rows["label"]]
     ours = RerankerHybridLoss(model, mixing=Mixing(1.0))(inputs, labels)
     hard = [torch.tensor([1e4] + [0.0] * (len(d) - 1)) for d in inputs[1]]  # softmax: all on the positive
     assert ours.item() == pytest.approx(losses.ListNetLoss(model)(inputs, hard).item(), abs=1e-5)
@@ -168,7 +176,7 @@ def test_data_sets_leave_absent_documents_and_unrated_pairs_out():
 
 
 @pytest.mark.parametrize("name", RERANKER_LOSSES)
-def test_texts_are_looked_up_when_a_batch_is_read(name, data, unweighted, monkeypatch):
+def test_texts_are_looked_up_when_a_batch_is_read(name, data, monkeypatch):
     looked_up, whole = [], Collection.document_texts
 
     def counted(collection, rows):
@@ -177,7 +185,7 @@ def test_texts_are_looked_up_when_a_batch_is_read(name, data, unweighted, monkey
 
     monkeypatch.setattr(Collection, "document_texts", counted)
     kind = RERANKER_LOSSES[name]
-    rows = reranker_set(data if kind.weighted else unweighted, kind)
+    rows = reranker_set(data, kind)
     assert not looked_up, "the data set itself holds no text"
     batch = rows[2:4]
     assert len(looked_up) == (2 if kind.pointwise else sum(len(of) for of in batch["documents"]))
@@ -202,3 +210,96 @@ def test_dev_chooses_the_reranker(data, tmp_path):
         cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=BASE, score=lambda model: next(scores)
     )
     assert found.best == 0.4
+
+
+def lists_of(name, model, data, **settings):
+    """The first lists of a data set, with their labels as tensors."""
+    rows = reranker_set(data, reranker_loss(name, settings))[:6]
+    return [rows["query"], rows["documents"]], [torch.tensor(label) for label in rows["label"]]
+
+
+def scored(model, inputs):
+    pairs = [[(query, document) for document in of] for query, of in zip(*inputs, strict=True)]
+    return [model.predict(of, activation_fn=torch.nn.Identity(), convert_to_tensor=True) for of in pairs]
+
+
+def test_lambda_equals_plain_loops_and_a_weight_multiplies_a_pair(data, tmp_path):
+    model = cross_encoder(tmp_path).eval()
+    inputs, labels = lists_of("lambda", model, data, grades="zones")
+    total, count = 0.0, 0
+    for s, (y, w) in zip(scored(model, inputs), labels, strict=True):
+        order = sorted(range(len(s)), key=lambda i: -s[i])
+        rank = {document: place + 1 for place, document in enumerate(order)}
+        best = sum((2**grade - 1) / np.log2(place + 2) for place, grade in enumerate(sorted(y.tolist(), reverse=True)))
+        for i in range(len(s)):
+            for j in range(len(s)):
+                if y[i] > y[j]:
+                    far = abs(rank[i] - rank[j])
+                    rho = abs(1 / np.log2(1 + far) - 1 / np.log2(2 + far))
+                    delta = abs(1 / np.log2(1 + rank[i]) - 1 / np.log2(1 + rank[j]))
+                    gain = float(2 ** y[i] - 2 ** y[j]) / best
+                    log_sigmoid = float(torch.nn.functional.logsigmoid(s[i] - s[j])) / np.log(2)
+                    total -= float(w[i] * w[j]) * (10 * rho + delta) * gain * log_sigmoid
+                    count += 1
+    loss = RERANKER_LOSSES["lambda"].make(model, mini_batch_size=None)(inputs, labels)
+    assert loss.item() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_grades_by_zones_follow_the_table_of_gaps():
+    collection = made_up(queries=4)
+    source = table(collection, per_query=5)
+    count = len(source)
+    gaps = np.resize([50.0, 150.0, 300.0, 500.0, 700.0], count)
+    gaps[-2:] = np.nan
+    rated = source.with_columns({"elo": 1500 - gaps, "elo_se": np.full(count, 9.0), "gap": gaps})
+    lists = training_set(collection, rated, form="lists")
+    for name in ("lambda", "listnet"):
+        labels = reranker_set(lists, reranker_loss(name, {"grades": "zones"}))["label"]
+        assert [label[0] for label in labels] == [[4, 4, 3, 2, 1, 0]] * (count // 5 - 1) + [[4, 4, 3, 2]]
+    with pytest.raises(InputError, match="rate the negatives"):
+        reranker_set(training_set(collection, source, form="lists"), reranker_loss("lambda", {"grades": "zones"}))
+    with pytest.raises(UnknownNameError, match="labels, zones"):
+        reranker_loss("lambda", {"grades": "ratings"})
+
+
+def test_grades_by_ratings_are_logits_and_unrated_lists_are_left_out(caplog, tmp_path):
+    collection = made_up(queries=6)
+    source = table(collection, per_query=3)
+    elo = 1500 - 173.7178 * np.arange(len(source), dtype=float)
+    elo[3:6] = np.nan  # of the second query
+    queries = collection.positives("train").query_rows
+    ids = [collection.queries["query_id"][int(row)].as_py() for row in queries]
+    own = [collection.documents["doc_id"][int(row)].as_py() for row in collection.positives("train").doc_rows]
+    widened, at = source.with_columns({"elo": elo}).with_rejected(ids, own)
+    values = widened.table["elo"].to_numpy().copy()
+    values[at] = 1500 + 173.7178
+    rated = Negatives(widened.table.drop_columns("elo")).with_columns({"elo": values})
+    lists = training_set(collection, rated, form="lists")
+    rows = reranker_set(lists, reranker_loss("listnet", {"grades": "ratings"}))
+    assert len(rows) == 2
+    assert "1 of 3 lists" in caplog.text
+    np.testing.assert_allclose(np.subtract(rows["label"][0][0], rows["label"][0][0][0]), [0, -1, -2, -3], atol=1e-4)
+    settings = replace(BASE, loss="listnet", loss_settings={"grades": "ratings"}, epochs=1)
+    found = train_reranker(cross_encoder(tmp_path / "bert"), lists, tmp_path / "out", settings=settings)
+    assert np.isfinite([entry["loss"] for entry in found.history]).all()
+
+
+def test_a_curriculum_leaves_hard_negatives_out_of_the_contrast_until_their_epoch(data, tmp_path):
+    model = cross_encoder(tmp_path).eval()
+    inputs, labels = lists_of("hybrid", model, data)
+    loss = RERANKER_LOSSES["hybrid"].make(model, mini_batch_size=None, mixing="fixed", alpha=1.0, curriculum=True)
+    for epoch, least in ((1, 300.0), (4, 200.0), (7, 100.0)):
+        loss.set_epoch(epoch)
+        each = []
+        for s, (_, w, gap) in zip(scored(model, inputs), labels, strict=True):
+            e = w * torch.exp(s) * (1 - (gap <= least).float())
+            each.append(-torch.log(e[0] / e.sum()))
+        assert loss(inputs, labels).item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-5)
+
+
+def test_predictions_are_in_0_to_1_where_the_models_own_activation_is_the_sigmoid(data, tmp_path):
+    settings = replace(BASE, loss="regression", epochs=1)
+    found = train_reranker(cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=settings).model
+    pairs = [("ba be", "ba be ce"), ("ba be", "da do du")]
+    logits = found.predict(pairs, activation_fn=torch.nn.Identity())
+    np.testing.assert_allclose(found.predict(pairs), 1 / (1 + np.exp(-logits)), rtol=1e-5)

@@ -94,6 +94,7 @@ def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | 
         rated.pairs,
         rated.preference,
         epochs=settings.distil_epochs,
+        batch_size=settings.distil_batch,
         learning_rate=settings.distil_learning_rate,
         max_length=settings.distil_length,
         seed=seed,

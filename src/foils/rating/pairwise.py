@@ -22,6 +22,7 @@ from foils.runtime.errors import FormatError, InputError
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
+PARAGRAPH = "\n\n"  # separates where a tokenizer has no separator
 CARD = "pairwise.json"
 _KIND = "pairwise judge 1"
 
@@ -43,7 +44,7 @@ class PairwiseJudge:
         name: what to call it.
 
     Raises:
-        InputError: several outputs, no separator or slow tokenizer, or a setting out of range.
+        InputError: several outputs, a slow tokenizer, or a setting out of range.
 
     Source: ANMI 2.0 section 7.2, stage 2 ("a distilled pairwise model"), with both orders averaged.
     """
@@ -149,8 +150,10 @@ def texts_of(candidates: Candidates, first: Rows, second: Rows) -> tuple[list[st
 class Triples:
     """Puts a query and two documents into the two texts that a cross-encoder takes: (query, "first SEP second").
 
+    A decoder's tokenizer has no separator: there an empty line stands after the query, and between the documents.
+
     Args:
-        tokenizer: a fast one (it says where tokens end), with a separator.
+        tokenizer: a fast one: it says where tokens end.
         max_length: tokens of a triple, at least 16.
 
     Raises:
@@ -160,10 +163,13 @@ class Triples:
     def __init__(self, tokenizer: Any, max_length: int) -> None:
         if max_length < 16:
             raise InputError(f"max_length {max_length}; a query and two documents need at least 16 tokens")
-        if not getattr(tokenizer, "is_fast", False) or not tokenizer.sep_token:
-            raise InputError("a pairwise judge needs a fast tokenizer with a separator, as BERT's; take another model")
-        self._tokenizer, self._separator = tokenizer, tokenizer.sep_token
-        special = tokenizer.num_special_tokens_to_add(pair=True) + 1
+        if not getattr(tokenizer, "is_fast", False):
+            raise InputError("a pairwise judge needs a fast tokenizer, as BERT's; take another model")
+        own = tokenizer.sep_token
+        self._tokenizer, self._separator, self._after_query = tokenizer, own or PARAGRAPH, "" if own else PARAGRAPH
+        self._between = f" {own} " if own else PARAGRAPH
+        blank = len(tokenizer(PARAGRAPH, add_special_tokens=False)["input_ids"])
+        special = tokenizer.num_special_tokens_to_add(pair=True) + (1 if own else 2 * blank)
         self._of_query = max_length // 4
         self._of_document = (max_length - self._of_query - special) // 2
 
@@ -171,7 +177,7 @@ class Triples:
         """Return the two texts of each triple."""
         query, document = self._cut(queries, self._of_query), self._cut([*first, *second], self._of_document)
         return [
-            (query[q], f"{document[a]} {self._separator} {document[b]}")
+            (f"{query[q]}{self._after_query}", f"{document[a]}{self._between}{document[b]}")
             for q, a, b in zip(queries, first, second, strict=True)
         ]
 

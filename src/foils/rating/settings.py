@@ -115,9 +115,10 @@ class DistilSettings(Settings):
 
     Attributes:
         distil: Train a judge on the answers and write it here, for pairwise:FOLDER.
-        distil_from: Transformer that the training starts from: a folder or hub name.
+        distil_from: Transformer to start from: a folder or hub name.
         distil_epochs: Number of passes over the answers.
         distil_learning_rate: Peak learning rate.
+        distil_batch: Number of examples in a step; a judgement is two.
         distil_length: Maximum tokens of query and documents together.
     """
 
@@ -127,4 +128,5 @@ class DistilSettings(Settings):
     distil_from: Annotated[str | Path, Option(flag="from", within=DISTIL_ARGS)] = DEFAULT_MODEL
     distil_epochs: Annotated[int, Option(flag="epochs", least=1, within=DISTIL_ARGS)] = 1
     distil_learning_rate: Annotated[float, Option(flag="learning_rate", above=0, within=DISTIL_ARGS)] = 5e-5
+    distil_batch: Annotated[int, Option(flag="batch", least=1, within=DISTIL_ARGS)] = 32
     distil_length: Annotated[int, Option(flag="length", least=16, within=DISTIL_ARGS)] = 256

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from foils.runtime.errors import InputError, check_names
+from foils.selection.curriculum import stage_of
 
 
 def scheduled_alpha(epoch: float) -> float:
@@ -66,6 +67,17 @@ class ScheduledMixing(Mixing):
     def set_epoch(self, epoch: int) -> None:
         """Set α for the epoch, counted from 1."""
         self.alpha = scheduled_alpha(epoch)
+
+
+class StagedMixing(Mixing):
+    """α by epoch: 0.5 in epochs 1 and 2, 0.6 in 3 and 4, 0.7 in 5 and 6, then 0.8 (ANMI 2.0 Table 3)."""
+
+    def __init__(self) -> None:
+        super().__init__(stage_of(1)[1])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Set α for the epoch, counted from 1."""
+        self.alpha = stage_of(epoch)[1]
 
 
 class LearnableMixing(Mixing):
@@ -162,6 +174,7 @@ class GradNormMixing(Mixing):
 MIXINGS: dict[str, Callable[..., Mixing]] = {
     "fixed": Mixing,
     "scheduled": ScheduledMixing,
+    "staged": StagedMixing,
     "learnable": LearnableMixing,
     "uncertainty": UncertaintyMixing,
     "gradnorm": GradNormMixing,

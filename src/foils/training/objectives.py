@@ -141,6 +141,34 @@ def list_distillation(
     return (wanted.exp() * torch.where(known, wanted - found, 0.0)).sum(1)
 
 
+def weighted_lambda(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Return NDCG-Loss2++ of a list: Σ −w_i w_j (μρ_ij + δ_ij)|G_i − G_j| log₂ σ(s_i − s_j) over pairs, their number.
+
+    Over pairs with y_i > y_j. G = (2^y − 1)/maxDCG are the gains; with i and j the ranks by score from 1 and
+    D_r = log₂(1 + r), ρ_ij = |1/D_{|i−j|} − 1/D_{|i−j|+1}|, δ_ij = |1/D_i − 1/D_j|, μ = 10. With all weights 1 the sum
+    over a batch's lists over the number of their pairs is sentence-transformers' LambdaLoss.
+
+    Args:
+        scores: (n,) s.
+        relevance: (n,) y, at least 0, higher is more relevant.
+        log_weights: (n,) log w, finite. Weights multiply the losses of pairs; ranks and gains do not heed them.
+
+    Source: Wang et al. 2018 (CIKM); the weights are ours.
+    """
+    order = scores.argsort(descending=True)
+    s, y, w = scores[order], relevance[order].clamp(min=0), log_weights[order]
+    discount = torch.log2(1 + torch.arange(1, len(s) + 1, device=s.device, dtype=s.dtype))
+    best = ((2 ** y.sort(descending=True).values - 1) / discount).sum().clamp(min=1e-10)
+    gain = (2**y - 1) / best
+    apart = (torch.arange(len(s), device=s.device)[:, None] - torch.arange(len(s), device=s.device)).abs()
+    rho = (1 / discount[(apart - 1).clamp(min=0)] - 1 / discount[apart.clamp(max=len(s) - 1)]).abs()
+    delta = (1 / discount[:, None] - 1 / discount).abs()
+    weight = (10 * rho + delta) * (gain[:, None] - gain).abs() * (w[:, None] + w).exp()
+    losses = -weight * nn.functional.logsigmoid(s[:, None] - s) / math.log(2)
+    ahead = y[:, None] > y
+    return losses[ahead].sum(), ahead.sum()
+
+
 def weighted_listnet(scores: Tensor, relevance: Tensor, log_weights: Tensor) -> Tensor:
     """Return −Σ_j P_j (s_j − log Σ_i w_i e^{s_i}) of a list, (), with P_j = w_j e^{y_j} / Σ_i w_i e^{y_i}.
 

@@ -6,6 +6,7 @@ both.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from sentence_transformers.cross_encoder.losses import LambdaLoss
 from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
 from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
 from torch import Tensor
@@ -25,16 +25,24 @@ from foils.data.collection import Rows
 from foils.encode.cross_encoders import check_one_output
 from foils.runtime.errors import InputError, check_names, require
 from foils.runtime.options import refuse
+from foils.selection.curriculum import least_gap
+from foils.selection.rules import BOUNDS, tier_of
+from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training.data import TrainingSet
+from foils.training.facts import Floats
 from foils.training.mixing import make_mixing
 from foils.training.models import with_defaults
-from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss
+from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss, WeightedLambdaLoss
 from foils.training.settings import NO_MASK, ST, TrainSettings
 from foils.training.st_losses import st_reranker_loss
 from foils.training.trainer import TrainingRun, fit
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+log = logging.getLogger(__name__)
+
+GRADES, LABELS, ZONES, RATINGS = "grades", "labels", "zones", "ratings"
 
 
 @dataclass(frozen=True)
@@ -47,21 +55,35 @@ class RerankerLoss:
         ratings: it learns from ratings; else from labels, 1 for the positive and 0 for negatives.
         weighted: it heeds the table's weights, which come with the labels.
         settings: names of its own settings.
+        grades: what relevance listwise labels are: labels, or, by ratings, zones or ratings.
+        gaps: its labels hold rating gaps, too.
     """
 
     make: Callable[..., Any]
     pointwise: bool
     ratings: bool
     weighted: bool = True
-
     settings: tuple[str, ...] = ()
+    grades: str = LABELS
+    gaps: bool = False
 
 
 def _hybrid(
-    model: Any, *, mini_batch_size: int | None, mixing: str = "fixed", alpha: float = 0.5, temperature: float = 1.0
+    model: Any,
+    *,
+    mini_batch_size: int | None,
+    mixing: str = "fixed",
+    alpha: float = 0.5,
+    temperature: float = 1.0,
+    curriculum: bool = False,
 ) -> RerankerHybridLoss:
-    way = make_mixing(mixing, alpha)
-    return RerankerHybridLoss(model, mixing=way, temperature=temperature, mini_batch_size=mini_batch_size)
+    return RerankerHybridLoss(
+        model,
+        mixing=make_mixing(mixing, alpha),
+        temperature=temperature,
+        mini_batch_size=mini_batch_size,
+        least_gap=least_gap if curriculum else None,
+    )
 
 
 def _pointwise(objective: Callable[..., Tensor]) -> Callable[..., PointwiseLoss]:
@@ -71,10 +93,15 @@ def _pointwise(objective: Callable[..., Tensor]) -> Callable[..., PointwiseLoss]
 RERANKER_LOSSES: dict[str, RerankerLoss] = {
     "regression": RerankerLoss(_pointwise(functional.mse_loss), pointwise=True, ratings=True),
     "binary": RerankerLoss(_pointwise(functional.binary_cross_entropy_with_logits), pointwise=True, ratings=False),
-    "listnet": RerankerLoss(ListNetLoss, pointwise=False, ratings=False),
-    "lambda": RerankerLoss(LambdaLoss, pointwise=False, ratings=False, weighted=False),
-    "hybrid": RerankerLoss(_hybrid, pointwise=False, ratings=True, settings=("mixing", "alpha", "temperature")),
+    "listnet": RerankerLoss(ListNetLoss, pointwise=False, ratings=False, settings=(GRADES,)),
+    "lambda": RerankerLoss(WeightedLambdaLoss, pointwise=False, ratings=False, settings=(GRADES,)),
+    "hybrid": RerankerLoss(
+        _hybrid, pointwise=False, ratings=True, settings=("mixing", "alpha", "temperature", "curriculum"), gaps=True
+    ),
 }
+GRADES_OF = {"listnet": (LABELS, ZONES, RATINGS), "lambda": (LABELS, ZONES)}
+"""What the relevance of a listwise loss may be: the labels, 1 and 0; zones of gaps (Table 2), 4 for the positive and in
+the danger zone to 0 in the easy one; ratings in logits, whose softmax is the chance to be the best (Plackett–Luce)."""
 
 
 def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
@@ -88,7 +115,10 @@ def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
         return RerankerLoss(make, pointwise=False, ratings=False, weighted=False, settings=tuple(settings))
     check_names("loss of a reranker", [name], RERANKER_LOSSES)
     check_names(f"setting of the loss {name}", settings, RERANKER_LOSSES[name].settings)
-    return RERANKER_LOSSES[name]
+    if GRADES not in settings:
+        return RERANKER_LOSSES[name]
+    check_names(f"grades of the loss {name}", [settings[GRADES]], GRADES_OF[name])
+    return replace(RERANKER_LOSSES[name], grades=settings[GRADES])
 
 
 def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
@@ -98,7 +128,8 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
 
     Pointwise: query, document, label; pairs without a rating are left out where ratings are learned. Listwise: query,
     documents, label, a number a document. A loss that heeds weights has them after the numbers: labels are (2,), or
-    (2, 1 + k).
+    (2, 1 + k); the hybrid's hold gaps as well, (3, 1 + k). With grades by ratings, documents without one are left out,
+    and lists that are left with fewer than two.
 
     Raises:
         InputError: ratings are wanted and there are none, or there are weights that the loss cannot heed.
@@ -117,22 +148,43 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
     there = data.rows[:, 1:] >= 0
     labelled = np.zeros(there.shape)
     labelled[:, 0] = 1
-    target = ratings if loss.ratings else labelled
-    if loss.pointwise:
+    target = ratings if loss.ratings else labelled if loss.grades == LABELS else _grades(data, loss.grades)
+    if loss.pointwise or loss.grades != LABELS:
         there &= np.isfinite(target)
+    rows = np.ones(len(data), bool)
+    if loss.grades != LABELS:
+        rows = there.sum(1) > 1
+        if not rows.all():
+            log.warning(
+                "%d of %d lists have fewer than two rated documents, and are left out", (~rows).sum(), len(rows)
+            )
+        there &= rows[:, None]
     queries, documents, lengths = data.rows[:, 0], data.rows[:, 1:][there], there.sum(1)
-    facts = np.stack([target, weights], 1)
+    gaps = [np.concatenate([np.full((len(data), 1), np.nan), data.facts.own_gaps()], 1)] if loss.gaps else []
+    facts = np.stack([target, weights, *gaps], 1)
     if loss.pointwise:
         label = _lists(facts.swapaxes(1, 2)[there].ravel(), np.full(len(documents), 2))
         columns = {"query": np.repeat(queries, lengths), "document": documents, "label": label}
     else:
+        queries, lengths, wide = queries[rows], lengths[rows], facts.shape[1]
         label = _lists(target[there], lengths)
         if loss.weighted:
-            both = _lists(facts[np.repeat(there[:, None], 2, 1)], np.repeat(lengths, 2))
-            label = _lists(both, np.full(len(data), 2))
+            every = _lists(facts[np.repeat(there[:, None], wide, 1)], np.repeat(lengths, wide))
+            label = _lists(every, np.full(len(queries), wide))
         columns = {"query": queries, "documents": _lists(documents, lengths), "label": label}
     texts = replace(data.texts, documents=frozenset({"document", "documents"}))
     return datasets.Dataset(pa.table(columns)).with_transform(texts)
+
+
+def _grades(data: TrainingSet, kind: str) -> Floats:
+    """(N, 1 + k) relevance by ratings of each row's documents; NaN where there is none."""
+    if kind == RATINGS:
+        return data.scores_of("elo") / ELO_PER_LOGIT
+    gaps = data.facts.own_gaps()
+    if not np.isfinite(gaps).any():
+        raise InputError("grades by zones go by gaps of ratings, and there are none; rate the negatives first")
+    zones = len(BOUNDS) - tier_of(gaps.ravel()).reshape(gaps.shape)
+    return np.concatenate([np.full((len(data), 1), float(len(BOUNDS))), np.where(np.isnan(gaps), np.nan, zones)], 1)
 
 
 def _lists(values: Any, lengths: Rows) -> pa.ListArray:
@@ -171,6 +223,8 @@ def train_reranker(
     check_one_output(model, "the reranker")
     settings = with_defaults(settings, model)
     kind = reranker_loss(settings.loss, settings.loss_settings)
+    of_data = (GRADES,) if settings.loss in GRADES_OF else ()
+    own = {name: value for name, value in settings.loss_settings.items() if name not in of_data}
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
     return fit(
@@ -179,7 +233,7 @@ def train_reranker(
         model,
         Path(output),
         dataset=reranker_set(data, kind),
-        loss=kind.make(model, mini_batch_size=settings.mini_batch_size, **settings.loss_settings),
+        loss=kind.make(model, mini_batch_size=settings.mini_batch_size, **own),
         settings=settings,
         score=score,
         callbacks=callbacks,

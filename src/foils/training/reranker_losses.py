@@ -9,9 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from foils.runtime.errors import InputError
+from foils.training.facts import LeastGap
 from foils.training.losses import gradient_norms
 from foils.training.mixing import Mixing, describe_mixing
-from foils.training.objectives import rating_regression, weighted_infonce, weighted_listnet
+from foils.training.objectives import rating_regression, weighted_infonce, weighted_lambda, weighted_listnet
 
 
 class PairLoss(nn.Module):  # type: ignore[misc]
@@ -38,8 +39,8 @@ class PairLoss(nn.Module):  # type: ignore[misc]
 
     def lists(
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None, task: str | None
-    ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield (n,) logits, first and second row of the label, (2, n), of each query's list of documents."""
+    ) -> Iterator[tuple[Tensor, ...]]:
+        """Yield (n,) logits, and each row of the label, (n,), of each query's list of documents."""
         pairs = [(query, document) for query, of in zip(*inputs, strict=True) for document in of]
         parts = self.scores(pairs, prompt, task).split([label.shape[1] for label in labels])
         for own, label in zip(parts, labels, strict=True):
@@ -94,33 +95,62 @@ class ListNetLoss(PairLoss):
         return {"weighted": True, "mini_batch_size": self.mini_batch_size}
 
 
+class WeightedLambdaLoss(PairLoss):
+    """Mean over all pairs of a batch's lists of `weighted_lambda`; without weights sentence-transformers' LambdaLoss.
+
+    A list is a query and its documents; its label is (2, n): how relevant each is, and its weight.
+    """
+
+    def forward(
+        self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
+    ) -> Tensor:
+        """Return the loss of a batch of queries and their lists of documents."""
+        lists = self.lists(inputs, labels, prompt, task)
+        sums = [weighted_lambda(scores, relevance, w.log()) for scores, relevance, w in lists]
+        losses, counts = (torch.stack(parts) for parts in zip(*sums, strict=True))
+        return losses.sum() / counts.sum().clamp(min=1)
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings, for the model card."""
+        return {"weighted": True, "mini_batch_size": self.mini_batch_size}
+
+
 class RerankerHybridLoss(PairLoss):
     """α·weighted InfoNCE over each list's scores + (1 − α)·regression of the scores on ratings (ANMI 2.0 eq. 37).
 
     The score of a pair is the model's logit; the regression's prediction is the logit itself, so that a reranker
     trained with it scores in units of standardised ratings. A list is a query, its positive first, its negatives; its
-    label is (2, 1 + k): ratings (NaN: none) and weights. The weights are of the contrast alone, as published.
+    label is (3, 1 + k): ratings (NaN: none), weights, and rating gaps (NaN: none). The weights are of the contrast
+    alone, as published.
 
     Args:
         model: a CrossEncoder with one output.
         mixing: how the two join.
         temperature: τ of InfoNCE over logits, above 0; 1 is the logits' own scale.
         mini_batch_size: pairs scored at once; None: all.
+        least_gap: curriculum: epoch → gap that a negative must exceed to take part in the contrast; None: all do.
 
     Raises:
         InputError: a temperature not above 0.
     """
 
     def __init__(
-        self, model: Any, *, mixing: Mixing, temperature: float = 1.0, mini_batch_size: int | None = None
+        self,
+        model: Any,
+        *,
+        mixing: Mixing,
+        temperature: float = 1.0,
+        mini_batch_size: int | None = None,
+        least_gap: LeastGap | None = None,
     ) -> None:
         super().__init__(model, mini_batch_size=mini_batch_size)
         if not temperature > 0:
             raise InputError(f"temperature {temperature}; expected above 0")
-        self.mixing, self.temperature = mixing, temperature
+        self.mixing, self.temperature, self.least_gap, self.epoch = mixing, temperature, least_gap, 1
 
     def set_epoch(self, epoch: int) -> None:
         """Tell the loss its epoch, counted from 1."""
+        self.epoch = epoch
         self.mixing.set_epoch(epoch)
 
     def forward(
@@ -128,9 +158,12 @@ class RerankerHybridLoss(PairLoss):
     ) -> Tensor:
         """Return the loss of a batch of queries and their lists of documents."""
         contrast, regression, parts = [], [], []
-        for scores, ratings, weights in self.lists(inputs, labels, prompt, task):
+        for scores, ratings, weights, gaps in self.lists(inputs, labels, prompt, task):
             positive = torch.zeros(1, dtype=torch.int64, device=scores.device)
-            contrast.append(weighted_infonce(scores[None], positive, weights.log()[None], temperature=self.temperature))
+            log_weights = weights.log()
+            if self.least_gap is not None:
+                log_weights = log_weights.masked_fill(gaps <= self.least_gap(self.epoch), -torch.inf)
+            contrast.append(weighted_infonce(scores[None], positive, log_weights[None], temperature=self.temperature))
             if torch.isfinite(ratings).any():
                 regression.append(rating_regression(scores[None], ratings[None]))
             parts.append(scores)
