@@ -1,16 +1,16 @@
 """DIME, Eclipse and RDIME on collections, honest and oracle, tested for significance.
 
     python benchmarks/search_collections.py COLLECTION... [--reading few-relevant] [--max-length 256] [--experiments]
-        [--thin] [--answers FILE] [--json benchmarks/results/search_collections.json]
+        [--thin] [--queries N] [--answers FILE] [--json benchmarks/results/search_collections.json]
 
 For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME
 (nothing to tune) and the published grids of DIME and Eclipse, tuned by cross-validation (honest) and on the queries
 themselves (oracle). Differences from the baseline are tested as published: Shapiro–Wilk, one-sided paired t or
 Wilcoxon, Holm over the comparisons of a measure, honest ones and oracle ones apart. `--experiments` adds depth of the
 feedback, share and random moons; `--reading spread` takes a spread of the published grid (2,280 settings), `--thin`
-one within the reading of the authors' notebook (1,710 settings), for collections of thousands of queries. With
-`--answers` (JSONL of query_id and answer, as search_answers.py writes) the filters whose sun is an answer come too, and
-the result is kept apart, over the queries with an answer alone.
+one within the reading of the authors' notebook (1,710 settings), `--queries` that many queries, drawn at random, for
+collections of thousands. With `--answers` (JSONL of query_id and answer, as search_answers.py writes) the filters whose
+sun is an answer come too, and the result is kept apart, over the queries with an answer alone.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ def experiments(bench, values) -> dict[str, object]:
     }
 
 
-def one(path: str, split: str, encoder, store, reading: str, further: bool, answers: Path | None) -> dict[str, object]:
+def one(
+    path: str, split: str, encoder, store, reading: str, further: bool, answers: Path | None, queries: int | None
+) -> dict[str, object]:
     collection, texts = load_collection(path), None
     if answers is not None:
         asked = collection.judgements(split)["query_id"].to_pylist()
@@ -114,6 +116,9 @@ def one(path: str, split: str, encoder, store, reading: str, further: bool, answ
     embedded = embed_collection(collection, encoder, store, split=split, answers=texts)
     run = search_collection(embedded, DimensionSettings("none"), name="all dimensions").run
     as_it_comes = evaluate_runs(collection, [run], split=split, rng=np.random.default_rng(0)).systems[0].means
+    if queries is not None and queries < len(embedded.queries):
+        drawn = np.sort(np.random.default_rng(0).choice(len(embedded.queries), queries, replace=False))
+        embedded = replace(embedded, query_rows=embedded.query_rows[drawn], queries=embedded.queries[drawn])
     if embedded.answers is not None:
         having = ~np.isnan(embedded.answers).any(axis=1)
         parts = {name: getattr(embedded, name)[having] for name in ("query_rows", "queries", "answers")}
@@ -124,6 +129,7 @@ def one(path: str, split: str, encoder, store, reading: str, further: bool, answ
         "collection": collection.name,
         "split": split,
         "queries": len(bench.lists),
+        "queries_of_split": len(collection.judgements(split)["query_id"].unique()),
         "documents": len(collection.documents),
         "encoder": encoder.describe(),
         "as_it_comes": as_it_comes,
@@ -146,6 +152,7 @@ def main() -> None:
     readings.add_argument("--reading", default="few-relevant")
     readings.add_argument("--thin", action="store_const", const=THIN, dest="reading")
     parser.add_argument("--experiments", action="store_true")
+    parser.add_argument("--queries", type=int, help="at most so many queries of each collection, drawn at random")
     parser.add_argument("--answers", type=Path)
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search_collections.json")
     arguments = parser.parse_args()
@@ -154,7 +161,8 @@ def main() -> None:
     arguments.json.parent.mkdir(parents=True, exist_ok=True)
     done = json.loads(arguments.json.read_text(encoding="utf-8")) if arguments.json.is_file() else {}
     for path in arguments.collections:
-        result = one(path, arguments.split, encoder, store, arguments.reading, arguments.experiments, arguments.answers)
+        ways = (arguments.reading, arguments.experiments, arguments.answers, arguments.queries)
+        result = one(path, arguments.split, encoder, store, *ways)
         done[f"{result['collection']}{', answers' if arguments.answers else ''}"] = result
         arguments.json.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(result["collection"], json.dumps(result["as_it_comes"]), json.dumps(result["grid"]))

@@ -5,38 +5,37 @@ from __future__ import annotations
 from typing import Any
 
 MEASURES = ("nDCG@10", "AP")
-COLLECTIONS = ("scifact", "cranfield", "squad-sent")
+COLLECTIONS = ("cranfield", "scifact", "squad-sent", "banking77", "clinc150", "debian")
 
 
-def named(name: str) -> str:
-    return "all dimensions" if name == "baseline" else name.removeprefix("PRF ")
-
-
-def cell(row: dict[str, Any], measure: str) -> str:
+def cell(row: dict[str, Any] | None, measure: str) -> str:
+    if row is None:
+        return "–"
     test = row["against_baseline"].get(measure)
     return f"{row['means'][measure]:.4f}" + (f" ({test['p_holm']:.3f})" if test else "")
 
 
 def collections(found: dict[str, Any]) -> str:
-    """Every system on every collection, with p after Holm's correction, and what the numbers rest on."""
+    """Every system on every collection, with p after Holm's correction, a table a measure; and what it rests on."""
     having = [name for name in COLLECTIONS if name in found]
-    heads = [f"{name} {measure}" for name in having for measure in MEASURES]
-    rows = [f"| | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
     systems = {name: {row["name"]: row for row in found[name]["systems"]} for name in having}
-    for system in systems[having[0]]:
-        cells = [cell(systems[name][system], measure) for name in having for measure in MEASURES]
-        rows.append(f"| {named(system)} | {' | '.join(cells)} |")
-    return (
-        "\n".join(rows)
-        + "\n\nIn brackets: p after Holm's correction. "
-        + " ".join(map(facts, (found[n] for n in having)))
-    )
+    tables = []
+    for measure in MEASURES:
+        rows = [f"| {measure} | {' | '.join(having)} |", "|---" * (len(having) + 1) + "|"]
+        for system in dict.fromkeys(system for name in having for system in systems[name]):
+            cells = [cell(systems[name].get(system), measure) for name in having]
+            rows.append(f"| {'all dimensions' if system == 'baseline' else system} | {' | '.join(cells)} |")
+        tables.append("\n".join(rows))
+    notes = " ".join(map(facts, (found[name] for name in having)))
+    return "\n\n".join(tables) + "\n\nIn brackets: p after Holm's correction. " + notes
 
 
 def facts(of: dict[str, Any]) -> str:
     rdime = next(row for row in of["systems"] if row["name"] == "PRF RDIME")
+    whole = of.get("queries_of_split", of["queries"])
+    drawn = f"{of['queries']:,} of {whole:,} queries" if of["queries"] < whole else f"{of['queries']:,} queries"
     return (
-        f"{of['collection']}: {of['queries']:,} queries, texts cut after {of['encoder']['max_length']} tokens, "
+        f"{of['collection']}: {drawn}, texts cut after {of['encoder']['max_length']} tokens, "
         f"{of['grid']['settings']:,} settings of Eclipse; RDIME keeps {100 * rdime['kept']:.0f} % of the dimensions."
     )
 
