@@ -84,25 +84,39 @@ def test_a_judge_who_calls_more_relevant_than_there_can_be_is_not_believed(tmp_p
     assert "do not tell" in str(always)
 
 
-def test_rows_that_a_judge_whom_nobody_confirms_costs_are_counted(tmp_path: Path) -> None:
+def test_a_judge_whose_answers_tell_nothing_changes_nothing(tmp_path: Path) -> None:
     def guess(query: str, positive: str, document: str) -> bool:
         return len(document) % 3 == 0
 
-    table = source("a", 1)
-    alone = relabelled(tmp_path, judge=guess, budget=1.0)
-    unasked = relabelled(tmp_path)
+    unasked, asked = relabelled(tmp_path), relabelled(tmp_path, judge=guess, budget=1.0)
+    assert verdicts(asked).tolist() == verdicts(unasked).tolist()
+    assert asked.table["relevance"] == unasked.table["relevance"]
+    use = asked.judges[0]
+    assert not use.heeded
+    assert use.answered == len(asked)
+    assert use.open_after == use.open_before
+    assert "function:guess: not heeded, for the answers do not tell" in " ".join(str(asked).split())
+    confirmed = relabelled(tmp_path, judge=guess, budget=1.0, labels=people(source("a", 1), 3)).judges[0]
+    assert confirmed.heeded
+    assert confirmed.confirmed
+
+
+def test_rows_that_a_judge_whom_nobody_confirms_costs_are_counted(tmp_path: Path) -> None:
+    def broad(query: str, positive: str, document: str) -> bool:
+        return oracle(query, positive, document) or int(document.rsplit(" ", 1)[1]) % 2 == 0
+
+    alone, unasked = relabelled(tmp_path, judge=broad, budget=1.0), relabelled(tmp_path)
     lost = (verdicts(unasked) == "negative") & (verdicts(alone) == "unsure")
-    assert alone.lost == alone.to_json()["lost"] == lost.sum() > 0.05 * len(table)
-    assert not alone.judges[0].confirmed
+    assert alone.lost == alone.to_json()["lost"] == lost.sum() > 0.05 * len(alone)
     remark = f"{alone.lost:,} rows that were called negative before anybody was asked are unsure now"
     assert remark in " ".join(str(alone).split())
-    confirmed = relabelled(tmp_path, judge=guess, budget=1.0, labels=people(table, 3))
+    assert "Nobody confirmed function:broad" in " ".join(str(alone).split())
+    confirmed = relabelled(tmp_path, judge=broad, budget=1.0, labels=people(source("a", 1), 3))
     assert confirmed.judges[0].confirmed
     assert "Nobody confirmed" not in str(confirmed)
-    kept = relabelled(tmp_path, judge=guess, budget=1.0, unsure="keep")
-    assert kept.lost == 0
+    kept = relabelled(tmp_path, judge=broad, budget=1.0, unsure="keep")
+    assert (kept.lost, unasked.lost) == (0, 0)
     assert "Nobody confirmed" not in str(kept)
-    assert unasked.lost == 0
 
 
 def test_promoted_rows_are_positives_wherever_they_are_given(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from foils.data.collection import Collection
 from foils.data.labels import Labels
 from foils.data.results import NegativesResult, rejected_rows
 from foils.data.store import write_text
-from foils.labelling.relabelling import LEAST, NEGATIVE, POSITIVE, UNSURE, JudgeUse
+from foils.labelling.relabelling import NEGATIVE, POSITIVE, UNSURE, JudgeUse
+from foils.labelling.shares import LEAST
 from foils.labelling.sheet import shown_of
 from foils.llm import ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
@@ -104,15 +105,23 @@ class Relabelled(NegativesResult):
         return [verdicts, *([self._judges()] if self.judges else [])]
 
     def _doubts(self) -> list[str]:
-        """What to do where judges whom nobody confirmed cost many rows."""
-        doubted = [each.name for each in self.judges if each.answered and not each.confirmed]
-        if not doubted or self.lost < MANY * len(self):
-            return []
-        return [
-            f"{self.lost:,} rows that were called negative before anybody was asked are unsure now, and left out of "
-            f"the training. Nobody confirmed {', '.join(doubted)}: label {LEAST} of the same rows yourself "
-            f"({spelled('labels')}), ask a better judge after it, leave it out, or give {spelled('unsure', 'keep')}."
-        ]
+        """What to do about judges that were not heeded, or whom nobody confirmed and who cost many rows."""
+        confirm = f"label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge after it"
+        unheeded = [each.name for each in self.judges if each.answered and not each.heeded]
+        doubted = [each.name for each in self.judges if each.heeded and not each.confirmed]
+        notes = []
+        if unheeded:
+            notes.append(
+                f"{', '.join(unheeded)}: not heeded, for the answers do not tell what share of the rows is relevant; "
+                f"ask about more rows, or {confirm}."
+            )
+        if doubted and self.lost >= MANY * len(self):
+            notes.append(
+                f"{self.lost:,} rows that were called negative before anybody was asked are unsure now, and left out "
+                f"of the training. Nobody confirmed {', '.join(doubted)}: {confirm}, leave it out, or give "
+                f"{spelled('unsure', 'keep')}."
+            )
+        return notes
 
     def _bars(self) -> tuple[str, str, str]:
         """From which probability on a row that nobody answered about has each verdict."""

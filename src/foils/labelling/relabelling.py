@@ -21,6 +21,7 @@ from foils.data.labels import CHECKS, Labels, pair_keys
 from foils.labelling.errors import checks_of
 from foils.labelling.evidence import Evidence
 from foils.labelling.judging import PairJudge
+from foils.labelling.shares import CHANCE, LEAST, SURE, UNKNOWN, believed_errors, share_by_answers
 from foils.labelling.sheet import Shown, shown_of
 from foils.statistics.crowd import Answers, Crowd, learn, threshold
 from foils.statistics.drawing import draw, importance, permanent_numbers
@@ -30,10 +31,6 @@ Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
 
 ROUNDS = 4  # draws that a judge's budget is divided into
-LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
-CHANCE, SURE = 0.5, 0.999  # between which a judge's sensitivity and specificity lie
-UNKNOWN = (0.8, 0.9)  # of a judge that was not checked
-USUAL = 10.0  # answers that they count as, where it was
 MOST_ERROR = 0.1  # standard error of a share that says something
 STEPS = 41  # thresholds that are tried
 PEOPLE = "people"
@@ -52,6 +49,7 @@ class JudgeUse:
         specificity: probability that it does not call another one so.
         open_before: expected number of rows that a best guess got wrong before it was asked; open_after: afterwards.
         confirmed: whether a better judge, or people, judged enough of the same rows to show how often it errs.
+        heeded: whether its answers were learned from (`Cascade.heeded`).
     """
 
     name: str
@@ -62,6 +60,7 @@ class JudgeUse:
     open_before: float
     open_after: float
     confirmed: bool = False
+    heeded: bool = False
 
 
 @dataclass
@@ -99,7 +98,7 @@ class Cascade:
             if len(rows):
                 key = name or PEOPLE
                 self.answers[key], self._probability[key] = Answers(rows, given[rows]), probability
-                self._known[key] = (SURE, SURE) if name is None else _bounds(*labels.checks(name))
+                self._known[key] = (SURE, SURE) if name is None else believed_errors(*labels.checks(name))
         self._learn()
 
     def ask(self, judge: PairJudge, questions: int, *, checks: int) -> JudgeUse:
@@ -163,7 +162,8 @@ class Cascade:
     def seen(self, use: JudgeUse) -> JudgeUse:
         """Return a judge's use as the answers of later judges show its errors."""
         se, sp = self.errors.get(use.name, (np.nan, np.nan))
-        return replace(use, sensitivity=se, specificity=sp, confirmed=use.name in self._confirmed)
+        heeded = use.name in self.answers and self.heeded(use.name)
+        return replace(use, sensitivity=se, specificity=sp, confirmed=use.name in self._confirmed, heeded=heeded)
 
     def labels(self) -> Labels:
         """Return every answer as labels, with those to pairs whose truth is known."""
@@ -199,32 +199,37 @@ class Cascade:
     def judged_share(self, rows: Marks, *, most: bool = False) -> float:
         """Return the share of some rows that is relevant by the answers alone, NaN where they do not tell.
 
-        Each answer counts for the rows that it was drawn for, 1/probability, and a judge's share is corrected by its
-        errors, (q + sp − 1)/(se + sp − 1). Taken is that of the smallest standard error, which is at most 0.1, from 30
+        Taken is that of the judge with the smallest standard error, which is at most 0.1 (`share_by_answers`), from 30
         answers at least. The specificity of a judge whom nobody confirms is taken low; for the `most` that may be
         relevant, as high as on random documents.
         """
         smallest, share = MOST_ERROR, np.nan
-        for name, (se, sp) in self.errors.items():
-            judged, weights = self.answers[name], 1 / self._probability[name][self.answers[name].rows]
-            here = rows[judged.rows] & np.isfinite(weights)
-            if here.sum() < LEAST:
-                continue
+        for name, judged in self.answers.items():
+            sp = judged.specificity
             if most and name not in self._confirmed:
                 sp = max(sp, self._known.get(name, UNKNOWN)[1])
-            w, said, power = weights[here], judged.relevant[here], se + sp - 1
-            q = np.average(said, weights=w)
-            effective = w.sum() ** 2 / (w**2).sum()
-            smoothed = (q * effective + 0.5) / (effective + 1)
-            error = float(np.sqrt(smoothed * (1 - smoothed) / effective) / power)
+            found, error = share_by_answers(judged, self._probability[name], rows, specificity=sp)
             if error <= smallest:
-                smallest, share = error, float(np.clip((q + sp - 1) / power, 0, 1))
+                smallest, share = error, found
         return share
+
+    def heeded(self, name: str) -> bool:
+        """Return whether a judge's answers are learned from: where they tell what share of all rows is relevant.
+
+        That is with a standard error of 0.1 at most; or people, or a better judge, showed how often it errs. Of a
+        judge that is believed to be little better than chance a few hundred answers say nothing, and learning from them
+        would make rows look relevant that are not.
+        """
+        if name in self._confirmed:
+            return True
+        drawn = np.nan_to_num(self._probability[name], nan=1.0)  # not known: answers that somebody else asked for
+        every = np.ones(len(self.pairs), bool)
+        return share_by_answers(self.answers[name], drawn, every)[1] <= MOST_ERROR
 
     def _held(self, least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
         """The smallest threshold, from the least on, at which the judged share is as wanted; above 1 where none is."""
         above = probability[probability >= least]
-        if not len(above) or not self.answers:
+        if not len(above) or not any(map(self.heeded, self.answers)):
             return least
         tried = np.unique(np.quantile(above, np.linspace(0, 1, STEPS)))
         return next((float(t) for t in tried if share(float(t)) >= wanted), 2.0)
@@ -235,7 +240,8 @@ class Cascade:
         for place, name in enumerate(ranked):
             se, sp = self._errors(name, ranked[place + 1 :])
             self.answers[name] = replace(self.answers[name], sensitivity=se, specificity=sp)
-        self.crowd = learn(self.evidence.features, self.evidence.belief, list(self.answers.values()))
+        heeded = [judged for name, judged in self.answers.items() if self.heeded(name)]
+        self.crowd = learn(self.evidence.features, self.evidence.belief, heeded)
 
     def _errors(self, name: str, better: Sequence[str]) -> tuple[float, float]:
         """Return a judge's sensitivity and specificity; people are right.
@@ -277,7 +283,7 @@ class Cascade:
                     right[row["sources"]][1] += 1
                     rows.append({**row, "relevant": int(answer), "judge": judge.name})
             self.checked[judge.name] = rows
-        return _bounds(*right.values())
+        return believed_errors(*right.values())
 
     def _add(self, name: str, rows: Rows, given: Sequence[bool | None]) -> None:
         """Keep what a judge answered; a pair without an answer stays as it was."""
@@ -290,10 +296,3 @@ class Cascade:
         if len(rows):
             order = np.argsort(rows)
             self.answers[name] = Answers(rows[order], answers[order])
-
-
-def _bounds(positives: Sequence[int], others: Sequence[int]) -> tuple[float, float]:
-    """How often a judge was right, of how many, on labelled positives and on random documents, after ten as usual."""
-    pairs = zip((positives, others), UNKNOWN, strict=True)
-    se, sp = ((right + USUAL * usual) / (of + USUAL) for (right, of), usual in pairs)
-    return max(CHANCE, se), max(CHANCE, sp)
