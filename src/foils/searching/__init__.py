@@ -9,6 +9,7 @@ from foils.searching.findings import Findings
 from foils.searching.grids import Grid, dime_grid, published_grid
 from foils.searching.index import ExactIndex, Index
 from foils.searching.masks import query_masks
+from foils.searching.own import Retrieved
 from foils.searching.passes import Ranked, search_vectors
 from foils.searching.pyterrier import pyterrier_transformer
 from foils.searching.ranks import Relevant, measure_ranks
@@ -35,6 +36,7 @@ __all__ = [
     "Match",
     "Ranked",
     "Relevant",
+    "Retrieved",
     "Searched",
     "SharpenedSearch",
     "TextSearcher",
