@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import zlib
 from html import unescape
 from importlib import import_module
@@ -32,6 +33,18 @@ def test_code_in_the_documentation_runs(page, number, block, tmp_path, monkeypat
     beir_folder("scifact")  # what the examples call scifact/
     monkeypatch.chdir(tmp_path)
     exec(compile(block, f"{page}:{number}", "exec"), {"__name__": "__main__"})
+
+
+def test_the_templates_for_methods_run():
+    templates = re.findall(r"^```python\n(.*?)^```", CONTRIBUTING.read_text("utf-8"), re.M | re.S)
+    assert len(templates) == 6
+    exec(compile("\n".join(templates), CONTRIBUTING.name, "exec"), {"__name__": "__main__"})
+
+
+def test_the_citation_is_of_this_version_and_licence():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    cited = dict(re.findall(r"^(\w+): (.+)$", (ROOT / "CITATION.cff").read_text("utf-8"), re.M))
+    assert (cited["version"], cited["license"]) == (project["version"], project["license"])
 
 
 def test_there_is_code_to_run():

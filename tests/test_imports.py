@@ -145,6 +145,16 @@ def test_imports_point_down() -> None:
     assert not wrong, f"imports that do not point down:\n{listed(wrong)}"
 
 
+def test_the_house_is_drawn_as_it_stands() -> None:
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text("utf-8")
+    drawing = re.search(r"^## The house\n\n((?:    .*\n|\n)+)", text, re.M)
+    assert drawing
+    lines = [re.split(" {4,}", line.strip())[0].replace("│", "").split() for line in drawing[1].splitlines()]
+    assert [set(line) for line in reversed(lines) if line] == [set(parts) for parts in LAYERS]
+    table = {stage: set(of.split(", ")) for stage, of in re.findall(r"^\| (\w+) \| ([\w, ]+) \|$", text, re.M)}
+    assert {stage: of for stage, of in table.items() if stage in STAGES} == ARROWS
+
+
 def test_heavy_packages_are_imported_where_they_are_used() -> None:
     wrong = []
     for each in ALL:
