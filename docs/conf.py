@@ -1,6 +1,8 @@
 """Sphinx configuration."""
 
+import shutil
 from importlib.metadata import version as _version
+from pathlib import Path
 
 project = "foils"
 author = "the foils authors"
@@ -29,6 +31,14 @@ def _escape_bars(app, what, name, obj, options, lines):  # |N| is a size here, n
     lines[:] = [line.replace("|", r"\|") for line in lines]
 
 
+def _publish(app, exception):  # what programs read: llms.txt, the pages that it links to, the schemas
+    folder, built = Path(app.srcdir), Path(app.outdir)
+    (built / "schemas").mkdir(exist_ok=True)
+    for path in [folder / "llms.txt", *folder.glob("*.md"), *folder.glob("schemas/*.json")]:
+        shutil.copyfile(path, built / path.relative_to(folder))
+
+
 def setup(app):
     """Connect the hooks."""
+    app.connect("build-finished", _publish)
     app.connect("autodoc-process-docstring", _escape_bars)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
 import foils
+from foils.cli.overview import PURPOSE
 from foils.cli.program import described, help_text, options_of_verb, settings_of_verb, shown_default
 from foils.cli.verb import Verb
 from foils.cli.verbs import DOORS
+from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.keyed import KeyedSetting, options_of
 from foils.runtime.options import Setting
 
@@ -51,6 +55,27 @@ CONSTANTS = {  # what public constants are: they have no docstring that the refe
     "training.RERANKER_LOSSES": "Losses of rerankers, by name.",
     "training.RECIPES": "Published trainings, by name.",
 }
+COLUMNS = {  # what each column of the table of negatives holds
+    "query_id": "Id of the query in the collection.",
+    "doc_id": "Id of the document, in the collection unless the row has a text.",
+    "source": "Name of what the row comes from, as bm25; rows named labels stand for labelled positives.",
+    "rank": "Place in the source's list of the query, from 0.",
+    "score": "The source's own score; higher is better. NaN in Parquet, null in JSON, where it has none.",
+    "text": "The document, where it is not in the collection; else null.",
+    "keep": "Whether to train on the row.",
+    "reason": "Why the row is rejected; null exactly where keep is true.",
+    "cosine": "Cosine of query and document by the encoder of that stage.",
+    "dot": "Inner product of query and document by the encoder of that stage.",
+    "elo": "Rating of the document, in Elo points.",
+    "elo_se": "Its standard error, in Elo points.",
+    "gap": "Rating of the positive less that of the document, in Elo points.",
+    "teacher": "Score by a teacher, for distillation.",
+    "weight": "Weight in training, at least 0.",
+    "tier": "Tier of difficulty, as goldilocks.",
+    "relevance": "Probability that the document answers the query, by a judge.",
+    "verdict": "What a judge or a label says of the row.",
+}
+_KINDS = {"string": "string", "large_string": "string", "int32": "integer", "double": "number", "bool": "boolean"}
 MADE = "<!-- Made by docs/generate.py from the code. Change the code, and run it. -->"
 API = f"""{MADE}
 
@@ -189,11 +214,52 @@ def _plain(text: str) -> str:
     )
 
 
+def llms() -> str:
+    """Return llms.txt: what foils is, and every page with the line that the index has for it; verbs and schemas."""
+    index = (DOCS / "index.md").read_text("utf-8")
+    parts = [f"# foils\n\n> {PURPOSE}\n", "Verbs of the program are functions of the same names in Python.\n"]
+    parts += [f"## {title}\n\n{lines}" for title, lines in re.findall(r"^## (.+)\n\n((?:- .+\n)+)", index, re.M)]
+    verbs = [f"- [foils {name}](options.md#foils-{name}): {verb.summary()}" for name, verb in DOORS.items()]
+    schemas = sorted({"negatives.json", *(path.name for path in (DOCS / "schemas").glob("*.json"))})
+    parts += ["## Verbs\n", *verbs, "\n## Schemas\n", *(f"- [{name}](schemas/{name})" for name in schemas)]
+    return "\n".join(parts) + "\n"
+
+
+def negatives() -> str:
+    """Return the JSON schema of a row of the table of negatives.
+
+    Raises:
+        KeyError: a column has no line in `COLUMNS`.
+    """
+    kinds = {**dict(zip(REQUIRED.names, REQUIRED.types, strict=True)), **KNOWN}
+    properties: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        word = _KINDS[str(kind)]
+        always = (name in REQUIRED.names and word != "number") or name == "keep"
+        described = {"type": word if always else [word, "null"], "description": f"{COLUMNS[name]} Arrow: {kind}."}
+        properties[name] = described | ({"minimum": 0} if name in ("rank", "weight") else {})
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A row of the table of negatives",
+        "description": "Columns of a Parquet table that foils writes; later stages may add columns of their own.",
+        "type": "object",
+        "required": list(REQUIRED.names),
+        "properties": properties,
+        "dependentRequired": {"keep": ["reason"], "reason": ["keep"]},
+        "if": {"properties": {"keep": {"const": False}}, "required": ["keep"]},
+        "then": {"properties": {"reason": {"type": "string"}}},
+        "else": {"properties": {"reason": {"type": "null"}}},
+    }
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Return every file that is made from the code, and its text."""
-    return {DOCS / "api.md": api(), DOCS / "options.md": options()}
+    made = {"api.md": api(), "options.md": options(), "llms.txt": llms(), "schemas/negatives.json": negatives()}
+    return {DOCS / name: text for name, text in made.items()}
 
 
 if __name__ == "__main__":
     for path, text in pages().items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")

@@ -189,6 +189,13 @@ def test_every_page_of_the_menu_holds_its_own_text(built):
         assert {tuple(words(title)) for link, title in menu if link == f"{name}.html"} == {tuple(words(headings[0]))}
 
 
+def test_what_programs_read_is_published(built):
+    assert (built / "llms.txt").read_bytes() == (ROOT / "docs" / "llms.txt").read_bytes()
+    links = re.findall(r"\]\(([^)#]+)", (built / "llms.txt").read_text("utf-8"))
+    assert links
+    assert [link for link in links if not (built / link).is_file()] == []
+
+
 def words(text: str) -> list[str]:
     """The words that a reader sees, whatever their quotation marks."""
     return re.findall(r"\w+", unescape(re.sub(r"<.*?>", "", text)))

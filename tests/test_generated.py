@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import foils
 from foils.cli.program import settings_of_verb
 from foils.cli.verbs import DOORS
+from foils.data import Collection
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -43,6 +46,31 @@ def test_every_option_of_every_verb_stands_in_its_section() -> None:
             shown = f"`{each.key}=`" if each.option.within else f"`{each.flag}`"
             places = (shown, f"`{each.option.metavar or each.name.upper()}`")  # an argument has no flag
             assert any(place in page[verb] for place in places), f"foils {verb}: {each.flag}"
+
+
+def test_llms_txt_has_every_page_and_verb_with_a_line_and_no_dead_link() -> None:
+    lines = re.findall(r"^- \[(.+?)\]\(([^)#]+).*?\)(.*)$", (DOCS / "llms.txt").read_text("utf-8"), re.M)
+    assert [link for _, link, _ in lines if not (DOCS / link).is_file()] == []
+    pages = {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+    assert pages <= {link for _, link, text in lines if len(text) > 20}
+    assert {f"foils {verb}" for verb in DOORS} <= {name for name, _, _ in lines}
+
+
+def test_the_schema_of_the_table_holds_its_rows_and_refuses_others(small: Collection) -> None:
+    schema = json.loads((DOCS / "schemas" / "negatives.json").read_text("utf-8"))
+    validator = jsonschema.Draft202012Validator(schema)
+    mined = foils.mine(small, "bm25", top=2)
+    rows = [{name: None if value != value else value for name, value in row.items()} for row in mined.table.to_pylist()]
+    assert rows
+    assert [error.message for row in rows for error in validator.iter_errors(row)] == []
+    wrong = [
+        {"rank": -1},
+        {"score": "high"},
+        {"keep": False, "reason": None},
+        {"keep": True, "reason": "near"},
+        {"query_id": 3},
+    ]
+    assert all(not validator.is_valid({**rows[0], **change}) for change in wrong)
 
 
 @pytest.mark.parametrize(
