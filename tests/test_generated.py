@@ -56,6 +56,14 @@ def test_llms_txt_has_every_page_and_verb_with_a_line_and_no_dead_link() -> None
     assert {f"foils {verb}" for verb in DOORS} <= {name for name, _, _ in lines}
 
 
+def test_every_verb_has_a_schema_that_programs_are_told_of() -> None:
+    guide = (DOCS / "for-agents.md").read_text("utf-8")
+    assert {path.stem for path in (DOCS / "schemas").glob("*.json")} == {*DOORS, "negatives"}
+    for name in (*DOORS, "negatives"):
+        jsonschema.Draft202012Validator.check_schema(json.loads((DOCS / "schemas" / f"{name}.json").read_text("utf-8")))
+        assert f"(schemas/{name}.json)" in guide
+
+
 def test_the_schema_of_the_table_holds_its_rows_and_refuses_others(small: Collection) -> None:
     schema = json.loads((DOCS / "schemas" / "negatives.json").read_text("utf-8"))
     validator = jsonschema.Draft202012Validator(schema)

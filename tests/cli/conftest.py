@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
+import jsonschema
 import pytest
 
 from fakes import HashingEncoder
@@ -21,16 +24,26 @@ class Ended:
 
 
 Foils = Callable[..., Ended]
+SCHEMAS = Path(__file__).parents[2] / "docs" / "schemas"
+
+
+def check_json(verb: str, path: Path) -> None:
+    """Hold what `--json` wrote against the published schema of the verb."""
+    schema = json.loads((SCHEMAS / f"{verb}.json").read_text("utf-8"))
+    jsonschema.validate(json.loads(path.read_text("utf-8")), schema, jsonschema.Draft202012Validator)
 
 
 @pytest.fixture
 def foils(capfd: pytest.CaptureFixture[str]) -> Foils:
-    """Run `foils` with arguments; give back its status and what it wrote."""
+    """Run `foils` with arguments; give back its status and what it wrote. What `--json` writes is of its schema."""
 
     def ran(*arguments: object) -> Ended:
         capfd.readouterr()
-        status = run([str(argument) for argument in arguments])
+        words = [str(argument) for argument in arguments]
+        status = run(words)
         out, err = capfd.readouterr()
+        if status == 0 and "--json" in words:
+            check_json(words[0], Path(words[words.index("--json") + 1]))
         return Ended(status, out, err)
 
     return ran
