@@ -92,8 +92,9 @@ def test_what_does_nothing_together_is_refused(tmp_path: Path) -> None:
         ({"pairs": 3, "rounds": 2}, "rounds 2: no effect with pairs 3"),
         (
             {"budget": 50, "validate": "all"},
-            "validate all: no effect with budget 50, which direct questions could exceed",
+            "validate all: no effect with budget 50, which further questions could exceed",
         ),
+        ({"budget": 50, "between": 2}, "between 2: no effect with budget 50, which further questions could exceed"),
         ({"budget": 1}, "budget 1: a pair takes 2 questions; give more"),
     ]
     for settings, said in refused:

@@ -63,8 +63,10 @@ class Asking:
 
     def everything(self) -> tuple[Pairs, Judgements]:
         """Return all pairs that were asked about and their answers, query by query."""
-        first, second, order = self._in_order()
         parts = [part for _, part in self.judges()]
+        if len(self._answers) == 1:  # in this order already
+            return self._answers[0][0], _together(parts)
+        first, second, order = self._in_order()
         return Pairs(self.candidates.offsets, first[order], second[order]), _together(parts)
 
     def judges(self) -> list[tuple[str, Judgements]]:
@@ -72,6 +74,8 @@ class Asking:
         names = (
             [each.name for each in self._judge.judges] if isinstance(self._judge, EnsembleJudge) else [self._judge.name]
         )
+        if len(self._answers) == 1:
+            return list(zip(names, self._answers[0][1], strict=True))
         order = self._in_order()[2]
         return [
             (

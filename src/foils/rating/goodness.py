@@ -9,7 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from foils.rating.elo import checked_preference
 from foils.rating.links import LINKS
-from foils.rating.pairs import Floats, Pairs
+from foils.rating.pairs import Floats, Pairs, parts_of
 from foils.rating.ratings import Ratings
 from foils.runtime import memory
 
@@ -23,12 +23,17 @@ def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = 
     0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs of a candidate
     without a rating, are left out.
     """
-    w = checked_preference(pairs, preference)
+    checked = checked_preference(pairs, preference)
+    return sum(_deviance(pairs, checked, ratings, part) for part in parts_of(len(pairs)))
+
+
+def _deviance(pairs: Pairs, preference: Floats, ratings: Ratings | None, part: slice) -> float:
+    w = preference[part]
     if ratings is None:
         known = np.isfinite(w)
         fitted = np.full(len(w), np.log(0.5))
     else:
-        lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
+        lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
         known = np.isfinite(w) & np.isfinite(lead)
         fitted = LINKS[ratings.model].terms(np.where(known, lead, 0.0), np.where(known, w, 0.5)).value
     w = w[known]

@@ -185,6 +185,11 @@ def by_size(sizes: Rows) -> Iterator[tuple[int, Rows]]:
         yield int(sizes[queries[0]]), queries
 
 
+def parts_of(count: int) -> Iterator[slice]:
+    """Yield slices of `count` pairs, whose numbers are worked on together: what they take does not grow with all."""
+    return (slice(start, start + _AT_ONCE) for start in range(0, count, _AT_ONCE))
+
+
 def parts_by_query(rows: Rows, query: Rows, block: int) -> Iterator[Rows]:
     """Cut rows, ordered by query, between queries, into parts of at least `block` where there are so many."""
     begin, of = 0, query[rows]

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from foils.rating.adaptive import ESTIMATORS
 from foils.rating.elo import checked_preference
 from foils.rating.links import LINKS
-from foils.rating.pairs import Floats, Pairs
+from foils.rating.pairs import Floats, Pairs, parts_of
 from foils.rating.ratings import lead_variances
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
@@ -100,13 +100,18 @@ def refined(pairs: Pairs, preference: Floats, spread: Spread, *, model: str = "t
             break
         before, precision = spread.dispersion, 1 / spread.prior_sd**2
         ratings = ESTIMATORS[model](pairs, preference, prior_sd=spread.prior_sd, standard_errors=False)
-        lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]
-        p, link = LINKS[model].probability(lead), LINKS[model]
-        left = 1 - link.information(lead) * lead_variances(pairs, ratings, precision=precision)
-        free = float((p * (1 - p) * np.maximum(left, 0.0)).sum())
+        variances, link = lead_variances(pairs, ratings, precision=precision), LINKS[model]
+        free = residual = 0.0
+        for part in parts_of(len(pairs)):
+            lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
+            p = link.probability(lead)
+            left = 1 - link.information(lead) * variances[part]
+            free += float((p * (1 - p) * np.maximum(left, 0.0)).sum())
+            residual += float(((preference[part] - p) ** 2).sum())
+        del variances
         if free <= 0:
             break
-        dispersion = float(((preference - p) ** 2).sum()) / free
+        dispersion = residual / free
         spread = Spread(spread.sd, bounded(dispersion, spread.sd * link.elo_per_unit / ELO_PER_PROBIT))
         if abs(np.log(spread.dispersion / before)) < _SETTLED:
             break
