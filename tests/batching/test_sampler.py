@@ -32,6 +32,7 @@ from foils.runtime.errors import FormatError, InputError  # noqa: E402
 
 SMALL = {
     "hobit": {"seeds": 2, "candidates": 16},
+    "mutual": {"candidates": 24, "alpha": 0.5},
     "walks": {"candidates": 30, "neighbours": 5},
     "b3": {"skip": 1, "ranks": 5},
 }
@@ -127,6 +128,28 @@ def test_resuming_is_exact(name, workers, tmp_path):
     )
     assert losses(resumed)[-len(whole) :] == whole
     np.testing.assert_array_equal(weights(resumed), weights(straight))
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [
+        ("random", {"warmup": 1}),
+        ("mutual", {"warmup": 1, "anneal": 2}),
+        ("hobit", {"warmup": 1, "anneal": 2, "refresh": 2}),
+        ("ngame", {"refresh": 3}),
+        ("walks", {"warmup": 1, "refresh": 2}),
+        ("b3", {"warmup": 1}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
+def test_resuming_is_exact_with_every_schedule(name, schedule, tmp_path):
+    # six steps in an epoch: before the warm-up ends, in the first planned epoch, and where old vectors are still used
+    how = {"epochs": 4, "save": 5, "save_total_limit": None}
+    straight = train(BatchPlanner(name, SMALL.get(name), **schedule), tmp_path, **how)
+    for step in (5, 10, 15):
+        resume = str(tmp_path / f"checkpoint-{step}")
+        resumed = train(BatchPlanner(name, SMALL.get(name), **schedule), tmp_path, resume=resume, **how)
+        np.testing.assert_array_equal(weights(resumed), weights(straight))
 
 
 def test_resuming_takes_the_saved_order_and_not_a_new_one(tmp_path):

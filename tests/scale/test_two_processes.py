@@ -30,13 +30,22 @@ def write_beir(collection: Collection, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_share_the_steps_and_write_one_model(tmp_path):
+def test_two_processes_share_the_batches_and_write_what_one_writes(tmp_path):
     collection = made_up()
     write_beir(collection, tmp_path / "world")
     table(collection).write(tmp_path / "negatives.parquet")
     static_model().save_pretrained(str(tmp_path / "before"))
     verb = ["train", "world", "negatives.parquet", "--model", "before", "--batch-size", str(BATCH)]
-    verb += ["--epochs", str(EPOCHS), "--learning-rate", "0.05", "--training-args", "warmup=0.5"]
+    verb += [
+        "--batches",
+        "hobit-c",
+        "--epochs",
+        str(EPOCHS),
+        "--learning-rate",
+        "0.05",
+        "--training-args",
+        "warmup=0.5",
+    ]
     alone = [sys.executable, "-c", "from foils.cli import main; main()"]
     (tmp_path / "foils_program.py").write_text("from foils.cli import main\n\nmain()\n")
     both = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "foils_program.py"]
@@ -49,7 +58,7 @@ def test_two_processes_share_the_steps_and_write_one_model(tmp_path):
         assert done.returncode == 0, done.stderr[-3_000:]
     one, two = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("one", "two"))
     assert one["steps"] == EPOCHS * ROWS // BATCH
-    assert two["steps"] == one["steps"] // 2
+    assert two["steps"] == one["steps"]
     losses = [entry["loss"] for entry in two["history"] if "loss" in entry]
     assert losses[-1] < losses[0]
     for made in (one, two):  # the learning rate rises for half of the steps that are taken, however many processes
@@ -58,7 +67,8 @@ def test_two_processes_share_the_steps_and_write_one_model(tmp_path):
         assert rates.index(max(rates)) == made["steps"] // 2
     weights = {name: read(tmp_path / name) for name in ("before", "one", "two")}
     assert (weights["two"] != weights["before"]).any()
-    assert (weights["two"] != weights["one"]).any()
+    # Adam enlarges what single precision rounds; in double the two agree to 1e-6 (tests/training/test_gathering.py)
+    assert abs(weights["two"] - weights["one"]).mean() < 1e-4 < abs(weights["two"] - weights["before"]).mean()
     assert not list((tmp_path / "two").rglob("*.part"))
 
 

@@ -29,6 +29,11 @@ class CachingLoss(torch.nn.Module):  # type: ignore[misc]
         self.loss, self.cache = loss, cache
         self._model = [model]  # in a list: the wrapped loss has registered it already
 
+    @property
+    def model(self) -> Any:
+        """The model that the wrapped loss calls: by it the trainer of several processes finds what it has to wrap."""
+        return self.loss.model
+
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: torch.Tensor | None) -> Any:
         """Return the wrapped loss, having stored the query's and the positive's vectors of each row."""
         model = self._model[0]

@@ -118,7 +118,7 @@ class EpochBuilder:
                 built = self.builder.build(epoch, pair, batch_size)
             except FoilsError as error:
                 built = error
-        result = broadcast(built)
+        result, self.builder.communities = broadcast((built, self.builder.communities))
         if isinstance(result, FoilsError):
             raise result
         batches: Batches = result

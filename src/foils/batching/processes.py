@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from foils.batching.hobit_c import EmbeddingCache
@@ -14,6 +15,11 @@ def rank_and_count() -> tuple[int, int]:
     if not (dist.is_available() and dist.is_initialized()):
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
+
+
+def processes_to_come() -> int:
+    """Return how many processes train: those there are or, before they have met, those that torchrun has started."""
+    return max(rank_and_count()[1], int(os.environ.get("WORLD_SIZE", "1")))
 
 
 def broadcast(value: Any) -> Any:

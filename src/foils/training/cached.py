@@ -15,7 +15,8 @@ from sentence_transformers.base.losses.gradcache import CachedLossMixin, has_sta
 from torch import Tensor
 
 from foils.runtime.errors import InputError
-from foils.training.losses import Batch, ContrastiveLoss, gradient_norm
+from foils.training.gathering import Share
+from foils.training.losses import Batch, ContrastiveLoss
 
 
 class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[misc]
@@ -50,7 +51,7 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
             def pass_on(scale: Tensor) -> None:
                 for parameter, gradient in own:
                     if gradient is not None:
-                        share = gradient * scale
+                        share = (gradient * scale).to(parameter)
                         parameter.grad = share if parameter.grad is None else parameter.grad + share
 
             loss.register_hook(pass_on)
@@ -60,29 +61,38 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
         """Return the loss of embeddings in pieces; with `with_backward`, leave each piece's gradient in its `grad`."""
-        facts = self.facts_of([column[0] for column in reps], labels)
+        share = Share.of(sum(map(len, reps[0])), gather=with_backward)
+        facts = self.facts_of([column[0] for column in reps], labels, share)
         with torch.autocast(reps[0][0].device.type, enabled=False):
-            queries = self.compared(torch.cat(reps[0]))
-            documents = self.compared(torch.cat([piece for column in reps[1:] for piece in column]))
-            batch = self.batch_of(queries, documents, facts)
+            queries, *columns = (self.compared(torch.cat(column)) for column in reps)
+            documents = share.columns([column.detach() for column in columns])
+            batch = self.batch_of(queries, documents, facts, share)
             if not with_backward:
                 sums = [self.sums(queries[a:b], documents, a, b, batch) for a, b in self._blocks(len(queries))]
                 losses = torch.stack(sums).sum(0)
                 return self.total(losses / self.counts(len(queries), batch).to(losses), None)
-            return self._backward(queries, documents, batch)
+            loss, (of_queries, of_documents) = self._gradients(queries, documents, batch, share)
+            torch.autograd.backward((queries, torch.cat(columns)), (of_queries, share.own_of(of_documents)))
+            return loss
 
     def _blocks(self, size: int) -> list[tuple[int, int]]:
         return [(begin, min(begin + self.mini_batch_size, size)) for begin in range(0, size, self.mini_batch_size)]
 
-    def _backward(self, queries: Tensor, documents: Tensor, batch: Batch) -> Tensor:
-        """Step 2: gradients of each mean loss by itself, then of what they are mixed to."""
+    def _gradients(
+        self, queries: Tensor, documents: Tensor, batch: Batch, share: Share
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Step 2: gradients of each mean loss by itself, then of what they are mixed to.
+
+        Returns:
+            the loss, and its gradients of the own queries and of all documents.
+        """
         own = self.own_parameters()
         leaf = documents.detach().requires_grad_()
         sums: Tensor | None = None
         per_loss: list[list[Tensor]] = []
         for begin, end in self._blocks(len(queries)):
             block = queries[begin:end].detach().requires_grad_()
-            part = self.sums(block, leaf, begin, end, batch)
+            part = self.sums(block, leaf, share.begin + begin, share.begin + end, batch)
             if sums is None:
                 sums = torch.zeros_like(part.detach())
                 per_loss = [[torch.zeros_like(t) for t in (queries, leaf, *own)] for _ in part]
@@ -93,19 +103,20 @@ class CachedContrastiveLoss(CachedLossMixin, ContrastiveLoss):  # type: ignore[m
                 _add([gradients[0][begin:end], *gradients[1:]], new)
         if sums is None:
             raise InputError("an empty batch has no loss")
-        means = self.counts(len(queries), batch).to(sums)
+        means = self.counts(share.size, batch).to(sums) / share.count
         per_loss = [
             [gradient / mean for gradient in gradients] for gradients, mean in zip(per_loss, means, strict=True)
         ]
-        norms = torch.stack([gradient_norm(gradients[:2]) for gradients in per_loss])
-        losses = (sums / means).requires_grad_()
+        norms = torch.stack([share.norm(*gradients[:2]) for gradients in per_loss])
+        losses = share.averaged(sums / means).requires_grad_()
         loss = self.total(losses, norms)
         shares, *mixed = torch.autograd.grad(loss, (losses, *own), allow_unused=True)
-        joined = [sum(share * g for share, g in zip(shares, of, strict=True)) for of in zip(*per_loss, strict=True)]
-        _add(joined[2:], mixed)
-        self._own_gradients = joined[2:]
-        torch.autograd.backward((queries, documents), joined[:2])
-        return loss.detach()
+        of_queries, of_documents, *joined = (
+            sum(weight * g for weight, g in zip(shares, of, strict=True)) for of in zip(*per_loss, strict=True)
+        )
+        _add(joined, mixed)
+        self._own_gradients = joined
+        return loss.detach(), (of_queries, of_documents)
 
 
 def _add(to: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> None:

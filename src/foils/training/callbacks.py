@@ -17,6 +17,7 @@ from foils.data.store import write_json
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.progress import Advance
+from foils.training.gathering import average_gradients
 
 LOSS_STATE = "foils_loss.safetensors"
 WHOLE = "foils_checkpoint.json"
@@ -32,6 +33,8 @@ def checkpoint_of(args: Any, state: Any) -> Path:
 class LossState(TrainerCallback):  # type: ignore[misc]
     """Tells the loss its epoch; keeps what the loss itself learns with each checkpoint, and restores it on resuming.
 
+    Of several processes, each of which has gradients of its own, what the loss itself learns takes their mean.
+
     Args:
         loss: the module; what belongs to its model is left to the trainer.
     """
@@ -45,7 +48,7 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         return {
             name: value.contiguous()
             for name, value in state.items()
-            if not {"model", "guide"} & {*name.split(".")} and isinstance(value, torch.Tensor)
+            if _of_loss(name) and isinstance(value, torch.Tensor)
         }
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -79,6 +82,10 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         if hasattr(self.loss, "set_epoch"):
             self.loss.set_epoch(math.floor((state.epoch or 0) + 1e-6) + 1)
 
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Average the gradients of the loss' own parameters over processes; torch does so for the model alone."""
+        average_gradients([value for name, value in self.loss.named_parameters() if _of_loss(name)])
+
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Write the loss' state into the checkpoint."""
         from safetensors.torch import save_file
@@ -86,6 +93,11 @@ class LossState(TrainerCallback):  # type: ignore[misc]
         own = self.own_state()
         if own and state.is_world_process_zero:
             save_file(own, checkpoint_of(args, state) / LOSS_STATE)
+
+
+def _of_loss(name: str) -> bool:
+    """Whether a tensor of this name is the loss' own, and not of the model or a guide in it."""
+    return not {"model", "guide"} & {*name.split(".")}
 
 
 class MarkWhole(TrainerCallback):  # type: ignore[misc]

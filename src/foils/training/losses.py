@@ -24,6 +24,7 @@ from foils.encode.similarity import similarity_of
 from foils.runtime.errors import InputError
 from foils.training.data import TrainingSet
 from foils.training.facts import BatchFacts, LeastGap, PairFacts
+from foils.training.gathering import Share
 from foils.training.masks import BatchMask, FalseNegativeMask
 from foils.training.mixing import Mixing, describe_mixing
 from foils.training.objectives import rating_regression, weighted_infonce
@@ -176,19 +177,21 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
             InputError: fewer than two columns, or labels that are no row numbers of the facts.
         """
         columns = embed_columns(self.model, list(sentence_features))
-        facts = self.facts_of(columns, labels)
+        share = Share.of(len(columns[0]), gather=self.training and torch.is_grad_enabled())
+        facts = self.facts_of(columns, labels, share)
         with torch.autocast(columns[0].device.type, enabled=False):
-            queries, documents = self.compared(columns[0]), self.compared(torch.cat(columns[1:]))
-            batch = self.batch_of(queries, documents, facts)
-            losses = self.sums(queries, documents, 0, len(queries), batch)
-            losses = losses / self.counts(len(queries), batch).to(losses)
+            queries, *columns = map(self.compared, columns)
+            documents = share.columns(columns)
+            batch = self.batch_of(queries, documents, facts, share)
+            losses = self.sums(queries, documents, share.begin, share.begin + share.rows, batch)
+            losses = losses * share.count / self.counts(share.size, batch).to(losses)
             norms = None
             if self.mixing is not None and self.mixing.needs_norms and torch.is_grad_enabled():
-                norms = gradient_norms(losses, (queries, documents))
-            return self.total(losses, norms)
+                norms = torch.stack([share.norm(*each) for each in gradients_of(losses, (queries, documents))])
+            return self.total(share.averaged(losses), norms)
 
-    def facts_of(self, columns: list[Tensor], labels: Tensor | None) -> BatchFacts | None:
-        """Return what is known about the rows of a batch."""
+    def facts_of(self, columns: list[Tensor], labels: Tensor | None, share: Share) -> BatchFacts | None:
+        """Return what is known about the rows of the whole batch."""
         if len(columns) < 2:
             raise InputError(f"the loss needs anchors and positives; the data set has {len(columns)} columns of texts")
         if self.facts is None:
@@ -200,14 +203,14 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
                 f"the facts are about {self.facts.negatives} negatives a row, the batch has {len(columns) - 2}"
             )
         least = None if self.least_gap is None else self.least_gap(self.epoch)
-        return self.facts.batch(labels.cpu().numpy().astype(np.int64), least_gap=least)
+        return self.facts.batch(share.gathered(labels).cpu().numpy().astype(np.int64), least_gap=least)
 
-    def batch_of(self, queries: Tensor, documents: Tensor, facts: BatchFacts | None) -> Batch:
-        """Return what is known about a batch of these vectors, and its mask."""
+    def batch_of(self, queries: Tensor, documents: Tensor, facts: BatchFacts | None, share: Share) -> Batch:
+        """Return what is known about a batch of these vectors, the own queries and all documents, and its mask."""
         if self.mask is None:
             return Batch(facts, None)
         labels = None if facts is None else facts.labels
-        return Batch(facts, self.mask.of_batch(queries, documents, labels, epoch=self.epoch))
+        return Batch(facts, self.mask.of_batch(share.gathered(queries.detach()), documents, labels, epoch=self.epoch))
 
     def sums(self, queries: Tensor, documents: Tensor, begin: int, end: int, batch: Batch) -> Tensor:
         """Return the summed losses of queries begin … end − 1, (1,), with the regression (2,).
@@ -271,12 +274,6 @@ def _described(regression: Any) -> dict[str, Any]:
     return {"regression": getattr(regression, "func", regression).__name__, **getattr(regression, "keywords", {})}
 
 
-def gradient_norms(losses: Iterable[Tensor], of: Sequence[Tensor]) -> Tensor:
-    """Return the length of each loss' gradient with respect to these tensors taken as one vector."""
-    gradients = [torch.autograd.grad(loss, of, retain_graph=True, allow_unused=True) for loss in losses]
-    return torch.stack([gradient_norm(each) for each in gradients])
-
-
-def gradient_norm(gradients: Iterable[Tensor | None]) -> Tensor:
-    """Return the length of several gradients taken as one vector; None counts as zeros."""
-    return torch.sqrt(torch.stack([g.square().sum() for g in gradients if g is not None]).sum())
+def gradients_of(losses: Iterable[Tensor], of: Sequence[Tensor]) -> list[tuple[Tensor | None, ...]]:
+    """Return each loss' gradients with respect to these tensors; None where it does not depend on one."""
+    return [torch.autograd.grad(loss, of, retain_graph=True, allow_unused=True) for loss in losses]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from foils.runtime.errors import InputError
 from foils.training.facts import LeastGap
-from foils.training.losses import gradient_norms
+from foils.training.losses import gradients_of
 from foils.training.mixing import Mixing, describe_mixing
 from foils.training.objectives import rating_regression, weighted_infonce, weighted_lambda, weighted_listnet
 
@@ -171,7 +171,8 @@ class RerankerHybridLoss(PairLoss):
         means = [torch.cat(contrast).mean(), torch.cat(regression).mean() if regression else zero]
         norms = None
         if self.mixing.needs_norms and torch.is_grad_enabled():
-            norms = gradient_norms(means, parts)
+            squares = [sum(g.square().sum() for g in each if g is not None) for each in gradients_of(means, parts)]
+            norms = torch.stack([torch.as_tensor(square).to(zero) for square in squares]).sqrt()
         return self.mixing(torch.stack(means), norms)
 
     def get_config_dict(self) -> dict[str, Any]:

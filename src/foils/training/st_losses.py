@@ -17,6 +17,7 @@ from sentence_transformers.cross_encoder import losses as of_rerankers
 from sentence_transformers.sentence_transformer import losses as of_encoders
 from sentence_transformers.util import cos_sim, dot_score
 
+from foils.batching.processes import processes_to_come
 from foils.data.training_rows import ABSENT
 from foils.encode.models import load_model
 from foils.encode.similarity import similarity_of
@@ -54,6 +55,7 @@ ST_RERANKER_LOSSES = ("ADRMSELoss", "LambdaLoss", "ListMLELoss", "ListNetLoss", 
 SIMILARITIES = {"cosine": cos_sim, "dot": dot_score}
 METRICS = ("cosine", "euclidean", "manhattan")
 MINI_BATCH, SIMILARITY, GUIDE_MODEL = "mini_batch_size", "similarity_fct", "guide"
+GATHER = "gather_across_devices"
 
 
 def st_loss(
@@ -90,6 +92,8 @@ def st_loss(
         raise InputError(f"{spelled('mini_batch_size')} {mini_batch_size}: no effect with {name}, which embeds a batch "
                          "at once; leave it out, or take a loss whose name begins with Cached")  # fmt: skip
     chosen.update(_compared(name, model, known, chosen))
+    if GATHER in inspect.signature(kind).parameters:
+        chosen[GATHER] = processes_to_come() > 1
     if GUIDE_MODEL in chosen:
         chosen[GUIDE_MODEL] = load_model(chosen[GUIDE_MODEL], kind="guide", device=str(model.device)).eval()
         chosen[GUIDE_MODEL].requires_grad_(False)
@@ -125,7 +129,7 @@ def st_reranker_loss(name: str, settings: Mapping[str, Any]) -> Callable[..., An
 def _named(name: str, losses: Any, known: Any, settings: Mapping[str, Any]) -> tuple[Any, list[str]]:
     check_names(f"loss of sentence-transformers ({ST}NAME)", [name.removeprefix(ST)], list(known))
     kind = getattr(losses, name.removeprefix(ST))
-    own = [each for each in inspect.signature(kind).parameters if each not in ("model", "gather_across_devices")]
+    own = [each for each in inspect.signature(kind).parameters if each not in ("model", GATHER)]
     check_names(f"setting of the loss {name}", settings, own)
     return kind, own
 

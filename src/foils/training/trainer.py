@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
 from foils.runtime.errors import FailureError, InputError
+from foils.runtime.options import spelled
 from foils.training.adapters import AdapterCheckpoints, add_adapters, checkpointed, merge_trained
 from foils.training.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
 from foils.training.masked import MASKED, Masked
@@ -97,6 +98,7 @@ def arguments(
         run_name=run_folder(output).name,
         disable_tqdm=True,
         use_cpu=model.device.type == "cpu",
+        accelerator_config={"split_batches": True},  # of several processes each has its part of every batch
         **more,
     )
 
@@ -150,6 +152,11 @@ def fit(
     """
     start = time.perf_counter()
     args = arguments(arguments_kind, model, output, settings=settings, evaluated=score is not None, **more)
+    if settings.batch_size % args.world_size:
+        raise InputError(
+            f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which share each batch; "
+            "give a multiple of their number"
+        )
     if not resume and any(output.glob("checkpoint-*")):
         raise InputError(f"{output} holds checkpoints of another training; resume it, or choose another folder")
     last = last_whole_checkpoint(output) if resume else None
