@@ -16,6 +16,7 @@ import mine_tables
 import search_tables
 import study_tables
 import training_tables
+import tune_tables
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -162,7 +163,7 @@ def put(path: Path, marker: str, text: str) -> None:
 
 
 def main() -> None:
-    put(ROOT / "README.md", "scifact", ranking(load("rank_sources")["scifact"]))
+    put(ROOT / "README.md", "tune", tune_tables.tunings(load("tune")))
     page, measured = ROOT / "docs" / "searching.md", load("search_collections")
     put(page, "collections", search_tables.collections(measured))
     put(page, "answers", search_tables.answers(measured["cranfield, answers"]))
@@ -182,7 +183,6 @@ def main() -> None:
         put(page, f"effect {name}", batch_tables.effect(load(f"batch_effect_{name}")))
     page, study = ROOT / "docs" / "study.md", load("study_first")
     grid = load("grid")
-    put(ROOT / "README.md", "study", grid_tables.predictors(grid, names=list(grid_tables.SHOWN)))
     put(page, "grid cells", grid_tables.cells(grid))
     put(page, "grid agreement", grid_tables.agreement(grid))
     put(page, "grid predictors", grid_tables.predictors(grid))

@@ -15,12 +15,14 @@ from pathlib import Path
 import pytest
 
 import foils
+from foils.cli.app import run
 from foils.cli.program import options_of_verb, settings_of_verb
 from foils.cli.verbs import DOORS
 
 ROOT = Path(__file__).parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+README = ROOT / "README.md"
+PAGES = sorted([README, *(ROOT / "docs").glob("*.md")])
 BLOCKS = [
     (page.name, number, block)
     for page in PAGES
@@ -31,8 +33,37 @@ BLOCKS = [
 @pytest.mark.parametrize(("page", "number", "block"), BLOCKS, ids=[f"{page}-{number}" for page, number, _ in BLOCKS])
 def test_code_in_the_documentation_runs(page, number, block, tmp_path, monkeypatch, beir_folder):
     beir_folder("scifact")  # what the examples call scifact/
+    write_pairs(tmp_path)
     monkeypatch.chdir(tmp_path)
     exec(compile(block, f"{page}:{number}", "exec"), {"__name__": "__main__"})
+
+
+def write_pairs(folder: Path) -> None:
+    """Write what the examples call pairs.csv."""
+    things = ["boat", "harbour", "tide", "rope", "sail", "mast", "keel", "anchor", "deck", "oar"]
+    colours = ["red", "blue", "green", "white", "grey"]
+    rows = [f"which {thing} is {colour}?,the {thing} of the {colour} crew" for thing in things for colour in colours]
+    (folder / "pairs.csv").write_text("\n".join(["question,answer", *rows]) + "\n", "utf-8")
+
+
+def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path)
+    commands = commands_in("\n".join(re.findall(r"^```console\n.*?^```", README.read_text("utf-8"), re.M | re.S)))
+    assert len(commands) == 3
+    for words in commands:
+        assert run(words) == 0, capsys.readouterr().err
+    assert {"bm25", "dense"} <= set(re.findall(r"\w+", (tmp_path / "page.html").read_text("utf-8")))
+
+
+def test_the_readme_is_short_and_its_links_and_cells_are_those_of_the_pages():
+    text = README.read_text("utf-8")
+    assert len(text.splitlines()) <= 120
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]
+    assert links
+    assert [link for link in links if not (ROOT / link).is_file()] == []
+    cells = re.compile(r"^\| .+[✅❌] \|$", re.M)
+    assert cells.findall(text) == cells.findall((ROOT / "docs" / "peers.md").read_text("utf-8"))
 
 
 def test_the_templates_for_methods_run():
