@@ -2,7 +2,7 @@
 
     python benchmarks/batch_effect.py train COLLECTION [--samplers random hobit:seeds=1,alpha=0.5 ...]
         [--model static|bert-tiny|minilm] [--first-seed 0] [--seeds 5] [--epochs 3] [--rates 0.001 0.003 0.01]
-        [--hide 0.9] [--max-positives 4] [--patience 5] [--work FOLDER]
+        [--shared-rate] [--hide 0.9] [--max-positives 4] [--patience 5] [--work FOLDER]
     python benchmarks/batch_effect.py table [benchmarks/results/batch_effect_scifact.json ...]
 
 A sampler is a method with settings after a colon: its own, warmup, refresh and anneal, and two of this study's,
@@ -12,10 +12,12 @@ leaves out what is nearer to the query than the positive is). The shell writes g
 Same pairs, steps and start for every sampler of a seed. The static encoder starts from the word table of
 all-MiniLM-L6-v2, projected on its 128 main directions, BERT-tiny from its language model, minilm as it is. Of several
 rates each sampler takes the one of the highest nDCG@10 on dev, trained with seed 0; where a collection has no split
-dev, a fifth of the training queries, 500 at most, is dev and not trained on. With --hide, a share of the training
+dev, a fifth of the training queries, 500 at most, is dev and not trained on. Where two rates are about as good on a
+small dev, which of them a sampler gets may matter more than the sampler: with --shared-rate all samplers take the rate
+of the highest mean over them. With --hide, a share of the training
 positives is not known. nDCG@10 and R@10 on the test split over the whole corpus, averaged over seeds per query, against
 the samplers of --against, with intervals and Holm's correction. Finished runs are kept in --work, so a study that was
-stopped goes on. Writes benchmarks/results/batch_effect_NAME[_MODEL][_hidden90].json after each seed.
+stopped goes on. Writes benchmarks/results/batch_effect_NAME[_MODEL][_shared][_hidden90].json after each seed.
 """
 
 from __future__ import annotations
@@ -56,6 +58,7 @@ from written import write_result
 RESULTS = Path(__file__).parent / "results"
 MEASURES = ["nDCG@10", "R@10"]
 DIMENSION = 128  # of the static encoder
+OF_STUDY = ("epochs", "batch_size", "max_positives", "patience", "rates", "shared_rate")
 SAMPLERS = ("random", "no-duplicates", "hobit", "hobit:alpha=0", "hobit-c", "ngame", "walks", "b3")
 
 
@@ -201,6 +204,10 @@ def study(options: argparse.Namespace) -> None:
     for sampler in samplers:
         chosen[sampler.name] = of.best_rate(sampler)
         print(sampler.name, "rate", chosen[sampler.name], flush=True)
+    if options.shared_rate and len(options.rates) > 1:
+        best = max(options.rates, key=lambda rate: np.mean([dev[f"{rate:g}"] for _, dev in chosen.values()]))
+        chosen = {name: (best, dev) for name, (_, dev) in chosen.items()}
+        print("shared rate", best, flush=True)
     untrained = measure_encoder(start_of(options.model), collection, "test", MEASURES).means
     runs: dict[str, list[tuple[dict[str, Any], dict[str, np.ndarray]]]] = {sampler.name: [] for sampler in samplers}
     for seed in range(options.first_seed, options.first_seed + options.seeds):
@@ -229,7 +236,7 @@ def write(of: Study, untrained: dict[str, float], chosen: dict[str, Any], runs: 
         "model": options.model,
         "hidden": options.hide,
         "pairs": len(of.data),
-        "settings": {k: getattr(options, k) for k in ("epochs", "batch_size", "max_positives", "patience", "rates")},
+        "settings": {k: getattr(options, k) for k in OF_STUDY},
         "seeds": len(next(iter(runs.values()))),
         "first_seed": options.first_seed,
         "against": options.against,
@@ -240,6 +247,7 @@ def write(of: Study, untrained: dict[str, float], chosen: dict[str, Any], runs: 
         "comparisons": [vars(c) for c in comparisons],
     }
     tail = "" if options.model == "static" else f"_{options.model}"
+    tail += "_shared" if options.shared_rate else ""
     tail += f"_hidden{100 * options.hide:g}" if options.hide else ""
     write_result(options.results or RESULTS / f"batch_effect_{name}{tail}.json", result)
     print(effect(result), flush=True)
@@ -260,6 +268,7 @@ def main() -> None:
     train.add_argument("--epochs", type=int, default=3)
     train.add_argument("--batch-size", type=int, default=128)
     train.add_argument("--rates", type=float, nargs="+", default=[0.003], help="peak learning rates to choose from")
+    train.add_argument("--shared-rate", action="store_true", help="one rate for all samplers, the best on average")
     train.add_argument("--hide", type=float, default=0.0, help="share of the training positives to hide")
     train.add_argument("--max-positives", type=int, default=4)
     train.add_argument("--patience", type=int, help="stop after so many epochs without a better nDCG@10 on dev")

@@ -75,6 +75,7 @@ def confirmed(results: list[dict[str, Any]], measure: str = "nDCG@10") -> str:
     heads = [
         f"{found['collection']}, {found['model']}"
         + (f", {100 * found['hidden']:g} % hidden" if found.get("hidden") else "")
+        + (", one rate" if found["settings"].get("shared_rate") else "")
         + f", {found['seeds']} seeds"
         for found in results
     ]

@@ -162,6 +162,11 @@ def put(path: Path, marker: str, text: str) -> None:
     path.write_text(f"{head}{opening}\n\n{text}\n\n{closing}{tail}", encoding="utf-8")
 
 
+def effects() -> list[str]:
+    """Names of the result files of batch_effect.py."""
+    return [path.stem for path in RESULTS.glob("batch_effect_*.json")]
+
+
 def main() -> None:
     put(ROOT / "README.md", "tune", tune_tables.tunings(load("tune")))
     page, measured = ROOT / "docs" / "searching.md", load("search_collections")
@@ -179,6 +184,8 @@ def main() -> None:
     page = ROOT / "docs" / "batches.md"
     put(page, "speed", batch_tables.speed(load("batch")))
     put(page, "growth", batch_tables.growth(load("batch")))
+    if studies := [each for each in map(load, sorted(effects())) if "rates" in each]:
+        put(page, "confirmed", batch_tables.confirmed(studies))
     for name in ("squad-sent", "debian"):
         put(page, f"effect {name}", batch_tables.effect(load(f"batch_effect_{name}")))
     page, study = ROOT / "docs" / "study.md", load("study_first")
