@@ -17,9 +17,8 @@ from sentence_transformers import SentenceTransformer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import foils
 from foils.batching.processes import rank_and_count
-from foils.encode import EmbeddingSettings
-from foils.mining.teachers import score_pairs
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.catalogue import TEACHER_LOSSES
 from foils.training.data import training_set
@@ -56,8 +55,8 @@ def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np
     collection = made_up(queries=64)
     negatives = table(collection, per_query=2, rated=not case.get("loss", "").startswith(ST))
     if case.get("loss") in TEACHER_LOSSES:
-        use = EmbeddingSettings(max_length=None, device="cpu")
-        negatives = score_pairs(collection, negatives, encoders=static_model(seed=3), embedding=use)
+        vectors = str(folder.with_name(f"vectors-{os.environ.get('RANK', 0)}"))
+        negatives = foils.score_pairs(collection, negatives, teacher=static_model(seed=3), vectors=vectors)
     data = training_set(collection, negatives, form="triplets")
     assert len(data) % 16 == 0
     transformer = "mini_batch_size" in case or case.get("loss") == "mnrl"
