@@ -5,7 +5,7 @@ READY := $(VENV)/.ready
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-one test-cpu test-slow test-ray faults fuzz llm-trial lint types docs pages bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray test-stores faults fuzz llm-trial lint types docs pages bench all clean
 
 all: lint types test docs
 
@@ -37,6 +37,11 @@ test-slow: $(READY)
 
 test-ray: $(READY)
 	$(PYTEST) -m slow tests/scale
+
+# The recipes of docs/deploying.md, with the stores that nothing else needs.
+test-stores: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[stores]'
+	$(PYTEST) tests/searching/test_recipes.py
 
 # Fifty kills of every long verb; a million malformed lines and files; a small local language model's negatives.
 faults: $(READY)
