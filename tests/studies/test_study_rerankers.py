@@ -186,6 +186,6 @@ def test_weights_that_the_loss_cannot_heed_are_refused(world, models):
     collection, sources, store, study = world
     weighted = {name: each.with_columns({"weight": np.full(len(each), 0.5)}) for name, each in sources.items()}
     assert isinstance(weighted["bm25"], Negatives)
-    settings = settings_of(models, training={**QUICK, "loss": "lambda"})
+    settings = settings_of(models, training={**QUICK, "loss": "st:LambdaLoss"})
     with pytest.raises(InputError, match="weight other than 1"):
         run_study(study, collection, weighted, [str(models / "body")], store, settings)
