@@ -4,7 +4,8 @@
 
 The collection's judgements must be complete (BANKING77: every message of the query's intent). Training queries have
 twenty candidates each, the nearest by a static encoder. All rerankers start from MODEL and have the same number of
-epochs over the same candidates; they rerank the fifty nearest documents of test queries.
+epochs over those candidates, with labels more rows in each (below); they rerank the fifty nearest documents of test
+queries.
 
 - labels: binary cross-entropy, 70 % of the relevant pairs being labelled; the hidden ones stand among the negatives. Up
   to four labelled positives of a query are trained on, each with all the negatives.

@@ -33,6 +33,14 @@ def tune(world: Path, **how: Any) -> Any:
     return foils.tune(str(world / "pairs.csv"), **{**given, **how})
 
 
+def test_few_steps_take_three_times_an_encoders_rate_but_not_that_of_adapters(world: Path) -> None:
+    rate = LEARNING_RATES["encoder"][0]
+    for how, expected in (({}, 3 * rate), ({"lora": 2}, OF_ADAPTERS * rate)):
+        trials = tune(world, explain=True, minutes=1e-5, **how).plan["trials"]
+        assert trials["learning_rates"] == pytest.approx([expected])
+        assert not trials["contest"]
+
+
 def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = tune(world, explain=True, **LARGE).plan
     assert {name: plan["given"][name] for name in LARGE} == LARGE
