@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from foils.cli.app import run as foils
 from foils.data import Run, load_collection
 from foils.encode.own_similarity import open_own
 from sparse_models import tiny_sparse_and_multi_vector
@@ -32,17 +31,6 @@ def world(tmp_path_factory):
     return root, dict(zip(("sparse", "multi-vector"), models, strict=True))
 
 
-@pytest.fixture
-def command(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
-
-    def call(*arguments):
-        status = foils([str(argument) for argument in arguments])
-        return status, capsys.readouterr()
-
-    return call
-
-
 def similarities(world, kind):
     """The similarity of every query with every document, pair by pair."""
     collection = load_collection(world[0])
@@ -55,12 +43,12 @@ def similarities(world, kind):
 
 
 @pytest.mark.parametrize("kind", ["sparse", "multi-vector"])
-def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(world, command, tmp_path, kind):
+def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(foils, world, tmp_path, kind):
     (folder, models), expected = world, similarities(world, kind)
     best = {query: sorted(of, key=lambda document: -of[document]) for query, of in expected.items()}
     run, result = tmp_path / "own.trec", tmp_path / "own.json"
-    status, said = command("search", folder, "--model", models[kind], "--run", run, "--top", 5, "--json", result)
-    assert status == 0, said.err
+    said = foils("search", folder, "--model", models[kind], "--run", run, "--top", 5, "--json", result)
+    assert said.status == 0, said.err
     assert f"{kind} search of" in said.out
     table = Run.read(run).table
     assert json.loads(result.read_text())["encoder"]["kind"] == kind
@@ -71,21 +59,21 @@ def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(worl
             [row["score"] for row in rows], [expected[query][d] for d in documents[:5]], rtol=1e-4
         )
 
-    status, said = command(
+    said = foils(
         "evaluate", folder, "--model", models[kind], "--run", run, "--reranker", models[kind], "--top", 5,
         "--measures", "RR@5", "--write-runs", tmp_path / "runs", "--json", result,
     )  # fmt: skip
-    assert status == 0, said.err
+    assert said.status == 0, said.err
     systems = json.loads(result.read_text())["systems"]
     assert len({json.dumps(system["per_query"], sort_keys=True) for system in systems}) == 1, "all three ways are one"
 
     pool = ["--cross-encoder", models[kind], "--pool", "random", "--ranking-args", "pool_depth=30"]
     for way in ([kind, "--encoder", models[kind]], ["cross-encoder", *pool]):
-        status, said = command(
+        said = foils(
             "mine", folder, "--with", *way, "--top", 4, "-o", tmp_path / "m.parquet", "--export",
             f"trec={tmp_path / 'm.trec'}", "--max-length", 64,
         )  # fmt: skip
-        assert status == 0, said.err
+        assert said.status == 0, said.err
         mined = Run.read(tmp_path / "m.trec").table.to_pylist()
         for query, documents in best.items():
             others = [document for document in documents if document != f"d{query[1:]}"]
@@ -110,11 +98,11 @@ def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(worl
         ("sparse", ["train", "SOURCE", "--model", "MODEL", "-o", "m"], "no dense vector"),
     ],
 )
-def test_what_has_no_meaning_is_refused(world, command, tmp_path, kind, arguments, said):
+def test_what_has_no_meaning_is_refused(foils, world, tmp_path, kind, arguments, said):
     source = tmp_path / "s.trec"
     source.write_text("q0 Q0 d9 1 1.0 s\n")
     files = {"MODEL": str(world[1][kind]), "SOURCE": str(source)}
     verb, *rest = (files.get(each, each) for each in arguments)
-    status, output = command(verb, world[0], *rest)
-    assert status == 2, output
-    assert said in output.err
+    ended = foils(verb, world[0], *rest)
+    assert ended.status == 2, ended.err
+    assert said in ended.err
