@@ -2,6 +2,7 @@
 
     python benchmarks/learning_rates.py DATA --kind static [--collections scifact squad-sent debian banking77]
     python benchmarks/learning_rates.py DATA --kind language --model bert-tiny/
+    python benchmarks/learning_rates.py DATA --kind "few steps" --collections banking77 squad-sent
 
 DATA is a folder of BEIR collections. Held out are queries of the split dev, or else training queries; test queries are
 not looked at. Negatives are BM25's. Of large collections a part is drawn: the held-out and training queries'
@@ -60,6 +61,7 @@ GRIDS = {
     "language": Grid("", (2e-5, 1e-4, 3e-4, 1e-3, 3e-3), ((4, 32, 1),), 200, 200, 1500),
     "reranker": Grid("", (2e-5, 1e-4, 3e-4, 1e-3, 3e-3), ((4, 8, 2),), 200, 100, 1500),
     "tuned": Grid(BASE, (2e-5, 1e-4, 5e-4), ((1, 16, 1),), 160, 100, 500),
+    "few steps": Grid(BASE, (2e-5, 6e-5, 2e-4), ((0, 32, 1), (1, 32, 1)), 768, 200, 1500),
 }
 
 

@@ -9,6 +9,7 @@ KINDS = {
     "static": "static embedding",
     "language": "language model (BERT-tiny)",
     "tuned": "encoder (all-MiniLM-L6-v2)",
+    "few steps": "encoder (all-MiniLM-L6-v2)",
     "reranker": "reranker (BERT-tiny)",
 }
 
