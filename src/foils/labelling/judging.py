@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -13,7 +12,7 @@ from foils.data.collection import Collection
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.settings import BY_PEOPLE, UNCERTAIN, Answer, LabelSettings
 from foils.labelling.sheet import Shown
-from foils.llm import Client, LLMSettings, PairQuestions, Sampling, ValueForm
+from foils.llm import LLMSettings, PairQuestions, ValueForm
 from foils.llm.template import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
 from foils.rating.opening import JUDGES, Opening
@@ -26,6 +25,7 @@ RELEVANT = ValueForm(
     "relevant",
     {"type": "boolean"},
     kind="relevance",
+    prompt=("foils.labelling", VERSION),
     words='Answer in JSON: {"relevant": true} or {"relevant": false}.',
     accepts=lambda value: isinstance(value, bool),
     unreadable="an answer that does not say whether the document is relevant",
@@ -101,35 +101,10 @@ def checked_answer(given: Any) -> bool | None:
     return None if given is None else bool(given)
 
 
-class RelevanceJudge:
-    """A language model that is asked about each pair by itself whether the document is relevant to the query.
+class RelevanceJudge(PairQuestions):
+    """A language model that is asked about each pair by itself whether the document is relevant to the query."""
 
-    Args:
-        client: how to reach the model.
-        log: folder of the answers, so that none is asked for twice.
-        question: a prompt with {query}, {document}, and optionally {answer}; None: the package's own.
-        sampling: how answers are drawn.
-
-    Attributes:
-        asked: requests, tokens and failures so far.
-
-    Raises:
-        InputError: a file of a prompt that is not there.
-        FormatError: slots of a prompt that are not those expected.
-    """
-
-    def __init__(
-        self,
-        client: Client,
-        log: str | Path,
-        question: TemplateLike | None = None,
-        sampling: Sampling | None = None,
-    ) -> None:
-        self.name = f"llm:{client.model}"
-        template = PairQuestions.template(question, "foils.labelling", VERSION)
-        self._questions = PairQuestions(client, log, template, RELEVANT, sampling)
-        self.fingerprint = self._questions.fingerprint
-        self.asked = self._questions.asked
+    form = RELEVANT
 
     def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
         """Return the model's answers; None where none came, or none that can be read.
@@ -139,7 +114,7 @@ class RelevanceJudge:
             FailureError: question after question failed, or the log cannot be written; what was answered is kept.
             MissingExtraError: the openai package is not installed.
         """
-        return self._questions.answers([(pair.query, pair.document) for pair in pairs])
+        return self.answers([(pair.query, pair.document) for pair in pairs])
 
 
 def open_judge(

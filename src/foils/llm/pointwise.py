@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.client import Client
@@ -27,6 +27,7 @@ class ValueForm:
         name: of the value.
         schema: JSON schema of the value.
         kind: of question, in the digest of what decides an answer.
+        prompt: package and version of the prompt that is asked where none is given.
         words: that explain the form to the model.
         accepts: whether a value is one of those asked for.
         unreadable: the failure of an answer without one.
@@ -35,6 +36,7 @@ class ValueForm:
     name: str
     schema: Mapping[str, Any]
     kind: str
+    prompt: tuple[str, str]
     words: str
     accepts: Callable[[Any], bool]
     unreadable: str
@@ -55,40 +57,43 @@ class ValueForm:
 
 
 class PairQuestions:
-    """A language model that is asked about pairs of a query and a document, each by itself.
+    """A language model that is asked about pairs of a query and a document, each by itself. Each form has a subclass.
 
     Args:
         client: how to reach the model.
         log: folder of the answers, so that none is asked for twice.
-        template: the prompt, with {query}, {document}, and optionally {answer}, where the form is explained; without
-            it, that stands at the end.
-        form: of the answers.
+        question: a prompt with {query}, {document}, and optionally {answer}, where the form is explained; without it,
+            that stands at the end. None: the package's own.
         sampling: how answers are drawn.
 
     Attributes:
+        form: of the answers.
+        name: what to call it.
         fingerprint: digest of everything that decides an answer but the texts.
         asked: requests, tokens and failures so far.
+
+    Raises:
+        InputError: a file of a prompt that is not there.
+        FormatError: slots of a prompt that are not those expected.
     """
 
+    form: ClassVar[ValueForm]
+
     def __init__(
-        self, client: Client, log: str | Path, template: Template, form: ValueForm, sampling: Sampling | None = None
+        self,
+        client: Client,
+        log: str | Path,
+        question: TemplateLike | None = None,
+        sampling: Sampling | None = None,
     ) -> None:
-        self._client, self._template, self._form = client, template, form
-        self._sampling = sampling or Sampling()
-        decisive = {**self._sampling.describe(), "prompt": template.text, "asks": ASKS, "longest": LONGEST}
-        self.fingerprint = digest(form.kind, client.identity, sorted(decisive.items()))
+        self.name = f"llm:{client.model}"
+        self._client, self._sampling = client, sampling or Sampling()
+        needed, optional = ("query", "document"), ("answer",)
+        self._template = Template.of(question, *self.form.prompt, needed=needed, optional=optional)
+        decisive = {**self._sampling.describe(), "prompt": self._template.text, "asks": ASKS, "longest": LONGEST}
+        self.fingerprint = digest(self.form.kind, client.identity, sorted(decisive.items()))
         self._log = RecordLog(Path(log) / f"{self.fingerprint}.jsonl")
         self.asked = Asked()
-
-    @staticmethod
-    def template(given: TemplateLike | None, package: str, version: str) -> Template:
-        """Return the prompt that is given, or the package's own.
-
-        Raises:
-            InputError: a file that is not there.
-            FormatError: slots other than those expected.
-        """
-        return Template.of(given, package, version, needed=("query", "document"), optional=("answer",))
 
     def answers(self, pairs: Sequence[tuple[str, str]]) -> list[Any | None]:
         """Return the value of each (query, document); None where no answer came, or none that can be read.
@@ -104,18 +109,18 @@ class PairQuestions:
             self._client,
             self._log,
             questions,
-            self._form.read,
-            name=self._form.name,
-            unreadable=self._form.unreadable,
+            self.form.read,
+            name=self.form.name,
+            unreadable=self.form.unreadable,
             sampling=self._sampling,
             tries=ASKS,
-            schema=self._form.of_object(),
-            task=f"asking llm:{self._client.model}",
+            schema=self.form.of_object(),
+            task=f"asking {self.name}",
         )
         self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})
-        return [answer[self._form.name] for answer in answers]
+        return [answer[self.form.name] for answer in answers]
 
     def _prompt(self, query: str, document: str) -> str:
-        words = self._form.words
+        words = self.form.words
         filled = self._template.filled(query=query, document=document[:LONGEST], answer=words)
         return filled if "answer" in self._template.slots else f"{filled.rstrip()}\n\n{words}\n"
