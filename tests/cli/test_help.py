@@ -12,7 +12,8 @@ from foils.cli.verbs import DOORS
 
 MOST_OPTIONS = 26
 MOST_LINES = 132  # of 100 characters: two screens
-MORE_OPTIONS = {"mine": 27, "rate": 28, "train": 34, "score": 32, "study": 32}
+MORE_LINES = {"train": 140}
+MORE_OPTIONS = {"mine": 27, "rate": 28, "train": 36, "score": 32, "study": 32}
 
 
 @pytest.mark.parametrize("verb", DOORS)
@@ -24,7 +25,7 @@ def test_no_verb_has_more_options_than_one_can_read(
     lines = foils(verb, "--help").out.splitlines()
     print(f"foils {verb}: {len(options)} options, {len(lines)} lines of help")
     assert len(options) <= MORE_OPTIONS.get(verb, MOST_OPTIONS)
-    assert len(lines) <= MOST_LINES
+    assert len(lines) <= MORE_LINES.get(verb, MOST_LINES)
 
 
 @pytest.mark.parametrize(

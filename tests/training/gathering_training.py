@@ -19,9 +19,12 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import foils
 from foils.batching.processes import rank_and_count
+from foils.data import Collection, Negatives
+from foils.data.resolve import CollectionSettings
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.catalogue import TEACHER_LOSSES
-from foils.training.data import training_set
+from foils.training.data import TrainingSet, training_set
+from foils.training.mixtures import MixtureSettings, read_data_sets
 from foils.training.settings import ST, TrainSettings
 from train_models import bert_model, made_up, static_model, table
 
@@ -46,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"batches {name}": {"batches": name} for name in ("hobit-c", "mutual", "ngame")},
     "batches hobit, annealed": {"batches": "hobit", "batch_settings": {"seeds": 2, "warmup": 1, "anneal": 1}},
     "batches walks": {"batches": "walks", "batch_settings": {"candidates": 20, "neighbours": 5}},
+    "batches hobit, a mixture": {"batches": "hobit", "batch_settings": {"seeds": 2}, "mixed": True},
     "batches b3": {"batches": "b3", "batch_settings": {"skip": 2, "ranks": 10, "community_size": 8}},
 }
 
@@ -57,22 +61,34 @@ def trained(case: dict[str, Any], folder: Path, bert: SentenceTransformer) -> np
     if case.get("loss") in TEACHER_LOSSES:
         vectors = str(folder.with_name(f"vectors-{os.environ.get('RANK', 0)}"))
         negatives = foils.score_pairs(collection, negatives, teacher=static_model(seed=3), vectors=vectors)
-    data = training_set(collection, negatives, form="triplets")
-    assert len(data) % 16 == 0
+    data = mixture(collection, negatives) if "mixed" in case else training_set(collection, negatives, form="triplets")
+    rows = len(data) if data.mixture is None else data.mixture.epoch_rows
+    assert rows % 16 == 0
     transformer = "mini_batch_size" in case or case.get("loss") == "mnrl"
     model = (copy.deepcopy(bert) if transformer else static_model()).double()
     batching = {name: case[name] for name in ("batches", "batch_settings") if name in case}
-    steps = {name: value for name, value in case.items() if name not in batching}
+    steps = {name: value for name, value in case.items() if name not in (*batching, "mixed")}
     settings = TrainSettings(
         **{"batch_size": 16, "epochs": 2, "learning_rate": 1e-2, "max_length": None, "keep_checkpoints": 1, **steps}
     )
     run = train_bi_encoder(model, data, folder / "run", settings=settings, **batching)
-    assert run.steps == 2 * len(data) // settings.batch_size
+    assert run.steps == 2 * rows // settings.batch_size
     own = [value for path in sorted((folder / "run").glob("checkpoint-*/foils_loss.safetensors"))[-1:] for value in
            _values(path)]  # fmt: skip
     weights = [value.detach().numpy().ravel() for value in run.model.parameters()]
     losses = [entry["loss"] for entry in run.history if "loss" in entry]
     return np.concatenate([*weights, *own, np.asarray(losses)])
+
+
+def mixture(collection: Collection, negatives: Negatives) -> TrainingSet:
+    """The collection and another, of which the first is taken whole and of the other as much."""
+    other = made_up(queries=80, seed=1)
+    settings = MixtureSettings(also=[(other, table(other, per_query=2))], mixture=(1, 1))
+    sets = read_data_sets(collection, negatives, settings, CollectionSettings())
+    data = sets.training_set(sets.joined({name: each.negatives for name, each in sets.sources.items()}))
+    assert data.mixture is not None
+    assert data.mixture.counts.tolist() == [64, 64]
+    return data
 
 
 def _values(path: Path) -> list[np.ndarray]:

@@ -34,13 +34,16 @@ class Batches:
     Attributes:
         order: (N,) int64, a permutation of 0..N-1; batch k is `order[k * batch_size : (k + 1) * batch_size]`.
         batch_size: rows in each batch; only the last may be shorter.
+        among: of a mixture, of how many rows the epoch's are drawn: `order` may leave some of them out, and take others
+            several times. None: it is a permutation.
 
     Raises:
-        InputError: `order` is not a permutation of 0..N-1, or `batch_size` < 1.
+        InputError: `order` is not a permutation of 0..N-1, or not of the rows it is drawn from, or `batch_size` < 1.
     """
 
     order: Rows
     batch_size: int
+    among: int | None = None
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
@@ -48,9 +51,11 @@ class Batches:
         if order.ndim != 1 or (order.size and order.dtype.kind not in "iu"):
             raise InputError(f"an epoch's order is a vector of row numbers; got {order.dtype} {order.shape}")
         order = order.astype(np.int64)
-        inside = order[(order >= 0) & (order < order.size)]
+        inside = order[(order >= 0) & (order < (order.size if self.among is None else self.among))]
+        if self.among is not None and inside.size < order.size:
+            raise InputError(f"an epoch draws from rows 0..{self.among - 1}; {order.size - inside.size} do not exist")
         missing = np.flatnonzero(np.bincount(inside, minlength=order.size) == 0)
-        if missing.size:
+        if missing.size and self.among is None:
             raise InputError(
                 f"an epoch visits every row exactly once; of {order.size} rows {missing.size} are missing "
                 f"(first: {missing[:5].tolist()}), others come twice or do not exist"

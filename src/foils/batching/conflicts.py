@@ -8,7 +8,7 @@ q_j. Since a row's own pair is known, two rows with one query, or with one docum
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,10 @@ class Conflicts:
     def rows(self) -> int:
         """How many rows the conflicts speak of."""
         return int(self.query.size)
+
+    def of(self, rows: Rows) -> Conflicts:
+        """Return the conflicts among these rows, (m,) of the N, numbered 0..m−1; a row that comes twice conflicts."""
+        return replace(self, query=self.query[rows], document=self.document[rows])
 
     def matrix(self, rows: Rows) -> NDArray[np.bool_]:
         """Return (b, b): entry [i, j] says that row j's document is a known positive of row i's query, i ≠ j.

@@ -33,8 +33,8 @@ class EpochBuilder:
         scaled: whether vectors are scaled to length 1, for a model that compares by cosine.
 
     Raises:
-        InputError: the data set lacks a query and a positive column, or the cache or the conflicts are of another
-            number of rows.
+        InputError: the data set lacks a query and a positive column, or the cache, the conflicts or the mixture are
+            of another number of rows.
     """
 
     def __init__(
@@ -51,6 +51,8 @@ class EpochBuilder:
             raise InputError(f"batches are built from a query and a positive column; got columns {list(columns)}")
         if choice.cache is not None and choice.cache.rows != len(dataset):
             raise InputError(f"the cache is of {choice.cache.rows} rows, the data set has {len(dataset)}")
+        if choice.mixture is not None and choice.mixture.rows != len(dataset):
+            raise InputError(f"the mixture is of {choice.mixture.rows} rows, the data set has {len(dataset)}")
         self.dataset, self.columns, self.encode = dataset, columns[:2], encode
         self.choice, self.seed, self.scaled = choice, seed, scaled
         self.conflicts: Conflicts | None = choice.known
@@ -90,15 +92,17 @@ class EpochBuilder:
         """
         with saved_arrays(path, "order of batches") as arrays:
             epoch, order = int(arrays["epoch"]), arrays["order"]
-            whole = bool((np.bincount(order, minlength=order.size) == 1).all())
             communities = _communities(arrays) if "communities" in arrays else None
-        if order.size != len(self.dataset):
-            raise InputError(f"{path} orders {order.size} rows, the data set has {len(self.dataset)}")
-        if not whole:
-            raise FormatError("an order in which rows are missing; resume from another checkpoint", path)
+        expected = self.choice.epoch_rows(len(self.dataset))
+        if order.size != expected:
+            raise InputError(f"{path} orders {order.size} rows, an epoch of the data set has {expected}")
+        try:
+            planned = Batches(order, batch_size, among=None if self.choice.mixture is None else len(self.dataset))
+        except InputError as error:
+            raise FormatError("an order in which rows are missing; resume from another checkpoint", path) from error
         if self.choice.cache is not None and "filled" not in arrays:
             raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
-        self._planned = (epoch, Batches(order, batch_size))
+        self._planned = (epoch, planned)
         if "filled" in arrays:
             self._vectors = self.choice.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
             self._vectors.restore(arrays)
@@ -133,17 +137,17 @@ class EpochBuilder:
 
     def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
         """Return the vectors that this epoch's batches are built from; embeds only what is due."""
-        cache = self.choice.cache
+        cache, drawn = self.choice.cache, self.builder.drawn(epoch)
         if cache is not None:  # of HOBIT-C; the passes of a warm-up fill it too
             share_cache(cache)
             self._vectors, old = cache, cache.turn()
-            return None if kind == "none" else self._embedded(cache, old)
+            return None if kind == "none" else self._embedded(cache, _among(old, drawn))
         if kind == "none" or (kind == "teacher" and (self.choice.teacher or self.builder.communities)):
             return None
         due = (epoch - self.choice.warmup) % self.choice.refresh == 0 and kind == "current"
         if self._vectors is None or due:
             self._vectors = EmbeddingCache(len(self.dataset), scaled=self.scaled)
-        return self._embedded(self._vectors, self._vectors.missing)
+        return self._embedded(self._vectors, _among(self._vectors.missing, drawn))
 
     def _embedded(self, vectors: EmbeddingCache, rows: Rows) -> EmbeddingCache:
         """Return the vectors with these rows embedded anew, each process its share.
@@ -165,6 +169,11 @@ class EpochBuilder:
                 vectors.update(own[part], queries[query[part]], documents[document[part]])
         share_cache(vectors)
         return vectors
+
+
+def _among(rows: Rows, drawn: Rows | None) -> Rows:
+    """The rows that an epoch draws; all where it draws from nothing."""
+    return rows if drawn is None else np.intersect1d(rows, drawn)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:

@@ -17,6 +17,7 @@ from foils.batching.batches import Batches, Rows
 from foils.batching.conflicts import Conflicts
 from foils.batching.hobit import hobit_batches
 from foils.batching.hobit_c import EmbeddingCache, Vectors
+from foils.batching.mixture import Mixture, mixed_batches
 from foils.batching.mutual import mutual_batches
 from foils.batching.ngame import ngame_batches
 from foils.batching.repair import random_batches, random_order
@@ -87,6 +88,7 @@ class BatchChoice:
             them in a collection; None: found by the texts of the data set and `positives`.
         cache: where HOBIT-C finds the vectors; a `CachingLoss` with the same cache fills it.
         teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
+        mixture: of the one training set, which holds several data sets; None: it is one.
 
     Attributes:
         history: of each epoch that was built: its number, and the seconds of embedding and of building.
@@ -109,6 +111,7 @@ class BatchChoice:
         known: Conflicts | None = None,
         cache: EmbeddingCache | None = None,
         teacher: tuple[Vectors, Vectors] | None = None,
+        mixture: Mixture | None = None,
     ) -> None:
         self.name, self.settings = name, dict(settings or {})
         self.method = method_named(name, self.settings)
@@ -134,8 +137,12 @@ class BatchChoice:
             raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
         self.warmup, self.refresh, self.anneal = warmup, refresh, anneal
         self.avoid_known, self.positives, self.known = avoid_known, tuple(positives), known
-        self.cache, self.teacher = cache, teacher
+        self.cache, self.teacher, self.mixture = cache, teacher, mixture
         self.history: list[dict[str, float]] = []
+
+    def epoch_rows(self, rows: int) -> int:
+        """Return how many rows an epoch of a data set has: all, or what its mixture takes."""
+        return rows if self.mixture is None or self.mixture.rows != rows else self.mixture.epoch_rows
 
     def settings_at(self, epoch: int) -> dict[str, Any]:
         """Return the method's settings in this epoch (α annealed)."""
@@ -166,27 +173,94 @@ class BatchBuilder:
         """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
         return "none" if epoch < self.choice.warmup else self.choice.method.vectors
 
+    def drawn(self, epoch: int) -> Rows | None:
+        """Return the rows whose vectors an epoch's batches are built from, ascending; None: all.
+
+        A teacher's communities are of all rows, once for the training.
+        """
+        mixture = self.choice.mixture
+        if mixture is None or self.kind(epoch) == "teacher":
+            return None
+        return np.unique(np.concatenate(mixture.drawn(epoch, seed=self.seed)))
+
     def build(self, epoch: int, vectors: tuple[Vectors, Vectors] | None, batch_size: int) -> Batches:
-        """Return an epoch's batches.
+        """Return an epoch's batches; of a mixture, each data set's apart, and joined.
 
         Args:
             epoch: counted from 0.
-            vectors: (N, d) of queries and of documents; None where the epoch needs none.
+            vectors: (N, d) of queries and of documents; None where the epoch needs none. Of a mixture, rows that are
+                not `drawn` are not looked at.
             batch_size: rows per batch.
 
         Raises:
             InputError: vectors are needed, and there are none.
         """
-        kind, rng = self.kind(epoch), np.random.default_rng([self.seed, epoch])
-        options: dict[str, Any] = {"batch_size": batch_size, "rng": rng, "conflicts": self.conflicts}
+        mixture = self.choice.mixture
+        if mixture is None:
+            return self._built(epoch, vectors, batch_size, np.random.default_rng([self.seed, epoch]))
+        parts, begin, sources = mixture.parts_of(batch_size), 0, {}
+        drawn = mixture.drawn(epoch, seed=self.seed)
+        for k, (name, rows) in enumerate(zip(mixture.names, drawn, strict=True)):
+            rng = np.random.default_rng([self.seed, epoch, k + 1])
+            own = self._built(epoch, vectors, batch_size // parts, rng, rows)
+            sources[name] = (begin + np.arange(rows.size), own)
+            begin += rows.size
+        joined = mixed_batches(sources, parts=parts, rng=np.random.default_rng([self.seed, epoch]))
+        return Batches(np.concatenate(drawn)[joined.order], batch_size, among=mixture.rows)
+
+    def _built(
+        self,
+        epoch: int,
+        vectors: tuple[Vectors, Vectors] | None,
+        batch_size: int,
+        rng: np.random.Generator,
+        rows: Rows | None = None,
+    ) -> Batches:
+        """Return batches over all rows or, by their places, over some of them."""
+        kind, conflicts = self.kind(epoch), self.conflicts
+        if conflicts is not None and rows is not None:
+            conflicts = conflicts.of(rows)
+        options: dict[str, Any] = {"batch_size": batch_size, "rng": rng, "conflicts": conflicts}
         if kind == "none":
-            return random_order(self.rows, **options)
-        if kind == "teacher" and self.communities is not None:
-            return community_batches(self.communities, **options)
-        vectors = self.choice.teacher or vectors if kind == "teacher" else vectors
+            return random_order(self.rows if rows is None else rows.size, **options)
+        if kind == "teacher":
+            self.communities = self.communities or self._found(self.choice.teacher or vectors)
+            groups = self.communities if rows is None else places_of(self.communities, rows)
+            return community_batches(groups, **options)
+        queries, documents = self._needed(vectors)
+        if rows is not None:
+            queries, documents = queries[rows], documents[rows]
+        return self.choice.method.build(queries, documents, **options, **self.choice.settings_at(epoch))
+
+    def _found(self, vectors: tuple[Vectors, Vectors] | None) -> list[Rows]:
+        """The communities of all rows; of a mixture, each data set's own."""
+        queries, documents = self._needed(vectors)
+        mixture, settings = self.choice.mixture, self.choice.settings
+        if mixture is None:
+            return rank_communities(queries, documents, **settings)
+        own = (np.flatnonzero(mixture.source_of == k) for k in range(len(mixture.names)))
+        found = ((rows, rank_communities(queries[rows], documents[rows], **settings)) for rows in own)
+        return [rows[group] for rows, groups in found for group in groups]
+
+    def _needed(self, vectors: tuple[Vectors, Vectors] | None) -> tuple[Vectors, Vectors]:
         if vectors is None:
             raise InputError(f"{self.choice.name} needs vectors; attach an encoder")
-        if kind == "teacher":
-            self.communities = rank_communities(*vectors, **self.choice.settings)
-            return community_batches(self.communities, **options)
-        return self.choice.method.build(*vectors, **options, **self.choice.settings_at(epoch))
+        return vectors
+
+
+def places_of(groups: Sequence[Rows], rows: Rows) -> list[Rows]:
+    """Return groups of rows as groups of their places among the rows that are drawn, ascending.
+
+    A row that was drawn several times is in as many copies of its group.
+
+    Args:
+        groups: disjoint row numbers.
+        rows: (m,) ascending, each in one of the groups.
+    """
+    group_of = np.zeros(int(max(group.max(initial=0) for group in groups)) + 1, np.int64)
+    for number, group in enumerate(groups):
+        group_of[group] = number
+    copy = np.arange(rows.size) - np.searchsorted(rows, rows)
+    order = np.lexsort((copy, group_of[rows]))
+    changes = (np.diff(group_of[rows][order]) != 0) | (np.diff(copy[order]) != 0)
+    return np.split(order, np.flatnonzero(changes) + 1)

@@ -75,8 +75,13 @@ class EpochBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
             "data set"
         )
 
+    @property
+    def rows(self) -> int:
+        """How many rows an epoch has."""
+        return len(self.dataset)
+
     def __len__(self) -> int:
-        rows, size = len(self.dataset), self.batch_size
+        rows, size = self.rows, self.batch_size
         return int(rows // size if self.drop_last else -(-rows // size))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -148,6 +153,11 @@ class PlannedBatchSampler(EpochBatchSampler):
     """
 
     _builder: EpochBuilder | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many rows an epoch has: all, or what a mixture takes."""
+        return int(self.planner.epoch_rows(len(self.dataset)))
 
     @property
     def attached(self) -> bool:
@@ -224,7 +234,7 @@ class BatchPlanner(BatchChoice, BatchHook):
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave vectors and samplers out of the pickled training arguments."""
-        left_out = dict.fromkeys(("_top", "cache", "teacher", "known"))
+        left_out = dict.fromkeys(("_top", "cache", "teacher", "known", "mixture"))
         return {**self.__dict__, **left_out, "_training": [], "registered": False}
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:

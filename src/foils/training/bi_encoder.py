@@ -14,9 +14,11 @@ from transformers import TrainerCallback
 
 from foils.batching.conflicts import known_conflicts
 from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.methods import METHODS
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode import EmbeddingSettings
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
+from foils.runtime.errors import InputError
 from foils.runtime.options import refuse
 from foils.training.catalogue import TEACHER_LOSSES, make_loss
 from foils.training.data import TrainingSet
@@ -108,6 +110,8 @@ def _hook(
     if isinstance(batches, BatchHook):
         return batches
     check_batches(batches, batch_settings)
+    if data.mixture is not None and batches not in METHODS:
+        raise InputError(f"batches {batches}, and several data sets; expected one of {', '.join(METHODS)}")
     if batches == PROGRESS:
         return by_progress(data)
     if batches == NO_DUPLICATES:
@@ -115,7 +119,7 @@ def _hook(
     scaled = similarity_of(model) == "cosine"
     cache = EmbeddingCache(len(data), scaled=scaled) if batches == "hobit-c" else None
     known = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1])
-    return BatchPlanner(batches, batch_settings, cache=cache, known=known)
+    return BatchPlanner(batches, batch_settings, cache=cache, known=known, mixture=data.mixture)
 
 
 def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from foils.batching.mixture import Mixture
 from foils.data import Collection, Negatives
 from foils.data.collection import Rows
 from foils.data.negatives import negatives_table
@@ -80,6 +81,7 @@ class TrainingSet:
         counts: what was used and what was left out, and why.
         texts: the transform from its rows to their texts.
         negatives: the table that it was made of; None: pairs alone.
+        mixture: which data set each row is of, and what an epoch takes of it; None: there is one.
     """
 
     dataset: Dataset
@@ -88,6 +90,7 @@ class TrainingSet:
     counts: dict[str, int]
     texts: RowTexts
     negatives: Negatives | None = None
+    mixture: Mixture | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,8 +103,10 @@ class TrainingSet:
             reason: for the counts.
 
         Raises:
-            InputError: no row is left.
+            InputError: no row is left, or the set is a mixture.
         """
+        if self.mixture is not None:
+            raise InputError(f"rows of a mixture cannot be left out ({reason}); train on one data set")
         kept = np.flatnonzero(~left_out)
         if not len(kept):
             raise InputError(f"nothing to train on: all {len(self)} rows are left out ({reason})")

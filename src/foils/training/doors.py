@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
-from foils.data import Collection, Negatives, Run
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
+from foils.batching.methods import METHODS
+from foils.data import Collection, Run
+from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike
 from foils.data.store import provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, STATIC
@@ -20,6 +22,7 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
+from foils.training.mixtures import DataSets, MixtureSettings, read_data_sets
 from foils.training.results import Trained
 from foils.training.settings import (
     ADAPTER,
@@ -65,14 +68,16 @@ class DevSettings(Settings):
     dev: Annotated[str | None, Option(metavar="SPLIT")] = None
     dev_run: Annotated[RunLike | None, Option(metavar="FILE")] = None
 
-    def score(self, collection: Collection) -> Callable[[Any], float] | None:
-        """Return the function from a model to its measure on dev; None without dev."""
+    def score(self, collection: Collection, *more: Collection) -> Callable[[Any], float] | None:
+        """Return the function from a model to its measure on dev, the mean over collections; None without dev."""
         from foils.evaluation.measuring import encoder_score, reranker_score
 
         if self.dev is None:
             return None
         if self.dev_run is None:
-            return encoder_score(collection, self.dev, MEASURE)
+            measured = [each for each in (collection, *more) if self.dev in each.splits] or [collection]
+            scores = [encoder_score(each, self.dev, MEASURE) for each in measured]
+            return lambda model: fmean(score(model) for score in scores)
         run = self.dev_run if isinstance(self.dev_run, Run) else Run.read(self.dev_run)
         return reranker_score(collection, self.dev, run, MEASURE)
 
@@ -86,8 +91,10 @@ def _refuse_idle(
     steps: TrainSettings,
     rows: RowSettings,
     evaluation: DevSettings,
+    mixing: MixtureSettings,
 ) -> None:
     """Refuse options that do not go together, before anything is read."""
+    mixing.check()
     if not isinstance(model, (str, Path)) and reranker != _is_cross_encoder(model):
         raise InputError(
             f"a model of type {type(model).__name__}, and {spelled('reranker')} {reranker}; expected a "
@@ -109,6 +116,7 @@ def _refuse_idle(
         refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
         refuse({"matryoshka": steps.matryoshka}, f"with {spelled('reranker')}, which has no vectors; leave it out")
         refuse({"mask": steps.mask}, NO_MASK)
+        refuse({"also": mixing.also or None}, f"with {spelled('reranker')}, which takes one data set; leave it out")
         idle = {"batches": method.batches if method.batches != "random" else None}
         refuse(
             {**idle, "batch_settings": method.batch_settings or None},
@@ -126,7 +134,11 @@ def _refuse_idle(
                 f"with {spelled('model')} {model}, a bag of words, which reads whole texts and needs little memory; "
                 "leave it out",
             )
-    form = _completed_rows(rows, method, reranker=reranker, negatives=source is not None).form
+    batches = method.batches or method.base().batches
+    if mixing.also and batches not in METHODS:
+        raise InputError(f"{spelled('batches', batches)} takes one data set; with {spelled('also')} give one of "
+                         f"{', '.join(METHODS)}")  # fmt: skip
+    form = _completed_rows(rows, method, reranker=reranker, negatives=mixing.has_sources(source)).form
     if method.refresh is not None and (reranker or form == "pairs"):
         why = "with a reranker or with pairs: it mines the negatives of a bi-encoder's triplets or lists; leave it out"
         refuse({"refresh": method.refresh}, why)
@@ -141,6 +153,7 @@ def train(
     output: Annotated[str | Path, Option(short="-o", metavar="FOLDER")],
     reranker: bool = False,
     method: MethodSettings,
+    mixing: MixtureSettings,
     similarity: Annotated[str | None, Option(names=SIMILARITIES, within=TRAINING_ARGS)] = None,
     trust_remote_code: Annotated[bool, Option(within=TRAINING_ARGS)] = False,
     steps: TrainSettings = OPEN,
@@ -175,21 +188,20 @@ def train(
         UnknownNameError: no such split, recipe, loss, way of filling batches, or setting of one.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
-    rows = _completed_rows(rows, method, reranker=reranker, negatives=source is not None)
+    rows = _completed_rows(rows, method, reranker=reranker, negatives=mixing.has_sources(source))
     settings = completed(steps, method.base(reranker=reranker), evaluated=evaluation.dev is not None)
     batching = method.describe()
-    loaded = reading.open(collection)
-    negatives = None if source is None else as_source(source, loaded)
+    sets = read_data_sets(collection, source, mixing, reading)
     own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
     load = partial(_trainable, model, settings, reranker=reranker, similarity=similarity, **own)
-    data, refresh = _training_data(loaded, negatives.negatives if negatives else None, rows, method, load)
+    data, refresh = _training_data(sets, rows, method, load)
     trainable = load()
     settings = _with_learning_rate(settings, trainable)
     described = {"model": _name(model), "reranker": reranker, **batching, **vars(rows), **settings.describe()}
-    inputs = {"collection": loaded.digest, **({negatives.name: negatives.digest} if negatives else {})}
-    described["similarity"] = similarity
-    history = provenance("train", described, inputs=inputs, seed=settings.seed)
-    how: dict[str, Any] = {"settings": settings, "score": evaluation.score(loaded), "resume": resume}
+    described |= {"similarity": similarity, **mixing.describe()}
+    history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
+    score = evaluation.score(*sets.collections.values())
+    how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
     before = how["score"](trainable) if how["score"] else None
     batched = None if reranker else {**batching, "refresh": refresh}
     run = _fitted(trainable, data, Path(output) / CHECKPOINTS, batched, **how)
@@ -217,31 +229,28 @@ def _completed_rows(rows: RowSettings, method: MethodSettings, *, reranker: bool
 
 
 def _training_data(
-    collection: Collection,
-    negatives: Negatives | None,
-    rows: RowSettings,
-    method: MethodSettings,
-    load: Callable[[], Any],
+    sets: DataSets, rows: RowSettings, method: MethodSettings, load: Callable[[], Any]
 ) -> tuple[TrainingSet, Refresh | None]:
     """Return what is trained on, and how it is mined anew.
 
     Args:
-        collection: the texts.
-        negatives: None: pairs alone or, where negatives are mined anew, those of the untrained model.
+        sets: the data sets. Where one has no negatives: pairs alone or, where negatives are mined anew, those of the
+            untrained model.
         rows: which are trained on.
         method: says how often negatives are mined anew, and how batches are filled.
         load: loads the untrained model.
     """
-    from foils.training.data import training_set
-    from foils.training.refresh import ance_refresh
+    from foils.training.refresh import joint_refresh, mined
     from foils.training.tiers import outside_danger
 
-    refresh = None
-    if method.refresh is not None:
-        refresh = ance_refresh(collection, rows, every=method.refresh)
-        if negatives is None:
-            negatives = refresh.mine(load())
-    data = training_set(collection, negatives, **vars(rows))
+    negatives, refresh = {name: each.negatives for name, each in sets.sources.items()}, None
+    if method.refresh is None:
+        sets.check_negatives(rows.form)
+    else:
+        refresh = joint_refresh(sets, rows, every=method.refresh)
+        if bare := sets.bare:
+            negatives |= mined(bare, rows, load())
+    data = sets.training_set(sets.joined(negatives) if negatives else None, **vars(rows))
     return (outside_danger(data) if method.batches == PROGRESS else data), refresh
 
 

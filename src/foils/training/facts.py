@@ -31,6 +31,7 @@ class BatchFacts:
         log_weights: (m,) their log w: −inf leaves the candidate out for this query.
         absent: ((1 + k)·b,) candidates that are no document at all; nobody's negatives.
         ratings: (b, 1 + k) standardised ratings, NaN where there is none.
+        sources: (b,) of a mixture, each row's data set: documents of another one are left out; None: there is one.
     """
 
     labels: Codes
@@ -39,16 +40,26 @@ class BatchFacts:
     log_weights: Floats
     absent: NDArray[np.bool_]
     ratings: Floats
+    sources: Codes | None = None
 
     def block(self, begin: int, end: int) -> NDArray[np.float32] | None:
         """Return the log-weights of queries begin … end − 1 as (end − begin, c), or None where all are 0."""
         inside = (self.rows >= begin) & (self.rows < end)
-        if not inside.any() and not self.absent.any():
+        if not inside.any() and not self.absent.any() and self.sources is None:
             return None
         block = np.zeros((end - begin, len(self.absent)), np.float32)
         block[:, self.absent] = -np.inf
         block[self.rows[inside] - begin, self.columns[inside]] = self.log_weights[inside]
+        if self.sources is not None:
+            block[self.foreign(begin, end)] = -np.inf
         return block
+
+    def foreign(self, begin: int, end: int) -> NDArray[np.bool_]:
+        """Return (end − begin, c): whether a candidate is of another data set than the query."""
+        if self.sources is None:
+            return np.zeros((end - begin, len(self.absent)), bool)
+        of_candidate = np.resize(self.sources, len(self.absent))
+        return np.asarray(self.sources[begin:end, None] != of_candidate)
 
 
 @dataclass(frozen=True)
@@ -62,6 +73,7 @@ class PairFacts:
         known_query, known_document: (m,) pairs that are no plain negatives.
         known_log_weight: (m,) their log w; −inf for labelled positives and rejected rows.
         known_gap: (m,) their rating gap, NaN where there is none: what a curriculum looks at.
+        sources: (N,) of a mixture, the data set of each row; None: there is one.
 
     Where a pair is given twice, the smaller weight counts.
 
@@ -76,6 +88,7 @@ class PairFacts:
     known_document: Codes
     known_log_weight: Floats
     known_gap: Floats
+    sources: Codes | None = None
     _offsets: Codes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -137,7 +150,8 @@ class PairFacts:
             weight = np.where(self.known_gap[pair] <= least_gap, -np.inf, weight)
         kept = (column != row) & (weight != 0)
         absent, ratings = documents == ABSENT, self.ratings[rows].reshape(size, -1)
-        return BatchFacts(rows, row[kept], column[kept], weight[kept], absent, ratings)
+        sources = None if self.sources is None else self.sources[rows]
+        return BatchFacts(rows, row[kept], column[kept], weight[kept], absent, ratings, sources)
 
     def own_log_weights(self) -> Floats:
         """Return (N, 1 + k) log w of each row's own documents; 0 at the positives, −inf where absent."""
@@ -165,7 +179,7 @@ class PairFacts:
     def mask(self, rows: Codes) -> NDArray[np.bool_]:
         """Return (b, (1 + k)·b): True where a candidate is left out for a query."""
         facts = self.batch(rows)
-        mask = np.tile(facts.absent, (len(rows), 1))
+        mask = facts.absent | facts.foreign(0, len(rows))
         left_out = np.isneginf(facts.log_weights)
         mask[facts.rows[left_out], facts.columns[left_out]] = True
         return mask

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from foils.mining.ance import refresh as mine_anew
 from foils.runtime.errors import FailureError, InputError
 from foils.training.callbacks import checkpoint_of
 from foils.training.data import TrainingSet, training_set
+from foils.training.mixtures import DataSets
 from foils.training.settings import MINED_ANEW
 
 NEGATIVES = "foils_negatives.parquet"
@@ -152,3 +153,23 @@ def ance_refresh(
             return mine_anew(collection, encoder, store, split=rows.split, top=top, ranks=ranks)
 
     return Refresh(every, mine, lambda negatives: training_set(collection, negatives, **vars(rows)))
+
+
+def joint_refresh(sets: DataSets, rows: RowSettings, *, every: int) -> Refresh:
+    """Return how negatives of all data sets of a training are mined anew, each in its own documents (ANCE).
+
+    Args:
+        sets: the data sets.
+        rows: of the training, as `ance_refresh` takes them.
+        every: epochs between refreshes.
+    """
+
+    def mine(model: Any) -> Negatives:
+        return sets.joined(mined(sets.collections, rows, model))
+
+    return Refresh(every, mine, lambda negatives: sets.training_set(negatives, **vars(rows)))
+
+
+def mined(collections: Mapping[str, Collection], rows: RowSettings, model: Any) -> dict[str, Negatives]:
+    """Return what a model as it is mines in each of these collections, by name."""
+    return {name: ance_refresh(each, rows, every=1).mine(model) for name, each in collections.items()}

@@ -85,6 +85,11 @@ def st_loss(
             f"another {spelled('form')}"
         )
     _refuse_ignored(name, data)
+    if takes.in_batch and data.mixture is not None:
+        raise InputError(
+            f"{name} takes documents of other data sets as negatives, which the losses of foils leave out; take one of "
+            "these, or one data set"
+        )
     chosen = dict(settings)
     if MINI_BATCH in known and mini_batch_size is not None:
         chosen.setdefault(MINI_BATCH, mini_batch_size)

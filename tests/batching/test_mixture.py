@@ -1,0 +1,159 @@
+"""How much of each data set an epoch takes, and batches that are built inside each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from foils.batching.batches import Batches
+from foils.batching.conflicts import no_conflicts
+from foils.batching.hobit import hobit_batches
+from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.methods import METHODS, BatchBuilder, BatchChoice, places_of
+from foils.batching.mixture import Mixture, mixture_counts
+from foils.runtime.errors import InputError, UnknownNameError
+
+SIZES = [90, 30, 60]
+OWN = {"hobit": {"seeds": 2}, "hobit-c": {"seeds": 2}, "walks": {"candidates": 20, "neighbours": 5},
+       "b3": {"skip": 1, "ranks": 5, "community_size": 6}}  # fmt: skip
+
+
+def mixture(counts=SIZES, **more):
+    """Rows of the three data sets take turns."""
+    return Mixture(("a", "b", "c"), SOURCE_OF, np.asarray(counts), **more)
+
+
+SOURCE_OF = np.random.default_rng(3).permutation(np.repeat(np.arange(3), SIZES))
+
+
+def vectors():
+    made = np.random.default_rng(0).normal(size=(2, sum(SIZES), 8)).astype(np.float32)
+    queries, documents = made[0], made[0] + 0.5 * made[1]
+    return tuple(side / np.linalg.norm(side, axis=1, keepdims=True) for side in (queries, documents))
+
+
+def builder(name, mixed, seed=0):
+    cache = EmbeddingCache(mixed.rows) if name == "hobit-c" else None
+    choice = BatchChoice(name, OWN.get(name), cache=cache, mixture=mixed)
+    return BatchBuilder(choice, mixed.rows, conflicts=no_conflicts(mixed.rows), seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("how", "counts"),
+    [
+        ({}, [90, 30, 60]),
+        ({"stop": "all_exhausted"}, [90, 30, 60]),
+        ({"shares": [1, 1, 1]}, [30, 30, 30]),
+        ({"shares": [1, 1, 1], "stop": "all_exhausted"}, [90, 90, 90]),
+        ({"shares": [2, 1, 1]}, [60, 30, 30]),
+        ({"shares": [20, 10, 10], "stop": "all_exhausted"}, [120, 60, 60]),
+        ({"shares": [1e-9, 1, 1]}, [1, 30, 30]),
+        ({"temperature": 2.0}, [52, 30, 42]),  # 30 / √30 · √N
+        ({"temperature": 2.0, "stop": "all_exhausted"}, [90, 52, 73]),
+        ({"temperature": 1e9}, [30, 30, 30]),
+    ],
+)
+def test_counts_by_hand(how, counts):
+    assert mixture_counts(SIZES, **how).tolist() == counts
+
+
+def test_counts_are_what_datasets_draws_until_one_is_exhausted():
+    datasets = pytest.importorskip("datasets")
+    sets = [datasets.Dataset.from_dict({"of": [k] * 20 * size}) for k, size in enumerate(SIZES)]
+    shares = np.array([0.5, 0.2, 0.3])
+    for stop in ("first_exhausted", "all_exhausted"):
+        drawn = datasets.interleave_datasets(sets, shares.tolist(), seed=1, stopping_strategy=stop)
+        theirs = np.bincount(drawn["of"], minlength=3)
+        ours = mixture_counts([20 * size for size in SIZES], shares, stop=stop)
+        np.testing.assert_allclose(ours, theirs, rtol=0.15)
+
+
+def test_an_epoch_goes_on_where_the_one_before_stopped():
+    mixed = mixture([36, 75, 60])
+    epochs = [mixed.drawn(epoch, seed=5) for epoch in range(5)]
+    for k in range(3):
+        own = np.flatnonzero(k == SOURCE_OF)
+        counts = np.cumsum([np.bincount(epoch[k], minlength=180)[own] for epoch in epochs], axis=0)
+        assert (np.ptp(counts, axis=1) <= 1).all(), "no row comes again before all others came"
+        assert all(np.array_equal(epoch[k], np.sort(epoch[k])) for epoch in epochs)
+        assert [epoch[k].size for epoch in epochs] == [mixed.counts[k]] * 5
+    assert not np.array_equal(epochs[0][0], epochs[1][0])
+    assert not np.array_equal(mixed.drawn(0, seed=6)[0], epochs[0][0])
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("counts", [SIZES, [36, 75, 60]])
+def test_every_method_builds_pieces_inside_each_data_set(name, counts):
+    mixed = mixture(counts, parts=2)
+    batches = builder(name, mixed).build(1, vectors(), 24)
+    assert batches.batch_size == 24
+    drawn = np.concatenate(mixed.drawn(1, seed=0))
+    np.testing.assert_array_equal(np.sort(batches.order), np.sort(drawn))
+    whole = [SOURCE_OF[rows].reshape(2, 12) for rows in list(batches)[:4]]
+    assert all((piece == piece[0]).all() for rows in whole for piece in rows)
+    assert any(rows[0, 0] != rows[1, 0] for rows in whole)
+    again = builder(name, mixed).build(1, vectors(), 24)
+    np.testing.assert_array_equal(batches.order, again.order)
+
+
+def test_the_pieces_of_a_data_set_are_those_of_its_own_plan():
+    mixed, (queries, documents) = mixture(parts=1), vectors()
+    batches = builder("hobit", mixed).build(2, (queries, documents), 10)
+    for k in range(3):
+        own = np.flatnonzero(k == SOURCE_OF)
+        rng = np.random.default_rng([0, 2, k + 1])
+        alone = hobit_batches(
+            queries[own], documents[own], batch_size=10, rng=rng, conflicts=no_conflicts(len(own)), seeds=2
+        )
+        expected = {tuple(own[rows]) for rows in alone}
+        assert expected == {tuple(rows) for rows in batches if SOURCE_OF[rows[0]] == k}
+
+
+def test_rows_that_an_epoch_does_not_draw_need_no_vectors():
+    mixed, (queries, documents) = mixture([36, 30, 60]), vectors()
+    built = builder("hobit", mixed)
+    wanted = built.drawn(0)
+    assert wanted.size < mixed.rows
+    left_out = np.setdiff1d(np.arange(mixed.rows), wanted)
+    queries[left_out] = np.nan
+    built.build(0, (queries, documents), 12)
+
+
+def test_copies_of_a_row_do_not_meet_in_a_piece():
+    batches = builder("hobit", mixture([90, 90, 90], parts=3)).build(0, vectors(), 36)
+    pieces = [piece for rows in list(batches)[:6] for piece in rows.reshape(3, 12)]
+    assert any(SOURCE_OF[piece[0]] == 1 for piece in pieces), "the data set that is drawn three times"
+    assert all(len(set(piece)) == 12 for piece in pieces)
+
+
+def test_communities_follow_what_is_drawn():
+    groups = [np.array([0, 3, 4]), np.array([1, 2, 5])]
+    places = places_of(groups, np.array([0, 0, 1, 3, 5, 5]))
+    assert [p.tolist() for p in places] == [[0, 3], [1], [2, 4], [5]]
+
+
+def test_parts_are_as_many_as_data_sets_where_that_fits():
+    assert [mixture().parts_of(size) for size in (24, 128, 5)] == [3, 2, 1]
+    with pytest.raises(InputError, match="parts must divide the batch size 24; got 5"):
+        mixture(parts=5).parts_of(24)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: mixture_counts(SIZES, [1, 2]), "shares 1, 2 of 3 data sets"),
+        (lambda: mixture_counts(SIZES, [1, 0, 2]), "a number above 0"),
+        (lambda: mixture_counts(SIZES, temperature=0.5), "at least 1; got 0.5"),
+        (lambda: Mixture(("a", "b"), np.zeros(4, np.int64), np.array([4, 1])), "no rows to train on in b"),
+        (lambda: mixture([0, 1, 1]), "at least 1"),
+        (lambda: Batches(np.array([0, 7]), 2, among=7), "1 do not exist"),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, said):
+    with pytest.raises(InputError, match=said):
+        make()
+
+
+def test_an_unknown_stop_is_named():
+    with pytest.raises(UnknownNameError, match="first_exhausted"):
+        mixture_counts(SIZES, stop="first")

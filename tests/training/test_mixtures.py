@@ -1,0 +1,299 @@
+"""Training on several data sets: negatives local to their source, in the plan and in the loss; the door; resuming."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("datasets")
+import torch
+from sentence_transformers import SentenceTransformerTrainer
+
+import foils
+from foils.cli.app import run
+from foils.data import Collection
+from foils.data.joined import distinct_names, joined_collections, joined_negatives
+from foils.data.resolve import CollectionSettings
+from foils.evaluation.measuring import encoder_score
+from foils.runtime.errors import InputError
+from foils.training.bi_encoder import train_bi_encoder
+from foils.training.catalogue import make_loss
+from foils.training.mixtures import MixtureSettings, parsed_data_sets, read_data_sets
+from foils.training.settings import TrainSettings
+from train_models import WORDS, bert_model, made_up, static_model, table
+
+SETTINGS = TrainSettings(batch_size=12, epochs=3, learning_rate=0.05, precision="float32", seed=2)
+SCHEDULED = {
+    "random": {},
+    "hobit": {"seeds": 2, "warmup": 1, "anneal": 2},
+    "hobit-c": {"seeds": 2, "candidates": 12},
+    "mutual": {"refresh": 2},
+    "ngame": {"warmup": 1},
+    "walks": {"candidates": 10, "neighbours": 4},
+    "b3": {"skip": 1, "ranks": 5, "community_size": 5},
+}
+
+
+def other(name="other", queries=36, seed=7):
+    """A collection with the same ids as `made_up`, and other texts."""
+    collection = made_up(queries=queries, seed=seed)
+    return Collection(name, collection.documents, collection.queries, collection.qrels, f"{name}{seed}")
+
+
+def sets(also=None, first=None, source=None, **how):
+    settings = MixtureSettings(also=[other()] if also is None else also, **how)
+    return read_data_sets(first or made_up(), source, settings, CollectionSettings())
+
+
+def mixed_set(**how):
+    return sets(mixture=(2, 1), mixture_stop="all_exhausted", **how).training_set(None, form="pairs")
+
+
+def test_joined_collections_keep_every_text_and_judgement():
+    parts = {"a": made_up(), "b": other()}
+    whole = joined_collections(parts)
+    assert len(whole.documents) == 160
+    assert whole.name == "a + b"
+    for split in ("train", "dev", "test"):
+        judged = {(row["query_id"], row["doc_id"]) for row in whole.qrels[split].to_pylist()}
+        expected = {
+            (f"{name}/{row['query_id']}", f"{name}/{row['doc_id']}")
+            for name, part in parts.items()
+            for row in part.qrels[split].to_pylist()
+        }
+        assert judged == expected
+    texts = dict(zip(whole.documents["doc_id"].to_pylist(), whole.document_texts(range(160)), strict=True))
+    assert texts["b/d5"] == parts["b"].document_texts([5])[0] != texts["a/d5"]
+    assert whole.digest != joined_collections({"a": made_up(), "b": other(seed=8)}).digest
+
+
+def test_joined_negatives_keep_what_each_says():
+    first, second = table(made_up(), per_query=2), table(other(), per_query=1)
+    weight = np.full(len(first), 0.5)
+    rejected = np.arange(len(second)) == 3
+    whole = joined_negatives({"a": first.with_columns({"weight": weight}), "b": second.reject(rejected, "odd")})
+    assert len(whole) == len(first) + len(second)
+    assert whole.table["weight"].to_pylist() == [0.5] * len(first) + [1.0] * len(second)
+    assert whole.keep.tolist() == [True] * len(first) + (~rejected).tolist()
+    assert whole.table["query_id"][len(first)].as_py().startswith("b/")
+
+
+def test_names_are_told_apart():
+    assert distinct_names(["nq", "nq", "nq 2", "nq"]) == ["nq", "nq 2", "nq 2 2", "nq 3"]
+
+
+def test_what_the_program_names_is_a_collection_or_a_pair(tmp_path):
+    (tmp_path / "a,b.csv").write_text("")
+    path = str(tmp_path / "a,b.csv")
+    assert parsed_data_sets(["nq/", "nq/,s=nq.parquet:query=q,negative=n", path]) == [
+        "nq/", ("nq/", "s=nq.parquet:query=q,negative=n"), path,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("mini_batch_size", [None, 4])
+@pytest.mark.parametrize("form", ["pairs", "triplets", "lists"])
+def test_the_loss_is_that_of_each_data_set_apart(form, mini_batch_size, tmp_path):
+    """By plain loops: every query against the documents of its own data set alone."""
+    both = sets(source=table(made_up()), also=[(other(), table(other(), per_query=3))])
+    tables = both.joined({name: each.negatives for name, each in both.sources.items()})
+    data = both.training_set(tables, form=form, per_query=None if form == "pairs" else 2)
+    source_of, model = data.mixture.source_of, bert_model(tmp_path)
+    rows = np.concatenate([np.flatnonzero(source_of == k)[:5] for k in (0, 1)])[[0, 5, 1, 6, 7, 2, 8, 3, 4, 9]]
+    batch = data.dataset[rows.tolist()]
+    names = [name for name in data.dataset.column_names if name != "label"]
+    loss = make_loss("mnrl", model, data, mini_batch_size=mini_batch_size, settings={"temperature": 0.2})
+    value = loss([model.preprocess(batch[name]) for name in names], torch.tensor(batch["label"]))
+    left_out = data.facts.mask(rows)
+    queries, *documents = (model.encode(batch[name], normalize_embeddings=True) for name in names)
+    logits = queries @ np.concatenate(documents).T / 0.2
+    of_candidate = np.tile(source_of[rows], len(documents))
+    expected = []
+    for i in range(10):
+        mine = [j for j in range(len(of_candidate)) if of_candidate[j] == source_of[rows[i]] and not left_out[i, j]]
+        assert left_out[i, of_candidate != source_of[rows[i]]].all()
+        assert len(mine) > 3
+        expected.append(np.log(np.exp(logits[i, mine]).sum()) - logits[i, i])
+    assert value.item() == pytest.approx(np.mean(expected), rel=1e-4)
+
+
+def batches_seen(monkeypatch):
+    seen, original = [], SentenceTransformerTrainer.compute_loss
+
+    def noting(self, model, inputs, *given, **more):
+        seen.append(inputs["label"].tolist())
+        return original(self, model, inputs, *given, **more)
+
+    monkeypatch.setattr(SentenceTransformerTrainer, "compute_loss", noting)
+    return seen
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_training_draws_shares_and_keeps_pieces_inside_their_source(name, tmp_path, monkeypatch):
+    data, seen = mixed_set(mixture_parts=2), batches_seen(monkeypatch)
+    assert data.mixture.counts.tolist() == [36, 18]
+    trained = train_bi_encoder(
+        static_model(), data, tmp_path, settings=SETTINGS, batches=name, batch_settings=SCHEDULED[name]
+    )
+    assert trained.steps == len(seen) == 15  # of 54 rows an epoch, 20 of one data set and 18 of the other
+    for epoch in range(3):
+        rows = np.concatenate(seen[5 * epoch : 5 * epoch + 5])
+        np.testing.assert_array_equal(np.bincount(data.mixture.source_of[rows]), [36, 18])
+        first = [np.array(batch).reshape(2, 6) for batch in seen[5 * epoch : 5 * epoch + 4]]
+        assert all(len(set(data.mixture.source_of[piece])) == 1 for pieces in first for piece in pieces)
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_resuming_is_exact(name, tmp_path):
+    data, settings = mixed_set(), TrainSettings(**{**vars(SETTINGS), "checkpoint_steps": 7, "keep_checkpoints": 9})
+    how = {"settings": settings, "batches": name, "batch_settings": SCHEDULED[name]}
+    weights = []
+    for resume in (False, True):
+        if resume:
+            for late in sorted(tmp_path.glob("checkpoint-*")):
+                if int(late.name.partition("-")[2]) > 7:
+                    shutil.rmtree(late)
+        trained = train_bi_encoder(static_model(), data, tmp_path, **how, resume=resume)
+        weights.append(np.concatenate([p.detach().numpy().ravel() for p in trained.model.parameters()]))
+    np.testing.assert_array_equal(*weights)
+
+
+def test_hobit_c_embeds_what_an_epoch_draws_and_no_more(tmp_path, monkeypatch):
+    from foils.batching.hobit_c import EmbeddingCache
+
+    updated, original = [], EmbeddingCache.update
+
+    def noting(self, rows, *vectors):
+        updated.append(len(rows))
+        return original(self, rows, *vectors)
+
+    monkeypatch.setattr(EmbeddingCache, "update", noting)
+    data = sets(mixture=(1, 9)).training_set(None, form="pairs")
+    assert data.mixture.counts.tolist() == [2, 18]
+    train_bi_encoder(static_model(), data, tmp_path, settings=SETTINGS, batches="hobit-c", batch_settings={"seeds": 2})
+    assert updated[0] == 20, "of 38 rows, those that the first epoch draws"
+
+
+def write(folder, collection):
+    folder.mkdir()
+    for name, key, column in (("corpus", "doc_id", "documents"), ("queries", "query_id", "queries")):
+        rows = getattr(collection, column).to_pylist()
+        lines = [json.dumps({"_id": row[key], "title": row.get("title", ""), "text": row["text"]}) for row in rows]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "qrels").mkdir()
+    for split, judged in collection.qrels.items():
+        lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row.values())) for row in judged.to_pylist())]
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return str(folder)
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Two folders, a table of negatives for each, and a static model."""
+    first, second = made_up(), other()
+    folders = [write(tmp_path / "first", first), write(tmp_path / "second", second)]
+    tables = [str(tmp_path / f"{k}.parquet") for k in (0, 1)]
+    for path, each in zip(tables, (first, second), strict=True):
+        table(each, per_query=2).write(path)
+    static_model().save_pretrained(str(tmp_path / "static"))
+    common = ["--model", str(tmp_path / "static"), "--learning-rate", "0.05", "--batch-size", "12"]
+    return tmp_path, folders, tables, common
+
+
+def test_the_program_and_python_train_the_same(world, capsys):
+    folder, (a, b), (first, second), common = world
+    shares = ["--mixture", "2,1", "--training-args", "mixture_stop=all_exhausted,mixture_parts=2"]
+    arguments = [
+        "train",
+        a,
+        first,
+        "--also",
+        f"{b},{second}",
+        *shares,
+        "--batches",
+        "hobit",
+        "--set-batches",
+        "seeds=2",
+    ]
+    assert (
+        run([*arguments, *common, "--dev", "dev", "-o", str(folder / "out"), "--json", str(folder / "out.json")]) == 0
+    )
+    shown = capsys.readouterr().out
+    assert "rows of second in an epoch: 36" in shown
+    found = json.loads((folder / "out.json").read_text())
+    assert found["counts"]["rows of first in an epoch"] == 72
+    assert found["provenance"]["settings"]["mixture"] == [2.0, 1.0]
+    assert {"first", "second"} <= set(found["provenance"]["inputs"])
+    trained = foils.train(
+        a, first, also=[(b, second)], mixture=(2, 1), mixture_stop="all_exhausted", mixture_parts=2, batches="hobit",
+        batch_settings={"seeds": 2}, model=str(folder / "static"), learning_rate=0.05, batch_size=12, dev="dev",
+        output=folder / "again",
+    )  # fmt: skip
+    assert trained.to_json()["history"] == found["history"]
+    model = trained.model
+    each = [encoder_score(collection, "dev", "nDCG@10")(model) for collection in (made_up(), other())]
+    assert trained.scores["nDCG@10 on dev after"] == pytest.approx(np.mean(each))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [["--mixture", "1,3"], ["--training-args", "mixture_temperature=4"], ["--training-args", "mixture_parts=1"],
+     ["--mixture", "1,3", "--training-args", "mixture_stop=all_exhausted"]],
+)  # fmt: skip
+def test_options_change_the_training(more, world):
+    folder, (a, _), _, common = world
+    write(folder / "large", other("large", queries=70))
+    plain = ["train", a, "--also", str(folder / "large"), *common]
+    histories = []
+    for name, arguments in (("plain", plain), ("out", [*plain, *more])):
+        assert run([*arguments, "-o", str(folder / name), "--json", str(folder / f"{name}.json")]) == 0
+        histories.append([e["loss"] for e in json.loads((folder / f"{name}.json").read_text())["history"]])
+    assert histories[0] != histories[1]
+    if "mixture_stop" in more[-1]:
+        assert run([*plain, *more[:2], "-o", str(folder / "stop"), "--json", str(folder / "stop.json")]) == 0
+        assert json.loads((folder / "stop.json").read_text())["steps"] < len(histories[1])
+
+
+def test_negatives_are_mined_anew_in_their_own_data_set(world):
+    folder, (a, b), _, common = world
+    more = ["--also", b, "--refresh", "1", "--epochs", "2", "--per-query", "2"]
+    assert run(["train", a, *more, *common, "-o", str(folder / "out"), "--json", str(folder / "out.json")]) == 0
+    found = json.loads((folder / "out.json").read_text())
+    assert found["provenance"]["settings"]["form"] == "triplets"
+    assert found["counts"]["rows of second"] == 36
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--mixture", "2,1"], "--mixture 2.0 1.0: no effect on one data set; give --also"),
+        (["--training-args", "mixture_parts=2"], "no effect on one data set"),
+        (["--also", "B", "--mixture", "2,1,1"], "3 shares of 2 data sets"),
+        (["--also", "B", "--mixture", "2,x"], "expected a number for each data set, as 2,1"),
+        (["--also", "B", "--mixture", "2,0"], "above 0"),
+        (["--also", "B", "--mixture", "2,1", "--training-args", "mixture_temperature=2"], "leave one of them out"),
+        (["--also", "B,SOURCE"], "no negatives for first"),
+        (["--also", "B", "--reranker"], "takes one data set"),
+        (["--also", "B", "--batches", "no-duplicates"], "takes one data set"),
+        (["--also", "B", "--training-args", "mixture_parts=5"], "parts must divide the batch size 12; got 5"),
+        (["--also", "B", "--loss", "st:MultipleNegativesRankingLoss"], "documents of other data sets"),
+        (["--also", "nowhere/"], "nowhere"),
+        (["--also", "B", "--dev", "none"], "none"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(more, said, world, capsys):
+    folder, (a, b), (_, second), common = world
+    more = [each.replace("SOURCE", second).replace("B", b) if each[0] == "B" else each for each in more]
+    assert run(["train", a, *more, *common, "-o", str(folder / "out")]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_data_set_without_rows_is_named():
+    documents = {"d": " ".join(WORDS[:5])}
+    empty = Collection.from_dicts("empty", documents, {"q": "ba"}, {"test": {"q": {"d": 1}}})
+    with pytest.raises(InputError, match="no rows to train on in empty"):
+        sets(also=[empty]).training_set(None, form="pairs")
+    with pytest.raises(InputError, match="rows of a mixture cannot be left out"):
+        mixed_set().without(np.zeros(38, bool), reason="any")
