@@ -15,9 +15,10 @@ from foils.runtime.errors import InputError
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
 from foils.training.facts import PairFacts
-from foils.training.losses import ContrastiveLoss, LearnableTemperature
+from foils.training.losses import ContrastiveLoss
 from foils.training.mixing import MIXINGS
 from foils.training.objectives import debiased_infonce, weighted_infonce
+from foils.training.temperatures import LearnableTemperature
 from train_models import WORDS, bert_model, made_up, static_model, table
 
 

@@ -14,9 +14,10 @@ from foils.runtime.options import whole_numbers
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
-from foils.training.losses import ContrastiveLoss, LearnableTemperature
+from foils.training.losses import ContrastiveLoss
 from foils.training.matryoshka import matryoshka_loss
 from foils.training.settings import TrainSettings
+from foils.training.temperatures import LearnableTemperature
 from train_models import bert_model, made_up, static_model, table
 
 TEXTS = [["ba be bi", "fo fu", "ga"], ["bi bo", "fu fa", "gi ge"], ["lo la", "ma mi", "no"]]

@@ -11,9 +11,10 @@ from foils.data import Collection, Negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
 from foils.training.mixing import Mixing
+from foils.training.objectives import debiased_infonce
 from foils.training.reranker import (
     RERANKER_LOSSES,
-    RerankerHybridLoss,
+    ListContrastiveLoss,
     reranker_loss,
     reranker_set,
     train_reranker,
@@ -74,7 +75,7 @@ def test_every_loss_heeds_weights(name, data, unweighted, tmp_path):
 
 
 def test_a_loss_of_sentence_transformers_refuses_weights(data):
-    with pytest.raises(InputError, match="take one of regression, binary, listnet, lambda, hybrid"):
+    with pytest.raises(InputError, match="take one of regression, binary, listnet, lambda, weighted"):
         reranker_set(data, reranker_loss("st:ListMLELoss", {}))
 
 
@@ -124,6 +125,9 @@ def base(data, tmp_path_factory):
         {"mixing": "scheduled"},
         {"mixing": "uncertainty"},
         {"mixing": "gradnorm"},
+        {"learn_temperature": True},
+        {"prior": 0.2},
+        {"concentration": 1.0},
     ],
 )
 def test_every_setting_of_the_hybrid_changes_the_training(changed, base, data, tmp_path):
@@ -143,7 +147,7 @@ def test_the_hybrid_equals_plain_loops_whatever_the_mini_batch(data, tmp_path):
         e = own * torch.exp(s / 0.5)
         each.append(0.7 * -torch.log(e[0] / e.sum()) + 0.3 * ((s - ratings) ** 2).mean())
     for size in (None, 1, 4):
-        loss = RerankerHybridLoss(model, mixing=Mixing(0.7), temperature=0.5, mini_batch_size=size)
+        loss = ListContrastiveLoss(model, mixing=Mixing(0.7), temperature=0.5, mini_batch_size=size)
         assert loss(inputs, labels).item() == pytest.approx(torch.stack(each).mean().item(), abs=1e-5)
 
 
@@ -152,7 +156,7 @@ def test_alpha_1_and_no_weights_is_listnets_loss_on_one_positive(data, tmp_path)
     rows = reranker_set(data, RERANKER_LOSSES["hybrid"])[:4]
     inputs = [rows["query"], rows["documents"]]
     labels = [torch.stack([torch.tensor(r), torch.ones(len(w)), torch.tensor(g)]) for r, w, g in rows["label"]]
-    ours = RerankerHybridLoss(model, mixing=Mixing(1.0))(inputs, labels)
+    ours = ListContrastiveLoss(model, mixing=Mixing(1.0))(inputs, labels)
     hard = [torch.tensor([1e4] + [0.0] * (len(d) - 1)) for d in inputs[1]]  # softmax: all on the positive
     assert ours.item() == pytest.approx(losses.ListNetLoss(model)(inputs, hard).item(), abs=1e-5)
 
@@ -201,7 +205,7 @@ def test_what_cannot_be_trained_is_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="alpha"):
         reranker_loss("hybrid", {"alfa": 1})
     with pytest.raises(InputError, match="temperature"):
-        RerankerHybridLoss(None, mixing=Mixing(), temperature=0)
+        ListContrastiveLoss(None, mixing=Mixing(), temperature=0)
 
 
 def test_dev_chooses_the_reranker(data, tmp_path):
@@ -303,3 +307,87 @@ def test_predictions_are_in_0_to_1_where_the_models_own_activation_is_the_sigmoi
     pairs = [("ba be", "ba be ce"), ("ba be", "da do du")]
     logits = found.predict(pairs, activation_fn=torch.nn.Identity())
     np.testing.assert_allclose(found.predict(pairs), 1 / (1 + np.exp(-logits)), rtol=1e-5)
+
+
+def plain_debiased(s, w, *, tau, prior, concentration):
+    """The loss of one list in loops, the positive first, its bound the least score."""
+    weights = [float(of) for of in w[1:]]
+    e = [np.exp(float(of) / tau) for of in s]
+    lean = [of**concentration for of in e[1:]]
+    top = sum(own * by * of for own, by, of in zip(weights, lean, e[1:], strict=True))
+    mean = top / sum(own * by for own, by in zip(weights, lean, strict=True))
+    corrected = max((mean - prior * e[0]) / (1 - prior), min(e))
+    return -np.log(e[0] / (e[0] + sum(weights) * corrected))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "values"),
+    [
+        ("debiased", {}, {"tau": 1.0, "prior": 0.1, "concentration": 0.0}),
+        ("debiased", {"prior": 0.4, "temperature": 0.5}, {"tau": 0.5, "prior": 0.4, "concentration": 0.0}),
+        ("hard-weighted", {}, {"tau": 1.0, "prior": 0.1, "concentration": 1.0}),
+        ("hard-weighted", {"concentration": 2.5, "prior": 0.0}, {"tau": 1.0, "prior": 0.0, "concentration": 2.5}),
+    ],
+)
+def test_debiased_and_hard_weighted_lists_equal_plain_loops(name, settings, values, data, tmp_path):
+    model = cross_encoder(tmp_path).eval()
+    inputs, labels = lists_of(name, model, data, **settings)
+    lists = zip(scored(model, inputs), labels, strict=True)
+    expected = np.mean([plain_debiased(s, w, **values) for s, (_, w, _) in lists])
+    for size in (None, 3):
+        loss = RERANKER_LOSSES[name].make(model, mini_batch_size=size, **settings)
+        assert loss(inputs, labels).item() == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_bound_of_a_list_is_its_least_score_and_a_shift_changes_nothing():
+    scores, positive = torch.tensor([[3.0, 0.0, 1.0]], dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
+    how = {"temperature": 1.0, "prior": 0.9}  # π e^{s₊} exceeds the mean: the bound e^{0} holds
+    bounded = debiased_infonce(scores, positive, **how, least=scores.min(1).values)
+    assert bounded.item() == pytest.approx(-np.log(np.exp(3) / (np.exp(3) + 2 * np.exp(0))))
+    shifted = debiased_infonce(scores + 7, positive, **how, least=(scores + 7).min(1).values)
+    assert shifted.item() == pytest.approx(bounded.item())
+
+
+def test_a_temperature_is_learned_with_the_reranker(data, tmp_path):
+    model = cross_encoder(tmp_path).eval()
+    inputs, labels = lists_of("weighted", model, data)
+    fixed = RERANKER_LOSSES["weighted"].make(model, mini_batch_size=None, temperature=0.7)
+    learned = RERANKER_LOSSES["weighted"].make(model, mini_batch_size=None, temperature=0.7, learn_temperature=True)
+    value = learned(inputs, labels)
+    assert value.item() == pytest.approx(fixed(inputs, labels).item(), rel=1e-6)
+    value.backward()
+    step = 1e-3
+    with torch.no_grad():
+        at = learned.temperature.log_scale.item()
+        learned.temperature.log_scale.fill_(at + step)
+        above = learned(inputs, labels).item()
+        learned.temperature.log_scale.fill_(at - step)
+        slope = (above - learned(inputs, labels).item()) / (2 * step)
+        learned.temperature.log_scale.fill_(at)
+    assert learned.temperature.log_scale.grad.item() == pytest.approx(slope, rel=0.02, abs=1e-3)
+    assert learned.get_config_dict()["temperature_learned"]
+
+
+def test_the_trainer_moves_a_learned_temperature(data, tmp_path, monkeypatch):
+    made = []
+    kind = RERANKER_LOSSES["weighted"]
+    monkeypatch.setitem(
+        RERANKER_LOSSES, "weighted", replace(kind, make=lambda *a, **k: made.append(kind.make(*a, **k)) or made[-1])
+    )
+    settings = replace(BASE, loss="weighted", loss_settings={"learn_temperature": True, "temperature": 0.7})
+    train_reranker(cross_encoder(tmp_path / "bert"), data, tmp_path / "out", settings=settings)
+    assert abs(made[0].get_config_dict()["temperature"] - 0.7) > 1e-4
+
+
+def test_settings_of_a_contrast_over_lists_are_checked(data, tmp_path):
+    model, make = cross_encoder(tmp_path), RERANKER_LOSSES["debiased"].make
+    for wrong in ({"prior": 1.0}, {"prior": -0.1}, {"concentration": -1.0}, {"temperature": 0.0}):
+        with pytest.raises(InputError, match="expected"):
+            make(model, mini_batch_size=None, **wrong)
+    with pytest.raises(InputError, match="temperature"):
+        make(model, mini_batch_size=None, temperature=-1.0, learn_temperature=True)
+    collection = made_up()
+    unrated = training_set(collection, table(collection), form="lists")
+    assert len(reranker_set(unrated, reranker_loss("weighted", {})))
+    with pytest.raises(InputError, match="a curriculum goes by gaps"):
+        reranker_set(unrated, reranker_loss("weighted", {"curriculum": True}))

@@ -7,7 +7,6 @@ from .catalogue import make_loss as make_loss
 from .data import TrainingSet as TrainingSet
 from .data import training_set as training_set
 from .losses import ContrastiveLoss as ContrastiveLoss
-from .losses import LearnableTemperature as LearnableTemperature
 from .masks import FalseNegativeMask as FalseNegativeMask
 from .masks import mask_log_weights as mask_log_weights
 from .measured import MeasuredLoss as MeasuredLoss
@@ -29,14 +28,15 @@ from .objectives import weighted_listnet as weighted_listnet
 from .refresh import ance_refresh as ance_refresh
 from .reranker import RERANKER_LOSSES as RERANKER_LOSSES
 from .reranker import train_reranker as train_reranker
+from .reranker_losses import ListContrastiveLoss as ListContrastiveLoss
 from .reranker_losses import ListNetLoss as ListNetLoss
 from .reranker_losses import PairLoss as PairLoss
 from .reranker_losses import PointwiseLoss as PointwiseLoss
-from .reranker_losses import RerankerHybridLoss as RerankerHybridLoss
 from .results import Trained as Trained
 from .settings import RECIPES as RECIPES
 from .settings import Recipe as Recipe
 from .settings import TrainSettings as TrainSettings
+from .temperatures import LearnableTemperature as LearnableTemperature
 from .tiers import TierBatchSampler as TierBatchSampler
 from .tiers import TierCurriculum as TierCurriculum
 from .tiers import by_progress as by_progress

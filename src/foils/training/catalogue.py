@@ -17,12 +17,19 @@ from foils.selection.curriculum import least_gap
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import TrainingSet
 from foils.training.embed_distil import vector_distillation
-from foils.training.losses import ContrastiveLoss, LearnableTemperature, Objective
+from foils.training.losses import ContrastiveLoss, Objective
 from foils.training.masks import FalseNegativeMask
 from foils.training.mixing import make_mixing
-from foils.training.objectives import debiased_infonce, list_distillation, margin_mse, weighted_infonce
+from foils.training.objectives import (
+    check_debiasing,
+    debiased_infonce,
+    list_distillation,
+    margin_mse,
+    weighted_infonce,
+)
 from foils.training.settings import EMBED_DISTIL, ST
 from foils.training.st_losses import st_loss
+from foils.training.temperatures import make_temperature
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +104,7 @@ def make_loss(
     chosen = {**known[name], **settings}
     if name in VECTOR_LOSSES:
         return vector_distillation(name, model, data, embedding=embedding or EmbeddingSettings(), **chosen)
-    temperature = chosen["temperature"]
-    if not temperature > 0:
-        raise InputError(f"temperature {temperature}; expected above 0")
-    if chosen.get("learn_temperature"):
-        temperature = LearnableTemperature(temperature, least=min(0.01, temperature))
+    temperature = make_temperature(chosen["temperature"], learned=chosen.get("learn_temperature", False))
     parts: dict[str, Any] = {
         "objective": _objective(name, chosen.get("prior", 0.0), chosen.get("concentration", 0.0)),
         "temperature": temperature,
@@ -156,8 +159,7 @@ def _of_teacher(
 
 
 def _objective(name: str, prior: float, concentration: float) -> Objective:
-    if not 0 <= prior < 1 or concentration < 0:
-        raise InputError(f"prior {prior}, concentration {concentration}; expected in [0, 1), at least 0")
+    check_debiasing(prior, concentration)
     if name not in ("debiased", "hard-weighted") and not (prior or concentration):
         return weighted_infonce
     return partial(debiased_infonce, prior=prior, concentration=concentration)

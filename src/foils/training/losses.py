@@ -10,7 +10,6 @@ sentence-transformers: import this module where it is used.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,6 +27,7 @@ from foils.training.gathering import Share
 from foils.training.masks import BatchMask, FalseNegativeMask
 from foils.training.mixing import Mixing, describe_mixing
 from foils.training.objectives import rating_regression, weighted_infonce
+from foils.training.temperatures import LearnableTemperature, checked_temperature, described_temperature, tau_of
 
 
 class Objective(Protocol):
@@ -46,31 +46,6 @@ class Regression(Protocol):
     def __call__(self, similarities: Tensor, numbers: Tensor) -> Tensor:
         """Return one loss a query, of (b, 1 + k) similarities and numbers, NaN where there is none."""
         ...
-
-
-class LearnableTemperature(nn.Module):  # type: ignore[misc]
-    """τ = e^{−a}, a learned with the model, kept at or above `least` (CLIP: begins at 0.07, 1/τ at most 100).
-
-    Args:
-        initial: τ at the start.
-        least: the smallest τ, above 0.
-
-    Raises:
-        InputError: not 0 < least ≤ initial.
-    """
-
-    def __init__(self, initial: float = 0.07, least: float = 0.01) -> None:
-        super().__init__()
-        if not 0 < least <= initial:
-            raise InputError(f"temperature {initial}, at least {least}; expected 0 < least ≤ temperature")
-        self.least = least
-        self.log_scale = nn.Parameter(torch.tensor(-math.log(initial)))
-
-    def forward(self) -> Tensor:
-        """Return τ; a step that went beyond the bound is taken back first."""
-        with torch.no_grad():
-            self.log_scale.clamp_(max=-math.log(self.least))
-        return torch.exp(-self.log_scale)
 
 
 @dataclass(frozen=True)
@@ -127,15 +102,13 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         mask: FalseNegativeMask | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(temperature, LearnableTemperature) and not temperature > 0:
-            raise InputError(f"temperature {temperature}; expected above 0")
         if mixing is not None and (facts is None or not np.isfinite(facts.ratings).any()):
             raise InputError("the hybrid loss regresses on ratings, and there are none; rate the negatives first")
         if least_gap is not None and (facts is None or not np.isfinite(facts.known_gap).any()):
             raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
         self.model, self.similarity = model, similarity_of(model)
         self.objective, self.facts, self.least_gap = objective, facts, least_gap
-        self.temperature = temperature
+        self.temperature = checked_temperature(temperature)
         self.mixing, self.regression, self.mask = mixing, regression, mask
         self.epoch = 1
         if mixing is not None and regression is None:
@@ -144,7 +117,7 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
     @property
     def tau(self) -> float | Tensor:
         """τ as it is now."""
-        return self.temperature() if isinstance(self.temperature, LearnableTemperature) else self.temperature
+        return tau_of(self.temperature)
 
     def compared(self, vectors: Tensor) -> Tensor:
         """Return the vectors as float32 (or wider), of length 1 where the similarity is the cosine."""
@@ -244,13 +217,10 @@ class ContrastiveLoss(nn.Module):  # type: ignore[misc]
         """Return the settings, for the model card."""
         objective: Any = self.objective
         settings = dict(getattr(objective, "keywords", {}))
-        learned = isinstance(self.temperature, LearnableTemperature)
-        tau = self.temperature().item() if isinstance(self.temperature, LearnableTemperature) else self.temperature
         return {
             "objective": getattr(objective, "func", objective).__name__,
             **settings,
-            "temperature": tau,
-            "temperature_learned": learned,
+            **described_temperature(self.temperature),
             "similarity": self.similarity,
             "known_positives_left_out": self.facts is not None,
             **({} if self.mask is None else {"mask": self.mask.describe()}),

@@ -12,6 +12,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from foils.runtime.errors import InputError
+
 
 def weighted_infonce(
     similarities: Tensor, positives: Tensor, log_weights: Tensor | None = None, *, temperature: float | Tensor = 0.05
@@ -53,20 +55,22 @@ def debiased_infonce(
     temperature: float | Tensor = 0.05,
     prior: float = 0.0,
     concentration: float = 0.0,
+    least: float | Tensor = -1.0,
 ) -> Tensor:
     """Return −log[e^{s₊/τ} / (e^{s₊/τ} + N·g)] of each query, (b,), with the sampling bias of negatives taken out.
 
-    g = max{(E − π e^{s₊/τ})/(1 − π), e^{−1/τ}}, E = Σ_i w_i e^{(1+β)s_i/τ} / Σ_i w_i e^{βs_i/τ}, N = Σ_i w_i, sums over
+    g = max{(E − π e^{s₊/τ})/(1 − π), e^{l/τ}}, E = Σ_i w_i e^{(1+β)s_i/τ} / Σ_i w_i e^{βs_i/τ}, N = Σ_i w_i, sums over
     the negatives. π is the chance that a drawn negative is a positive; β > 0 leans the mean towards hard negatives.
     With π = β = 0 it is `weighted_infonce`. A query without any negative has loss 0.
 
     Args:
-        similarities: (b, c), in [−1, 1] for the lower bound e^{−1/τ} to mean anything.
+        similarities: (b, c), at least l for the lower bound e^{l/τ} to mean anything.
         positives: (b,) int64.
         log_weights: (b, c) log w, as in `weighted_infonce`. The weights w are ours; the papers have none.
         temperature: τ, above 0.
         prior: π in [0, 1), τ⁺ in the papers; more corrects more.
         concentration: β, at least 0; more attends to harder negatives.
+        least: l, the least that a similarity can be: −1 for cosines; or (b,) of each query.
 
     Source: Chuang et al. 2020 (β = 0, M = 1 positive); Robinson et al. 2021, with gradients through the importance
     weights, as in their code.
@@ -80,11 +84,17 @@ def debiased_infonce(
     log_count = torch.logsumexp(weights, 1)
     log_sum = log_count + torch.logsumexp(weights + (1 + concentration) * logits, 1)
     log_sum = log_sum - torch.logsumexp(weights + concentration * logits, 1)
-    peak = torch.maximum(torch.maximum(log_sum, own), log_count - 1 / temperature).detach()
+    peak = torch.maximum(torch.maximum(log_sum, own), log_count + least / temperature).detach()
     corrected = (torch.exp(log_sum - peak) - prior * torch.exp(log_count + own - peak)) / (1 - prior)
-    negatives = torch.maximum(corrected, torch.exp(log_count - 1 / temperature - peak))
+    negatives = torch.maximum(corrected, torch.exp(log_count + least / temperature - peak))
     losses = torch.log(torch.exp(own - peak) + negatives) - (own - peak)
     return torch.where(alone, torch.zeros_like(losses), losses)
+
+
+def check_debiasing(prior: float, concentration: float) -> None:
+    """Raise an InputError for settings of `debiased_infonce` that are out of range."""
+    if not 0 <= prior < 1 or concentration < 0:
+        raise InputError(f"prior {prior}, concentration {concentration}; expected in [0, 1), at least 0")
 
 
 def rating_regression(predictions: Tensor, ratings: Tensor) -> Tensor:

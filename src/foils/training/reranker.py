@@ -32,9 +32,10 @@ from foils.training.data import TrainingSet
 from foils.training.facts import Floats
 from foils.training.mixing import make_mixing
 from foils.training.models import with_defaults
-from foils.training.reranker_losses import ListNetLoss, PointwiseLoss, RerankerHybridLoss, WeightedLambdaLoss
+from foils.training.reranker_losses import ListContrastiveLoss, ListNetLoss, PointwiseLoss, WeightedLambdaLoss
 from foils.training.settings import NO_MASK, ST, TrainSettings
 from foils.training.st_losses import st_reranker_loss
+from foils.training.temperatures import make_temperature
 from foils.training.trainer import TrainingRun, fit
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GRADES, LABELS, ZONES, RATINGS = "grades", "labels", "zones", "ratings"
+CURRICULUM = "curriculum"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class RerankerLoss:
         settings: names of its own settings.
         grades: what relevance listwise labels are: labels, or, by ratings, zones or ratings.
         gaps: its labels hold rating gaps, too.
+        curriculum: it goes by these gaps, so that there must be some.
     """
 
     make: Callable[..., Any]
@@ -66,23 +69,40 @@ class RerankerLoss:
     settings: tuple[str, ...] = ()
     grades: str = LABELS
     gaps: bool = False
+    curriculum: bool = False
 
 
-def _hybrid(
+def _contrast(
     model: Any,
     *,
     mini_batch_size: int | None,
-    mixing: str = "fixed",
+    mixing: str | None = None,
     alpha: float = 0.5,
     temperature: float = 1.0,
+    learn_temperature: bool = False,
+    prior: float = 0.0,
+    concentration: float = 0.0,
     curriculum: bool = False,
-) -> RerankerHybridLoss:
-    return RerankerHybridLoss(
+) -> ListContrastiveLoss:
+    return ListContrastiveLoss(
         model,
-        mixing=make_mixing(mixing, alpha),
-        temperature=temperature,
+        mixing=None if mixing is None else make_mixing(mixing, alpha),
+        temperature=make_temperature(temperature, learned=learn_temperature),
+        prior=prior,
+        concentration=concentration,
         mini_batch_size=mini_batch_size,
         least_gap=least_gap if curriculum else None,
+    )
+
+
+def _listwise(*more: str, ratings: bool = False, **defaults: Any) -> RerankerLoss:
+    """A contrast over lists with these settings beside the temperature and the curriculum, and other defaults."""
+    return RerankerLoss(
+        partial(_contrast, **defaults),
+        pointwise=False,
+        ratings=ratings,
+        settings=("temperature", "learn_temperature", CURRICULUM, *more),
+        gaps=True,
     )
 
 
@@ -95,9 +115,10 @@ RERANKER_LOSSES: dict[str, RerankerLoss] = {
     "binary": RerankerLoss(_pointwise(functional.binary_cross_entropy_with_logits), pointwise=True, ratings=False),
     "listnet": RerankerLoss(ListNetLoss, pointwise=False, ratings=False, settings=(GRADES,)),
     "lambda": RerankerLoss(WeightedLambdaLoss, pointwise=False, ratings=False, settings=(GRADES,)),
-    "hybrid": RerankerLoss(
-        _hybrid, pointwise=False, ratings=True, settings=("mixing", "alpha", "temperature", "curriculum"), gaps=True
-    ),
+    "weighted": _listwise(),
+    "debiased": _listwise("prior", "concentration", prior=0.1),
+    "hard-weighted": _listwise("prior", "concentration", prior=0.1, concentration=1.0),
+    "hybrid": _listwise("mixing", "alpha", "prior", "concentration", ratings=True, mixing="fixed"),
 }
 GRADES_OF = {"listnet": (LABELS, ZONES, RATINGS), "lambda": (LABELS, ZONES)}
 """What the relevance of a listwise loss may be: the labels, 1 and 0; zones of gaps (Table 2), 4 for the positive and in
@@ -115,10 +136,11 @@ def reranker_loss(name: str, settings: Mapping[str, Any]) -> RerankerLoss:
         return RerankerLoss(make, pointwise=False, ratings=False, weighted=False, settings=tuple(settings))
     check_names("loss of a reranker", [name], RERANKER_LOSSES)
     check_names(f"setting of the loss {name}", settings, RERANKER_LOSSES[name].settings)
+    loss = replace(RERANKER_LOSSES[name], curriculum=bool(settings.get(CURRICULUM)))
     if GRADES not in settings:
-        return RERANKER_LOSSES[name]
+        return loss
     check_names(f"grades of the loss {name}", [settings[GRADES]], GRADES_OF[name])
-    return replace(RERANKER_LOSSES[name], grades=settings[GRADES])
+    return replace(loss, grades=settings[GRADES])
 
 
 def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
@@ -128,16 +150,18 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
 
     Pointwise: query, document, label; pairs without a rating are left out where ratings are learned. Listwise: query,
     documents, label, a number a document. A loss that heeds weights has them after the numbers: labels are (2,), or
-    (2, 1 + k); the hybrid's hold gaps as well, (3, 1 + k). With grades by ratings, documents without one are left out,
-    and lists that are left with fewer than two.
+    (2, 1 + k); those of contrasts hold gaps as well, (3, 1 + k). With grades by ratings, documents without one are left
+    out, and lists that are left with fewer than two.
 
     Raises:
-        InputError: ratings are wanted and there are none, or there are weights that the loss cannot heed.
+        InputError: ratings or gaps are wanted and there are none, or there are weights that the loss cannot heed.
     """
     datasets = require("datasets", "train")
     ratings, weights = data.facts.ratings, np.exp(data.facts.own_log_weights())
     if loss.ratings and not np.isfinite(ratings).any():
         raise InputError("this loss learns from ratings, and there are none; rate the negatives first, or use listnet")
+    if loss.curriculum and not np.isfinite(data.facts.own_gaps()).any():
+        raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
     weighed = (data.rows[:, 1:] >= 0) & (weights != 1)
     if weighed.any() and not loss.weighted:
         heeding = ", ".join(name for name, known in RERANKER_LOSSES.items() if known.weighted)

@@ -8,11 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from foils.runtime.errors import InputError
 from foils.training.facts import LeastGap
 from foils.training.losses import gradients_of
 from foils.training.mixing import Mixing, describe_mixing
-from foils.training.objectives import rating_regression, weighted_infonce, weighted_lambda, weighted_listnet
+from foils.training.objectives import (
+    check_debiasing,
+    debiased_infonce,
+    rating_regression,
+    weighted_infonce,
+    weighted_lambda,
+    weighted_listnet,
+)
+from foils.training.temperatures import LearnableTemperature, checked_temperature, described_temperature, tau_of
 
 
 class PairLoss(nn.Module):  # type: ignore[misc]
@@ -115,43 +122,53 @@ class WeightedLambdaLoss(PairLoss):
         return {"weighted": True, "mini_batch_size": self.mini_batch_size}
 
 
-class RerankerHybridLoss(PairLoss):
-    """α·weighted InfoNCE over each list's scores + (1 − α)·regression of the scores on ratings (ANMI 2.0 eq. 37).
+class ListContrastiveLoss(PairLoss):
+    """Weighted InfoNCE over each list's scores; with `mixing`, α·that + (1 − α)·regression on ratings (eq. 37).
 
     The score of a pair is the model's logit; the regression's prediction is the logit itself, so that a reranker
     trained with it scores in units of standardised ratings. A list is a query, its positive first, its negatives; its
-    label is (3, 1 + k): ratings (NaN: none), weights, and rating gaps (NaN: none). The weights are of the contrast
-    alone, as published.
+    label is (3, 1 + k): ratings (NaN: none; not looked at without mixing), weights, and rating gaps (NaN: none). The
+    weights are of the contrast alone, as published.
+
+    With a prior or a concentration the contrast is `debiased_infonce`. Its bound, the least a similarity can be, is
+    the least score of the list, since logits have no least value (ours; like the rest of the contrast it does not
+    change where all scores of a list grow alike).
 
     Args:
         model: a CrossEncoder with one output.
-        mixing: how the two join.
-        temperature: τ of InfoNCE over logits, above 0; 1 is the logits' own scale.
+        mixing: how the two join; None: no regression.
+        temperature: τ of InfoNCE over logits, above 0, or one that is learned; 1 is the logits' own scale.
+        prior: π in [0, 1), the chance that a negative of a list is a positive.
+        concentration: β, at least 0; more attends to harder negatives.
         mini_batch_size: pairs scored at once; None: all.
         least_gap: curriculum: epoch → gap that a negative must exceed to take part in the contrast; None: all do.
 
     Raises:
-        InputError: a temperature not above 0.
+        InputError: a setting out of range.
     """
 
     def __init__(
         self,
         model: Any,
         *,
-        mixing: Mixing,
-        temperature: float = 1.0,
+        mixing: Mixing | None = None,
+        temperature: float | LearnableTemperature = 1.0,
+        prior: float = 0.0,
+        concentration: float = 0.0,
         mini_batch_size: int | None = None,
         least_gap: LeastGap | None = None,
     ) -> None:
         super().__init__(model, mini_batch_size=mini_batch_size)
-        if not temperature > 0:
-            raise InputError(f"temperature {temperature}; expected above 0")
-        self.mixing, self.temperature, self.least_gap, self.epoch = mixing, temperature, least_gap, 1
+        check_debiasing(prior, concentration)
+        self.temperature = checked_temperature(temperature)
+        self.prior, self.concentration = prior, concentration
+        self.mixing, self.least_gap, self.epoch = mixing, least_gap, 1
 
     def set_epoch(self, epoch: int) -> None:
         """Tell the loss its epoch, counted from 1."""
         self.epoch = epoch
-        self.mixing.set_epoch(epoch)
+        if self.mixing is not None:
+            self.mixing.set_epoch(epoch)
 
     def forward(
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None = None, task: str | None = None
@@ -159,22 +176,40 @@ class RerankerHybridLoss(PairLoss):
         """Return the loss of a batch of queries and their lists of documents."""
         contrast, regression, parts = [], [], []
         for scores, ratings, weights, gaps in self.lists(inputs, labels, prompt, task):
-            positive = torch.zeros(1, dtype=torch.int64, device=scores.device)
-            log_weights = weights.log()
-            if self.least_gap is not None:
-                log_weights = log_weights.masked_fill(gaps <= self.least_gap(self.epoch), -torch.inf)
-            contrast.append(weighted_infonce(scores[None], positive, log_weights[None], temperature=self.temperature))
-            if torch.isfinite(ratings).any():
+            contrast.append(self._contrast(scores, weights, gaps))
+            if self.mixing is not None and torch.isfinite(ratings).any():
                 regression.append(rating_regression(scores[None], ratings[None]))
             parts.append(scores)
-        zero = torch.cat(parts).sum() * 0
-        means = [torch.cat(contrast).mean(), torch.cat(regression).mean() if regression else zero]
+        contrasted = torch.cat(contrast).mean()
+        if self.mixing is None:
+            return contrasted
+        means = [contrasted, torch.cat(regression).mean() if regression else torch.cat(parts).sum() * 0]
         norms = None
         if self.mixing.needs_norms and torch.is_grad_enabled():
             squares = [sum(g.square().sum() for g in each if g is not None) for each in gradients_of(means, parts)]
-            norms = torch.stack([torch.as_tensor(square).to(zero) for square in squares]).sqrt()
+            norms = torch.stack([torch.as_tensor(square).to(contrasted) for square in squares]).sqrt()
         return self.mixing(torch.stack(means), norms)
+
+    def _contrast(self, scores: Tensor, weights: Tensor, gaps: Tensor) -> Tensor:
+        """(1,) of one list."""
+        positive, log_weights = torch.zeros(1, dtype=torch.int64, device=scores.device), weights.log()
+        if self.least_gap is not None:
+            log_weights = log_weights.masked_fill(gaps <= self.least_gap(self.epoch), -torch.inf)
+        shared: Any = scores[None], positive, log_weights[None]
+        if not (self.prior or self.concentration):
+            return weighted_infonce(*shared, temperature=tau_of(self.temperature))
+        return debiased_infonce(
+            *shared,
+            temperature=tau_of(self.temperature),
+            prior=self.prior,
+            concentration=self.concentration,
+            least=scores.detach().min()[None],
+        )
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings, for the model card."""
-        return {"temperature": self.temperature, **describe_mixing(self.mixing)}
+        return {
+            **described_temperature(self.temperature),
+            **({"prior": self.prior, "concentration": self.concentration} if self.prior or self.concentration else {}),
+            **({} if self.mixing is None else describe_mixing(self.mixing)),
+        }

@@ -34,8 +34,8 @@ class TrainSettings(Settings):
 
     Attributes:
         loss: Loss: mnrl, weighted, debiased, hard-weighted, hybrid, margin-mse, distil, embed-distil; of rerankers
-            regression, binary, listnet, lambda, hybrid; st:NAME of sentence-transformers. Default: the recipe's, or
-            mnrl; listnet.
+            regression, binary, listnet, lambda, weighted, debiased, hard-weighted, hybrid; st:NAME of
+            sentence-transformers. Default: the recipe's, or mnrl; listnet.
         loss_settings: A setting of the loss, as prior=0.05; may be given several times. In Python a dictionary.
         batch_size: Rows per batch; in-batch negatives come from all of it. Default: the recipe's, or 128.
         mini_batch_size: Texts embedded at once, which bounds the memory of batches of any size. Default: the recipe's,
