@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from judging import NumberJudge, letters
 from scipy.special import expit
 
@@ -19,11 +20,12 @@ from foils.rating import (
     distil,
     load_pairwise_judge,
     regular_pairs,
+    save_judge,
     thurstone,
 )
-from foils.rating.distil import examples
+from foils.rating.distil_forms import difference_loss, examples
 from foils.rating.pairwise import CARD, Triples
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from tiny_models import decoder_without_separator, tiny_cross_encoder
 
 WORDS = [f"w{i}" for i in range(12)]
@@ -32,7 +34,6 @@ WORDS = [f"w{i}" for i in range(12)]
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """A random BERT over the words, with weights small enough to train."""
-    import torch
     from transformers import BertConfig, BertForSequenceClassification
 
     place = tiny_cross_encoder(tmp_path_factory.mktemp("base"), [" ".join(WORDS), "query"])
@@ -95,7 +96,7 @@ def test_it_learns_a_planted_order_and_how_sure_its_teachers_are(learned):
 
 def test_saved_and_loaded_it_says_the_same(learned, tmp_path):
     folder = tmp_path / "deep" / "judge"
-    learned.judge.save(folder)
+    save_judge(learned.judge, folder)
     assert (folder / "model.safetensors").is_file()
     assert [path.name for path in folder.parent.iterdir()] == ["judge"], "nothing half-made is left"
     loaded = load_pairwise_judge(folder, device="cpu")
@@ -103,7 +104,7 @@ def test_saved_and_loaded_it_says_the_same(learned, tmp_path):
     np.testing.assert_array_equal(loaded.judge(candidates, pairs), learned.judge.judge(candidates, pairs))
     assert (loaded.max_length, loaded.name, loaded.fingerprint) == (32, "judge", learned.judge.fingerprint)
     with pytest.raises(InputError, match="already"):
-        learned.judge.save(folder)
+        save_judge(learned.judge, folder)
 
 
 def test_soft_labels_come_in_both_orders(base):
@@ -133,8 +134,6 @@ def test_texts_are_looked_up_when_a_batch_is_read(base):
 
 
 def test_the_same_seed_is_the_same_judge_and_generators_stay(base):
-    import torch
-
     candidates, pairs, w = planted(6)
 
     def trained(seed):
@@ -168,7 +167,7 @@ def test_a_decoder_without_a_separator_is_distilled(tmp_path):
     model = decoder_without_separator(tmp_path, ["query", *WORDS])
     distilled = distil(model, candidates, pairs, w, max_length=32, device="cpu", batch_size=8)
     judge = distilled.judge
-    tokenizer = judge._model.tokenizer
+    tokenizer = judge.model.tokenizer
     assert tokenizer.sep_token is None
     triples = Triples(tokenizer, 32)
     ((query, both),) = triples.of([" ".join(["w3"] * 50)], [" ".join(["w1"] * 50)], ["w2"])
@@ -178,7 +177,7 @@ def test_a_decoder_without_a_separator_is_distilled(tmp_path):
     answers = judge.judge(candidates, pairs)
     assert np.isfinite(answers).all()
     np.testing.assert_allclose(judge.judge(candidates, pairs.turned), 1 - answers, atol=1e-6)
-    judge.save(tmp_path / "judge")
+    save_judge(judge, tmp_path / "judge")
     again = load_pairwise_judge(tmp_path / "judge", device="cpu")
     np.testing.assert_allclose(again.judge(candidates, pairs), answers, atol=1e-5)
 
@@ -215,3 +214,53 @@ def test_a_damaged_card_is_named(tmp_path, text):
     (tmp_path / CARD).write_text(text)
     with pytest.raises(FormatError, match=CARD):
         load_pairwise_judge(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def scorer(base):
+    candidates, pairs, w = planted()
+    settings = {"epochs": 12, "learning_rate": 3e-3, "max_length": 32, "held_out": 0.2, "device": "cpu"}
+    return distil(base, candidates, pairs, w, form="scores", **settings)
+
+
+def test_a_judge_that_scores_learns_the_order_from_differences(scorer):
+    assert scorer.agreement > 0.95
+    assert scorer.least_loss < scorer.loss < 0.6 * np.log(2)
+    assert scorer.order_effect == 0
+    candidates = Candidates.of_lists(["new"], ["query"], [[(word, word) for word in WORDS]])
+    pairs = all_pairs([12])
+    scores = scorer.judge.model.predict([("query", word) for word in WORDS], activation_fn=torch.nn.Identity())
+    expected = expit(scores[pairs.first].astype(float) - scores[pairs.second])
+    np.testing.assert_allclose(scorer.judge.judge(candidates, pairs), expected, atol=1e-5)
+    assert np.corrcoef(scores, np.arange(12))[0, 1] > 0.9
+
+
+def test_the_loss_of_differences_is_the_plain_sum(base):
+    model = load_cross_encoder(base, max_length=32, device="cpu", new_head=True).eval()
+    first, second, w = ["w1", "w2", "w3"], ["w4", "w5", "w1"], np.array([0.2, 1.0, 0.5])
+
+    def score(documents):
+        return model.predict([("query", text) for text in documents], activation_fn=torch.nn.Identity()).astype(float)
+
+    found = difference_loss(model)([["query"] * 3, first, second], torch.tensor(w))
+    lead = score(first) - score(second)
+    plain = -(w * np.log(expit(lead)) + (1 - w) * np.log(1 - expit(lead))).mean()
+    assert float(found.detach()) == pytest.approx(plain, abs=1e-6)
+
+
+def test_a_judge_that_scores_comes_back_and_compares_between_queries(scorer, tmp_path):
+    save_judge(scorer.judge, tmp_path / "scorer")
+    loaded = load_pairwise_judge(tmp_path / "scorer", device="cpu")
+    candidates, pairs, _ = planted(6, seed=3)
+    np.testing.assert_array_equal(loaded.judge(candidates, pairs), scorer.judge.judge(candidates, pairs))
+    assert (loaded.max_length, loaded.name, loaded.fingerprint) == (32, "scorer", scorer.judge.fingerprint)
+    between = loaded.between(candidates, np.array([0]), np.array([len(candidates.doc_ids) - 1]))
+    assert ((between >= 0) & (between <= 1)).all()
+    plain = load_cross_encoder(tmp_path / "scorer", device="cpu")  # a cross-encoder like any other
+    assert plain.num_labels == 1
+
+
+def test_an_unknown_form_is_refused(base):
+    candidates, pairs, w = planted(3)
+    with pytest.raises(UnknownNameError, match="scores"):
+        distil(base, candidates, pairs, w, form="score")

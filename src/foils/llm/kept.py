@@ -71,6 +71,54 @@ def ask_missing(
         InputError: the server refuses the key, or does not know the model.
         FailureError: the log cannot be written, or record after record failed; what was finished is kept.
     """
+
+    def asked(missing: list[R], finished: Callable[[R, S], None]) -> None:
+        ask_all(client, missing, serve, finished)
+
+    return _kept(log, records, asked, task, unit)
+
+
+def take_missing(
+    log: str | Path | RecordLog,
+    records: Sequence[R],
+    take: Callable[[R], S],
+    *,
+    waits: str,
+    task: str,
+    unit: str,
+) -> list[dict[str, Any]]:
+    """Return what each record came to, as `ask_missing` does, of what is there already and need not be waited for.
+
+    Args:
+        log: file of the finished records.
+        records: what is to be served.
+        take: what a record came to; called once for each that the log does not have.
+        waits: failure of one that came to nothing yet: it is not written.
+        task: what the progress says.
+        unit: what it counts.
+
+    Raises:
+        FormatError: the log is damaged.
+        FailureError: the log cannot be written.
+    """
+
+    def taken(missing: list[R], finished: Callable[[R, S], None]) -> None:
+        for record in missing:
+            finished(record, take(record))
+
+    return _kept(log, records, taken, task, unit, waits=waits)
+
+
+def _kept(
+    log: str | Path | RecordLog,
+    records: Sequence[R],
+    serve_all: Callable[[list[R], Callable[[R, S], None]], None],
+    task: str,
+    unit: str,
+    *,
+    waits: str | None = None,
+) -> list[dict[str, Any]]:
+    """What each record came to, those that the log lacks being served."""
     with log if isinstance(log, RecordLog) else RecordLog(log) as kept:
         by_key: dict[str, R] = {}
         for record in records:
@@ -82,9 +130,10 @@ def ask_missing(
 
             def finished(record: R, served: S) -> None:
                 answers[record.key] = served.as_record()
-                kept.add(record.key, answers[record.key])
+                if waits is None or served.failure != waits:
+                    kept.add(record.key, answers[record.key])
                 advance(1)
 
             if missing:
-                ask_all(client, missing, serve, finished)
+                serve_all(missing, finished)
         return [answers[record.key] for record in records]

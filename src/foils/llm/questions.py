@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from foils.llm.batch import WAITS, BatchFolder, from_batch
 from foils.llm.client import Client, Usage
-from foils.llm.kept import ask_missing
+from foils.llm.completions import NoAnswerError, Request
+from foils.llm.kept import ask_missing, take_missing
 from foils.llm.log import RecordLog
-from foils.llm.sessions import NoAnswerError, Session
+from foils.llm.sessions import Session
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ def ask_questions(
     sampling: Sampling,
     tries: int = 1,
     schema: Mapping[str, Any] | None = None,
+    batch: BatchFolder | None = None,
     task: str,
     unit: str = "questions",
 ) -> list[dict[str, Any]]:
@@ -81,6 +85,8 @@ def ask_questions(
         sampling: how answers are drawn.
         tries: how often a question is asked, until its answer can be read.
         schema: JSON schema of an answer; None: free text.
+        batch: files of requests and results in the place of the server; what is open is written, and `batch.settle`
+            tells whether any question waits. None: the server is asked.
         task: what the progress says.
         unit: what it counts.
 
@@ -90,19 +96,22 @@ def ask_questions(
         FailureError: the log cannot be written, or question after question failed; what was finished is kept.
     """
 
-    async def said(session: Session, question: Question, turn: int) -> Any:
-        drawn: dict[str, Any] = {"seed": sampling.seed + turn, "temperature": sampling.temperature}
-        if first_token:
-            return await session.first_token(question.prompt, **drawn)
-        return await session.answer(
-            question.prompt, **drawn, schema=schema, name=name, most_tokens=sampling.most_tokens
+    def request(question: Question, turn: int) -> Request:
+        return Request(
+            question.prompt,
+            sampling.seed + turn,
+            sampling.temperature,
+            schema=schema,
+            name=name,
+            most_tokens=sampling.most_tokens,
+            first_token=first_token,
         )
 
     async def serve(session: Session, question: Question) -> _Answered:
         answered = _Answered(name, session.usage)
         for turn in range(tries):
             try:
-                heard = await said(session, question, turn)
+                heard = await session.heard(request(question, turn))
             except NoAnswerError as error:
                 answered.failure = str(error)
                 continue
@@ -112,4 +121,18 @@ def ask_questions(
                 break
         return answered
 
+    def by_batch(batch: BatchFolder, question: Question) -> _Answered:
+        value, failure, usage = from_batch(
+            batch,
+            question.key,
+            partial(request, question),
+            read,
+            body_of=lambda asked: asked.body(client.model, structured=client.structured),
+            unreadable=unreadable,
+            tries=tries,
+        )
+        return _Answered(name, usage, value, failure)
+
+    if batch is not None:
+        return take_missing(log, questions, partial(by_batch, batch), waits=WAITS, task=task, unit=unit)
     return ask_missing(client, log, questions, serve, task=task, unit=unit)

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import math
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from foils.llm.client import Client, Usage
+from foils.llm.completions import NoAnswerError, Request
 from foils.runtime.errors import FailureError, InputError, require
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 MOST_PAUSE = 60.0  # seconds
-TOP_TOKENS = 20  # whose log-probabilities are asked for: the most that OpenAI and vLLM give
-
-
-class NoAnswerError(FailureError):
-    """A request brought no answer; the message says why in few words, and never holds the key."""
 
 
 class Served(Protocol):
@@ -142,61 +137,20 @@ class Session:
             NoAnswerError: every try failed, the model refused, or its answer is empty.
             InputError: the server refuses the key, or does not know the model.
         """
-        settings: dict[str, Any] = {"temperature": temperature, "seed": seed}
-        if most_tokens is not None:
-            settings["max_tokens"] = most_tokens
-        shape: dict[str, Any] = {}
-        if schema is not None:
-            of_json = {"name": name, "strict": True, "schema": dict(schema)}
-            shape = {"response_format": {"type": "json_schema", "json_schema": of_json}}
-        try:
-            return self._content(await self._server.complete(prompt, settings, shape, self.usage))
-        except NoAnswerError as error:
-            raise NoAnswerError(self._server.scrubbed(str(error))) from None
+        request = Request(prompt, seed, temperature, schema=schema, name=name, most_tokens=most_tokens)
+        return str(await self.heard(request))
 
-    async def first_token(self, prompt: str, *, seed: int, temperature: float) -> dict[str, float]:
-        """Return how probable the model finds each of the likeliest first tokens of its answer, token → probability.
-
-        One token is asked for, with log-probabilities (`logprobs`, `top_logprobs`: 20).
-
-        Args:
-            prompt: what the user says.
-            seed: sent to the server, which may heed it.
-            temperature: of the sampling, at least 0.
+    async def heard(self, request: Request) -> Any:
+        """Return what the model answers to a request: text, or token → probability of a first token.
 
         Raises:
-            NoAnswerError: every try failed, the model refused, or the server gives no log-probabilities.
-            InputError: the server refuses the key, or does not know the model.
+            As `answer`.
         """
-        settings = {
-            "temperature": temperature, "seed": seed, "max_tokens": 1, "logprobs": True, "top_logprobs": TOP_TOKENS,
-        }  # fmt: skip
         try:
-            choice = self._choice(await self._server.complete(prompt, settings, {}, self.usage))
+            completion = await self._server.complete(request, self.usage)
+            return request.answer_of(completion, self.usage)
         except NoAnswerError as error:
             raise NoAnswerError(self._server.scrubbed(str(error))) from None
-        listed = getattr(getattr(choice, "logprobs", None), "content", None)
-        if not listed or not listed[0].top_logprobs:
-            raise NoAnswerError("an answer without log-probabilities")
-        return {each.token: math.exp(min(each.logprob, 0.0)) for each in listed[0].top_logprobs}
-
-    def _content(self, completion: Any) -> str:
-        choice = self._choice(completion)
-        if not choice.message.content:
-            raise NoAnswerError(f"an empty answer (finish reason {choice.finish_reason})")
-        return str(choice.message.content)
-
-    def _choice(self, completion: Any) -> Any:
-        used = getattr(completion, "usage", None)
-        if used is not None:
-            self.usage.prompt_tokens += used.prompt_tokens or 0
-            self.usage.completion_tokens += used.completion_tokens or 0
-        choices = getattr(completion, "choices", None)
-        if not choices:
-            raise NoAnswerError("an answer without choices")
-        if getattr(choices[0].message, "refusal", None):
-            raise NoAnswerError("the model refused")
-        return choices[0]
 
 
 class _Server:
@@ -210,15 +164,16 @@ class _Server:
         """Return the text without the key."""
         return text.replace(self._key, "***") if self._key != "none" else text
 
-    async def complete(self, prompt: str, settings: dict[str, Any], shape: dict[str, Any], usage: Usage) -> Any:
+    async def complete(self, asked: Request, usage: Usage) -> Any:
         """Return a completion, asked for as often as the client allows; without the shape where that is refused."""
         import openai
 
+        shape = asked.shape
         reason, tries, structured = "", 0, self._structured and bool(shape)
         while tries <= self._client.retries:
             pause = min(MOST_PAUSE, self._client.pause * 2**tries)
             usage.requests += 1
-            request = self._request(prompt, settings | (shape if structured else {}))
+            request = self._request(asked, shape if structured else {})
             try:
                 completion = await asyncio.wait_for(request, self._client.timeout)
                 if shape and not structured:  # it was the shape that was refused: ask no other record with it
@@ -251,8 +206,9 @@ class _Server:
                 await asyncio.sleep(pause)
         raise NoAnswerError(reason)
 
-    async def _request(self, prompt: str, settings: dict[str, Any]) -> Any:
-        messages: Any = [{"role": "user", "content": prompt}]
+    async def _request(self, asked: Request, shape: dict[str, Any]) -> Any:
+        messages: Any = asked.messages
+        settings = {**asked.settings, **shape}
         return await self._openai.chat.completions.create(model=self._client.model, messages=messages, **settings)
 
 

@@ -1,7 +1,7 @@
 """How hard each negative is: from pairwise judgements on a sparse graph to Elo ratings with errors."""
 
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively, informative_pairs, rate_adaptively
-from foils.rating.agreement import agreements, krippendorff_alpha
+from foils.rating.agreement import agreements, judge_weights, krippendorff_alpha, sureness
 from foils.rating.asking import ask
 from foils.rating.between import BetweenJudge, Offsets, answers_between, fit_offsets, pairs_between
 from foils.rating.bradley_terry import bradley_terry
@@ -16,7 +16,7 @@ from foils.rating.judges import EnsembleJudge, Judge
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.opening import JUDGES
 from foils.rating.pairs import Pairs
-from foils.rating.pairwise import PairwiseJudge, load_pairwise_judge
+from foils.rating.pairwise import PairwiseJudge, load_pairwise_judge, save_judge
 from foils.rating.question import QuestionSettings
 from foils.rating.ratings import Ratings, lead_errors
 from foils.rating.records import JudgementRecord, RecordedJudge
@@ -75,6 +75,7 @@ __all__ = [
     "fit_offsets",
     "informative_pairs",
     "intransitive_triples",
+    "judge_weights",
     "krippendorff_alpha",
     "lead_errors",
     "load_cross_encoder_judge",
@@ -86,7 +87,9 @@ __all__ = [
     "rate_negatives",
     "refined",
     "regular_pairs",
+    "save_judge",
     "spread_of",
+    "sureness",
     "thurstone",
     "thurstone_ascent",
 ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from foils.rating.asking import RecordsLike, ask_each, questions_of
+from foils.rating.asking import RecordsLike, ask_each, questions_of, together
 from foils.rating.candidates import Candidates
-from foils.rating.judgements import Judgements, combined
-from foils.rating.judges import EnsembleJudge, Judge
+from foils.rating.judgements import Judgements
+from foils.rating.judges import EnsembleJudge, Judge, members
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
@@ -31,7 +31,7 @@ class Asking:
         """Return P(first ≻ second), (m,), of all judges together."""
         parts = ask_each(self._judge, self.candidates, pairs, record=self._record, block=self._block)
         self._answers.append((pairs, parts))
-        return _together(parts).preference
+        return together(self._judge, parts).preference
 
     def answered(self) -> tuple[Pairs, Floats]:
         """Return all pairs that have an answer, and the answers."""
@@ -65,15 +65,17 @@ class Asking:
         """Return all pairs that were asked about and their answers, query by query."""
         parts = [part for _, part in self.judges()]
         if len(self._answers) == 1:  # in this order already
-            return self._answers[0][0], _together(parts)
+            return self._answers[0][0], together(self._judge, parts)
         first, second, order = self._in_order()
-        return Pairs(self.candidates.offsets, first[order], second[order]), _together(parts)
+        return Pairs(self.candidates.offsets, first[order], second[order]), together(self._judge, parts)
+
+    def weights(self, answers: Floats) -> Floats:
+        """Return (J,) how much each judge counts, given (J, m) what they prefer."""
+        return self._judge.weights_of(answers) if isinstance(self._judge, EnsembleJudge) else np.ones(len(answers))
 
     def judges(self) -> list[tuple[str, Judgements]]:
         """Return each judge's name and its answers about all pairs, in the order of `everything`."""
-        names = (
-            [each.name for each in self._judge.judges] if isinstance(self._judge, EnsembleJudge) else [self._judge.name]
-        )
+        names = [each.name for each in members(self._judge)]
         if len(self._answers) == 1:
             return list(zip(names, self._answers[0][1], strict=True))
         order = self._in_order()[2]
@@ -94,7 +96,3 @@ class Asking:
             np.concatenate([getattr(pairs, name) for pairs, _ in self._answers]) for name in ("first", "second")
         )
         return first, second, np.argsort(np.searchsorted(self.candidates.offsets, first, side="right"), kind="stable")
-
-
-def _together(parts: list[Judgements]) -> Judgements:
-    return parts[0] if len(parts) == 1 else combined(parts)

@@ -12,7 +12,7 @@ import numpy as np
 
 from foils.rating.candidates import Candidates
 from foils.rating.judgements import Judgements, combined
-from foils.rating.judges import EnsembleJudge, Judge, prepared
+from foils.rating.judges import EnsembleJudge, Judge, members, prepared, settle
 from foils.rating.pairs import Floats, Pairs, Rows, parts_by_query
 from foils.rating.records import JudgementRecord, RecordedJudge
 from foils.runtime import progress
@@ -41,13 +41,21 @@ def ask(
         FailureError: an answer outside [0, 1], or not one for each pair.
         InputError: an ensemble with another number of records than judges.
     """
-    candidates.check(pairs)
-    if isinstance(judge, EnsembleJudge):
-        return combined(ask_each(judge, candidates, pairs, record=record, block=block))
+    return together(judge, ask_each(judge, candidates, pairs, record=record, block=block))
+
+
+def together(judge: Judge, parts: Sequence[Judgements]) -> Judgements:
+    """Return what the judges of an ensemble say together of the same pairs; what a single one says as it is."""
+    if not isinstance(judge, EnsembleJudge):
+        return parts[0]
+    return combined(parts, judge.weights_of(np.stack([part.preference for part in parts])))
+
+
+def _ask_one(
+    judge: Judge, candidates: Candidates, pairs: Pairs, record: JudgementRecord | None, block: int
+) -> Judgements:
     if isinstance(judge, RecordedJudge):
         return judge.find(candidates, pairs)
-    if isinstance(record, Sequence):
-        raise InputError(f"{len(record)} records for the one judge {judge.name}; give a single one")
     none = np.full(len(pairs), np.nan)
     known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
     return _ask_open(judge, candidates, pairs, known, record, block)
@@ -57,10 +65,11 @@ def ask_each(
     judge: Judge, candidates: Candidates, pairs: Pairs, *, record: RecordsLike = None, block: int = 2048
 ) -> list[Judgements]:
     """Return what each judge of an ensemble says of all pairs, one after the other; of a single judge, its answers."""
-    if not isinstance(judge, EnsembleJudge):
-        return [ask(judge, candidates, pairs, record=record, block=block)]
-    own = _record_of_each(judge, record)
-    return [ask(one, candidates, pairs, record=kept, block=block) for one, kept in zip(judge.judges, own, strict=True)]
+    candidates.check(pairs)
+    judges, own = members(judge), _record_of_each(judge, record)
+    answers = [_ask_one(one, candidates, pairs, kept, block) for one, kept in zip(judges, own, strict=True)]
+    settle(judge)
+    return answers
 
 
 def questions_of(judge: Judge) -> int:
@@ -98,7 +107,11 @@ def _ask_open(
     return known
 
 
-def _record_of_each(judge: EnsembleJudge, record: RecordsLike) -> Sequence[JudgementRecord | None]:
+def _record_of_each(judge: Judge, record: RecordsLike) -> Sequence[JudgementRecord | None]:
+    if not isinstance(judge, EnsembleJudge):
+        if isinstance(record, Sequence):
+            raise InputError(f"{len(record)} records for the one judge {judge.name}; give a single one")
+        return [record]
     if record is None:
         return [None] * len(judge.judges)
     if not isinstance(record, Sequence) or len(record) != len(judge.judges):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from foils.rating.candidates import Candidates
 from foils.rating.drawing import Keys, mixed
-from foils.rating.judges import EnsembleJudge, Judge
+from foils.rating.judges import EnsembleJudge, Judge, members, settle
 from foils.rating.links import LINKS, Link
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.ratings import Ratings, estimate
@@ -81,7 +81,7 @@ def between_judges(judge: Judge) -> list[BetweenJudge]:
         InputError: one cannot compare them.
     """
     able: list[BetweenJudge] = []
-    for each in judge.judges if isinstance(judge, EnsembleJudge) else [judge]:
+    for each in members(judge):
         if not isinstance(each, BetweenJudge):
             raise InputError(
                 f"the judge {each.name} compares documents of one query alone; for comparisons between queries give "
@@ -134,9 +134,8 @@ def answers_between(judge: Judge, candidates: Candidates, first: Rows, second: R
     A judge that failed in one order is left out of that pair; NaN where all are.
     """
     answers = np.stack([_both_orders(each, candidates, first, second) for each in between_judges(judge)])
-    known = np.isfinite(answers)
-    total, answered = np.where(known, answers, 0.0).sum(axis=0), known.sum(axis=0)
-    return np.asarray(np.divide(total, answered, out=np.full(len(first), np.nan), where=answered > 0))
+    settle(judge)
+    return judge.mean(answers) if isinstance(judge, EnsembleJudge) else answers[0]
 
 
 def fit_offsets(candidates: Candidates, pairs: Rows, preference: Floats, ratings: Ratings) -> Offsets:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from scipy.special import expit, xlogy
 
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.rating.candidates import Candidates
+from foils.rating.distil_forms import difference_loss, differences, examples
 from foils.rating.elo import checked_preference
 from foils.rating.pairs import Floats, Pairs, parts_by_query
-from foils.rating.pairwise import PairwiseJudge, Triples, texts_of
+from foils.rating.pairwise import PAIRWISE, SCORES, DistilledJudge, PairwiseJudge, Triples, judge_of
 from foils.runtime import progress
-from foils.runtime.errors import FailureError, InputError, require
+from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.results import number
 
 if TYPE_CHECKING:
@@ -39,17 +39,17 @@ class Distilled:
 
     Attributes:
         judge: ready to be asked, or saved.
-        trained: judgements trained on, each in both orders.
+        trained: judgements trained on.
         held_out: judgements of the queries held out.
         loss: mean of −w log p − (1 − w) log(1 − p) over them, p the distilled judge's answer, w its teacher's.
         least_loss: the same with p = w: what no judge falls below.
         agreement: share of them in which both prefer the same document, of those where the teacher prefers one.
-        order_effect: mean of |σ(z_ij) − σ(−z_ji)|: how much the order mattered before both were averaged.
+        order_effect: mean of |σ(z_ij) − σ(−z_ji)|: how much the order mattered before both were averaged; 0 of scores.
 
     The last four are NaN where nothing was held out.
     """
 
-    judge: PairwiseJudge
+    judge: DistilledJudge
     trained: int
     held_out: int
     loss: float
@@ -79,6 +79,7 @@ def distil(
     pairs: Pairs,
     preference: npt.ArrayLike,
     *,
+    form: str = PAIRWISE,
     epochs: int = 1,
     batch_size: int = 32,
     learning_rate: float = 5e-5,
@@ -89,22 +90,27 @@ def distil(
     device: str | None = None,
     name: str = "pairwise",
 ) -> Distilled:
-    """Train a cross-encoder over (query, document, document) on recorded judgements.
+    """Train a cross-encoder on recorded judgements w = P(i ≻ j), by the loss −w log σ(z) − (1 − w) log σ(−z).
 
-    Each judgement w = P(i ≻ j) is two examples, (q, d_i, d_j) with label w and (q, d_j, d_i) with label 1 − w, of the
-    loss −w log σ(z) − (1 − w) log σ(−z): the labels stay soft, so that it learns how sure its teachers are. Trained by
-    sentence-transformers' trainer. Generators that this seeds are put back as they were.
+    - form pairwise: over (query, document, document). Each judgement is two examples, z(q, d_i, d_j) with label w and
+      z(q, d_j, d_i) with label 1 − w.
+    - form scores: over (query, document), z = s(q, d_i) − s(q, d_j). It can say less, learns from far fewer judgements,
+      and answers with one pass a document instead of two a pair. A base with one output keeps its head.
+
+    Labels stay soft, so that it learns how sure its teachers are. Trained by sentence-transformers' trainer.
+    Generators that this seeds are put back as they were.
 
     Args:
         base: the model to begin with: a folder or hub name.
         candidates: queries and documents.
         pairs: that were judged.
         preference: (m,) w in [0, 1], as an ensemble's mean; NaN: missing, left out.
+        form: `pairwise` or `scores`.
         epochs: passes, at least 1.
-        batch_size: examples in a step.
+        batch_size: examples in a step: of the form pairwise two a judgement, of scores one.
         learning_rate: the peak; linear decay after the warm-up.
         warmup: share of the steps, in [0, 1).
-        max_length: tokens of a triple.
+        max_length: tokens of a triple, or of query and document.
         held_out: share of the queries to measure on, in [0, 1).
         seed: of the model's new head, of what is held out, and of the order of examples.
         device: of torch; None: the first one available.
@@ -112,11 +118,13 @@ def distil(
 
     Raises:
         InputError: settings out of range, a model that cannot be loaded, or no judgement left to train on.
+        UnknownNameError: no such form.
         FailureError: the loss is no finite number.
         MissingExtraError: datasets is not installed.
 
     Source: ANMI 2.0 section 7.2, stage 2: the pairwise model is distilled from an ensemble.
     """
+    check_names("form of a distilled judge", [form], (PAIRWISE, SCORES))
     candidates.check(pairs)
     w = checked_preference(pairs, preference)
     _check(epochs, batch_size, learning_rate, warmup, held_out)
@@ -126,9 +134,10 @@ def distil(
         raise InputError(f"{int(known.sum())} judgements, none of a query to train on; give more, or hold out less")
     with _generators_kept(seed):
         model = load_cross_encoder(base, max_length=max_length, device=device, new_head=True, seed=seed)
-        shown = pairs.where(known & ~apart)
-        _train(model, candidates, shown, w[known & ~apart], epochs, batch_size, learning_rate, warmup, max_length, seed)
-    judge = PairwiseJudge(model, max_length=max_length, batch_size=batch_size, name=name)
+        shown, labels = pairs.where(known & ~apart), w[known & ~apart]
+        dataset, loss = _learned(form, model, candidates, shown, labels, max_length)
+        _train(model, dataset, loss, epochs, batch_size, learning_rate, warmup, seed)
+    judge = judge_of(form, model, max_length=max_length, name=name)
     facts = _measure(judge, candidates, pairs.where(known & apart), w[known & apart])
     return Distilled(judge, len(shown), int((known & apart).sum()), *facts)
 
@@ -141,24 +150,31 @@ def _check(epochs: int, batch_size: int, learning_rate: float, warmup: float, he
         )
 
 
+def _learned(
+    form: str, model: CrossEncoder, candidates: Candidates, pairs: Pairs, w: Floats, max_length: int
+) -> tuple[Dataset, Any]:
+    """What a judge of this form is trained on, and its loss."""
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+    if form == SCORES:
+        return differences(candidates, pairs, w), difference_loss(model)
+    return examples(candidates, pairs, w, Triples(model.tokenizer, max_length)), BinaryCrossEntropyLoss(model)
+
+
 def _train(
     model: CrossEncoder,
-    candidates: Candidates,
-    pairs: Pairs,
-    w: Floats,
+    dataset: Dataset,
+    loss: Any,
     epochs: int,
     batch_size: int,
     learning_rate: float,
     warmup: float,
-    max_length: int,
     seed: int,
 ) -> None:
-    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
     from sentence_transformers.cross_encoder.trainer import CrossEncoderTrainer
     from sentence_transformers.cross_encoder.training_args import CrossEncoderTrainingArguments
     from transformers import PrinterCallback
 
-    dataset = examples(candidates, pairs, w, Triples(model.tokenizer, max_length))
     steps = math.ceil(len(dataset) / batch_size) * epochs
     with tempfile.TemporaryDirectory() as folder, progress.task("distilling", steps, "batches") as advance:
         args = CrossEncoderTrainingArguments(
@@ -179,7 +195,7 @@ def _train(
             model=model,
             args=args,
             train_dataset=dataset,
-            loss=BinaryCrossEntropyLoss(model),
+            loss=loss,
             callbacks=[_watch(advance)],
         )
         trainer.remove_callback(PrinterCallback)
@@ -188,21 +204,6 @@ def _train(
     if not np.isfinite(losses).all():
         raise FailureError("the loss of the distillation is no finite number; take a smaller learning rate")
     model.eval()
-
-
-def examples(candidates: Candidates, pairs: Pairs, w: Floats, triples: Triples) -> Dataset:
-    """Return both orders of each judged pair, with labels w and 1 − w, as a data set to train on.
-
-    It holds numbers of candidates; texts are looked up when a batch is read.
-    """
-
-    def looked_up(batch: dict[str, Any]) -> dict[str, Any]:
-        texts = triples.of(*texts_of(candidates, np.array(batch["first"]), np.array(batch["second"])))
-        return {"query": [q for q, _ in texts], "documents": [d for _, d in texts], "label": batch["label"]}
-
-    first, second = np.append(pairs.first, pairs.second), np.append(pairs.second, pairs.first)
-    columns = {"first": first, "second": second, "label": np.append(w, 1 - w)}
-    return require("datasets", "train").Dataset(pa.table(columns)).with_transform(looked_up)
 
 
 def _watch(advance: progress.Advance) -> Any:
@@ -216,21 +217,25 @@ def _watch(advance: progress.Advance) -> Any:
 
 
 def _measure(
-    judge: PairwiseJudge, candidates: Candidates, pairs: Pairs, w: Floats
+    judge: DistilledJudge, candidates: Candidates, pairs: Pairs, w: Floats
 ) -> tuple[float, float, float, float]:
     """Loss, least loss, agreement and order effect on these pairs."""
     if not len(pairs):
         return (float("nan"),) * 4
-    there, back = np.empty(len(pairs)), np.empty(len(pairs))
+    p, effect = np.empty(len(pairs)), np.zeros(len(pairs))
     for rows in parts_by_query(np.arange(len(pairs)), pairs.query, AT_ONCE):
-        queries, first, second = texts_of(candidates, pairs.first[rows], pairs.second[rows])
-        there[rows], back[rows] = judge.logits(queries, first, second), judge.logits(queries, second, first)
-    p = np.clip((expit(there) + expit(-back)) / 2, 1e-12, 1 - 1e-12)
+        part = Pairs(candidates.offsets, pairs.first[rows], pairs.second[rows])
+        if isinstance(judge, PairwiseJudge):
+            there, back = (expit(z) for z in judge.both_orders(candidates, part))
+            p[rows], effect[rows] = (there + 1 - back) / 2, np.abs(there + back - 1)
+        else:
+            p[rows] = judge.judge(candidates, part)
+    p = np.clip(p, 1e-12, 1 - 1e-12)
     loss = float(-(w * np.log(p) + (1 - w) * np.log1p(-p)).mean())
     least = float(-(xlogy(w, w) + xlogy(1 - w, 1 - w)).mean())
     sided = w != 0.5
     agreement = float(((p > 0.5) == (w > 0.5))[sided].mean()) if sided.any() else float("nan")
-    return loss, least, agreement, float(np.abs(expit(there) - expit(-back)).mean())
+    return loss, least, agreement, float(effect.mean())
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from foils.llm import LLMSettings
 from foils.rating.distil import distil
 from foils.rating.judges import EnsembleJudge
 from foils.rating.opening import Opening, check_judges, open_between, open_judges, records_of
-from foils.rating.pairwise import check_free
+from foils.rating.pairwise import check_free, save_judge
 from foils.rating.question import QuestionSettings
 from foils.rating.results import Rated
 from foils.rating.settings import DistilSettings, JudgeSettings, RatingSettings
@@ -61,6 +61,8 @@ def rate(
         refuse({"between_judge": judging.between_judge}, f"without {spelled('between')}; give it")
     loaded = reading.open(collection)
     named = as_source(source, loaded)
+    if len(judging.judges) == 1:
+        refuse({"weights": judging.weights}, "of a single judge; give several, or leave it out")
     if distilling.distil is not None:
         check_free(Path(distilling.distil))
     judges = open_judges(opening, loaded)
@@ -68,7 +70,7 @@ def rate(
     rated = rate_negatives(
         loaded,
         named.negatives,
-        judges[0] if len(judges) == 1 else EnsembleJudge(judges),
+        judges[0] if len(judges) == 1 else EnsembleJudge(judges, judging.weights),
         split=split,
         between_judge=open_between(opening, loaded),
         record=records[0] if len(judges) == 1 else records,
@@ -93,6 +95,7 @@ def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | 
         rated.candidates,
         rated.pairs,
         rated.preference,
+        form=settings.distil_form,
         epochs=settings.distil_epochs,
         batch_size=settings.distil_batch,
         learning_rate=settings.distil_learning_rate,
@@ -101,6 +104,6 @@ def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | 
         device=device,
         name=folder.name,
     )
-    distilled.judge.save(folder)
+    save_judge(distilled.judge, folder)
     log.info("use it: foils rate … --judge pairwise:%s", folder)
     return rated.altered(distilled=distilled, folder=str(folder))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foils.llm import Asked, Client, Question, RecordLog, Sampling, ask_questions, digest
+from foils.llm import Asked, BatchFolder, Client, Question, RecordLog, Sampling, ask_questions, digest
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.pairwise import texts_of
@@ -31,6 +31,8 @@ class LLMJudge:
         log: folder of the answers, one file of JSON lines for each model, server and way of asking.
         question: what is asked.
         sampling: how answers are drawn.
+        batch: folder of OpenAI's batch form, in the place of the server (`foils.llm.batch`); `settle` then tells
+            whether any question waits. None: the server is asked.
 
     Attributes:
         asked: requests, tokens and failures so far.
@@ -44,6 +46,7 @@ class LLMJudge:
         log: str | Path,
         question: QuestionSettings | None = None,
         sampling: Sampling | None = None,
+        batch: str | Path | None = None,
     ) -> None:
         self._client = client
         self._question, self._sampling = question or QuestionSettings(), sampling or Sampling()
@@ -51,7 +54,17 @@ class LLMJudge:
         decisive = {**self._question.describe(), **self._sampling.describe()}
         self.fingerprint = digest("llm judge", client.identity, sorted(decisive.items()))
         self._log = RecordLog(Path(log) / f"{self.fingerprint}.jsonl")  # read once, however often it is asked
+        self._batch = None if batch is None else BatchFolder(batch, f"{self.name}-{self.fingerprint[:8]}")
         self.asked = Asked()
+
+    def settle(self) -> None:
+        """Finish the files of a batch.
+
+        Raises:
+            WaitingError: questions wait for the results of one.
+        """
+        if self._batch is not None:
+            self._batch.settle()
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it."""
@@ -94,6 +107,7 @@ class LLMJudge:
             sampling=self._sampling,
             tries=self._question.asks,
             schema=self._question.schema,
+            batch=self._batch,
             task=f"asking {self.name}",
         )
         self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})

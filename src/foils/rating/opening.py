@@ -98,7 +98,8 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
         raise InputError(
             f"{spelled('judge')} llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}"
         )
-    return LLMJudge(llm.client(), llm.folder(collection) / "judge", opening.question, llm.sampling())
+    place, asked = llm.folder(collection) / "judge", opening.question
+    return LLMJudge(llm.client(), place, asked, llm.sampling(), asked.batch)
 
 
 def _recorded(path: str, opening: Opening, collection: Collection) -> Judge:
@@ -108,7 +109,8 @@ def _recorded(path: str, opening: Opening, collection: Collection) -> Judge:
 
 
 OWN = (JudgeSettings, LLMSettings, QuestionSettings)  # whose settings a judge may have of its own
-SHARED = ("llm_model", "price")  # of them those that it may not: its model stands in its name, prices are of the run
+SHARED = ("llm_model", "price", "weights")
+"""Of them those that it may not: its model stands in its name, prices and weights are of the run."""
 
 
 def _names(*groups: type) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""A small judge that reads a query and two documents together: what an ensemble's judgements are distilled into."""
+"""Small judges that an ensemble's judgements are distilled into: one reads both documents, another scores each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from scipy.special import expit
 
 from foils.data.lines import whole_json
-from foils.encode.cross_encoders import load_cross_encoder
+from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.rating.candidates import Candidates
 from foils.rating.judges import Judge
 from foils.rating.pairs import Floats, Pairs, Rows
-from foils.rating.score_judges import CrossEncoderJudge
+from foils.rating.score_judges import CrossEncoderJudge, load_cross_encoder_judge
 from foils.runtime.errors import FormatError, InputError
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 PARAGRAPH = "\n\n"  # separates where a tokenizer has no separator
 CARD = "pairwise.json"
-_KIND = "pairwise judge 1"
+PAIRWISE, SCORES = "pairwise", "scores"
+KINDS = {PAIRWISE: "pairwise judge 1", SCORES: "scoring judge 1"}
+"""Form of a distilled judge → what its card says."""
 
 
 class PairwiseJudge:
@@ -62,7 +64,7 @@ class PairwiseJudge:
     ) -> None:
         self._triples = Triples(model.tokenizer, max_length)
         scorer = CrossEncoderJudge(model, temperature=temperature)
-        self._model, self._temperature, self._batch_size = model, temperature, batch_size
+        self.model, self._temperature, self._batch_size = model, temperature, batch_size
         self.max_length, self.name = max_length, name
         self.fingerprint = f"pairwise-{max_length}-{scorer.fingerprint}"
 
@@ -72,49 +74,60 @@ class PairwiseJudge:
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return P(first ≻ second), (m,); NaN where the model's logit is no number."""
-        candidates.check(pairs)
-        if not len(pairs):
-            return np.zeros(0)
-        queries, first, second = texts_of(candidates, pairs.first, pairs.second)
-        there = self._logits(self._triples.of(queries, first, second))
-        back = self._logits(self._triples.of(queries, second, first))
+        there, back = self.both_orders(candidates, pairs)
         return np.asarray((expit(there / self._temperature) + expit(-back / self._temperature)) / 2)
 
+    def both_orders(self, candidates: Candidates, pairs: Pairs) -> tuple[Floats, Floats]:
+        """Return z(query, first, second) and z(query, second, first), (m,) each."""
+        candidates.check(pairs)
+        if not len(pairs):
+            return np.zeros(0), np.zeros(0)
+        queries, first, second = texts_of(candidates, pairs.first, pairs.second)
+        return self.logits(queries, first, second), self.logits(queries, second, first)
+
     def logits(self, queries: Sequence[str], first: Sequence[str], second: Sequence[str]) -> Floats:
-        """Return z(query, first, second), (n,), of one order alone."""
-        return self._logits(self._triples.of(queries, first, second))
-
-    def save(self, folder: str | Path) -> None:
-        """Write model (safetensors), tokenizer and card to a folder, whole or not at all.
-
-        Raises:
-            InputError: there is something at `folder` already.
-        """
-        folder = Path(folder)
-        check_free(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
-            model = Path(place) / "model"
-            self._model.save_pretrained(str(model), create_model_card=False, safe_serialization=True)
-            card = {"kind": _KIND, "max_length": self.max_length}
-            (model / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-            model.replace(folder)
-
-    def _logits(self, triples: list[tuple[str, str]]) -> Floats:
-        import torch
-
-        scores = self._model.predict(
-            triples, batch_size=self._batch_size, show_progress_bar=False, activation_fn=torch.nn.Identity()
-        )
-        logits = np.asarray(scores, np.float64).reshape(len(triples))
-        return np.where(np.isfinite(logits), logits, np.nan)
+        """Return z(query, first, second), (n,), of one order alone; NaN where it is no finite number."""
+        found = logits(self.model, self._triples.of(queries, first, second), batch_size=self._batch_size)
+        return np.where(np.isfinite(found), found, np.nan).astype(np.float64)
 
 
-def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device: str | None = None) -> PairwiseJudge:
-    """Load what `PairwiseJudge.save` wrote.
+DistilledJudge = PairwiseJudge | CrossEncoderJudge
+
+
+def judge_of(
+    form: str, model: CrossEncoder, *, max_length: int, temperature: float = 1.0, name: str = "pairwise"
+) -> DistilledJudge:
+    """Return the judge of a form, `pairwise` or `scores`, with this model."""
+    if form == PAIRWISE:
+        return PairwiseJudge(model, max_length=max_length, temperature=temperature, name=name)
+    return CrossEncoderJudge(model, temperature=temperature, name=name)
+
+
+def save_judge(judge: DistilledJudge, folder: str | Path) -> None:
+    """Write a distilled judge's model (safetensors), tokenizer and card to a folder, whole or not at all.
+
+    One that scores is a cross-encoder like any other to all other programs.
 
     Raises:
-        InputError: there is no such folder, or it holds another kind of model.
+        InputError: there is something at `folder` already.
+    """
+    folder = Path(folder)
+    check_free(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as place:
+        model = Path(place) / "model"
+        judge.model.save_pretrained(str(model), create_model_card=False, safe_serialization=True)
+        kind = PAIRWISE if isinstance(judge, PairwiseJudge) else SCORES
+        card = {"kind": KINDS[kind], "max_length": judge.max_length}
+        (model / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+        model.replace(folder)
+
+
+def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device: str | None = None) -> DistilledJudge:
+    """Load a judge that `save_judge` wrote.
+
+    Raises:
+        InputError: the folder holds none, or one of another version.
         FormatError: its card is damaged.
     """
     folder = Path(folder)
@@ -127,8 +140,12 @@ def load_pairwise_judge(folder: str | Path, *, temperature: float = 1.0, device:
         raise
     except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise FormatError("expected kind and max_length of a pairwise judge", folder / CARD) from error
-    if kind != _KIND:
-        raise InputError(f"{folder} is {kind!r}; expected {_KIND!r}, which this version of foils reads")
+    form = next((form for form, known in KINDS.items() if known == kind), None)
+    if form is None:
+        known = " or ".join(map(repr, KINDS.values()))
+        raise InputError(f"{folder} is {kind!r}; expected {known}, which this version of foils reads")
+    if form == SCORES:
+        return load_cross_encoder_judge(folder, temperature=temperature, max_length=max_length, device=device)
     model = load_cross_encoder(folder, max_length=max_length, device=device, new_head=True)
     return PairwiseJudge(model, max_length=max_length, temperature=temperature, name=folder.name)
 

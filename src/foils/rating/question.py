@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Annotated, Any
 
 from foils.llm import Template, digest
@@ -88,14 +89,16 @@ class QuestionSettings(Settings):
     """What a language model is asked about a pair.
 
     Attributes:
-        question: Text file with your prompt: {query}, {first}, {second}, {domain}, {answer}. The last two are optional;
+        question: Text file with your prompt. It has {query}, {first}, {second}, and optionally {domain} and {answer};
             without {answer}, the form of the answer is explained at the end. In Python also a `Template`.
-        answer: Form of the answer: a number from 0 to 1 (preference), A, B or tie (choice), or one token, A or B, whose
-            log-probabilities are read (token).
+        answer: Form of the answer. It is a number from 0 to 1 (preference), A, B or tie (choice), or one token, A or B,
+            whose log-probabilities are read (token).
         reasoning: Let the model compare in words before its answer.
         domain: Field of the collection, which the prompt names.
         asks: Times a question is asked until its answer can be read.
         longest: Characters of a document that the model is shown.
+        batch: Folder for OpenAI's batch form. Questions are written there in files to be sent, and results that are put
+            there are read by the next run.
     """
 
     heading = "Language model"
@@ -106,6 +109,7 @@ class QuestionSettings(Settings):
     domain: Annotated[str, Option(within=LLM_ARGS)] = "general"
     asks: Annotated[int, Option(least=1, within=LLM_ARGS)] = 2
     longest: Annotated[int | None, Option(least=1, within=LLM_ARGS)] = 6000
+    batch: Annotated[str | Path | None, Option(within=LLM_ARGS)] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

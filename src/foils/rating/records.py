@@ -129,7 +129,7 @@ class RecordedJudge:
 
     def find(self, candidates: Candidates, pairs: Pairs) -> Judgements:
         """Return what is recorded about the pairs, in both orders."""
-        return combined(find_answers(parts, candidates, pairs) for parts in self._parts)
+        return combined([find_answers(parts, candidates, pairs) for parts in self._parts])
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the recorded P(first ≻ second), (m,)."""

@@ -35,17 +35,27 @@ class JudgeSummary:
         missing: pairs without its judgement.
         position_bias: see `Judgements`.
         agreement: how often it prefers what the mean of the others prefers.
+        sureness: factor on its logits that makes it as sure as the others bear out (`sureness`); below 1: too sure.
+        weight: how much it counts.
     """
 
     name: str
     missing: int
     position_bias: float
     agreement: float
+    sureness: float
+    weight: float
 
     def row(self) -> tuple[str, str]:
         """Return it as a row of a table."""
-        facts = f"agrees with the others {number(self.agreement, 2)}, position bias {number(self.position_bias)}"
-        return f"judge {self.name}", f"{facts}, missing {self.missing:,}"
+        facts = [
+            f"agrees with the others {number(self.agreement, 2)}",
+            f"position bias {number(self.position_bias)}",
+            f"sureness {number(self.sureness, 2)}",
+            f"weight {number(self.weight, 2)}",
+            f"missing {self.missing:,}",
+        ]
+        return f"judge {self.name}", ", ".join(facts)
 
 
 @dataclass(frozen=True)

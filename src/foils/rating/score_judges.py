@@ -137,10 +137,15 @@ class CrossEncoderJudge:
 
     def __init__(self, model: CrossEncoder, *, temperature: float = 1.0, batch_size: int = 32, name: str = "") -> None:
         check_one_output(model, name or "the cross-encoder")
-        self._model, self._temperature, self._batch_size = model, _positive(temperature), batch_size
+        self.model, self._temperature, self._batch_size = model, _positive(temperature), batch_size
         self.name = name or "cross-encoder"
         self.fingerprint = digest("cross-encoder", cross_encoder_digest(model), temperature)
         self._source: _Source | None = None  # `load_cross_encoder_judge` knows it
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of query and document together."""
+        return int(self.model.max_seq_length)
 
     def __getstate__(self) -> dict[str, Any]:
         """Send a judge that was loaded by name to other processes by that name: they load the same weights."""
@@ -166,7 +171,7 @@ class CrossEncoderJudge:
         def score(rows: Rows) -> Floats:
             queries = [candidates.queries[row] for row in candidates.query_of(rows)]
             texts = list(zip(queries, candidates.texts(rows), strict=True))
-            scores = logits(self._model, texts, batch_size=self._batch_size).astype(np.float64)
+            scores = logits(self.model, texts, batch_size=self._batch_size).astype(np.float64)
             return np.where(np.isfinite(scores), scores, np.nan)
 
         return _by_scores(first, second, self._temperature, score)

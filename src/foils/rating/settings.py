@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from foils.encode.models import DEFAULT_MODEL
 from foils.rating.adaptive import ESTIMATORS
-from foils.rating.judges import Judge
+from foils.rating.judges import AUTO, Judge, Weights
+from foils.rating.pairwise import KINDS, PAIRWISE
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.several import several
@@ -21,7 +22,6 @@ else:
     JudgeLike = JudgesLike = str
 
 RATING_ARGS, DISTIL_ARGS = "rating_args", "distil_args"  # options of the program that take settings as their keys
-AUTO = "auto"  # the prior that fits the answers
 VALIDATIONS = ("none", "borderline", "all")
 BI_ENCODER = "bi-encoder"
 
@@ -41,6 +41,18 @@ def parsed_prior(given: float | str) -> float | str:
     return value
 
 
+def parsed_weights(given: str) -> tuple[float, ...] | str:
+    """Read `auto`, or numbers with commas between them.
+
+    Raises:
+        InputError: it is neither.
+    """
+    try:
+        return given if given == AUTO else tuple(float(each) for each in given.split(","))
+    except ValueError as error:
+        raise InputError(f"{spelled('weights', given)}; expected {AUTO}, or numbers, as in 2,1,1") from error
+
+
 @dataclass(frozen=True, kw_only=True)
 class JudgeSettings(Settings):
     """Who says which of two documents answers a query better.
@@ -50,12 +62,15 @@ class JudgeSettings(Settings):
             bi-encoder. Its own settings may follow, as in llm:MODEL,base_url=URL. May be given several times: the mean
             of their answers. Default: bi-encoder. In Python also an object with the methods of `Judge`, or a list.
         between_judge: Judge between queries. Default: that of the ratings.
+        weights: Weights of several judges, as 2,1,1, or auto. They are in the order of the judges; auto finds them from
+            how three judges or more agree. Default: all count alike.
         temperature: What divides differences of scores. Default: 0.05 for a bi-encoder's cosines, 1 for logits.
         judgements: Folder that keeps judgements; none is asked for twice. Default: the cache.
     """
 
     judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = BI_ENCODER
     between_judge: Annotated[JudgeLike | None, Option(metavar="JUDGE", within=RATING_ARGS)] = None
+    weights: Annotated[Weights, Option(parse=parsed_weights, metavar="WEIGHTS", within=RATING_ARGS)] = None
     temperature: Annotated[float | None, Option(above=0)] = None
     judgements: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
 
@@ -79,7 +94,7 @@ class RatingSettings(Settings):
         degree: Number of comparisons per candidate; even.
         pairs: Compare this many random pairs of each query instead.
         budget: Questions to ask in all; a pair in both orders is two.
-        between: Comparisons with other queries, for an offset; even.
+        between: Comparisons with other queries; even. They give each query an offset.
         rounds: Rounds that choose later pairs where they tell most.
         model: Model of the ratings.
         prior_sd: Spread of the prior in probits or logits; auto fits it.
@@ -116,6 +131,8 @@ class DistilSettings(Settings):
     Attributes:
         distil: Train a judge on the answers and write it here, for pairwise:FOLDER.
         distil_from: Transformer to start from: a folder or hub name.
+        distil_form: Whether it reads both documents or scores each. One that scores learns from far fewer answers and
+            costs one pass a document.
         distil_epochs: Number of passes over the answers.
         distil_learning_rate: Peak learning rate.
         distil_batch: Number of examples in a step; a judgement is two.
@@ -126,6 +143,7 @@ class DistilSettings(Settings):
 
     distil: Annotated[str | Path | None, Option(metavar="FOLDER")] = None
     distil_from: Annotated[str | Path, Option(flag="from", within=DISTIL_ARGS)] = DEFAULT_MODEL
+    distil_form: Annotated[str, Option(flag="form", names=tuple(KINDS), within=DISTIL_ARGS)] = PAIRWISE
     distil_epochs: Annotated[int, Option(flag="epochs", least=1, within=DISTIL_ARGS)] = 1
     distil_learning_rate: Annotated[float, Option(flag="learning_rate", above=0, within=DISTIL_ARGS)] = 5e-5
     distil_batch: Annotated[int, Option(flag="batch", least=1, within=DISTIL_ARGS)] = 32

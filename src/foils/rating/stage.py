@@ -12,7 +12,7 @@ from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
 from foils.data.store import Provenance, provenance
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively
-from foils.rating.agreement import agreements, krippendorff_alpha
+from foils.rating.agreement import agreements, krippendorff_alpha, sureness
 from foils.rating.answers import Asking
 from foils.rating.asking import RecordsLike
 from foils.rating.between import Offsets, answers_between, between_judges, fit_offsets, pairs_between
@@ -21,7 +21,7 @@ from foils.rating.drawing import Keys, candidate_keys, query_keys
 from foils.rating.goodness import deviance_explained, intransitive_triples
 from foils.rating.graph import algebraic_connectivity, diameter, first_pairs, random_pairs, regular_pairs
 from foils.rating.judgements import Judgements
-from foils.rating.judges import EnsembleJudge, Judge
+from foils.rating.judges import Judge, members
 from foils.rating.links import LINKS
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.pairs import Floats, Pairs, Rows
@@ -181,7 +181,7 @@ def _provenance(
 
 
 def _language_models(*given: Judge | None) -> list[LLMJudge]:
-    judges = [each for judge in given for each in (judge.judges if isinstance(judge, EnsembleJudge) else [judge])]
+    judges = [each for judge in given if judge is not None for each in members(judge)]
     return [each for each in judges if isinstance(each, LLMJudge)]
 
 
@@ -266,8 +266,12 @@ def _of_judges(asking: Asking) -> dict[str, Any]:
     judges = asking.judges()
     if len(judges) < 2:
         return {}
+    answers = [each for _, each in judges]
+    weights = asking.weights(np.stack([each.preference for each in answers]))
     facts = [
-        JudgeSummary(name, judgements.missing, judgements.position_bias, float(agreement))
-        for (name, judgements), agreement in zip(judges, agreements([each for _, each in judges]), strict=True)
+        JudgeSummary(name, own.missing, own.position_bias, float(agreement), float(slope), float(weight))
+        for (name, own), agreement, slope, weight in zip(
+            judges, agreements(answers), sureness(answers), weights, strict=True
+        )
     ]
-    return {"judges": facts, "alpha": krippendorff_alpha([each for _, each in judges])}
+    return {"judges": facts, "alpha": krippendorff_alpha(answers)}
