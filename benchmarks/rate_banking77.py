@@ -160,7 +160,7 @@ class Setting:
         self.scores = self._cosines(queries, documents, document)
         self.judge = self._trained()
         texts = zip(self.collection.query_texts(self.query), self.collection.document_texts(document), strict=True)
-        self.scores["reranker"] = self.judge._model.predict(
+        self.scores["reranker"] = self.judge.model.predict(
             list(texts), batch_size=64, show_progress_bar=False, activation_fn=torch.nn.Identity()
         )
 
@@ -222,7 +222,7 @@ class Setting:
                 train_reranker(model, data, checkpoints, settings=settings)
             model.save_pretrained(str(folder))
         judge = load_cross_encoder_judge(folder)
-        judge._model = Memory(judge._model)
+        judge.model = Memory(judge.model)
         return judge
 
 
