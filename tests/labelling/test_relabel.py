@@ -16,9 +16,12 @@ from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Collection, Labels, Negatives
 from foils.encode import VectorStore
-from foils.labelling.evidence import evidence_of
+from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.relabelled import Relabelled
+from foils.labelling.relabelling import Cascade
+from foils.labelling.shares import share_by_answers
 from foils.runtime.errors import FailureError, InputError
+from foils.statistics.crowd import Answers
 from llm_server import Reply, serving
 
 
@@ -99,6 +102,41 @@ def test_a_judge_whose_answers_tell_nothing_changes_nothing(tmp_path: Path) -> N
     confirmed = relabelled(tmp_path, judge=guess, budget=1.0, labels=people(source("a", 1), 3)).judges[0]
     assert confirmed.heeded
     assert confirmed.confirmed
+
+
+def weak(query: str, positive: str, document: str) -> bool:
+    """Better than chance: calls seven in ten answers relevant, and one in eight other documents."""
+    number = int(document.rsplit(" ", 1)[1])
+    return number % 10 < 7 if oracle(query, positive, document) else number % 8 == 0
+
+
+def test_a_judge_little_better_than_chance_is_heeded_once_it_is_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unasked, asked = relabelled(tmp_path), relabelled(tmp_path, judge=weak, budget=1.0)
+    assert not asked.judges[0].heeded
+    assert asked.table["relevance"] == unasked.table["relevance"]
+    both = relabelled(tmp_path, judge=[weak, oracle], budget=1.0)
+    assert [use.heeded for use in both.judges] == [True, True]
+    assert truth(both)[verdicts(both) == "positive"].mean() > 0.9
+    alone = relabelled(tmp_path, judge=weak, budget=1.0, labels=people(source("a", 1), 3)).judges[0]
+    assert alone.heeded
+    monkeypatch.setattr("foils.labelling.relabelling.LEAST_POWER", 0.0)
+    assert relabelled(tmp_path, judge=weak, budget=1.0).judges[0].heeded, "it is this bar that decides"
+
+
+def test_the_best_judge_says_what_share_is_relevant() -> None:
+    """A cheap judge with many answers does not outvote a better one that was asked after it."""
+    rows, every = np.arange(400), np.ones(400, bool)
+    pairs = pa.table({"query_id": ["q"] * 400, "doc_id": [f"d{row}" for row in rows], "text": ["t"] * 400})
+    evidence = Evidence(rows, np.zeros(400), 1.0, (), np.zeros((400, 0)))
+    cascade = Cascade(world(), pairs, evidence)
+    for name, count, relevant in (("cheap", 400, 1.0), ("good", 100, 0.0)):
+        cascade.answers[name] = Answers(rows[:count], np.full(count, relevant), 0.9, 0.9)
+        cascade._probability[name] = np.full(400, count / 400)
+        cascade._confirmed.add(name)
+    assert cascade.judged_share(every) == 0.0
+    assert share_by_answers(cascade.answers["cheap"], cascade._probability["cheap"], every)[0] == 1.0
 
 
 def test_rows_that_a_judge_whom_nobody_confirms_costs_are_counted(tmp_path: Path) -> None:

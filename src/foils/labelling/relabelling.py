@@ -32,6 +32,7 @@ Marks = npt.NDArray[np.bool_]
 
 ROUNDS = 4  # draws that a judge's budget is divided into
 MOST_ERROR = 0.1  # standard error of a share that says something
+LEAST_POWER = 0.4  # se + sp − 1 of a judge whom nobody confirms, from which on it is heeded
 STEPS = 41  # thresholds that are tried
 PEOPLE = "people"
 POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
@@ -199,32 +200,39 @@ class Cascade:
     def judged_share(self, rows: Marks, *, most: bool = False) -> float:
         """Return the share of some rows that is relevant by the answers alone, NaN where they do not tell.
 
-        Taken is that of the judge with the smallest standard error, which is at most 0.1 (`share_by_answers`), from 30
-        answers at least. The specificity of a judge whom nobody confirms is taken low; for the `most` that may be
-        relevant, as high as on random documents.
+        Taken is that of the best judge whose standard error is at most 0.1 (`share_by_answers`), from 30 answers at
+        least: of people, else of the judge who was asked last, and so on. The specificity of a judge whom nobody
+        confirms is taken low; for the `most` that may be relevant, as high as on random documents.
         """
-        smallest, share = MOST_ERROR, np.nan
-        for name, judged in self.answers.items():
+        for name in filter(self.heeded, reversed(self._from_cheapest())):
+            judged = self.answers[name]
             sp = judged.specificity
             if most and name not in self._confirmed:
                 sp = max(sp, self._known.get(name, UNKNOWN)[1])
-            found, error = share_by_answers(judged, self._probability[name], rows, specificity=sp)
-            if error <= smallest:
-                smallest, share = error, found
-        return share
+            share, error = share_by_answers(judged, self._probability[name], rows, specificity=sp)
+            if error <= MOST_ERROR:
+                return share
+        return np.nan
 
     def heeded(self, name: str) -> bool:
         """Return whether a judge's answers are learned from: where they tell what share of all rows is relevant.
 
-        That is with a standard error of 0.1 at most; or people, or a better judge, showed how often it errs. Of a
-        judge that is believed to be little better than chance a few hundred answers say nothing, and learning from them
-        would make rows look relevant that are not.
+        That is with a standard error of 0.1 at most; or people, or a better judge, showed how often it errs. A judge
+        that is believed to be little better than chance is not heeded without that, however many answers it gave: what
+        share is relevant by them, and so which rows look relevant that are not, hangs on errors that nobody measured.
         """
         if name in self._confirmed:
             return True
+        if not self._telling(name):
+            return False
         drawn = np.nan_to_num(self._probability[name], nan=1.0)  # not known: answers that somebody else asked for
         every = np.ones(len(self.pairs), bool)
         return share_by_answers(self.answers[name], drawn, every)[1] <= MOST_ERROR
+
+    def _telling(self, name: str) -> bool:
+        """Whether a judge is confirmed, or believed to be far better than chance."""
+        judged = self.answers[name]
+        return name in self._confirmed or judged.sensitivity + judged.specificity - 1 >= LEAST_POWER
 
     def _held(self, least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
         """The smallest threshold, from the least on, at which the judged share is as wanted; above 1 where none is."""
@@ -234,12 +242,17 @@ class Cascade:
         tried = np.unique(np.quantile(above, np.linspace(0, 1, STEPS)))
         return next((float(t) for t in tried if share(float(t)) >= wanted), 2.0)
 
+    def _from_cheapest(self) -> list[str]:
+        """The judges as they were asked, people last: they judge best."""
+        return sorted(self.answers, key=lambda name: name == PEOPLE)
+
     def _learn(self) -> None:
         """Learn from the answers, having estimated the judges' errors by what was learned before."""
-        ranked = sorted(self.answers, key=lambda name: name == PEOPLE)  # people last: they judge best
-        for place, name in enumerate(ranked):
-            se, sp = self._errors(name, ranked[place + 1 :])
+        better: list[str] = []
+        for name in reversed(self._from_cheapest()):
+            se, sp = self._errors(name, better)
             self.answers[name] = replace(self.answers[name], sensitivity=se, specificity=sp)
+            better += [name] if self._telling(name) else []
         heeded = [judged for name, judged in self.answers.items() if self.heeded(name)]
         self.crowd = learn(self.evidence.features, self.evidence.belief, heeded)
 
