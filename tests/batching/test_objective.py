@@ -52,6 +52,24 @@ def test_bounds_eq_11(w, tau):
     assert hard - 1e-9 <= smooth <= hard + s * tau * np.log(b) + 1e-9
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("drift", [1e-3, 0.1, 0.5])
+def test_the_objective_moves_no_more_than_the_vectors_allow(alpha, drift):
+    """HOBIT Lemma A.5: for unit vectors that moved by at most ε, H̃ of a batch moved by at most s (2 + 2α) ε."""
+    rng = np.random.default_rng(0)
+    ratios = []
+    for _ in range(50):
+        before = rng.normal(size=(2, 12, 6))
+        before /= np.linalg.norm(before, axis=2, keepdims=True)
+        after = before + drift * rng.normal(size=before.shape)
+        after /= np.linalg.norm(after, axis=2, keepdims=True)
+        moved = np.linalg.norm(after - before, axis=2).max()
+        values = [smooth_hardness(hardness(q[:4], d[:4], d, alpha=alpha)) for q, d in (before, after)]
+        ratios.append(abs(values[1] - values[0]) / (4 * (2 + 2 * alpha) * moved))
+    assert max(ratios) <= 1
+    assert max(ratios) > 0.02, "a bound that says something"
+
+
 @given(weight_matrices(), weight_matrices())
 def test_limits_eq_12_to_15(first, second):
     tiny, huge, (s, b) = 1e-9, 1e7, first.shape

@@ -138,6 +138,19 @@ def test_small_pieces_of_a_big_batch(world):
     assert result(folder)["provenance"]["settings"]["mini_batch_size"] == 4
 
 
+def test_prompts_are_trained_with_and_stay_with_the_model(world):
+    folder, call = world
+    assert call(output="plain") == 0
+    assert call("--training-args", "query_prompt=ba be: ,document_prompt=bo bu: ") == 0
+    losses = [[e["loss"] for e in result(folder, name)["history"]] for name in ("plain", "out")]
+    assert losses[0] != losses[1]
+    kept = json.loads((folder / "out" / "config_sentence_transformers.json").read_text())["prompts"]
+    assert {name: kept[name].strip() for name in ("query", "document")} == {"query": "ba be:", "document": "bo bu:"}
+    assert call("--training-args", "query_prompt=@query,document_prompt=", model="out", output="again") == 0
+    kept = json.loads((folder / "again" / "config_sentence_transformers.json").read_text())["prompts"]
+    assert (kept["query"].strip(), kept["document"]) == ("ba be:", "")
+
+
 def test_a_reranker(world):
     folder, call = world
     cross_encoder(folder / "cross")
@@ -164,6 +177,8 @@ def test_a_reranker(world):
         (["--batches", "no-duplicates", "--set-batches", "a=1"], "no settings"),
         (["--dev-run", "x.trec"], "reranker"),
         (["--reranker", "--batches", "hobit"], "in-batch"),
+        (["--reranker", "--training-args", "query_prompt=q: "], "reads a pair as it is"),
+        (["--training-args", "query_prompt=@nowhere"], "nowhere"),
         (["--reranker", "--set-batches", "seeds=2"], "in-batch"),
         (["--reranker", "--dev", "dev"], "--dev-run"),
         (["--set", "curriculum=true"], "unknown setting of the loss mnrl"),

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import pyarrow as pa
 
-from foils.batching.conflicts import known_conflicts
-from foils.batching.methods import METHODS, method_named
+from foils.batching.conflicts import believed_relevant, known_conflicts
+from foils.batching.methods import APART, METHODS, OF_TRAINING, method_named
 from foils.batching.plan import plan_epochs
 from foils.batching.results import BatchPlan
 from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
@@ -17,6 +17,7 @@ from foils.data.texts import DocumentTexts
 from foils.data.training_rows import RowSettings, training_rows
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.runtime.doors import door
+from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option
 from foils.runtime.surroundings import ScaleSettings
@@ -57,6 +58,11 @@ def batch(
         UnknownNameError: no such method, or no such setting of it.
     """
     method_named(method, settings or {})  # before anything is read
+    own = dict(settings or {})
+    apart = own.pop(APART, None)
+    idle = [name for name in OF_TRAINING if name in own]
+    if idle:
+        raise InputError(f"{', '.join(idle)}: no effect on a plan, whose vectors are the encoder's; leave it out")
     rows = rows.completed("pairs" if source is None else "triplets")
     loaded = reading.open(collection)
     negatives = None if source is None else as_source(source, loaded)
@@ -64,10 +70,11 @@ def batch(
     encoder, store = encoding.open(loaded)
     queries = store.embed(encoder, loaded.query_texts(trained.query_rows), "query").take(slice(None))
     documents = store.embed(encoder, DocumentTexts(loaded, trained.doc_rows), "document").take(slice(None))
-    known = known_conflicts(loaded, trained.query_rows, trained.doc_rows)
+    more = None if apart is None else believed_relevant(loaded, negatives.negatives if negatives else None, apart)
+    known = known_conflicts(loaded, trained.query_rows, trained.doc_rows, more=more)
     shape: dict[str, Any] = {"batch_size": batch_size, "epochs": epochs}
-    plan = plan_epochs(queries, documents, name=method, settings=settings, seed=seed, conflicts=known, **shape)
-    chosen = {"with": method, **plan.settings, **shape, **vars(rows)}
+    plan = plan_epochs(queries, documents, name=method, settings=own, seed=seed, conflicts=known, **shape)
+    chosen = {"with": method, **(settings or {}), **shape, **vars(rows)}
     inputs = {"collection": loaded.digest, **({"negatives": negatives.digest} if negatives else {})}
     named = {"name": encoder.name, "fingerprint": encoder.fingerprint}
     history = provenance("batch", chosen, inputs=inputs, seed=seed, encoder=named)

@@ -60,6 +60,10 @@ METHODS: dict[str, BatchingMethod] = {
 
 SCHEDULE = {"warmup": 0, "refresh": 1, "anneal": 0}
 """Settings that every method has beside its own, in epochs, as `BatchChoice` takes them."""
+APART, TEACHER, CACHE = "apart", "teacher", "cache"
+OF_TRAINING = (APART, TEACHER, CACHE)
+"""Settings that a training resolves before: `apart` of every method (`foils.batching.conflicts.believed_relevant`), the
+name of B3's `teacher`, and the precision of HOBIT-C's `cache`."""
 
 
 def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
@@ -69,8 +73,10 @@ def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
         UnknownNameError: no such method, or no such setting of it.
     """
     check_names("batching method", [name], METHODS)
-    check_names(f"setting of {name}", settings, {**METHODS[name].settings, **SCHEDULE})
-    return METHODS[name]
+    method = METHODS[name]
+    own = [APART, *{"teacher": [TEACHER], "cached": [CACHE]}.get(method.vectors, [])]
+    check_names(f"setting of {name}", settings, {**method.settings, **SCHEDULE, **dict.fromkeys(own)})
+    return method
 
 
 class BatchChoice:
@@ -115,6 +121,10 @@ class BatchChoice:
     ) -> None:
         self.name, self.settings = name, dict(settings or {})
         self.method = method_named(name, self.settings)
+        if given := [name for name in OF_TRAINING if name in self.settings]:
+            raise InputError(
+                f"{', '.join(given)}: a training reads that; here give known conflicts, a teacher's vectors, or a cache"
+            )
         warmup, refresh, anneal = (
             self.settings.pop(each, given) for each, given in zip(SCHEDULE, (warmup, refresh, anneal), strict=True)
         )

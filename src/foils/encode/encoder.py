@@ -115,8 +115,8 @@ class SentenceEncoder:
         self.name = name or str(model.model_card_data.base_model or "model")
         self.max_length = _set_max_length(model, self.settings.max_length)
         self._prompts: dict[Kind, str] = {
-            "query": _prompt(model, "query", self.settings.query_prompt),
-            "document": _prompt(model, "document", self.settings.document_prompt),
+            "query": prompt_of(model, "query", self.settings.query_prompt),
+            "document": prompt_of(model, "document", self.settings.document_prompt),
         }
         self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
         self.similarity = similarity_of(model, self.settings.similarity)
@@ -261,7 +261,18 @@ def _set_max_length(model: SentenceTransformer, asked: int | None) -> int | None
     return cast("int", model.max_seq_length)
 
 
-def _prompt(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
+def prompt_of(model: SentenceTransformer, kind: Kind, asked: str | None) -> str:
+    """Return the text that is put before texts of a kind.
+
+    Args:
+        model: has prompts of its own.
+        kind: query or document.
+        asked: the text, @NAME for the model's prompt of that name, @@ before a text that begins with @; None: the
+            model's own for this kind, empty where it has none.
+
+    Raises:
+        UnknownNameError: the model has no prompt of that name.
+    """
     prompts: dict[str, str] = dict(model.prompts or {})
     if asked is None:
         return next((prompts[name] for name in PROMPT_NAMES[kind] if prompts.get(name)), "")

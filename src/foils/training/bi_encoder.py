@@ -12,9 +12,9 @@ from sentence_transformers.base.losses.gradcache import has_static_embedding_inp
 from sentence_transformers.base.sampler import BatchSamplers
 from transformers import TrainerCallback
 
-from foils.batching.conflicts import known_conflicts
+from foils.batching.conflicts import believed_relevant, known_conflicts
 from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.methods import METHODS
+from foils.batching.methods import METHODS, OF_TRAINING
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode import EmbeddingSettings
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
@@ -22,6 +22,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import refuse
 from foils.training.catalogue import TEACHER_LOSSES, make_loss
 from foils.training.data import TrainingSet
+from foils.training.guides import guide_vectors
 from foils.training.masked import MaskHistory
 from foils.training.masks import FalseNegativeMask, make_mask
 from foils.training.matryoshka import matryoshka_loss
@@ -79,7 +80,7 @@ def train_bi_encoder(
         )
     loss = _loss(model, data, settings)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
-    hook = _hook(model, data, batches, batch_settings)
+    hook = _hook(model, data, batches, batch_settings, max_length=settings.max_length)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
     mask = getattr(loss, "mask", None)
     if mask is not None:
@@ -104,9 +105,14 @@ def train_bi_encoder(
 
 
 def _hook(
-    model: Any, data: TrainingSet, batches: str | BatchHook, batch_settings: Mapping[str, Any] | None
+    model: Any,
+    data: TrainingSet,
+    batches: str | BatchHook,
+    batch_settings: Mapping[str, Any] | None,
+    *,
+    max_length: int | None,
 ) -> BatchHook | None:
-    """Return what fills the batches; None where sentence-transformers does."""
+    """Return what fills the batches; None where sentence-transformers does. `max_length`: of a teacher's texts."""
     if isinstance(batches, BatchHook):
         return batches
     check_batches(batches, batch_settings)
@@ -116,10 +122,16 @@ def _hook(
         return by_progress(data)
     if batches == NO_DUPLICATES:
         return None
-    scaled = similarity_of(model) == "cosine"
-    cache = EmbeddingCache(len(data), scaled=scaled) if batches == "hobit-c" else None
-    known = known_conflicts(data.texts.collection, data.rows[:, 0], data.rows[:, 1])
-    return BatchPlanner(batches, batch_settings, cache=cache, known=known, mixture=data.mixture)
+    collection, own = data.texts.collection, dict(batch_settings or {})
+    apart, named, dtype = (own.pop(name, None) for name in OF_TRAINING)
+    scaled, cache = similarity_of(model) == "cosine", None
+    if batches == "hobit-c":
+        cache = EmbeddingCache(len(data), dtype=dtype or "float32", scaled=scaled)
+    more = None if apart is None else believed_relevant(collection, data.negatives, apart)
+    known = known_conflicts(collection, data.rows[:, 0], data.rows[:, 1], more=more)
+    use = EmbeddingSettings(max_length=max_length, device=str(model.device))
+    teacher = None if named is None else guide_vectors(named, data, settings=use).of_pairs()
+    return BatchPlanner(batches, own, cache=cache, known=known, teacher=teacher, mixture=data.mixture)
 
 
 def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:

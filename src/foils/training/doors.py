@@ -87,6 +87,8 @@ def _refuse_idle(
     model: ModelLike,
     reranker: bool,
     similarity: str | None,
+    query_prompt: str | None,
+    document_prompt: str | None,
     method: MethodSettings,
     steps: TrainSettings,
     rows: RowSettings,
@@ -114,6 +116,8 @@ def _refuse_idle(
     if reranker:
         refuse({"recipe": method.recipe}, f"with {spelled('reranker')}: recipes are of bi-encoders; leave it out")
         refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
+        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+        refuse(prompts, f"with {spelled('reranker')}, which reads a pair as it is; leave it out")
         refuse({"matryoshka": steps.matryoshka}, f"with {spelled('reranker')}, which has no vectors; leave it out")
         refuse({"mask": steps.mask}, NO_MASK)
         refuse({"also": mixing.also or None}, f"with {spelled('reranker')}, which takes one data set; leave it out")
@@ -155,6 +159,8 @@ def train(
     method: MethodSettings,
     mixing: MixtureSettings,
     similarity: Annotated[str | None, Option(names=SIMILARITIES, within=TRAINING_ARGS)] = None,
+    query_prompt: Annotated[str | None, Option(within=TRAINING_ARGS)] = None,
+    document_prompt: Annotated[str | None, Option(within=TRAINING_ARGS)] = None,
     trust_remote_code: Annotated[bool, Option(within=TRAINING_ARGS)] = False,
     steps: TrainSettings = OPEN,
     rows: RowSettings,
@@ -179,6 +185,9 @@ def train(
         resume: Continue from the last checkpoint in the folder.
         similarity: How the model compares vectors from now on: cosine, or dot (inner product, vectors as they are).
             Default: what it was made for.
+        query_prompt: Text put before each query, in training and by the model from now on, or @NAME, the model's prompt
+            of that name. Default: the model's own.
+        document_prompt: The same for documents.
         trust_remote_code: Run code that comes with the model.
         device: torch device, e.g. cuda:0. Default: the first one available.
 
@@ -193,12 +202,13 @@ def train(
     batching = method.describe()
     sets = read_data_sets(collection, source, mixing, reading)
     own: dict[str, Any] = {"device": device, "trust_remote_code": trust_remote_code}
-    load = partial(_trainable, model, settings, reranker=reranker, similarity=similarity, **own)
+    compared = {"similarity": similarity, "query_prompt": query_prompt, "document_prompt": document_prompt}
+    load = partial(_trainable, model, settings, reranker=reranker, compared=compared, **own)
     data, refresh = _training_data(sets, rows, method, load)
     trainable = load()
     settings = _with_learning_rate(settings, trainable)
     described = {"model": _name(model), "reranker": reranker, **batching, **vars(rows), **settings.describe()}
-    described |= {"similarity": similarity, **mixing.describe()}
+    described |= {**compared, **mixing.describe()}
     history = provenance("train", described, inputs=sets.inputs, seed=settings.seed)
     score = evaluation.score(*sets.collections.values())
     how: dict[str, Any] = {"settings": settings, "score": score, "resume": resume}
@@ -254,12 +264,17 @@ def _training_data(
     return (outside_danger(data) if method.batches == PROGRESS else data), refresh
 
 
-def _trainable(model: ModelLike, settings: TrainSettings, *, reranker: bool, similarity: str | None, **own: Any) -> Any:
-    """Return the model to train; a reranker once its loss is known to exist. `own`: of the loaders."""
+def _trainable(
+    model: ModelLike, settings: TrainSettings, *, reranker: bool, compared: Mapping[str, Any], **own: Any
+) -> Any:
+    """Return the model to train, a reranker once its loss is known to exist.
+
+    `compared`: how an encoder embeds and compares texts from now on; `own`: of the loaders.
+    """
     if not reranker:
         from foils.training.models import load_trainable
 
-        return load_trainable(model, similarity=similarity, **own)
+        return load_trainable(model, **compared, **own)
     from foils.encode.cross_encoders import has_drawn_weights, load_cross_encoder
     from foils.training.reranker import reranker_loss
 

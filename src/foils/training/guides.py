@@ -39,6 +39,10 @@ class GuideVectors:
         """Return (b, d) vectors of these rows' queries and ((1 + k)·b, d) of their documents, column after column."""
         return self.queries.take(rows), self.documents.take(self.places[rows].T.ravel())
 
+    def of_pairs(self) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        """Return (N, d) vectors of all rows' queries, and (N, d) of their positives."""
+        return self.queries.take(np.arange(len(self.places))), self.documents.take(self.places[:, 0])
+
     def on(self, data: TrainingSet) -> GuideVectors:
         """Return the same guide's vectors of another training set."""
         return guide_vectors(self.guide, data, settings=self.settings)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from foils.encode.encoder import PROMPT_NAMES, Kind, prompt_of
 from foils.encode.models import load_model
 from foils.encode.similarity import similarity_of
 from foils.training.settings import TrainSettings
@@ -72,6 +73,8 @@ def load_trainable(
     *,
     device: str | None = None,
     similarity: str | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     trust_remote_code: bool = False,
 ) -> Any:
     """Return a SentenceTransformer to train, as `load_model` gives it.
@@ -82,14 +85,22 @@ def load_trainable(
         device: torch device; None: the first one available.
         similarity: cosine or dot: how it compares vectors from now on, in loss, measure and the saved model; None: its
             own.
+        query_prompt: the model's prompt for queries from now on, as `foils.encode.encoder.prompt_of` takes it.
+        document_prompt: its prompt for documents, likewise.
         trust_remote_code: run code that comes with the model.
 
     Raises:
         InputError: there is no such model, or it has no word table.
-        UnknownNameError: an unknown similarity.
+        UnknownNameError: an unknown similarity, or a prompt `@NAME` that the model does not have.
     """
     if isinstance(model, (str, Path)):
         model = load_model(model, device=device, trust_remote_code=trust_remote_code)
     if similarity is not None:
         model.similarity_fn_name = similarity_of(model, similarity)
+    asked: dict[Kind, str | None] = {"query": query_prompt, "document": document_prompt}
+    for kind, prompt in asked.items():
+        if prompt is not None:
+            names, text = PROMPT_NAMES[kind], prompt_of(model, kind, prompt)
+            others = {name: own for name, own in (model.prompts or {}).items() if name not in names}
+            model.prompts = {**others, names[0]: text}
     return model
