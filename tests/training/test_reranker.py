@@ -391,3 +391,16 @@ def test_settings_of_a_contrast_over_lists_are_checked(data, tmp_path):
     assert len(reranker_set(unrated, reranker_loss("weighted", {})))
     with pytest.raises(InputError, match="a curriculum goes by gaps"):
         reranker_set(unrated, reranker_loss("weighted", {"curriculum": True}))
+
+
+def test_a_regression_on_ratings_without_offsets_is_warned_of(data, caplog):
+    reranker_set(data, reranker_loss("regression", {}))
+    assert "between=6" in caplog.text
+    caplog.clear()
+    for name, settings in (("listnet", {}), ("hybrid", {}), ("binary", {})):
+        reranker_set(data, reranker_loss(name, settings))
+    collection = made_up()
+    rated = table(collection, rated=True)
+    offset = rated.with_columns({"offset": np.zeros(len(rated))})
+    reranker_set(training_set(collection, offset, form="lists"), reranker_loss("regression", {}))
+    assert "between" not in caplog.text

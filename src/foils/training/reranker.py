@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GRADES, LABELS, ZONES, RATINGS = "grades", "labels", "zones", "ratings"
-CURRICULUM = "curriculum"
+CURRICULUM, OFFSET = "curriculum", "offset"
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,17 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
     ratings, weights = data.facts.ratings, np.exp(data.facts.own_log_weights())
     if loss.ratings and not np.isfinite(ratings).any():
         raise InputError("this loss learns from ratings, and there are none; rate the negatives first, or use listnet")
+    if (
+        loss.pointwise
+        and loss.ratings
+        and data.negatives is not None
+        and OFFSET not in data.negatives.table.column_names
+    ):
+        log.warning(
+            "the ratings have the mean 1500 in each query, whatever its candidates are worth, and a regression learns "
+            "them so; rate with comparisons between queries (foils rate --rating-args between=6), or train with "
+            "listnet and grades=ratings, which compares documents of one query alone"
+        )
     if loss.curriculum and not np.isfinite(data.facts.own_gaps()).any():
         raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
     weighed = (data.rows[:, 1:] >= 0) & (weights != 1)

@@ -65,5 +65,6 @@ def tau_of(temperature: float | LearnableTemperature) -> float | Tensor:
 
 def described_temperature(temperature: float | LearnableTemperature) -> dict[str, Any]:
     """Return it as it is now, and whether it is learned, for a model card."""
-    learned = isinstance(temperature, LearnableTemperature)
-    return {"temperature": float(tau_of(temperature)), "temperature_learned": learned}
+    tau = tau_of(temperature)
+    value = tau.item() if isinstance(tau, Tensor) else tau
+    return {"temperature": value, "temperature_learned": isinstance(temperature, LearnableTemperature)}
