@@ -179,3 +179,24 @@ def test_weights_cannot_be_told_of_two_judges_or_of_judges_that_never_met() -> N
     apart = np.array([[0.9, np.nan], [0.8, 0.7], [np.nan, 0.6]])
     with pytest.raises(InputError, match="no pair in common"):
         judge_weights(apart)
+
+
+def test_weights_that_are_found_are_those_of_all_answers_with_direct_ones_too() -> None:
+    documents = {f"d{i}": str(float(i)) for i in range(8)}
+    collection = Collection.from_dicts("numbers", documents, {"q": "query"}, {"train": {"q": {"d3": 1}}})
+    rows = Negatives(negatives_table(["q"] * 7, [d for d in documents if d != "d3"], "s", range(7), [0.0] * 7))
+
+    class Silent(NumberJudge):
+        """Says nothing of pairs that are asked about after the first time."""
+
+        def judge(self, candidates, pairs):  # type: ignore[no-untyped-def]
+            first = self.asked == 0
+            return np.where(first, super().judge(candidates, pairs), np.nan)
+
+    judges = [NumberJudge(antisymmetric=True), NumberJudge(name="other", temperature=2.0, antisymmetric=True)]
+    judges.append(Silent(name="silent", antisymmetric=True))
+    rated = rate_negatives(collection, rows, EnsembleJudge(judges, "auto"), degree=2, validate="all")
+    weights = [judge.weight for judge in rated.summary.judges]
+    assert sum(weights) == pytest.approx(3)
+    assert len(set(np.round(weights, 6))) > 1
+    assert np.isfinite(rated.preference).all()

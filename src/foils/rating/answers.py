@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from foils.rating.asking import RecordsLike, ask_each, questions_of, together
+from foils.rating.asking import RecordsLike, ask_each, questions_of
 from foils.rating.candidates import Candidates
-from foils.rating.judgements import Judgements
+from foils.rating.judgements import Judgements, combined
 from foils.rating.judges import EnsembleJudge, Judge, members
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.runtime.errors import InputError
@@ -31,7 +31,7 @@ class Asking:
         """Return P(first ≻ second), (m,), of all judges together."""
         parts = ask_each(self._judge, self.candidates, pairs, record=self._record, block=self._block)
         self._answers.append((pairs, parts))
-        return together(self._judge, parts).preference
+        return self._together(parts).preference
 
     def answered(self) -> tuple[Pairs, Floats]:
         """Return all pairs that have an answer, and the answers."""
@@ -65,13 +65,16 @@ class Asking:
         """Return all pairs that were asked about and their answers, query by query."""
         parts = [part for _, part in self.judges()]
         if len(self._answers) == 1:  # in this order already
-            return self._answers[0][0], together(self._judge, parts)
+            return self._answers[0][0], self._together(parts)
         first, second, order = self._in_order()
-        return Pairs(self.candidates.offsets, first[order], second[order]), together(self._judge, parts)
+        return Pairs(self.candidates.offsets, first[order], second[order]), self._together(parts)
 
-    def weights(self, answers: Floats) -> Floats:
-        """Return (J,) how much each judge counts, given (J, m) what they prefer."""
-        return self._judge.weights_of(answers) if isinstance(self._judge, EnsembleJudge) else np.ones(len(answers))
+    def weights(self) -> Floats:
+        """Return (J,) how much each judge counts, by all that was answered so far."""
+        if not isinstance(self._judge, EnsembleJudge):
+            return np.ones(1)
+        each = zip(*(parts for _, parts in self._answers), strict=True)
+        return self._judge.weights_of(np.stack([np.concatenate([part.preference for part in own]) for own in each]))
 
     def judges(self) -> list[tuple[str, Judgements]]:
         """Return each judge's name and its answers about all pairs, in the order of `everything`."""
@@ -89,6 +92,9 @@ class Asking:
             )
             for number, name in enumerate(names)
         ]
+
+    def _together(self, parts: list[Judgements]) -> Judgements:
+        return parts[0] if len(parts) == 1 else combined(parts, self.weights())
 
     def _in_order(self) -> tuple[Rows, Rows, Rows]:
         """Both ends of all pairs as they were asked, and their order query by query."""

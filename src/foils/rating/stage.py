@@ -267,11 +267,10 @@ def _of_judges(asking: Asking) -> dict[str, Any]:
     if len(judges) < 2:
         return {}
     answers = [each for _, each in judges]
-    weights = asking.weights(np.stack([each.preference for each in answers]))
     facts = [
         JudgeSummary(name, own.missing, own.position_bias, float(agreement), float(slope), float(weight))
         for (name, own), agreement, slope, weight in zip(
-            judges, agreements(answers), sureness(answers), weights, strict=True
+            judges, agreements(answers), sureness(answers), asking.weights(), strict=True
         )
     ]
     return {"judges": facts, "alpha": krippendorff_alpha(answers)}
