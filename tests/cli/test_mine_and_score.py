@@ -244,7 +244,6 @@ def test_gzipped_folders_and_other_forms_of_sources(
 
 
 def test_the_report_is_written_where_asked(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
-    pytest.importorskip("plotly")
     ended = foils("score", folder, *sources, "--report", tmp_path / "page.html")
     assert (ended.status, ended.err) == (0, f"foils: report: {tmp_path / 'page.html'}\n")
     assert "</html>" in (tmp_path / "page.html").read_text()

@@ -16,7 +16,8 @@ from foils.data import Collection
 from foils.encode import VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.studies import StudySettings, analyse, read_cells, run_study
-from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium, outside_plotly
+from hostile import ATTACK, assert_harmless, outside_plotly
+from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 from train_models import WORDS, static_model
 
 NAME = "<img src=x onerror=document.title='owned'>"  # what a folder may be called
@@ -106,3 +107,4 @@ def test_no_script_of_a_collection_runs_in_a_browser(page: tuple[str, Path]) -> 
     assert f"<title>{TITLES[kind].replace('&#39;', chr(39))}</title>" in shown
     assert shown.count('class="main-svg"') >= 3, "the figures were drawn"
     assert "<img" not in re.sub(r"<script>.*?</script>", "", shown, flags=re.S)
+    assert_fits_everyone(place)

@@ -7,13 +7,15 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from label_world import sheet
 
 from foils.data import Labels
 from foils.data.labels import pair_keys
 from foils.labelling import label_page
 from foils.labelling.sheet import Shown
-from hostile import ATTACK, in_chromium, needs_chromium
+from hostile import ATTACK
+from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 
 PRESS = """<script>
 for (const key of KEYS) document.dispatchEvent(new KeyboardEvent("keydown", {key}));
@@ -61,6 +63,13 @@ def test_no_text_runs(tmp_path: Path) -> None:
     outcome = pressed(label_page(page, "anna", title=ATTACK), ["y"], tmp_path)
     assert outcome["document"] == ATTACK
     assert "<title>Which documents are relevant?</title>" in in_chromium(tmp_path / "page.html")
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_everyone_can_read_it(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text(label_page(sheet(tmp_path / "labels.tsv"), "anna", title="world"), "utf-8")
+    assert_fits_everyone(tmp_path / "page.html")
 
 
 def test_the_page_fetches_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from importlib.resources import files
+
 from foils.pages.page import Examples, Figure, Section, Table, render_page
 
 
@@ -25,4 +28,11 @@ def test_a_figure_keeps_its_height():
     figure = Figure([{"type": "bar", "x": ["a"], "y": [1]}], {}, "words", height=123)
     page = render_page("T", subtitle="", verdict="", sections=[Section("s", [figure])])
     assert "height:123px" in page
-    assert 'aria-label="words"' in page
+    assert "<figcaption>words</figcaption>" in page
+
+
+def test_the_library_of_figures_is_small_and_is_the_published_one():
+    library = files("foils.pages").joinpath("plotly", "plotly-basic.min.js").read_bytes()
+    assert len(library) < 1.2e6, "a page has 1.5 MB in all"
+    assert sha256(library).hexdigest() == "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba"
+    assert b"plotly.js (basic - minified) v4.1.1" in library[:100]

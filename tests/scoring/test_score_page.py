@@ -16,7 +16,8 @@ from foils.encode import VectorStore
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.scoring import Scores, ScoreSettings, ablate, audit, score_sources
 from foils.scoring.page import score_page
-from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium
+from hostile import ATTACK, assert_harmless
+from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 
 
 def hostile(tmp_path: Path, queries: int = 12) -> Scores:
@@ -92,3 +93,4 @@ def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
     shown = in_chromium(page)
     assert "<title>Which hard negatives to train on</title>" in shown
     assert shown.count('class="main-svg"') >= 4, "the figures were drawn"
+    assert_fits_everyone(page)

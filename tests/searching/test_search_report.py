@@ -11,7 +11,6 @@ from foils.searching.page import findings_page
 from foils.searching.systems import System
 from foils.statistics import compare_systems
 
-pytest.importorskip("plotly")
 RNG = np.random.default_rng(0)
 BASE = System("baseline", "fixed", {"AP": RNG.uniform(0.2, 0.6, 40)}, kept=1.0)
 

@@ -19,7 +19,8 @@ from foils.runtime.results import Table
 from foils.selection import select_negatives
 from foils.selection.figures import Benefit, Gaps, gap_figure, laffer_figure, single_gaps_figure
 from foils.selection.page import gap_report
-from hostile import ATTACK, assert_harmless, in_chromium, needs_chromium
+from hostile import ATTACK, assert_harmless
+from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 
 QUERIES, EACH = 30, 20
 
@@ -223,3 +224,4 @@ def test_no_script_of_a_collection_runs_in_a_browser(tmp_path):
     shown = in_chromium(page)
     assert "<title>How hard the negatives are</title>" in shown
     assert shown.count('class="main-svg"') >= 5, "the figures were drawn"
+    assert_fits_everyone(page)

@@ -62,11 +62,7 @@ class BatchPlan(Result):
         return {**self.plan.to_json(), "capped": self.rows.capped, "uncovered": self.rows.uncovered}
 
     def report(self, path: str | Path) -> None:
-        """Write the report as one HTML page.
-
-        Raises:
-            MissingExtraError: plotly is not installed.
-        """
+        """Write the report as one HTML page."""
         from foils.batching.page import batch_report
 
         write_text(path, batch_report(self))

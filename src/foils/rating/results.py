@@ -216,7 +216,6 @@ class Rated(NegativesResult):
 
         Raises:
             InputError: fewer than two rows are rated.
-            MissingExtraError: plotly is not installed.
         """
         from foils.selection.page import gap_report
 

@@ -65,7 +65,7 @@ def ranking_figure(scores: Scores) -> Figure:
         layout["shapes"] = [_band(scores.control)]
         layout["annotations"] = [
             {"x": scores.control.eci_sem, "y": 1.0, "yref": "paper", "text": "random control", "showarrow": False,
-             "yshift": 10, "font": {"color": CONTROL_COLOUR}}
+             "yshift": 10}
         ]  # fmt: skip
         caption += " The grey band is the random control: what reaches it is easy."
     return Figure(data, layout, caption, height=130 + 34 * len(ranked))

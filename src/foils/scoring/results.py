@@ -241,11 +241,7 @@ class Scores(Result):
         ]
 
     def report(self, path: str | Path) -> None:
-        """Write the report as one HTML page.
-
-        Raises:
-            MissingExtraError: plotly is not installed.
-        """
+        """Write the report as one HTML page."""
         from foils.scoring.page import score_page
 
         write_text(path, score_page(self))

@@ -96,11 +96,7 @@ class Findings(Result):
         }
 
     def report(self, path: str | Path) -> None:
-        """Write the report as one HTML page.
-
-        Raises:
-            MissingExtraError: plotly is not installed.
-        """
+        """Write the report as one HTML page."""
         from foils.data.store import write_text
         from foils.searching.page import findings_page
 

@@ -189,7 +189,7 @@ def _zones(low: float, high: float) -> dict[str, Any]:
                            "fillcolor": colour, "line": {"width": 0}, "layer": "below"})  # fmt: skip
         if end - begin > 0.06 * (high - low):
             names.append({"x": (begin + end) / 2, "y": 1.0, "yref": "paper", "text": name, "showarrow": False,
-                          "yanchor": "top", "font": {"color": colour, "size": 12}})  # fmt: skip
+                          "yanchor": "top", "font": {"size": 12}})  # fmt: skip
     return {"shapes": shapes, "annotations": names, "legend": {**LEGEND, "y": 1.2}}
 
 

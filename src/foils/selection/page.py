@@ -52,7 +52,6 @@ def gap_report(
 
     Raises:
         InputError: a table without ratings or without any rated row, or ids that the collection does not know.
-        MissingExtraError: plotly is not installed.
     """
     gaps, benefit = _gaps(negatives), benefit or Benefit()
     thresholds = selection.thresholds if selection else {}

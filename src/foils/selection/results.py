@@ -70,7 +70,6 @@ class Selected(NegativesResult):
 
         Raises:
             InputError: the collection is not known.
-            MissingExtraError: plotly is not installed.
         """
         from foils.selection.figures import Benefit
         from foils.selection.page import gap_report

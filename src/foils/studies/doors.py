@@ -14,7 +14,6 @@ from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, 
 from foils.data.store import write_json
 from foils.encode.opening import StoreSettings
 from foils.runtime.doors import door
-from foils.runtime.errors import require
 from foils.runtime.keyed import arguments
 from foils.runtime.options import Option
 from foils.runtime.several import several
@@ -70,7 +69,6 @@ def study(
             settings out of range; before anything is trained.
         UnknownNameError: an unknown split, loss or way of filling batches.
     """
-    require("plotly.offline", "report")
     names = [str(each) for each in ([models] if isinstance(models, (str, Path)) else models)]
     folder, loaded = Path(output), reading.open(collection)
     given = [test_on] if isinstance(test_on, (str, Path, Collection)) else list(test_on or ())

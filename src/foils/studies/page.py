@@ -154,8 +154,9 @@ def _scatter(analysis: StudyAnalysis, cell: Cell) -> Figure:
     names = list(dict.fromkeys([best.predictor, *(name for name in SHOWN if any(e.predictor == name for e in here))]))
     means = {each.source: each.mean for each in analysis.outcomes[cell.name]}
     columns, data = 3, []
-    layout: dict[str, Any] = {"showlegend": False}
     rows = math.ceil(len(names) / columns)
+    grid = {"rows": rows, "columns": columns, "pattern": "independent", "ygap": 0.35}
+    layout: dict[str, Any] = {"showlegend": False, "grid": grid}
     for index, name in enumerate(names):
         suffix = "" if index == 0 else str(index + 1)
         tau = next(each for each in here if each.predictor == name).cells[cell.name].kendall
@@ -171,14 +172,8 @@ def _scatter(analysis: StudyAnalysis, cell: Cell) -> Figure:
                 marker={"color": PALETTE[index % len(PALETTE)], "size": 8},
             )
         )
-        column, row = index % columns, index // columns
-        left, top = column / columns, 1 - row / rows
-        layout[f"xaxis{suffix}"] = {
-            "domain": [left + 0.04, left + 1 / columns - 0.02],
-            "anchor": f"y{suffix}",
-            "title": {"text": f"{label(name)} (τ {_tau(tau)})", "font": {"size": 12}},
-        }
-        layout[f"yaxis{suffix}"] = {"domain": [top - 1 / rows + 0.16 / rows, top], "anchor": f"x{suffix}"}
+        layout[f"xaxis{suffix}"] = {"title": {"text": f"{label(name)} (τ {_tau(tau)})", "font": {"size": 12}}}
+        layout[f"yaxis{suffix}"] = {}
     caption = f"{analysis.measure} (up) against predictors (right): the best one of this cell first."
     return Figure(data, layout, caption, height=300 * rows)
 

@@ -164,11 +164,7 @@ class StudyAnalysis(Result):
         return Table(title, columns, rows, "", marked, frozenset({1} if described else {}))
 
     def report(self, path: str | Path) -> None:
-        """Write the report as one HTML page.
-
-        Raises:
-            MissingExtraError: plotly is not installed.
-        """
+        """Write the report as one HTML page."""
         from foils.studies.page import study_page
 
         write_text(path, study_page(self))

@@ -13,7 +13,6 @@ from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.mining.doors import mine
 from foils.runtime.doors import door
-from foils.runtime.errors import require
 from foils.runtime.options import Option
 from foils.runtime.results import Result, Table
 from foils.runtime.surroundings import ScaleSettings
@@ -71,7 +70,6 @@ def demo(
         tuned: Model that is tuned at the end, or none. Default: a static embedding, the word table of all-MiniLM-L6-v2.
         seed: Seed of random negatives, of the scores and of training; the same seed gives the same bytes.
     """
-    require("plotly.offline", "report")
     collection, folder = load_collection(PYDOCS), Path(output)
     documents, queries = len(collection.documents), len(collection.queries)
     log.info("pydocs: %s documents, %s queries, from the documentation of installed packages",

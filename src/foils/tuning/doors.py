@@ -91,7 +91,6 @@ def tune(
             tuning.
         FailureError: the loss is not a finite number, or a file cannot be written.
     """
-    require("plotly.offline", "report")
     decisions = Plan() if plan is None else Plan.read(Path(plan))
     if settings.lora is not None or decisions.sections.get("given", {}).get("lora"):
         require("peft", "lora")

@@ -246,11 +246,7 @@ class Tuned(Result):
         return steps
 
     def report(self, path: str | Path) -> None:
-        """Write the report as one HTML page.
-
-        Raises:
-            MissingExtraError: plotly is not installed.
-        """
+        """Write the report as one HTML page."""
         from foils.tuning.page import tune_page
 
         write_text(path, tune_page(self))
