@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_world(folder)
     pydocs = replace(load_collection(write_pairs(folder / "other.csv", seed=5)), name="pydocs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foils.data.load._pydocs", lambda: pydocs)
+        patch.setattr("foils.data.load._pydocs", lambda packages=None: pydocs)
         with patch.context() as inside:
             inside.chdir(folder)
             library.tune("pairs.csv", model="static", output=FULL, seed=1)

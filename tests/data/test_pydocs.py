@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from foils.data import load_collection
 from foils.data.duplicates import near_pairs
 from foils.data.pydocs import DEFAULT_PACKAGES, PydocsData, read_pydocs, split_of
 from foils.runtime.errors import InputError
@@ -255,6 +256,15 @@ def test_same_result_elsewhere_and_in_another_process(jinja2: PydocsData, tmp_pa
         out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
         there, here = json.loads(out.stdout), json.loads(json.dumps(asdict(jinja2)))
         assert {**there, "versions": None} == {**here, "versions": None}
+
+
+def test_packages_are_named_with_the_collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
+    both, one = load_collection("pydocs:jinja2, filelock"), load_collection("pydocs:filelock")
+    assert {name.partition(".")[0] for name in both.documents["doc_id"].to_pylist()} == {"jinja2", "filelock"}
+    assert one.documents["doc_id"].to_pylist() == read_pydocs(["filelock"]).doc_ids
+    with pytest.raises(InputError, match="not installed as Python source: 'nowhere'"):
+        load_collection("pydocs:nowhere")
 
 
 @pytest.mark.slow

@@ -39,8 +39,9 @@ def load_collection(
     Args:
         given: a BEIR folder; a table of pairs, as a file (CSV, TSV, JSON, JSONL, Parquet) or in memory (see
             `foils.data.pairs.read_pairs`); `ir_datasets:ID`; `hf:NAME` (a hub name or a local folder); `mteb:TASK`; or
-            `pydocs`. `lenient:` before a name leaves out documents and queries without a text, and judgements of what
-            is not there, which are complaints without; the collection's name then tells how many.
+            `pydocs`, or `pydocs:PACKAGE,PACKAGE` of packages that are named as they are imported. `lenient:` before a
+            name leaves out documents and queries without a text, and judgements of what is not there, which are
+            complaints without; the collection's name then tells how many.
         keep_identical_ids: let a document whose id is a query's own be a negative of the query and an answer to it
             (`Collection.identical`).
         columns: of pairs: what a column is -> its name, as {"query": "a", "positive": "b"}.
@@ -131,19 +132,21 @@ def _load(name: str | Path) -> Collection:
         return read_mteb(rest)
     if str(name) == "pydocs":
         return _pydocs()
+    if colon and kind == "pydocs":
+        return _pydocs([package.strip() for package in rest.split(",")])
     return read_beir(name, lenient=lenient)
 
 
-def _pydocs() -> Collection:
+def _pydocs(packages: Sequence[str] | None = None) -> Collection:
     """The documentation of installed packages, kept in the cache for as long as their versions stay."""
     from foils.data.pydocs import pydocs_versions, read_pydocs
 
-    facts = (version("foils"), python_version(), sorted(pydocs_versions().items()))
+    facts = (version("foils"), python_version(), sorted(pydocs_versions(packages).items()))
     key = hashlib.blake2b(repr(facts).encode(), digest_size=16).hexdigest()
     stored = cache_folder() / "collections" / f"pydocs-{key}"
     if (stored / "meta.json").is_file():
         return open_stored(stored)
-    data = read_pydocs()
+    data = read_pydocs(packages)
 
     def source(kind: str, *columns: Iterable[Any]) -> Source:
         return Source(f"pydocs {kind}", lambda _: ((0, row) for row in zip(*columns, strict=True)))

@@ -23,7 +23,8 @@ from foils.runtime.options import Option, Settings, spelled
 from foils.runtime.several import several
 
 A_COLLECTION = (
-    "A file of pairs (CSV, TSV, JSON, JSONL, Parquet), a BEIR folder, ir_datasets:ID, hf:NAME, mteb:TASK, or pydocs. "
+    "A file of pairs (CSV, TSV, JSON, JSONL, Parquet), a BEIR folder, ir_datasets:ID, hf:NAME, mteb:TASK, or "
+    "pydocs[:PACKAGE,…]. "
     "In Python also a `Collection`, a DataFrame, an Arrow table, a data set of `datasets`, or a dictionary of splits."
 )
 A_SOURCE = (
