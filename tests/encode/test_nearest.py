@@ -59,6 +59,32 @@ def test_what_is_found_are_the_best_of_all_pairs(kind, many, monkeypatch):
     assert (np.diff(found, axis=1) <= slack).all(), "falling, up to rounding"
 
 
+@pytest.mark.parametrize("kind", ["plain", "copies", "near copies", "growing"])
+@pytest.mark.parametrize("many", [2, 256])
+def test_a_device_that_screens_does_not_change_one_bit(kind, many, monkeypatch):
+    """Torch's processor stands in for a GPU; another order of the sum, as a GPU has one, for its rounding."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(nearest, "MANY", many)
+    rng, multiplied = np.random.default_rng(5), []
+    held, asked = Vectors.of(made(rng, 500, 24, kind=kind)), made(rng, 30, 24, kind="plain")
+    original = torch.Tensor.__matmul__
+
+    def backwards(one, other):
+        multiplied.append(torch.get_float32_matmul_precision())
+        return original(one.flip(1), other.flip(0))
+
+    monkeypatch.setattr(torch.Tensor, "__matmul__", backwards)
+    torch.set_float32_matmul_precision("high")
+    try:
+        for depth in (1, 7, 80, 600):
+            whole = bits(top_inner_products(asked, held, depth))
+            assert bits(top_inner_products(asked, held, depth, block=90, device="cpu")) == whole
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    assert set(multiplied) == {"highest"}
+
+
 @pytest.mark.parametrize("kind", ["plain", "near copies"])
 def test_strips_and_buffers_do_not_change_one_bit(kind, monkeypatch):
     """Seven strips of queries, and buffers for one query or a few, side by side."""

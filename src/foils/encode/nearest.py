@@ -1,12 +1,14 @@
 """The documents of largest inner product, exactly: what dense mining and exact search both need.
 
 A matrix product's last digits depend on the shape of the matrices, so it only screens: whatever may be among the best
-is multiplied again pair by pair. So neither order nor score of a document depends on how the work was cut in blocks.
+is multiplied again pair by pair. So neither order nor score of a document depends on how the work was cut in blocks, or
+on where it was screened: a torch device may do that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -32,7 +34,7 @@ Result = TypeVar("Result")
 
 
 def top_inner_products(
-    queries: Floats, documents: Vectors, depth: int, *, block: int | None = None
+    queries: Floats, documents: Vectors, depth: int, *, block: int | None = None, device: str | None = None
 ) -> tuple[Rows, Scores]:
     """Return the documents with the largest inner products, exactly.
 
@@ -42,6 +44,8 @@ def top_inner_products(
         depth: how many; rows beyond m are −1, with NaN.
         block: documents multiplied at once; changes speed and memory, and not one bit of the result. None: what the
             memory budget allows, at most `BLOCK`.
+        device: torch device that screens, as cuda:0; what it lets through is multiplied again by the processor, so that
+            it does not change one bit of the result either. None: the processor, without torch.
 
     Returns:
         Rows (n, depth), best first, ties by row, and inner products (n, depth), those of `rank_rows`.
@@ -51,22 +55,23 @@ def top_inner_products(
         block = memory.rows_at_once(9 * min(len(asked), STRIP * workers()) + 8 * asked.shape[1], most=BLOCK)
 
     def best(start: int) -> tuple[Rows, Scores]:
-        rows, scores = _best(asked, documents.select(np.arange(start, min(start + SPAN, len(documents)))), depth, block)
+        shard = documents.select(np.arange(start, min(start + SPAN, len(documents))))
+        rows, scores = _best(asked, shard, depth, block, device)
         return np.where(rows >= 0, rows + start, -1), scores
 
     if len(documents) <= SPAN:
-        return _best(asked, documents, depth, block)
+        return _best(asked, documents, depth, block, device)
     parts = list(map_shards(best, range(0, len(documents), SPAN)))
     rows, scores = (np.concatenate(column, axis=1) for column in zip(*parts, strict=True))
     order = np.argsort(-scores, axis=1, kind="stable")[:, :depth]  # NaN last; of equals the earlier row, as in each
     return np.take_along_axis(rows, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
-def _best(asked: Products, documents: Vectors, depth: int, block: int) -> tuple[Rows, Scores]:
+def _best(asked: Products, documents: Vectors, depth: int, block: int, device: str | None) -> tuple[Rows, Scores]:
     rows, scores = np.full((len(asked), depth), -1, np.int64), np.full((len(asked), depth), np.nan)
     if not rows.size or not len(documents):
         return rows, scores
-    screen = _Screen(asked, documents, depth)
+    screen = _Screen(asked, documents, depth) if device is None else _DeviceScreen(asked, documents, depth, device)
     for start, vectors in documents.blocks(block):
         screen.add(start, np.ascontiguousarray(vectors, np.float32))
     for index, (found, products) in enumerate(zip(*rank_rows(asked, documents, screen.rows()), strict=True)):
@@ -144,7 +149,16 @@ class _Screen:
         """Screen a block of documents, from row `start`."""
         squares = np.matmul(vectors[:, None, :], vectors[:, :, None])
         self._longest = max(self._longest, float(np.sqrt(squares.max())) * (1 + 2.0**-10))
+        self._new += self._screened(start, vectors)
+        if sum(len(new.query) for new in self._new) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
+            self._settle()
 
+    def rows(self) -> list[Rows]:
+        """Return the candidates of each query, ascending."""
+        self._settle()
+        return np.split(self._kept.row, np.searchsorted(self._kept.query, np.arange(1, len(self._queries))))
+
+    def _screened(self, start: int, vectors: Products) -> list[_Candidates]:
         def screened(first: int) -> _Candidates:
             strip = slice(first, first + STRIP)
             products = self._queries[strip] @ vectors.T
@@ -153,14 +167,7 @@ class _Screen:
             query, column = np.divmod(np.flatnonzero(products >= self._floor(strip)[:, None]), len(vectors))
             return _Candidates(query + first, column + start, products[query, column])
 
-        self._new += _side_by_side(screened, range(0, len(self._queries), STRIP))
-        if sum(len(new.query) for new in self._new) > len(self._queries) * self._depth // 4 or len(self._new) > MANY:
-            self._settle()
-
-    def rows(self) -> list[Rows]:
-        """Return the candidates of each query, ascending."""
-        self._settle()
-        return np.split(self._kept.row, np.searchsorted(self._kept.query, np.arange(1, len(self._queries))))
+        return _side_by_side(screened, range(0, len(self._queries), STRIP))
 
     def _floor(self, part: slice = slice(None)) -> Products:
         lower = (self._last[part] - self._slack[part] * self._longest).astype(np.float32)
@@ -192,6 +199,42 @@ class _Screen:
 
     def _counts(self) -> Rows:
         return np.bincount(self._kept.query, minlength=len(self._queries))
+
+
+class _DeviceScreen(_Screen):
+    """The same by a torch device, in whole float32: the bound holds for sums of any order, but not of fewer bits."""
+
+    def __init__(self, queries: Products, documents: Vectors, depth: int, device: str) -> None:
+        import torch
+
+        super().__init__(queries, documents, depth)
+        self._device = torch.device(device)
+        self._asked = torch.tensor(queries, device=self._device)
+
+    def _screened(self, start: int, vectors: Products) -> list[_Candidates]:
+        import torch
+
+        with torch.no_grad(), _whole_products():
+            products = self._asked @ torch.tensor(vectors, device=self._device).T
+        if self._depth < len(vectors) and not np.isfinite(self._last[0]):
+            self._last = products.topk(self._depth, dim=1).values[:, -1].cpu().numpy().astype(np.float64)
+        floor = torch.tensor(self._floor(), device=self._device)
+        query, column = (products >= floor[:, None]).nonzero(as_tuple=True)
+        found = (each.cpu().numpy() for each in (query, column + start, products[query, column]))
+        return [_Candidates(*found)]
+
+
+@contextmanager
+def _whole_products() -> Iterator[None]:
+    """Let matrix products of float32 have all its bits, where a training has allowed fewer."""
+    import torch
+
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @dataclass(frozen=True)

@@ -30,24 +30,29 @@ class DenseRetriever:
     Args:
         queries: vectors of all queries of the collection, or of those that will be asked for, by query row.
         documents: vectors of all documents, by row.
+        device: torch device that screens the documents (`top_inner_products`); None, or CUDA where there is none, as in
+            a process without a GPU: the processor. The ranking is the same, bit for bit.
     """
 
     name = column = "dense"
     portable = True
     short = "the collection has no further document"
 
-    def __init__(self, queries: Vectors, documents: Vectors) -> None:
+    def __init__(self, queries: Vectors, documents: Vectors, *, device: str | None = None) -> None:
         if queries.dimension != documents.dimension:
             raise InputError(
                 f"query vectors have d = {queries.dimension}, document vectors {documents.dimension}; "
                 "use one encoder for both"
             )
-        self._queries, self._documents = queries, documents
+        self._queries, self._documents, self._device = queries, documents, device
 
     def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
         """Return (n, depth) document rows and inner products."""
+        device = _there(self._device)
         parts = [
-            top_inner_products(self._queries.take(query_rows[start : start + BLOCK]), self._documents, depth)
+            top_inner_products(
+                self._queries.take(query_rows[start : start + BLOCK]), self._documents, depth, device=device
+            )
             for start in range(0, max(1, len(query_rows)), BLOCK)
         ]
         return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
@@ -61,3 +66,12 @@ class DenseRetriever:
         if (pairs.doc_rows < 0).any():
             raise InputError("documents with a text of their own have no vector here; score them with an encoder")
         return paired_products(self._queries, pairs.query_rows, self._documents, pairs.doc_rows)
+
+
+def _there(device: str | None) -> str | None:
+    """The device, where this process has it."""
+    if device is None or not device.startswith("cuda"):
+        return device
+    import torch
+
+    return device if torch.cuda.is_available() else None

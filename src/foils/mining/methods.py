@@ -55,6 +55,12 @@ class Models:
         queries = embed_queries(self.collection, encoder, store, self.collection.queries_of(self.split))
         return queries, store.embed(encoder, DocumentTexts(self.collection), "document")
 
+    @property
+    def gpu(self) -> str | None:
+        """The device that screens documents: the one that was named for the encoder, where that is CUDA's."""
+        device = self.encoding.device
+        return device if device is not None and device.startswith("cuda") else None
+
     @cached_property
     def cross_encoder(self) -> CrossEncoderScorer:
         """The cross-encoder, its scores kept where vectors are."""
@@ -122,7 +128,7 @@ def _bm25(models: Models) -> Ranking:
 
 
 def _dense(models: Models) -> Ranking:
-    return Ranking(DenseRetriever(*models.vectors), {"encoder": described(models.encoder[0])})
+    return Ranking(DenseRetriever(*models.vectors, device=models.gpu), {"encoder": described(models.encoder[0])})
 
 
 def _own_similarity(kind: str, models: Models) -> Ranking:
@@ -142,7 +148,10 @@ def _ance(models: Models) -> Ranking:
 
 
 def _trisampler(models: Models) -> Ranking:
-    retriever, region = DenseRetriever(*models.vectors), TriSampler(models.collection, *models.vectors)
+    retriever, region = (
+        DenseRetriever(*models.vectors, device=models.gpu),
+        TriSampler(models.collection, *models.vectors),
+    )
     retriever.name = "trisampler"
     return Ranking(retriever, {"encoder": described(models.encoder[0])}, (region,), region)
 
