@@ -13,6 +13,7 @@ from foils.data import Negatives
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.scoring import BeliefSettings, ScoreSettings, decide_sources, score_sources
+from foils.scoring.worth import HARM
 from foils.selection import Candidates, list_benefit, most_useful, select_by_benefit
 from foils.selection.benefit import HARMFUL, NOT_CHOSEN
 from foils.selection.doors import select
@@ -99,11 +100,11 @@ def test_rows_say_what_is_believed_of_them_and_why_they_are_left_out(
     world, sources, chosen, _ = spoilt
     table = chosen.table
     false, weight = (table[name].to_numpy(zero_copy_only=False) for name in ("false_probability", "weight"))
-    np.testing.assert_allclose(weight[chosen.keep], 1 - 1.75 * false[chosen.keep])
+    np.testing.assert_allclose(weight[chosen.keep], 1 - (1 + HARM) * false[chosen.keep])
     assert (weight[~chosen.keep] == 0).all()
     assert (weight[chosen.keep] > 0).all()
     reasons = np.array(table["reason"].to_pylist(), object)
-    assert (false[reasons == HARMFUL] >= 1 / 1.75).all()
+    assert (false[reasons == HARMFUL] >= 1 / (1 + HARM)).all()
     assert set(chosen.rejected()) <= {HARMFUL, NOT_CHOSEN, *next(iter(sources.values())).rejected()}
     pairs = zip(table["query_id"].to_pylist(), table["doc_id"].to_pylist(), strict=True)
     hidden = np.array([pair in world.hidden for pair in pairs])

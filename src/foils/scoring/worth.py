@@ -27,7 +27,7 @@ from foils.scoring.prepared import Measured
 
 SHARES = np.linspace(0.0, MOST, 34)
 STARTS = ("encoder", "nothing")
-HARM = 0.75  # κ
+HARM = 1.5  # κ
 SURE = 0.95
 EASY = 1.5  # times the strength of random negatives below which a source is easy
 
