@@ -9,7 +9,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-one test-cpu test-slow test-ray test-stores faults fuzz llm-trial lint types docs pages bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum release faults fuzz llm-trial lint types docs pages bench all clean
 
 all: lint types test docs
 
@@ -49,6 +49,27 @@ test-ray: $(READY)
 test-stores: $(READY)
 	$(INSTALL) -e '.[stores]'
 	$(PYTEST) tests/searching/test_recipes.py
+
+# The package as users get it: built, installed with the demo's extra in an empty environment, and run from outside.
+release: $(DEMO)
+	rm -rf build dist out/release
+	$(INSTALL) build
+	$(BIN)/python -m build --outdir dist .
+	$(PYTHON) -m venv out/release
+	out/release/bin/python -m pip install --quiet --no-compile -c constraints.txt "foils[demo] @ file://$(CURDIR)/$$(ls dist/*.whl)"
+	cd out/release && bin/foils demo -o demo && test -s demo/report.html && test -s demo/tuned/report.html
+
+# The lowest versions that pyproject.toml allows of what the core, training and measuring need; torch is no choice of ours.
+test-minimum: $(DEMO)
+	rm -rf out/minimum && $(PYTHON) -m venv out/minimum && grep '^torch=' constraints.txt > out/minimum/torch.txt
+	$(INSTALL) uv
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --extra train --extra evaluate \
+		--no-header --no-annotate -c out/minimum/torch.txt pyproject.toml -o out/minimum/constraints.txt
+	out/minimum/bin/python -m pip install --quiet --no-compile -c out/minimum/constraints.txt -e '.[demo]' \
+		choix evalica hypothesis jsonschema plotly pytest
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false out/minimum/bin/python -m pytest -q -m "not slow" \
+		tests/mining tests/scoring tests/statistics tests/pages tests/data/test_pairs.py tests/data/test_beir.py \
+		tests/cli/test_mine_and_score.py tests/cli/test_help.py
 
 # Fifty kills of every long verb; a million malformed lines and files; a small local language model's negatives.
 faults: $(READY)

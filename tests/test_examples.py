@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from test_docs import write_pairs
+from tiny_models import tiny_cross_encoder
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -29,3 +32,18 @@ def test_ten_tasks_with_one_import(
     assert [system["name"] for system in names["result"].to_json()["systems"]] == ["base", "tuned"]
     for title in ("Sources of negatives", "Training", "Batches", "rdime search"):
         assert title in shown
+
+
+@pytest.mark.parametrize("notebook", sorted((EXAMPLES / "notebooks").glob("*.py")), ids=lambda path: path.stem)
+def test_notebooks_run(notebook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("datasets")
+    write_pairs(tmp_path)
+    words = (tmp_path / "pairs.csv").read_text("utf-8").replace(",", " ").replace("?", " ").split()
+    (tmp_path / "tiny").mkdir()
+    monkeypatch.setenv("MODEL", str(tiny_cross_encoder(tmp_path / "tiny", [" ".join(sorted({*words}))])))
+    monkeypatch.chdir(tmp_path)
+    text = notebook.read_text("utf-8")
+    assert text.count("# %%") >= 4
+    left = {"your_pairs": "model", "which_negatives": "decision.html", "reranker": "reranker", "own_trainer": "trained"}
+    runpy.run_path(str(notebook))
+    assert (tmp_path / left[notebook.stem]).exists()
