@@ -1,8 +1,7 @@
 """Is a teacher's list of scores worth more than the label alone? Distillation against contrastive training.
 
-    python benchmarks/distil.py run COLLECTION ... [--student MODEL] [--teacher MODEL] [--rates 0.001 0.003 0.01]
+    python benchmarks/distil.py COLLECTION ... [--student MODEL] [--teacher MODEL] [--rates 0.001 0.003 0.01]
         [--seeds 3] [--train-queries 2000] [--test-queries 1000] [--batch-size 64] [--epochs 3]
-    python benchmarks/distil.py tables          the table of docs/training.md
 
 Every loss has the same queries, positives, negatives (BM25's first eight), batches and steps; only loss and learning
 rate differ. The student is the word table of all-MiniLM-L6-v2, or `--student` (a folder with a language model, as
@@ -39,7 +38,6 @@ from foils.encode.models import STATIC
 from foils.encode.opening import AT_128
 from foils.evaluation.measuring import measure_encoder
 from foils.mining.results import ScoredPairs
-from foils.statistics import holm, paired_test
 from foils.training.models import load_trainable
 from narrowed import narrowed
 from written import write_result
@@ -151,47 +149,9 @@ def run(given: str, cell: dict[str, Any], rates: Sequence[float], seeds: int, kn
             known.keep("on test", what, partial(on, "test", loss, best, seed))
 
 
-def tables(results: dict[str, list[dict[str, Any]]]) -> str:
-    """nDCG@10 on test by loss and collection: the mean over seeds, and against contrastive training."""
-    columns = []
-    for of in results["teacher"]:
-        cell = {name: of[name] for name in CELL}
-        values, rates = defaultdict(list), {}
-        for each in results["on test"]:
-            if cell.items() <= each.items():
-                values[each["loss"]].append(each["test"])
-                rates[each["loss"]] = each["rate"]
-        if "contrastive" not in values:
-            continue
-        means = {loss: np.mean(runs, axis=0) for loss, runs in values.items()}
-        tests = {loss: paired_test(own, means["contrastive"]) for loss, own in means.items() if loss != "contrastive"}
-        corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-        untrained = next(each["test"] for each in results["untrained"] if cell.items() <= each.items())
-        column = {
-            "": f"{cell['collection']}, {cell['student']} from {cell['teacher']}",
-            "teacher prefers the positive": f"{100 * of['positive_first']:.0f} %",
-            "teacher itself": f"{np.mean(of['test']):.4f}" if "test" in of else "–",
-            "untrained": f"{np.mean(untrained):.4f}",
-        }
-        for loss in LOSSES:
-            if loss not in means:
-                continue
-            column[loss] = f"{means[loss].mean():.4f}"
-            if loss in tests:
-                mark = "" if corrected[loss] >= 0.05 else "*" if tests[loss].difference > 0 else "!"
-                column[loss] += f" ({tests[loss].difference:+.4f}{mark})"
-            spread = np.std([np.mean(run) for run in values[loss]])
-            column[loss] += f", ±{spread:.4f}, {rates[loss]:g}"
-        columns.append(column)
-    names = ["", "teacher prefers the positive", "teacher itself", "untrained", *LOSSES]
-    head, *rest = [f"| {name} | {' | '.join(column.get(name, '–') for column in columns)} |" for name in names]
-    return "\n".join([head, "|---|" + "---:|" * len(columns), *rest])
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "tables"))
-    parser.add_argument("collection", nargs="*")
+    parser.add_argument("collection", nargs="+")
     parser.add_argument("--student", default=STUDENT)
     parser.add_argument("--teacher", default=TEACHER)
     parser.add_argument("--rates", type=float, nargs="+", help="default: by the student, static or a language model")
@@ -203,8 +163,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=RESULTS)
     given = parser.parse_args()
     known = Known(given.json)
-    if given.what == "tables":
-        print(tables(known.results))
     rates = given.rates or (RATES if given.student.startswith(STATIC) else RATES_OF_LANGUAGE_MODELS)
     for collection in given.collection:
         name = Path(collection).name

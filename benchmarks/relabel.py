@@ -2,7 +2,7 @@
 
     python benchmarks/relabel.py find COLLECTION ... [--hide 0 0.5 0.9 0.98] [--seeds 1] [--top 30]
     python benchmarks/relabel.py train COLLECTION ... [--hide 0 0.5 0.9 0.98] [--seeds 3] [--top 10]
-    python benchmarks/relabel.py tables         the tables of docs/false-negatives.md
+        [--model NAME=FOLDER]
 
 A share of each training query's positives is hidden, and the first `--top` documents of dense retrieval (the word
 table of all-MiniLM-L6-v2) are mined. `find`: precision and recall of the rows that are called positive, by evidence and
@@ -13,7 +13,9 @@ labels of other queries say; beside them what a threshold on likeness reaches th
 (rejected), with the promoted rows as positives as well (relabelled), with every false negative rejected that there is
 (truth), with 5 % of rows asked about; with the table untouched and a mask, of the model itself or of a guide (all-
 MiniLM-L6-v2); on random negatives, and on none, without and with the guide. nDCG@10 on the test split, paired tests
-against untouched, Holm's correction over the systems. Writes benchmarks/results/relabel.json.
+against untouched, Holm's correction over the systems. With `--model`, a folder with a language model, as BERT-tiny, and
+what to call it, that is trained instead: untouched, rejected, relabelled and masked by the guide, on one list of a
+positive and all negatives a query. Writes benchmarks/results/relabel.json; what is there is not done again.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ import argparse
 import json
 import tempfile
 import time
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +40,6 @@ from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.judging import ByFunction
 from foils.labelling.marking import pairs_of_rows
 from foils.labelling.relabelling import Cascade
-from foils.statistics import holm, paired_test
 from narrowed import narrowed
 from study_first import hidden
 from written import write_result
@@ -47,9 +50,12 @@ GUIDE = "all-MiniLM-L6-v2"
 NOISE = 0.1
 MEASURE = "nDCG@10"
 ENCODING = replace(AT_128, encoder=MODEL)
+CELL = ("collection", "hidden", "seed", "top")
 ALIKE = ("similarity", "resemblance", "nearest")
 OF_OTHERS = ("other queries", "labelled elsewhere", "labelled together")
 STEPS = {"epochs": 1, "batch_size": 128, "form": "triplets", "max_positives": 4}
+STEPS_OF_LANGUAGE_MODELS = {"epochs": 1, "batch_size": 32, "form": "lists", "max_positives": 1, "max_length": 64}
+WAYS_OF_LANGUAGE_MODELS = ("untouched", "rejected", "relabelled", "masked by a guide")
 
 
 class Oracle:
@@ -118,7 +124,7 @@ def find(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
             "seconds_of_evidence": round(seconds, 1)}  # fmt: skip
 
 
-def train(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
+def train(given: str, hide: float, seed: int, top: int, model: str = MODEL) -> dict[str, Any]:
     whole = load_collection(given)
     collection, _ = hidden(whole, hide, seed)
     mined = foils.mine(collection, "dense", top=top, encoder=MODEL)
@@ -136,88 +142,51 @@ def train(given: str, hide: float, seed: int, top: int) -> dict[str, Any]:
         "none": (collection, None, None),
         "none, masked by a guide": (collection, None, f"guide:{GUIDE}"),
     }
-    runs = []
-    with tempfile.TemporaryDirectory() as folder, narrowed():
+    steps, runs = STEPS, []
+    if model != MODEL:
+        steps, ways = STEPS_OF_LANGUAGE_MODELS, {name: ways[name] for name in WAYS_OF_LANGUAGE_MODELS}
+    with tempfile.TemporaryDirectory() as folder, narrowed() if model == MODEL else nullcontext():
         for name, (of, table, mask) in ways.items():
-            how = {**STEPS, "form": "pairs" if table is None else "triplets", "seed": seed, "mask": mask}
-            trained = foils.train(of, table, model=MODEL, output=Path(folder) / name, **how)
+            how = {**steps, "form": "pairs" if table is None else steps["form"], "seed": seed, "mask": mask}
+            trained = foils.train(
+                of, table, model=model.rpartition("=")[2], output=Path(folder) / name, device="cpu", **how
+            )
             runs.append(Run(dense_run(trained.model, whole, "test").table, name))
     result = evaluate_runs(whole, runs, rng=np.random.default_rng(seed), measures=[MEASURE], against=["untouched"])
     return {
-        "collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "false": float(truth.mean()),
-        **found(np.array(relabelled.table["verdict"].to_pylist()), truth),
+        "collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "model": name_of(model),
+        "false": float(truth.mean()), **found(np.array(relabelled.table["verdict"].to_pylist()), truth),
         "means": {each.name: each.means[MEASURE] for each in result.systems},
         "per_query": {each.name: np.round(each.per_query[MEASURE], 5).tolist() for each in result.systems},
         "p_holm": {each.a if each.b == "untouched" else each.b: each.p_holm for each in result.comparisons},
     }  # fmt: skip
 
 
-def tables(results: dict[str, Any]) -> str:
-    """What was found, and what training was worth, as tables; means over seeds, tests over queries of these."""
-
-    def share(value: float | None) -> str:
-        return "–" if value is None else f"{value:.3f}".removeprefix("0")
-
-    def called(row: dict[str, Any]) -> str:
-        return "none called" if row["precision"] is None else f"{share(row['precision'])}, {share(row['recall'])}"
-
-    def negative(row: dict[str, Any]) -> str:
-        known = row["relevant_among_negative"]
-        return "–" if known is None else f"{share(known)} ({row['called_negative']:,})"
-
-    lines = [
-        "| collection | hidden | false rows | likeness alone: recall | 1 % asked: precision, recall | "
-        "5 % asked: precision, recall | relevant among negative (rows) | "
-        "5 %, without other queries | relevant among negative (rows) |",
-        "|---|" + "---:|" * 8,
-    ]
-    for each in results["find"]:
-        rows = {(row["other_queries"], row["budget"]): row for row in each["found"]}
-        best = max((r for r in each["recall_at_90_by_truth"].values() if r is not None), default=None)
-        few, some, alone = rows[True, 0.01], rows[True, 0.05], rows[False, 0.05]
-        cells = (each["collection"], f"{100 * each['hidden']:g} %", f"{100 * each['false']:.0f} %", share(best),
-                 called(few), called(some), negative(some), called(alone), negative(alone))  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
-    trained: dict[tuple[float, str], list[dict[str, Any]]] = {}
-    for each in results["train"]:
-        trained.setdefault((each["hidden"], each["collection"]), []).append(each)
-    columns = []
-    for (hidden_share, name), runs in sorted(trained.items()):
-        means = {way: np.mean([run["per_query"][way] for run in runs], axis=0) for way in runs[0]["per_query"]}
-        tests = {way: paired_test(values, means["untouched"]) for way, values in means.items() if way != "untouched"}
-        corrected = dict(zip(tests, holm([test.p for test in tests.values()]), strict=True))
-        column = {
-            "negatives": f"{name}, {100 * hidden_share:g} % hidden",
-            "untouched": f"{means['untouched'].mean():.4f}",
-        }
-        for way, test in tests.items():
-            mark = "" if corrected[way] >= 0.05 else "*" if test.difference > 0 else "!"
-            column[way] = f"{means[way].mean():.4f} ({test.difference:+.4f}{mark})"
-        columns.append(column)
-    head, *rest = [f"| {name} | {' | '.join(column[name] for column in columns)} |" for name in columns[0]]
-    return "\n".join([*lines, "", head, "|---|" + "---:|" * len(columns), *rest])
+def name_of(model: str) -> str:
+    return model.partition("=")[0]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("find", "train", "tables"))
-    parser.add_argument("collection", nargs="*")
+    parser.add_argument("what", choices=("find", "train"))
+    parser.add_argument("collection", nargs="+")
     parser.add_argument("--hide", type=float, nargs="+", default=[0.0, 0.5, 0.9, 0.98])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--top", type=int)
+    parser.add_argument("--model", default=MODEL)
     parser.add_argument("--json", type=Path, default=RESULTS)
     given = parser.parse_args()
     known = json.loads(given.json.read_text()) if given.json.is_file() else {}
-    if given.what == "tables":
-        print(tables(known))
-        return
-    rows, doing = known.setdefault(given.what, []), {"find": find, "train": train}[given.what]
+    rows, doing = (
+        known.setdefault(given.what, []),
+        {"find": find, "train": partial(train, model=given.model)}[given.what],
+    )
     top = given.top or {"find": 30, "train": 10}[given.what]
     for collection in given.collection:
         for hide in given.hide:
             for seed in range(given.seeds):
-                key = (Path(collection).name, hide, seed, top)
-                if any((each["collection"], each["hidden"], each["seed"], each["top"]) == key for each in rows):
+                key = (Path(collection).name, hide, seed, top, name_of(given.model))
+                if any((*(each[name] for name in CELL), each.get("model", MODEL)) == key for each in rows):
                     continue
                 rows.append(doing(collection, hide, seed, top))
                 print(json.dumps({k: v for k, v in rows[-1].items() if k != "per_query"}), flush=True)

@@ -1,7 +1,6 @@
 """Trained rerankers and ratings against a noisy oracle: who finds hidden positives, and at what cost?
 
-    python benchmarks/relabel_judges.py run COLLECTION MODEL [--hide 0.5 0.9] [--seeds 1] [--top 30] [--queries 1000]
-    python benchmarks/relabel_judges.py tables          the table of docs/false-negatives.md
+    python benchmarks/relabel_judges.py COLLECTION MODEL [--hide 0.5 0.9] [--seeds 1] [--top 30] [--queries 1000]
 
 As `relabel.py find`, of some training queries, with MODEL, a folder with a masked language model (BERT-tiny), made a
 cross-encoder by `foils train --reranker` on the labels that are visible and four random negatives of each. It is a
@@ -9,7 +8,8 @@ judge of the cascade, which compares each document with a labelled positive; or 
 ratings (`foils rate`), are evidence. Beside them the oracle, which is wrong about one row in ten.
 
 Precision and recall of the rows that are called positive, with all evidence, and without what labels of other queries
-say; in brackets the recall that a threshold on the probability reaches at precision .9, chosen by the truth.
+say; and of each likeness, score and rating by itself the recall that a threshold reaches at precision .9, chosen by the
+truth.
 Writes benchmarks/results/relabel_judges.json; what is there is not done again.
 """
 
@@ -28,18 +28,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import foils
-from foils.data import Collection, Negatives, load_collection
+from foils.data import Collection, load_collection
 from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.judging import ByFunction, PairJudge, open_judge
 from foils.labelling.marking import pairs_of_rows
 from foils.labelling.relabelling import Cascade
 from foils.llm import LLMSettings
-from relabel import ENCODING, MODEL, NOISE, Oracle, false_ones, found, recall_at, without_others
+from relabel import ALIKE, ENCODING, MODEL, NOISE, Oracle, false_ones, found, recall_at, without_others
 from study_first import hidden
 from written import write_result
 
 RESULTS = Path(__file__).parent / "results" / "relabel_judges.json"
 LENGTH, DEGREE = 64, 6
+ALONE = (*ALIKE, "teacher", "gap")
 ASKED: dict[str, tuple[tuple[str, float], ...]] = {
     "nobody": (),
     "reranker, 20 %": (("reranker", 0.2),),
@@ -96,21 +97,25 @@ def run(given: str, model: str, hide: float, seed: int, top: int, queries: int) 
             "reranker": open_judge(judge, collection, encoding=encoding, llm=LLMSettings()),
             "oracle": ByFunction(Oracle(whole, NOISE, seed)),
         }
-        rows = [
-            {"evidence": name, "other_queries": others, "asked": asked, **each}
-            for name, table in tables.items()
-            for others, asked, each in verdicts(collection, whole, table, judges, seed)
-        ]
+        rows, alone = [], {}
+        for name, table in tables.items():
+            every = evidence_of(collection, table, *ENCODING.open(collection), seed=seed)
+            truth = false_ones(table, whole)[every.rows]
+            alone |= {each: recall_at(every.features[:, every.names.index(each)], truth)
+                      for each in ALONE if each in every.names}  # fmt: skip
+            pairs = pairs_of_rows(table, every.rows)
+            for others, asked, each in verdicts(collection, pairs, every, truth, judges, seed):
+                rows.append({"evidence": name, "other_queries": others, "asked": asked, **each})
     return {"collection": Path(given).name, "hidden": hide, "seed": seed, "top": top, "queries": queries,
-            "false": float(false_ones(mined, whole).mean()), "found": rows, "seconds": seconds}  # fmt: skip
+            "false": float(false_ones(mined, whole).mean()), "rows": len(mined.table), "alone": alone,
+            "found": rows, "seconds": seconds}  # fmt: skip
 
 
 def verdicts(
-    collection: Collection, whole: Collection, table: Negatives, judges: dict[str, PairJudge], seed: int
+    collection: Collection, pairs: pa.Table, every: Evidence, truth: np.ndarray, judges: dict[str, PairJudge], seed: int
 ) -> list[tuple[bool, str, dict[str, Any]]]:
     """What each way of asking finds, with all evidence and without that of other queries."""
-    every = evidence_of(collection, table, *ENCODING.open(collection), seed=seed)
-    truth, pairs, made = false_ones(table, whole)[every.rows], pairs_of_rows(table, every.rows), []
+    made = []
     both: dict[bool, Evidence] = {True: every, False: without_others(every)}
     for others, evidence in both.items():
         for asked, steps in ASKED.items():
@@ -123,40 +128,10 @@ def verdicts(
     return made
 
 
-def tables(results: list[dict[str, Any]]) -> str:
-    """Precision and recall of what is called positive, without the labels of other queries, by evidence and judge."""
-
-    def share(value: float | None) -> str:
-        return "–" if value is None else f"{value:.3f}".removeprefix("0")
-
-    lines = []
-    for others in (False, True):
-        lines += [f"{'With' if others else 'Without'} the labels of other queries:", ""]
-        ways = [f"{name or 'no more'}; {asked}" for name in ("", "scores", "ratings") for asked in ASKED]
-        heads = [f"{each['collection']}, {100 * each['hidden']:g} %" for each in results]
-        lines += [f"| evidence; asked | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
-        for way in ways:
-            name, _, asked = way.partition("; ")
-            cells = []
-            for each in results:
-                row = next(
-                    row for row in each["found"]
-                    if (row["evidence"] or "no more", row["asked"], row["other_queries"]) == (name, asked, others)
-                )  # fmt: skip
-                called = "none called"
-                if row["precision"] is not None:
-                    called = f"{share(row['precision'])}, {share(row['recall'])}"
-                cells.append(f"{called} ({share(row['recall_at_90_by_truth'])})")
-            lines.append(f"| {way} | {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("run", "tables"))
-    parser.add_argument("collection", nargs="?")
-    parser.add_argument("model", nargs="?")
+    parser.add_argument("collection")
+    parser.add_argument("model")
     parser.add_argument("--hide", type=float, nargs="+", default=[0.5, 0.9])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--top", type=int, default=30)
@@ -164,9 +139,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=RESULTS)
     given = parser.parse_args()
     known = json.loads(given.json.read_text()) if given.json.is_file() else []
-    if given.what == "tables":
-        print(tables(known))
-        return
     for hide in given.hide:
         for seed in range(given.seeds):
             key = (Path(given.collection).name, hide, seed, given.top, given.queries)

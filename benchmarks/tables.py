@@ -13,6 +13,7 @@ import batch_tables
 import fuzz
 import grid_tables
 import mine_tables
+import relabel_tables
 import search_tables
 import study_tables
 import training_tables
@@ -199,6 +200,12 @@ def main() -> None:
     put(page, "study transformers outcomes", study_tables.outcomes(transformers))
     put(page, "study transformers leaderboard", study_tables.leaderboard(transformers, every=False))
     put(ROOT / "docs" / "training.md", "learning rates", training_tables.learning_rates(load("learning_rates")))
+    put(ROOT / "docs" / "training.md", "distillation", relabel_tables.distilled(load("distil")))
+    page, relabelled = ROOT / "docs" / "false-negatives.md", load("relabel")
+    put(page, "judges", relabel_tables.judges(load("relabel_judges")))
+    put(page, "found", relabel_tables.found(relabelled["find"]))
+    put(page, "trained", relabel_tables.trained(relabelled["train"]))
+    put(page, "masks", relabel_tables.masks(load("masks")))
     put(ROOT / "docs" / "robustness.md", "fuzz", fuzz.table(load("fuzz")))
     page = ROOT / "docs" / "benchmarks.md"
     for marker, text in (("rankings", rankings()), ("speed", speed()), ("recapture", recapture()), ("audit", audit())):
