@@ -100,8 +100,8 @@ def test_a_judge_whose_answers_tell_nothing_changes_nothing(tmp_path: Path) -> N
     assert use.open_after == use.open_before
     assert "function:guess: not heeded, for the answers do not tell" in " ".join(str(asked).split())
     confirmed = relabelled(tmp_path, judge=guess, budget=1.0, labels=people(source("a", 1), 3)).judges[0]
-    assert confirmed.heeded
     assert confirmed.confirmed
+    assert not confirmed.heeded, "it is known to tell nothing"
 
 
 def weak(query: str, positive: str, document: str) -> bool:
@@ -123,6 +123,23 @@ def test_a_judge_little_better_than_chance_is_heeded_once_it_is_confirmed(
     assert alone.heeded
     monkeypatch.setattr("foils.labelling.relabelling.LEAST_POWER", 0.0)
     assert relabelled(tmp_path, judge=weak, budget=1.0).judges[0].heeded, "it is this bar that decides"
+
+
+def test_a_judge_with_many_answers_does_not_confirm_itself() -> None:
+    """Its answers follow a feature that has nothing to do with the truth; a better judge answered to a tenth."""
+    rows, rng = np.arange(2000), np.random.default_rng(1)
+    right, feature = rng.random(2000) < 0.4, rng.normal(size=2000)
+    pairs = pa.table({"query_id": ["q"] * 2000, "doc_id": [f"d{row}" for row in rows], "text": ["t"] * 2000})
+    cascade = Cascade(world(), pairs, Evidence(rows, np.zeros(2000), 1.0, ("feature",), feature[:, None]))
+    for name, count, relevant in (("cheap", 2000, feature > 0), ("good", 200, right[:200])):
+        cascade.answers[name] = Answers(rows[:count], relevant.astype(float))
+        cascade._probability[name] = np.full(2000, count / 2000)
+        cascade._known[name] = (0.95, 0.95) if name == "good" else (0.6, 0.9)
+    for _ in range(3):
+        cascade._learn()
+    se, sp = cascade.errors["cheap"]
+    assert abs(se + sp - 1) < 0.2
+    assert not cascade.heeded("cheap")
 
 
 def test_the_best_judge_says_what_share_is_relevant() -> None:

@@ -32,7 +32,7 @@ Marks = npt.NDArray[np.bool_]
 
 ROUNDS = 4  # draws that a judge's budget is divided into
 MOST_ERROR = 0.1  # standard error of a share that says something
-LEAST_POWER = 0.4  # se + sp − 1 of a judge whom nobody confirms, from which on it is heeded
+LEAST_POWER = 0.4  # se + sp − 1 of a judge, from which on it is heeded
 STEPS = 41  # thresholds that are tried
 PEOPLE = "people"
 POSITIVE, NEGATIVE, UNSURE = "positive", "negative", "unsure"
@@ -218,21 +218,18 @@ class Cascade:
         """Return whether a judge's answers are learned from: where they tell what share of all rows is relevant.
 
         That is with a standard error of 0.1 at most; or people, or a better judge, showed how often it errs. A judge
-        that is believed to be little better than chance is not heeded without that, however many answers it gave: what
-        share is relevant by them, and so which rows look relevant that are not, hangs on errors that nobody measured.
+        little better than chance is not heeded, however many answers it gave: its errors follow the evidence more than
+        its answers follow the truth, and rows would look relevant that are not.
         """
-        if name in self._confirmed:
-            return True
-        if not self._telling(name):
-            return False
+        if name in self._confirmed or not self._telling(name):
+            return self._telling(name)
         drawn = np.nan_to_num(self._probability[name], nan=1.0)  # not known: answers that somebody else asked for
         every = np.ones(len(self.pairs), bool)
         return share_by_answers(self.answers[name], drawn, every)[1] <= MOST_ERROR
 
     def _telling(self, name: str) -> bool:
-        """Whether a judge is confirmed, or believed to be far better than chance."""
-        judged = self.answers[name]
-        return name in self._confirmed or judged.sensitivity + judged.specificity - 1 >= LEAST_POWER
+        """Whether a judge is far better than chance, as far as is known."""
+        return self.answers[name].sensitivity + self.answers[name].specificity - 1 >= LEAST_POWER
 
     def _held(self, least: float, probability: Floats, share: Callable[[float], float], wanted: float) -> float:
         """The smallest threshold, from the least on, at which the judged share is as wanted; above 1 where none is."""
@@ -259,7 +256,8 @@ class Cascade:
     def _errors(self, name: str, better: Sequence[str]) -> tuple[float, float]:
         """Return a judge's sensitivity and specificity; people are right.
 
-        Where a better judge, or a person, judged thirty of the same rows, they are estimated there. Else the
+        Where a better judge, or a person, judged thirty of the same rows, they are estimated there, by what these
+        alone say: a judge with many answers would confirm itself. Else the
         sensitivity is that on labelled positives, and the specificity halfway between chance and that on random
         documents, which are easier to judge; or less, where it would take more relevant rows than there can be for the
         judge to call so many relevant. A judge of whom little is known is believed less than it may deserve.
@@ -267,9 +265,8 @@ class Cascade:
         if name == PEOPLE:
             self._confirmed.add(name)
             return 1.0, 1.0
-        judged, p = self.answers[name], self.crowd.posterior
-        others = [self.answers[each].rows for each in better]
-        shared = np.isin(judged.rows, np.concatenate([np.zeros(0, np.int64), *others]))
+        judged, others = self.answers[name], [self.answers[each] for each in better]
+        shared = np.isin(judged.rows, np.concatenate([np.zeros(0, np.int64), *(each.rows for each in others)]))
         if shared.sum() < LEAST:
             se, sp = self._known.get(name, UNKNOWN)
             most, weights = self.evidence.most, 1 / self._probability[name][judged.rows]
@@ -278,6 +275,7 @@ class Cascade:
             highest = 1 - (q - se * most) / (1 - most) if most < 1 else 1.0
             return se, max(1.01 - se, min((CHANCE + sp) / 2, highest))
         self._confirmed.add(name)
+        p = learn(self.evidence.features, self.evidence.belief, others).posterior
         relevant, said = p[judged.rows[shared]], judged.relevant[shared]
         se = (relevant @ said + 1) / (relevant.sum() + 2)
         sp = ((1 - relevant) @ (1 - said) + 1) / ((1 - relevant).sum() + 2)
