@@ -2,7 +2,7 @@
 
     python benchmarks/batch_effect.py train COLLECTION [--samplers random hobit:seeds=1,alpha=0.5 ...]
         [--model static|bert-tiny|minilm] [--first-seed 0] [--seeds 5] [--epochs 3] [--rates 0.001 0.003 0.01]
-        [--shared-rate] [--hide 0.9] [--max-positives 4] [--patience 5] [--work FOLDER]
+        [--shared-rate] [--hide 0.9] [--relabel 30] [--max-positives 4] [--patience 5] [--work FOLDER]
     python benchmarks/batch_effect.py table [benchmarks/results/batch_effect_scifact.json ...]
 
 A sampler is a method with settings after a colon: its own, warmup, refresh and anneal, and two of this study's,
@@ -14,10 +14,13 @@ all-MiniLM-L6-v2, projected on its 128 main directions, BERT-tiny from its langu
 rates each sampler takes the one of the highest nDCG@10 on dev, trained with seed 0; where a collection has no split
 dev, a fifth of the training queries, 500 at most, is dev and not trained on. Where two rates are about as good on a
 small dev, which of them a sampler gets may matter more than the sampler: with --shared-rate all samplers take the rate
-of the highest mean over them. With --hide, a share of the training
-positives is not known. nDCG@10 and R@10 on the test split over the whole corpus, averaged over seeds per query, against
-the samplers of --against, with intervals and Holm's correction. Finished runs are kept in --work, so a study that was
-stopped goes on. Writes benchmarks/results/batch_effect_NAME[_MODEL][_shared][_hidden90].json after each seed.
+of the highest mean over them. With --hide, a share of the training positives is not known; with --relabel, as many
+documents of each query by dense search with all-MiniLM-L6-v2's word table are relabelled without a judge, by what is
+labelled: all losses leave out the rows that are called positive, and a sampler with apart=0.5 keeps apart what is
+relevant with that probability. nDCG@10 and R@10 on the test split over the whole corpus, averaged over seeds per query,
+against the samplers of --against, with intervals and Holm's correction. Finished runs are kept in --work, so a study
+that was stopped goes on. Writes benchmarks/results/batch_effect_NAME[_MODEL][_shared][_hidden90][_relabelled30].json
+after each seed.
 """
 
 from __future__ import annotations
@@ -39,12 +42,13 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding, Transformer
 from tokenizers import Tokenizer
 
+import foils
 from batch_tables import confirmed, effect
-from foils.batching.conflicts import Conflicts, known_conflicts
+from foils.batching.conflicts import Conflicts, believed_relevant, known_conflicts
 from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.methods import SCHEDULE, method_named
+from foils.batching.methods import APART, SCHEDULE, method_named
 from foils.batching.sampler import BatchPlanner
-from foils.data import Collection, load_collection
+from foils.data import Collection, Negatives, load_collection
 from foils.evaluation.measuring import encoder_score, measure_encoder
 from foils.runtime.errors import check_names
 from foils.runtime.keyed import parsed_settings
@@ -90,8 +94,12 @@ class Sampler:
             return NO_DUPLICATES
         cache = EmbeddingCache(len(data)) if self.method == "hobit-c" else None
         apart: dict[str, Any] = {"avoid_known": False} if self.together else {"known": known}
+        if APART in self.settings:
+            more = believed_relevant(data.texts.collection, data.negatives, self.settings[APART])
+            rows = data.rows[:, 0], data.rows[:, 1]
+            apart = {"known": known_conflicts(data.texts.collection, *rows, more=more)}
         schedule = {name: value for name, value in self.settings.items() if name in SCHEDULE}
-        own = {name: value for name, value in self.settings.items() if name not in SCHEDULE}
+        own = {name: value for name, value in self.settings.items() if name not in (*SCHEDULE, APART)}
         return BatchPlanner(self.method, own, cache=cache, **apart, **schedule)
 
 
@@ -136,6 +144,12 @@ def with_dev(collection: Collection) -> Collection:
     return replace(collection, qrels={**collection.qrels, **qrels})
 
 
+def relabelled(collection: Collection, top: int) -> Negatives:
+    """The first documents of each query by dense search, with what the labels of other queries say of them."""
+    mined = foils.mine(collection, "dense", top=top, encoder="static:all-MiniLM-L6-v2")
+    return foils.relabel(collection, mined, encoder="static:all-MiniLM-L6-v2")
+
+
 @dataclass
 class Study:
     """The data of a study, and its runs."""
@@ -144,12 +158,14 @@ class Study:
     collection: Collection
 
     def __post_init__(self) -> None:
-        self.data = training_set(self.collection, form="pairs", max_positives=self.options.max_positives)
+        table = relabelled(self.collection, self.options.relabel) if self.options.relabel else None
+        self.data = training_set(self.collection, table, form="pairs", max_positives=self.options.max_positives)
         self.known = known_conflicts(self.collection, self.data.rows[:, 0], self.data.rows[:, 1])
 
     def run(self, sampler: Sampler, seed: int, rate: float, split: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Facts and per-query measures of one training; from --work where it is there."""
         shape = {k: getattr(self.options, k) for k in ("model", "epochs", "batch_size", "max_positives", "patience")}
+        shape |= {"relabel": self.options.relabel} if self.options.relabel else {}
         key = json.dumps([self.collection.digest, sampler.name, seed, rate, split, shape])
         kept = self.options.work / (hashlib.sha256(key.encode()).hexdigest()[:24] + ".npz")
         if kept.is_file():
@@ -235,6 +251,7 @@ def write(of: Study, untrained: dict[str, float], chosen: dict[str, Any], runs: 
         "collection": name,
         "model": options.model,
         "hidden": options.hide,
+        "relabelled": options.relabel,
         "pairs": len(of.data),
         "settings": {k: getattr(options, k) for k in OF_STUDY},
         "seeds": len(next(iter(runs.values()))),
@@ -249,6 +266,7 @@ def write(of: Study, untrained: dict[str, float], chosen: dict[str, Any], runs: 
     tail = "" if options.model == "static" else f"_{options.model}"
     tail += "_shared" if options.shared_rate else ""
     tail += f"_hidden{100 * options.hide:g}" if options.hide else ""
+    tail += f"_relabelled{options.relabel}" if options.relabel else ""
     write_result(options.results or RESULTS / f"batch_effect_{name}{tail}.json", result)
     print(effect(result), flush=True)
 
@@ -270,6 +288,7 @@ def main() -> None:
     train.add_argument("--rates", type=float, nargs="+", default=[0.003], help="peak learning rates to choose from")
     train.add_argument("--shared-rate", action="store_true", help="one rate for all samplers, the best on average")
     train.add_argument("--hide", type=float, default=0.0, help="share of the training positives to hide")
+    train.add_argument("--relabel", type=int, default=0, metavar="TOP", help="documents of each query to relabel")
     train.add_argument("--max-positives", type=int, default=4)
     train.add_argument("--patience", type=int, help="stop after so many epochs without a better nDCG@10 on dev")
     train.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "batch_effect")
