@@ -9,8 +9,8 @@ hidden, a model, its batch size and its seeds; and says which were looked at whi
 (`choice`), and which were not (`test`). All sources of a cell have `per_query` negatives a query. BERT-tiny is a folder
 with a masked language model, which --model names; without it its cells are left out.
 
-`train` works as `foils study` does, and goes on where it was stopped; --seeds adds seeds where the order of the sources
-does not repeat yet. `decide` says what the decision, by its form of today, and every predictor make of the sources of
+`train` works as `foils study` does, in a study of its own for each model in FOLDER, and goes on where it was stopped;
+--seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of today, and every predictor make of the sources of
 trained cells. `summary` says of each cell how far its order repeats, which regime it is, Kendall's τ of every
 predictor, and what the decision's choice loses; the cells of study_first.json and of rerankers.json are among them. All
 three write benchmarks/results/grid.json.
@@ -21,8 +21,13 @@ from __future__ import annotations
 import argparse
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, write_json
@@ -64,9 +69,17 @@ def settings_of(cell: dict[str, Any]) -> StudySettings:
 
 
 def loaded(cell: dict[str, Any], data: Path) -> Collection:
-    """The collection of a cell, some of its judgements hidden."""
+    """The collection of a cell, some of its judgements hidden, and as many of its test queries as the cell wants."""
     collection = load_collection(str(data / cell["collection"]))
-    return hidden(collection, cell["hide"])[0] if cell["hide"] else collection
+    if cell["hide"]:
+        collection, _ = hidden(collection, cell["hide"])
+    if "test" not in cell:
+        return collection
+    table = collection.qrels["test"]
+    queries = np.random.default_rng(5).permutation(np.unique(np.array(table["query_id"].to_pylist(), object)))
+    kept = pa.array(queries[: cell["test"]], table["query_id"].type)
+    qrels = {**collection.qrels, "test": table.filter(pc.is_in(table["query_id"], value_set=kept))}
+    return replace(collection, qrels=qrels, digest=f"{collection.digest[:20]}-{cell['test']}")
 
 
 def train(cell: dict[str, Any], folder: Path, data: Path) -> None:
@@ -75,7 +88,7 @@ def train(cell: dict[str, Any], folder: Path, data: Path) -> None:
     every = mined(collection, EncoderSettings(max_length=128), cell["per_query"])
     wanted = [name.format(*(int(first) + cell["per_query"] for first in _firsts(name))) for name in cell["sources"]]
     sources = {source: every[source] for source in wanted}
-    opened = open_study(folder, collection, sources, [cell["path"]], settings_of(cell))
+    opened = open_study(folder / cell["model"], collection, sources, [cell["path"]], settings_of(cell))
     with narrowed():
         run_cells(opened, _store())
 
@@ -83,7 +96,7 @@ def train(cell: dict[str, Any], folder: Path, data: Path) -> None:
 def decide(cell: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | None:
     """What was measured, and what the decision and the predictors say; None where nothing is trained yet."""
     collection = loaded(cell, data)
-    kept = _kept(folder, collection.name, cell["path"])
+    kept = _kept(folder / cell["model"], collection.name, cell["path"])
     if kept is None:
         return None
     digests = {name: kept.facts["sources"][name] for name in kept.sources}
