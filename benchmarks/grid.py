@@ -10,10 +10,10 @@ hidden, a model, its batch size and its seeds; and says which were looked at whi
 with a masked language model, which --model names; without it its cells are left out.
 
 `train` works as `foils study` does, in a study of its own for each model in FOLDER, and goes on where it was stopped;
---seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of today, and every predictor make of the sources of
-trained cells. `summary` says of each cell how far its order repeats, which regime it is, Kendall's τ of every
-predictor, and what the decision's choice loses; the cells of study_first.json and of rerankers.json are among them. All
-three write benchmarks/results/grid.json.
+--seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of
+today, and every predictor make of the sources of trained cells. `summary` says of each cell how far its order repeats,
+which regime it is, Kendall's τ of every predictor, and what the decision's choice loses; the cells of study_first.json
+and of rerankers.json are among them. All three write benchmarks/results/grid.json.
 """
 
 from __future__ import annotations
