@@ -127,7 +127,7 @@ def summary(cells: dict[str, Any]) -> dict[str, float]:
     return {**facts, "cases": len(rows)}
 
 
-def hidden_triplets(case: Decider) -> np.ndarray:
+def hidden_triplets(case: Any) -> np.ndarray:
     """(m,) whether the negative of each triplet of the scoring is a hidden positive."""
     records = case.scores.measured.records
     queries = np.array(records.collection.queries["query_id"].to_pylist(), object)[records.queries]
@@ -137,7 +137,7 @@ def hidden_triplets(case: Decider) -> np.ndarray:
     return np.array([pair in case.truth for pair in pairs])
 
 
-def with_truth(case: Decider, in_batch: int = 127) -> dict[str, float]:
+def with_truth(case: Any, in_batch: int = 127) -> dict[str, float]:
     """The benefit of each source with every negative's truth known, over the scored records."""
     measured, false = case.scores.measured, hidden_triplets(case)
     records, tau = measured.records, case.scores.settings.temperature

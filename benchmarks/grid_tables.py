@@ -15,8 +15,12 @@ from foils.studies.reliability import reliability_of
 PARTS = {"choice": "chosen on", "test": "tested on"}
 OURS = ("benefit", "strength", "few_false")
 SHOWN = {
-    "benefit": "benefit", "eci_sem": "ECI_sem", "eci": "ECI", "mnrl_proxy": "MNRL proxy",
-    "gradient_energy": "gradient energy", "rho": "mean ρ",
+    "benefit": "benefit", "benefit_true": "benefit, truth known", "eci_sem": "ECI_sem", "eci": "ECI",
+    "mnrl_proxy": "MNRL proxy", "gradient_energy": "gradient energy", "rho": "mean ρ",
+}  # fmt: skip
+RIVALS = {
+    "default": "over the first dense ranks", "margin": "over those below 95 % of the positive", "random": "over random",
+    "in-batch": "over none mined", "best": "over the best in hindsight",
 }  # fmt: skip
 HARD, EASY = 0, 100  # first ranks of windows that are hard, and that are as easy as random negatives
 
@@ -103,11 +107,11 @@ def regime(measured: Mapping[str, list[float]], seeds: int) -> dict[str, Any]:
     """Which sources train best in the mean, hard, middle or easy ones, or no mined negatives; in how many of the seeds.
 
     Hard are the first ranks of BM25 and of dense retrieval, easy random negatives and ranks from 100 on, middle those
-    between; unions are left out.
+    between; unions and margins are left out.
     """
     groups: dict[str, list[list[float]]] = {}
     for name, values in measured.items():
-        if " & " in name or (name in BASELINES and name != IN_BATCH):
+        if " & " in name or "," in name or (name in BASELINES and name != IN_BATCH):
             continue
         first = EASY if name == "random" else None if name == IN_BATCH else int(name.split()[-1].split("-")[0])
         kind = "none" if first is None else "hard" if first == HARD else "easy" if first >= EASY else "middle"
@@ -197,6 +201,39 @@ def predictors(result: Mapping[str, Any], *, names: Sequence[str] = ()) -> str:
             row += [_signed(one.get("kendall")), _signed(one.get("worst")), "–" if lost is None else f"{lost:.4f}"]
         rows.append(f"| {' | '.join(row)} |")
     return "\n".join(rows)
+
+
+def choices(result: Mapping[str, Any]) -> str:
+    """A row a reliable cell: what the decision's choice gains over what one would take else, and the mean of a part."""
+    heads = ["cell", "part", "choice", *RIVALS.values()]
+    rows = [f"| {' | '.join(heads)} |", "|---|---|---|" + "---:|" * len(RIVALS)]
+    for part in PARTS:
+        known = [(name, each) for name, each in _by_part(result) if each["part"] == part and each.get("against")]
+        known = [(name, each) for name, each in known if _reliable(each)]
+        for name, each in known:
+            row = [_called(name), PARTS[part], each["decision"]["source"] or "none"]
+            rows.append(f"| {' | '.join([*row, *(_gained(each['against'].get(rival)) for rival in RIVALS)])} |")
+        pooled = [
+            _pooled([each["against"][rival] for _, each in known if rival in each["against"]]) for rival in RIVALS
+        ]
+        rows += [f"| **mean of {len(known)}** | {PARTS[part]} |  | {' | '.join(pooled)} |"] if known else []
+    return "\n".join(rows)
+
+
+def _gained(one: Mapping[str, Any] | None) -> str:
+    if one is None:
+        return "–"
+    marked = "" if one["p_holm"] >= 0.05 else "*" if one["difference"] > 0 else "!"
+    return f"{one['difference']:+.4f}{marked} [{one['low']:+.4f}, {one['high']:+.4f}]"
+
+
+def _pooled(each: Sequence[Mapping[str, Any]]) -> str:
+    """The mean over cells; its interval from the cells' own, which are taken as independent and normal."""
+    if not each:
+        return "–"
+    mean = float(np.mean([one["difference"] for one in each]))
+    half = float(np.sqrt(np.sum([((one["high"] - one["low"]) / 2) ** 2 for one in each]))) / len(each)
+    return f"**{mean:+.4f}** [{mean - half:+.4f}, {mean + half:+.4f}]"
 
 
 def _by_part(result: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
