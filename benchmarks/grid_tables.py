@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from foils.data.store import without_nan
+from foils.scoring.worth import HARM
 from foils.statistics.agreement import kendall_tau
 from foils.studies.cells import BASELINES, IN_BATCH
 from foils.studies.reliability import reliability_of
@@ -22,6 +23,7 @@ RIVALS = {
     "default": "over the first dense ranks", "margin": "over those below 95 % of the positive", "random": "over random",
     "in-batch": "over none mined", "best": "over the best in hindsight",
 }  # fmt: skip
+KAPPAS = (0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 HARD, EASY = 0, 100  # first ranks of windows that are hard, and that are as easy as random negatives
 
 
@@ -34,7 +36,28 @@ def summarised(cells: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """
     every = {name: {**each, **_said(each)} for name, each in cells.items()}
     means = {part: _means([each for each in every.values() if each["part"] == part]) for part in PARTS}
-    return {"cells": every, "means": means}
+    return {
+        "cells": every,
+        "means": means,
+        "kappa": kappas([each for each in every.values() if each["part"] == "choice"]),
+    }
+
+
+def kappas(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of the cells that have both a strength and a benefit, the mean τ that the benefit would have with other κ.
+
+    The benefit is strength − (1 + κ)·harm, so that one with any κ follows from these two.
+    """
+    taus: dict[float, list[float]] = {kappa: [] for kappa in KAPPAS}
+    for each in cells:
+        predicted = each["predictors"]
+        if not all({"strength", "benefit"} <= values.keys() for values in predicted.values()):
+            continue
+        means = [float(np.mean(each["measured"][source][: each["reliability"]["seeds"]])) for source in predicted]
+        strength, benefit = (np.array([v[name] for v in predicted.values()]) for name in ("strength", "benefit"))
+        for kappa, known in taus.items():
+            known.append(kendall_tau(strength - (1 + kappa) / (1 + HARM) * (strength - benefit), np.array(means)))
+    return {"cells": len(taus[KAPPAS[0]]), "kendall": {f"{k:g}": float(np.mean(v)) for k, v in taus.items() if v}}
 
 
 def of_rerankers(result: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
