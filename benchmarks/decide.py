@@ -278,10 +278,10 @@ def surety() -> dict[str, Any]:
     sources as training does, the mean over the cells whose benefits are kept.
     """
     own, chosen, ordered = json.loads(RESULTS.read_text()), [], []
-    for cells in (own["first"], own["study"]):
+    for cells in (own.get(name, {}) for name in ("first", "study")):
         chosen += [(cell["none"]["probability"], cell["none"]["regret"]) for cell in cells.values()]
     for cell in json.loads(RESULTS.with_name("grid.json").read_text())["cells"].values():
-        if cell["model"] == "static-256":  # those of the first study
+        if not all("benefit" in each for each in cell["predictors"].values()):  # those of the first study
             continue
         after = {name: float(np.mean(values)) for name, values in cell["measured"].items()}
         decision, benefit = cell["decision"], {name: each["benefit"] for name, each in cell["predictors"].items()}
