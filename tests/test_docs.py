@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import runpy
 import shlex
 import subprocess
 import sys
@@ -66,12 +64,6 @@ def test_the_readme_is_short_and_its_links_and_cells_are_those_of_the_pages():
     assert [link for link in links if not (ROOT / link).is_file()] == []
     cells = re.compile(r"^\| .+[✅❌] \|$", re.M)
     assert cells.findall(text) == cells.findall((ROOT / "docs" / "peers.md").read_text("utf-8"))
-
-
-def test_the_picture_of_speed_is_that_of_its_results():
-    drawn = runpy.run_path(str(ROOT / "benchmarks" / "speed_figure.py"))["figure"]
-    results = json.loads((ROOT / "benchmarks" / "results" / "drop_in.json").read_text("utf-8"))
-    assert (ROOT / "docs" / "speed.svg").read_text("utf-8") == drawn(results)
 
 
 def test_the_templates_for_methods_run():

@@ -282,6 +282,6 @@ def test_methods_refuse_strange_names_and_settings():
     with pytest.raises(UnknownNameError, match="b3, hobit, hobit-c, mutual, ngame, random, walks"):
         method_named("hobbit", {})
     with pytest.raises(
-        InputError, match=r"unknown setting of ngame 'alpha'; expected one of: anneal, cluster_size, refresh, warmup"
+        InputError, match="unknown setting of ngame .alpha.; expected one of: anneal, apart, cluster_size, refresh"
     ):
         method_named("ngame", {"alpha": 1, "tau": 2})
