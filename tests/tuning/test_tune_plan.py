@@ -142,3 +142,8 @@ def test_parts_keep_what_is_judged() -> None:
 def test_what_is_too_small_is_refused() -> None:
     with pytest.raises(InputError, match="dev has 5, 10 are needed; test has 5, 20 are needed"):
         check_sizes(made_up(queries=20 * 2 - 20, documents=80))
+
+
+def test_no_mined_negatives_are_shown_as_none() -> None:
+    rows = Plan({"negatives": {"source": "", "per_query": 10, "reason": "on dev"}}).table().rows
+    assert list(map(tuple, rows)) == [("negatives", "source none, per_query 10", "on dev")]

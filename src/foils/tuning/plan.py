@@ -118,7 +118,7 @@ def _shown(value: Any) -> str:
         if isinstance(value, int) and value > 9999
         else f"{value:g}"
         if isinstance(value, float)
-        else str(value)
+        else str(value) or "none"
     )
 
 
