@@ -236,9 +236,8 @@ def choices(result: Mapping[str, Any]) -> str:
         for name, each in known:
             row = [_called(name), PARTS[part], each["decision"]["source"] or "none"]
             rows.append(f"| {' | '.join([*row, *(_gained(each['against'].get(rival)) for rival in RIVALS)])} |")
-        pooled = [
-            _pooled([each["against"][rival] for _, each in known if rival in each["against"]]) for rival in RIVALS
-        ]
+        made = [(each["collection"], each["against"]) for _, each in known]
+        pooled = [_pooled([(of, each[rival]) for of, each in made if rival in each]) for rival in RIVALS]
         rows += [f"| **mean of {len(known)}** | {PARTS[part]} |  | {' | '.join(pooled)} |"] if known else []
     return "\n".join(rows)
 
@@ -250,12 +249,15 @@ def _gained(one: Mapping[str, Any] | None) -> str:
     return f"{one['difference']:+.4f}{marked} [{one['low']:+.4f}, {one['high']:+.4f}]"
 
 
-def _pooled(each: Sequence[Mapping[str, Any]]) -> str:
-    """The mean over cells; its interval from the cells' own, which are taken as independent and normal."""
+def _pooled(each: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
+    """The mean over cells, of a collection each; an interval that takes the cells of one as wholly dependent."""
     if not each:
         return "–"
-    mean = float(np.mean([one["difference"] for one in each]))
-    half = float(np.sqrt(np.sum([((one["high"] - one["low"]) / 2) ** 2 for one in each]))) / len(each)
+    mean = float(np.mean([one["difference"] for _, one in each]))
+    halves: dict[str, float] = {}
+    for collection, one in each:  # the same test queries: their errors add up, those of collections by their squares
+        halves[collection] = halves.get(collection, 0.0) + (one["high"] - one["low"]) / 2
+    half = float(np.linalg.norm(list(halves.values()))) / len(each)
     return f"**{mean:+.4f}** [{mean - half:+.4f}, {mean + half:+.4f}]"
 
 
