@@ -59,13 +59,14 @@ release: $(DEMO)
 	out/release/bin/python -m pip install --quiet --no-compile -c constraints.txt "foils[demo] @ file://$(CURDIR)/$$(ls dist/*.whl)"
 	cd out/release && bin/foils demo -o demo && test -s demo/report.html && test -s demo/tuned/report.html
 
-# The lowest versions that pyproject.toml allows of what the core, training and measuring need; torch is no choice of ours.
+# The lowest versions that pyproject.toml allows of what the core, training, measuring and language models need; torch is
+# no choice of ours.
 test-minimum: $(DEMO)
 	rm -rf out/minimum && $(PYTHON) -m venv out/minimum && grep '^torch=' constraints.txt > out/minimum/torch.txt
 	$(INSTALL) uv
-	$(BIN)/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --extra train --extra evaluate \
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --only-binary :all: --extra train --extra evaluate --extra llm \
 		--no-header --no-annotate -c out/minimum/torch.txt pyproject.toml -o out/minimum/constraints.txt
-	out/minimum/bin/python -m pip install --quiet --no-compile -c out/minimum/constraints.txt -e '.[demo]' \
+	out/minimum/bin/python -m pip install --quiet --no-compile -c out/minimum/constraints.txt -e '.[demo,llm]' \
 		choix evalica hypothesis jsonschema plotly pytest
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false out/minimum/bin/python -m pytest -q -m "not slow" \
 		tests/mining tests/scoring tests/statistics tests/pages tests/data/test_pairs.py tests/data/test_beir.py \
