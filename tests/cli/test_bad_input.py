@@ -106,6 +106,26 @@ def test_several_faults_of_a_file_are_told_together(
         assert f"corpus.jsonl:{line}: " in ended.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (["mine", "FOLDER", "-o", "OUT"], "--split"),
+        (["train", "FOLDER", "--model", "static:all-MiniLM-L6-v2", "-o", "OUT"], "--split"),
+        (["search", "FOLDER", "--dimensions", "eclipse", "--tune", "train", "--run", "OUT"], "--tune"),
+    ],
+)
+def test_a_collection_of_test_judgements_alone(
+    foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path, arguments: list[str], option: str
+) -> None:
+    folder = beir_folder(qrels={"test": {"q1": {"d1": 1}}})
+    places = {"FOLDER": folder, "OUT": tmp_path / "out"}
+    ended = foils(*(places.get(each, each) for each in arguments))
+    check_one_line(
+        ended, [f"unknown split of the collection small 'train'; expected one of: test. Give one with {option}"]
+    )
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_damaged_gzip_file(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
     folder = beir_folder(gz=True)
     path = folder / "corpus.jsonl.gz"

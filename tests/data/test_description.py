@@ -36,6 +36,15 @@ def test_counts_by_hand() -> None:
     assert "1 query of test has a near-twin in train; its measures may be too high." in " ".join(found.warnings)
 
 
+def test_it_says_what_to_do_where_there_is_no_split_to_train_on(beir_folder: Callable[..., Path]) -> None:
+    folder = beir_folder(qrels={"test": {"q1": {"d1": 1}}})
+    assert "There is no split train to mine and train on: foils mine --split test" in " ".join(
+        foils.describe(folder).warnings
+    )
+    assert foils.mine(folder, "random", top=1, split="test").keep.sum() == 1
+    assert not [each for each in foils.describe(leaky()).warnings if "no split" in each]
+
+
 def test_it_says_what_the_columns_were_read_as_and_which_were_not_read(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text("frage,answer,negative_1,lang\nwhat is a,the first,the second,en\nwhat is b,the second,x,en\n")

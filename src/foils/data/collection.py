@@ -130,9 +130,18 @@ class Collection:
         texts: list[str] = take(self.queries["text"], np.asarray(rows, np.int64)).to_pylist()
         return texts
 
-    def judgements(self, split: str) -> pa.Table:
-        """Return a split's judgements; an unknown split is an error that lists the known ones."""
-        self._check_split(split)
+    def judgements(self, split: str, option: str = "split") -> pa.Table:
+        """Return a split's judgements; an unknown split is an error that lists the known ones.
+
+        Args:
+            split: its name.
+            option: by which the caller was given the name.
+
+        Raises:
+            UnknownNameError: the collection has no such split.
+            InputError: it has no judgements at all.
+        """
+        self._check_split(split, option)
         return self.qrels[split]
 
     def positives(self, split: str) -> Positives:
@@ -184,14 +193,14 @@ class Collection:
     def _is_all(self, split: str) -> bool:
         return split == ALL_QUERIES and split not in self.qrels
 
-    def _check_split(self, split: str) -> None:
+    def _check_split(self, split: str, option: str = "split") -> None:
         if not self.qrels:
             raise InputError(
                 f"{self.name} has no judgements, so no split {split!r}; foils mine and foils rate take every query "
                 f"with {spelled('split', ALL_QUERIES)}"
             )
         if split not in self.qrels:
-            raise UnknownNameError(f"split of the collection {self.name}", split, self.splits)
+            raise UnknownNameError(f"split of the collection {self.name}", split, self.splits, spelled(option))
 
     @cached_property
     def known_positives(self) -> Positives:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.chunks import pieces
-from foils.data.collection import Collection
+from foils.data.collection import TRAIN, Collection
 from foils.data.splitting import twin_pairs
 from foils.data.texts import ColumnTexts
 from foils.runtime.results import Result, Table, number
@@ -227,6 +227,11 @@ def _short(text: str) -> str:
 
 def _warnings(of: Description) -> list[str]:
     warnings = []
+    if of.splits and TRAIN not in of.splits:
+        warnings.append(
+            f"There is no split {TRAIN} to mine and train on: foils mine --split {next(iter(of.splits))} takes "
+            "another, and foils tune makes three of a single one."
+        )
     if "test" not in of.splits:
         warnings.append("There is no split test: nothing can be measured but on what is trained.")
     for name, split in of.splits.items():

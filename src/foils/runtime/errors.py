@@ -50,14 +50,22 @@ class FormatError(InputError):
 
 
 class UnknownNameError(InputError):
-    """A name is not one of the known ones; the message lists them and the nearest."""
+    """A name is not one of the known ones; the message lists them and the nearest.
 
-    def __init__(self, what: str, given: object, known: Iterable[str]) -> None:
+    Args:
+        what: is named.
+        given: the name.
+        known: the names that there are.
+        option: by which another is given, where the message should say so.
+    """
+
+    def __init__(self, what: str, given: object, known: Iterable[str], option: str = "") -> None:
         names = sorted(known)
         near = get_close_matches(str(given), names, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         what = what.removesuffix("=…")  # of a key within an option of the program
-        super().__init__(f"unknown {what} {given!r}; expected one of: {', '.join(names)}.{hint}")
+        way = f" Give one with {option}." if option else ""
+        super().__init__(f"unknown {what} {given!r}; expected one of: {', '.join(names)}.{hint}{way}")
 
 
 class MissingExtraError(InputError):

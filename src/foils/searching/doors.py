@@ -240,7 +240,10 @@ def _check_queries(collection: Collection, split: str, tuned_on: str | None = No
     """Raise an InputError where the split to choose settings on shares queries with the one searched for."""
     if tuned_on is None:
         return
-    tuned, searched = ({*collection.judgements(name)["query_id"].to_pylist()} for name in (tuned_on, split))
+    tuned, searched = (
+        {*collection.judgements(name, option)["query_id"].to_pylist()}
+        for name, option in ((tuned_on, "tune"), (split, "split"))
+    )
     if shared := sorted(tuned & searched):
         raise InputError(
             f"the splits {tuned_on!r} and {split!r} share {len(shared):,} queries: {', '.join(shared[:5])}…; "

@@ -45,7 +45,7 @@ def checked_settings(
     from foils.training.models import load_trainable
 
     collection.judgements(settings.split)
-    names = [each.name for each in tests if each.judgements(settings.test_split) is not None]
+    names = [each.name for each in tests if each.judgements(settings.test_split, "test_split") is not None]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"two collections to test on are called {', '.join(twice)}; rename one")
     if len(tests) > 1 and settings.first_stage not in (None, BM25):
