@@ -77,6 +77,10 @@ def test_a_curve(foils: Foils, loaded: object, beir_folder: Callable[..., Path],
     for wrong, why in (("depe", "deep"), ("deep:0", "SOURCE:K"), ("deep:many", "SOURCE:K"), ("depe:2", "deep")):
         refused = foils("score", folder, path, "--curve", wrong)
         assert (refused.status, "--curve" in refused.err, why in refused.err) == (2, True, True)
+    shallow = foils("score", folder, path, "--curve", "deep:4", "--encoder", tmp_path / "never looked for")
+    assert shallow.status == 2
+    assert "deep has 6 ranks" in shallow.err
+    assert "mine it deeper, as foils mine --top 40 does, or compare smaller windows, as deep:3 does" in shallow.err
 
 
 def test_what_a_table_says_of_itself_is_the_same_in_memory_and_on_disk(

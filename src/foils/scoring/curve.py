@@ -122,6 +122,23 @@ def sized(text: str, sources: Collection[str]) -> tuple[str, int]:
     return name, int(number) if colon else SIZE
 
 
+def checked_windows(source: str, ranks: Rows, size: int) -> list[tuple[int, int]]:
+    """Return the windows of ranks that a source's curve compares: first rank, and the one after the last.
+
+    Raises:
+        InputError: it has no two windows.
+    """
+    windows = _windows(ranks, size)
+    if len(windows) < 2:
+        count = int(np.ptp(ranks)) + 1 if len(ranks) else 0
+        smaller = f", or compare smaller windows, as {source}:{count // 2} does" if count > 1 else ""
+        raise InputError(
+            f"{source} has {count} ranks; a curve of {size} negatives a query compares two windows of ranks at least, "
+            f"{2 * size} ranks; mine it deeper, as foils mine --top {10 * size} does{smaller}"
+        )
+    return windows
+
+
 def curves(
     scores: Scores,
     sources: Mapping[str, Negatives],
@@ -149,13 +166,8 @@ def curves(
     if source not in sources:
         raise UnknownNameError("curve", source, sources)
     ranked = _Ranked.of(sources[source], scores, decided)
-    windows, drawn = _windows(ranked.rank[ranked.triplets], size), _drawn(ranked, size, scores.settings.seed)
-    if len(windows) < 2:
-        deep = int(ranked.rank[ranked.triplets].max(initial=-1)) + 1
-        raise InputError(
-            f"{source} has ranks up to {deep}, too few for two windows of {size} negatives a query; mine it deeper, "
-            f"as with top {10 * size}, or take smaller windows"
-        )
+    windows = checked_windows(source, ranked.rank[ranked.triplets], size)
+    drawn = _drawn(ranked, size, scores.settings.seed)
     lowest = _lowest_positive(scores.measured)
     ways: dict[str, Parts] = {
         "rank": {(first, end): ranked.within(first, end) for first, end in windows},

@@ -18,7 +18,7 @@ from foils.runtime.surroundings import ScaleSettings
 from foils.scoring.ablations import ablate
 from foils.scoring.audit import audit as find_suspects
 from foils.scoring.certainty import score_until
-from foils.scoring.curve import curves, sized
+from foils.scoring.curve import checked_windows, curves, sized
 from foils.scoring.deciding import decide_sources
 from foils.scoring.ranking import score_sources
 from foils.scoring.results import Scores
@@ -40,7 +40,8 @@ class AnalysisSettings(Settings):
             could not make it so; with a ranking by a published score, until that ranking is certain.
         ablations: Score also under other weights, samples, temperatures, tokenizers, idf corpora and λ.
         curve: Show which ten negatives a query of this source are worth most, by rank and by margin to the positive;
-            with dense:5, which five. The source has to be mined in depth. May be given several times.
+            with dense:5, which five. The source has to be mined deep: `foils mine --top 100` for ten negatives a
+            query. May be given several times.
         audit: List this many negatives that look most like unlabelled positives.
     """
 
@@ -84,6 +85,8 @@ def score(
     loaded = reading.open(collection)
     negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
     asked = [sized(text, negatives) for text in analyses.curve]
+    for name, size in asked:
+        checked_windows(name, negatives[name].kept()["rank"].to_numpy(), size)
     encoder, store = encoding.open(loaded)
     scores = _scored(loaded, negatives, encoder, store, scoring, deciding, analyses.until)
     return replace(
