@@ -159,11 +159,11 @@ def check_settings(labelling: LabelSettings, llm: LLMSettings, encoding: Encodin
         return
     refuse(labelling.changed("split"), f"without {spelled('draw', UNCERTAIN)}; give it")
     heeded = JUDGES[kind].heeds if kind in JUDGES else frozenset()
+    if who != "bi-encoder":  # the model of bi-encoder:MODEL stands there
+        heeded -= {"encoder"}
     idle = {name: value for name, value in encoding.changed(base=AT_128).items() if name not in heeded}
-    if who != "bi-encoder":
-        why = f"without {flag} bi-encoder or {spelled('draw', UNCERTAIN)}, whose model it names; give one of them"
-        refuse({"encoder": encoding.changed(base=AT_128).get("encoder")}, why)
-    refuse(idle, f"{shown}, which embeds no text; leave it out")
+    uncertain = f"{spelled('draw', UNCERTAIN)}, which asks first about the pairs that an encoder cannot tell"
+    refuse(idle, f"{shown}, where nothing is embedded by it; leave it out, or give {uncertain}")
 
 
 def is_judge(who: Any) -> TypeGuard[Judge]:
