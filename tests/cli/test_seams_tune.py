@@ -103,18 +103,30 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils: Foils
     assert files(FULL) == made
     kept = {path: path.stat().st_mtime_ns for path in Path(FULL, "work").iterdir() if path.name != "planned.json"}
     assert kept.items() <= times.items()
-    other = foils(*command, "--minutes", 3)
-    assert other.status == 2
-    assert "full holds another tuning" in other.err
+    minutes, seeded = [*command, "--minutes", 3], [*command[:-1], 2]
+    for given, unlike in ((minutes, "minutes none in place of 3.0"), (seeded, "seed 1 in place of 2")):
+        other = foils(*given)
+        assert other.status == 2
+        assert f"full holds another tuning, given {unlike}; the same command goes on" in other.err
+        assert "give another folder (--output), or remove that one" in other.err
 
     plan = Plan.read(f"{FULL}/plan.toml")
     plan.sections["training"] = {**plan["training"], "epochs": 1, "learning_rate": 1e-6}
     plan.write(f"{FULL}/plan.toml")
     edited = foils("tune", "--plan", f"{FULL}/plan.toml")
     assert edited.status == 2
-    assert "full holds another tuning" in edited.err
+    assert "full holds another tuning, of another plan" in edited.err
     tuned = library.tune(plan=f"{FULL}/plan.toml", output="edited")
     assert (tuned.trial.learning_rate, tuned.better) == (1e-6, False)
+
+
+def test_a_folder_where_nothing_was_finished_is_free(foils: Foils, world: Path) -> None:
+    missing = foils("tune", "pairs.csv", "--model", "no-such-model/", "-o", "mended", "--minutes", 1e-5)
+    assert missing.status == 2
+    assert "no-such-model" in missing.err
+    mended = foils("tune", "pairs.csv", "--model", "static", "-o", "mended", "--minutes", 1e-5)
+    alone = foils("tune", "pairs.csv", "--model", "static", "-o", "afresh", "--minutes", 1e-5)
+    assert (mended.status, files("mended")) == (alone.status, files("afresh"))
 
 
 def test_little_time_in_program_and_library(foils: Foils, world: Path) -> None:

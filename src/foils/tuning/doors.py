@@ -30,6 +30,7 @@ from foils.tuning.run import PLANNED, Tuning
 from foils.tuning.settings import OF_LOADING, OF_RERANKERS, OF_TRAINING, TuneSettings
 
 PAGE, RESULT = "report.html", "tune.json"
+OF_DATA = ("split_shares", "digest", *PARTS)  # what of a tuning is given by its data
 OF = "given.json"  # in the folder of what is kept: what the tuning there was given
 
 log = logging.getLogger(__name__)
@@ -215,7 +216,7 @@ def _plain(value: Any) -> Any:
 
 
 def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
-    """Note in the folder what the tuning is given.
+    """Note in the folder what the tuning is given, unless another one has finished a step there.
 
     Raises:
         InputError: the folder holds a tuning that was given something else.
@@ -223,10 +224,23 @@ def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
     path, planned = folder / "work" / OF, folder / "work" / PLANNED
     given = {key: value for key, value in decisions["given"].items() if value is not None}
     text = "" if plan is None else decisions.to_toml()
-    if not path.is_file():
+    if not path.is_file() or [*path.parent.iterdir()] == [path]:
         write_sealed(path, {"given": given, "plan": text})
         return
     before = whole_json(path)
     same = before.get("given") == given and before.get("plan") == text
     if not same and not (plan is not None and planned.is_file() and whole_json(planned).get("plan") == text):
-        raise InputError(f"{folder} holds another tuning; give another folder ({spelled('output')})")
+        raise InputError(
+            f"{folder} holds another tuning, {_unlike(before.get('given', {}), given)}; the same command goes on with "
+            f"it; for this one give another folder ({spelled('output')}), or remove that one"
+        )
+
+
+def _unlike(before: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """Say what a tuning was given that this one is not."""
+    names = [name for name in {**before, **given} if before.get(name) != given.get(name) and name not in OF_DATA]
+    if names:
+        return "given " + ", ".join(
+            f"{name} {before.get(name, 'none')} in place of {given.get(name, 'none')}" for name in names
+        )
+    return "of other data" if before != given else "of another plan"
