@@ -210,6 +210,9 @@ def test_select_writes_the_page_and_training_files(tmp_path, beir_folder):
     assert "with λ = 3" in page.read_text()
     kept = int(Negatives.read(tmp_path / "train.parquet").keep.sum())
     assert len(triplets.read_text().splitlines()) == kept > 0
+    assert "No row is kept" not in page.read_text()
+    assert run([*base, *more[:2], "--by", "relative", "--set", "margin=0.99"]) == 0
+    assert "No row is kept: there is nothing to train on. Give the rule relative other settings" in page.read_text()
     page.unlink()
     assert run(base) == 2, "no texts without the collection"
     assert run([*base[:4], "--export", f"nonsense={triplets}", "--collection", str(folder)]) == 2

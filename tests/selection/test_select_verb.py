@@ -50,6 +50,15 @@ def test_settings_and_seed(rated):
     assert sum(Negatives.read(rated.parent / "train.parquet").keep) == (np.linspace(-100, 800, 40) >= 0).sum()
 
 
+def test_where_no_row_is_kept_it_says_so_and_what_to_loosen(rated, capsys):
+    assert select(rated, "--by", "relative", "--set", "margin=0.9") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No row is kept: there is nothing to train on. Give the rule relative other settings (margin), or" in said
+    assert "too close to the positive's rating: 40" in said
+    assert select(rated, "--by", "relative") == 0
+    assert "No row is kept" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

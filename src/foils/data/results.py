@@ -54,8 +54,18 @@ class NegativesResult(Negatives):
         return [(str(name), str(count)) for name, count in super().tables()[0].rows]
 
     def tables(self) -> list[Table]:
-        """Return the counts as one table."""
-        return [Table(self.title, ("", "count"), self.rows())]
+        """Return the counts as one table; under it what `nothing_kept` says."""
+        return [Table(self.title, ("", "count"), self.rows(), self.nothing_kept())]
+
+    def nothing_kept(self) -> str:
+        """Say what follows where no row is kept; return an empty text where one is."""
+        if self.keep.any():
+            return ""
+        return f"No row is kept: there is nothing to train on. {self.looser()}"
+
+    def looser(self) -> str:
+        """Say how more rows would be kept."""
+        return "The reasons for which rows are rejected say which rule to loosen."
 
     def export(self, path: str | Path, *, form: str = "triplets", scores: str = "") -> int:
         """Write the kept rows in a form that training tools read (see `foils.data.export.export`).

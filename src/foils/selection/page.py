@@ -38,6 +38,7 @@ def gap_report(
     benefit: Benefit | None = None,
     rating: Table | None = None,
     seed: int = 0,
+    warning: str = "",
 ) -> str:
     """Return the report of a rated table as HTML: of the rating, or of a selection from it.
 
@@ -49,6 +50,7 @@ def gap_report(
         benefit: λ, ρ and spread of the view of signal and risk; None: those of the rule `optimal`.
         rating: what the rating did.
         seed: of the examples drawn.
+        warning: that comes first.
 
     Raises:
         InputError: a table without ratings or without any rated row, or ids that the collection does not know.
@@ -59,7 +61,7 @@ def gap_report(
     return render_page(
         "How hard the negatives are",
         subtitle=_subtitle(collection, negatives, gaps, split),
-        verdict=_verdict(negatives, gaps, benefit),
+        verdict=f"{warning} {_verdict(negatives, gaps, benefit)}".lstrip(),
         sections=[
             Section("Gaps", [gap_figure(gaps, thresholds, mixture), _zone_table(negatives, gaps)]),
             *([Section("By source", [_source_table(gaps)])] if len(set(gaps.source.tolist())) > 1 else []),

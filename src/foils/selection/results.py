@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,12 @@ class Selected(NegativesResult):
         settings: of the rule, those that were given.
         seed: of rules that draw, and of the page's examples.
         selection: what the rule says of the rows that it was shown.
+        known: names of the settings that the rule has.
     """
 
     by: str
     settings: Mapping[str, Any]
+    known: Sequence[str]
     seed: int
     selection: Selection
 
@@ -48,10 +50,17 @@ class Selected(NegativesResult):
             (tier, f"{of['rows']:,}", f"{of['kept']:,}", number(of["weight"], 1))
             for tier, of in sorted(self.tiers().items())
         ]
-        notes = [f"{why}: {count:,}" for why, count in self.rejected().items()]
+        notes = [*filter(None, [self.nothing_kept()])]
+        notes += [f"{why}: {count:,}" for why, count in self.rejected().items()]
         if thresholds := self.selection.thresholds:
             notes.append("thresholds: " + ", ".join(f"{name} {value:.0f}" for name, value in thresholds.items()))
         return [Table(self.title, ("tier", "rows", "kept", "weight"), rows, "\n".join(notes))]
+
+    def looser(self) -> str:
+        """Name the rule's settings, or say that the rule has rejected nothing."""
+        if not len(self.selection.keep):
+            return "An earlier stage rejected all of them: begin with the table that it was given."
+        return f"Give the rule {self.by} other settings ({', '.join(self.known)}), or take another rule."
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, and rows, kept rows and weights by tier."""
@@ -79,7 +88,13 @@ class Selected(NegativesResult):
         shown = {name: float(self.settings[name]) for name in ("rate", "spread", "damage") if name in self.settings}
         benefit = Benefit(**shown) if self.by == "optimal" else None
         page = gap_report(
-            self.collection, self, split=self.split, selection=self.selection, benefit=benefit, seed=self.seed
+            self.collection,
+            self,
+            split=self.split,
+            selection=self.selection,
+            benefit=benefit,
+            seed=self.seed,
+            warning=self.nothing_kept(),
         )
         write_text(path, page)
 

@@ -79,8 +79,8 @@ def select_negatives(
     )  # fmt: skip
     return Selected.of(
         _marked(negatives, shown, selection), provenance=history,
-        title=f"{name} by {by}", by=by, settings=chosen, seed=seed, selection=selection, collection=collection,
-        split=split,
+        title=f"{name} by {by}", by=by, settings=chosen, known=known, seed=seed, selection=selection,
+        collection=collection, split=split,
     )  # fmt: skip
 
 
