@@ -96,8 +96,10 @@ def test_rejected_rows_other_splits_and_positives_are_not_rated():
         "labelled positive": 1,
     }
     np.testing.assert_array_equal(np.isnan(column(rated, "gap")), [i in (0, 18, 19) for i in range(20)])
-    with pytest.raises(InputError, match="no row to rate"):
+    with pytest.raises(InputError, match="no row to rate: 1 query whose positives are in other splits; is 'train' the"):
         rate_negatives(collection(), table([("q2", "d0")]), NumberJudge(), split="train")
+    with pytest.raises(InputError, match="no row to rate: the table has no rows; rate a table with negatives"):
+        rate_negatives(collection(), Negatives(table(rows()).table.slice(0, 0)), NumberJudge(), split="train")
 
 
 def test_a_text_of_its_own_is_what_the_judge_reads():

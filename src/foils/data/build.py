@@ -29,7 +29,7 @@ from foils.runtime.errors import FormatError
 Record = tuple[int, tuple[Any, ...]]
 _FORMAT = 2  # of the stored Arrow files
 LENIENT = {False: (), True: ("lenient",)}  # of the facts for `cache_place`
-EMPTY = "remove the record, give it a text, or leave such records out: lenient: before the collection"
+EMPTY = "remove the record, give it a text, or write lenient: before the folder's name to leave such records out"
 
 
 @dataclass(frozen=True)

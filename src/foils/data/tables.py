@@ -20,6 +20,7 @@ from foils.runtime.errors import FormatError, InputError
 
 Fields = Mapping[str, Any]
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
+MARKS = (",", ";", "\t", "|")  # that divide columns elsewhere
 ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
 BUFFER = 1 << 20  # bytes of a column of Parquet that are read at once
 FIRST = 1_000  # records of JSON whose keys are the columns
@@ -185,12 +186,12 @@ def _parquet(path: Path) -> Records:
 
 def _delimited(path: Path, delimiter: str) -> Records:
     def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
-        line = 0
+        line, read_last = 0, ""
 
         def lines() -> Iterator[str]:
-            nonlocal line
+            nonlocal line, read_last
             for number, text in every_line(path, complaints):
-                line = number
+                line, read_last = number, text
                 yield f"{text}\n"
 
         reader = csv.reader(lines(), delimiter=delimiter, strict=True)
@@ -202,6 +203,8 @@ def _delimited(path: Path, delimiter: str) -> Records:
                 said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
                 if "new-line" in str(error):
                     said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
+                elif begin == 1 and (other := next((mark for mark in MARKS if f'"{mark}"' in read_last), None)):
+                    said = f"the first line's columns are divided by {other!r}; {_divided(delimiter)}"
                 complaints.add(said, begin)
                 complaints.settle()
             if fields is None:
@@ -231,15 +234,16 @@ def _delimited(path: Path, delimiter: str) -> Records:
         raise FormatError(
             f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1
         )
-    other = next((mark for mark in (",", ";", "\t", "|") if mark in header[0]), None)
+    other = next((mark for mark in MARKS if mark in header[0]), None)
     if len(header) == 1 and other:
-        raise FormatError(
-            f"one column {header[0]!r}, which holds {other!r}; expected columns divided by {delimiter!r}: name "
-            "the file by what divides them (.csv or .tsv), or write it anew",
-            path,
-            1,
-        )
+        raise FormatError(f"one column {header[0]!r}, which holds {other!r}; {_divided(delimiter)}", path, 1)
     return Records(str(path), tuple(header), read, (path,))
+
+
+def _divided(delimiter: str) -> str:
+    return (
+        f"expected columns divided by {delimiter!r}: name the file by what divides them (.csv or .tsv), or write it anew"
+    )
 
 
 def _json(path: Path) -> Records:

@@ -205,7 +205,8 @@ class TrainingData:
         if missing or unscored:
             raise InputError(
                 f"{unscored:,} of {len(positives):,} positives and {missing:,} of {len(order):,} negatives have no "
-                f"{self.scores}; score both: filter with score_positives and a scorer, or rate"
+                f"{self.scores}; score both: filter with score_positives and a scorer, score_pairs, or rate with "
+                f"positives={max(len(group.positives) for group in self.references())}"
             )
 
     @cached_property

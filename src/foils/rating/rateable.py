@@ -74,9 +74,9 @@ def rateable(collection: Collection, negatives: Negatives, split: str, most: int
     }
     row = np.flatnonzero(usable)
     if not len(row):
-        raise InputError(
-            f"no row to rate: {', '.join(f'{n} {why}' for why, n in skipped.items() if n)}; is {split!r} the split?"
-        )
+        why = ", ".join(f"{n} {why}" for why, n in skipped.items() if n) or "the table has no rows"
+        hint = f"; is {split!r} the split?" if skipped[OTHER_SPLIT] else "; rate a table with negatives to train on"
+        raise InputError(f"no row to rate: {why}{hint}")
     row = row[np.argsort(query[row], kind="stable")]
     queries, counts = np.unique(query[row], return_counts=True)
     added = np.minimum(labels.counts_of(queries), most)
