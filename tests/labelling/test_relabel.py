@@ -142,6 +142,32 @@ def test_a_judge_with_many_answers_does_not_confirm_itself() -> None:
     assert not cascade.heeded("cheap")
 
 
+def test_the_draws_of_a_judge_together_weigh_every_row_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first answers some rows are far more open than others; Σ 1/probability still estimates how many."""
+    rows, rng = np.arange(1000), np.random.default_rng(0)
+    feature = rng.normal(size=1000)
+    right = rng.random(1000) < 1 / (1 + np.exp(2 - 3 * feature))
+    pairs = pa.table({"query_id": ["q"] * 1000, "doc_id": [f"d{row}" for row in rows], "text": rows.astype(str)})
+    evidence = Evidence(rows, np.full(1000, -1.0), 1.0, ("feature",), feature[:, None])
+    monkeypatch.setattr(Cascade, "shown", lambda self, wanted: wanted)
+
+    class Right:
+        name = "function:right"
+
+        def judge(self, wanted: np.ndarray) -> list[bool | None]:
+            return right[wanted].tolist()
+
+    shares = []
+    for seed in range(20):
+        cascade = Cascade(world(), pairs, evidence, seed=seed)
+        cascade.ask(Right(), 200, checks=0)  # type: ignore[arg-type]
+        answered = cascade.answers["function:right"].rows
+        assert len(answered) == 200
+        weights = 1 / cascade._probability["function:right"][answered]
+        shares.append([weights.sum() / 1000, weights @ right[answered] / 1000])
+    np.testing.assert_allclose(np.mean(shares, axis=0), [1, right.mean()], atol=0.03)
+
+
 def test_the_best_judge_says_what_share_is_relevant() -> None:
     """A cheap judge with many answers does not outvote a better one that was asked after it."""
     rows, every = np.arange(400), np.ones(400, bool)
@@ -160,7 +186,7 @@ def test_rows_that_a_judge_whom_nobody_confirms_costs_are_counted(tmp_path: Path
     def broad(query: str, positive: str, document: str) -> bool:
         return oracle(query, positive, document) or int(document.rsplit(" ", 1)[1]) % 2 == 0
 
-    alone, unasked = relabelled(tmp_path, judge=broad, budget=1.0), relabelled(tmp_path)
+    alone, unasked = relabelled(tmp_path, judge=broad, budget=0.5), relabelled(tmp_path)
     lost = (verdicts(unasked) == "negative") & (verdicts(alone) == "unsure")
     assert alone.lost == alone.to_json()["lost"] == lost.sum() > 0.05 * len(alone)
     remark = f"{alone.lost:,} rows that were called negative before anybody was asked are unsure now"
@@ -169,7 +195,7 @@ def test_rows_that_a_judge_whom_nobody_confirms_costs_are_counted(tmp_path: Path
     confirmed = relabelled(tmp_path, judge=broad, budget=1.0, labels=people(source("a", 1), 3))
     assert confirmed.judges[0].confirmed
     assert "Nobody confirmed" not in str(confirmed)
-    kept = relabelled(tmp_path, judge=broad, budget=1.0, unsure="keep")
+    kept = relabelled(tmp_path, judge=broad, budget=0.5, unsure="keep")
     assert (kept.lost, unasked.lost) == (0, 0)
     assert "Nobody confirmed" not in str(kept)
 

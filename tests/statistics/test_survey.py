@@ -50,7 +50,8 @@ def test_probabilities_are_exact() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         numbers, n = rng.random(len(SIZES)), int(rng.integers(1, 6))
-        for row, p in zip(*vars(draw(SIZES, numbers, n)).values(), strict=True):
+        drawn = draw(SIZES, numbers, n)
+        for row, p in zip(drawn.rows, drawn.probability, strict=True):
             for number in (p * 0.999, min(p * 1.001, 1)):
                 moved = numbers.copy()
                 moved[row] = number

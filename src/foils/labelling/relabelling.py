@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
 from foils.data.label_files import LABELS
@@ -23,7 +24,7 @@ from foils.labelling.evidence import Evidence
 from foils.labelling.judging import PairJudge
 from foils.labelling.shares import CHANCE, LEAST, SURE, UNKNOWN, believed_errors, share_by_answers
 from foils.labelling.sheet import Shown, shown_of
-from foils.statistics.crowd import Answers, Crowd, learn, threshold
+from foils.statistics.crowd import Answers, Crowd, evidence_of, learn, logits_of, threshold
 from foils.statistics.drawing import draw, importance, permanent_numbers
 
 log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ class Cascade:
     checked: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._probability: dict[str, Floats] = {}  # judge -> of each row, with which it was drawn
+        self._probability: dict[str, Floats] = {}  # judge -> of each row, to be drawn in any of the draws so far
         self._confirmed: set[str] = set()  # judges whose errors are known by people, or by better judges
         self._known: dict[str, tuple[float, float]] = {}  # judge -> how often it is right where the truth is known
         self._numbers = permanent_numbers(pair_keys(self.pairs).to_pylist(), seed=self.seed)
@@ -105,6 +106,9 @@ class Cascade:
     def ask(self, judge: PairJudge, questions: int, *, checks: int) -> JudgeUse:
         """Ask a judge about rows, first about those that are most open, in a few draws; learn from each.
 
+        Row j keeps its number u_j from draw to draw, so that it is drawn in one of them where u_j < max_r size_rj·T_r:
+        the probability that its answer counts with, whichever draw it came from (`foils.statistics.drawing.draw`).
+
         Args:
             judge: whom to ask.
             questions: how many rows.
@@ -117,21 +121,21 @@ class Cascade:
         if checks or judge.name not in self._known:
             self._known[judge.name] = self._check(judge, checks)
         kept = self.answers.get(judge.name)
-        tried = np.zeros(len(self.pairs), bool)
+        known = np.zeros(len(self.pairs), bool)
         if kept is not None:
-            tried[kept.rows] = True
-        asked = 0
+            known[kept.rows] = True
+        tried, asked, every = known.copy(), 0, np.arange(len(self.pairs))
         for part in range(ROUNDS):
             count = (questions - asked) // (ROUNDS - part)
-            size = np.where(
-                tried, 0.0, importance([np.arange(len(self.pairs))], len(self.pairs), belief=self.probability)
-            )
-            if not count or not size.any():
+            if not count or tried.all():
                 continue
-            drawn = draw(size, self._numbers, count)
+            size = importance([every], len(every), belief=self._without(judge.name))
+            drawn = draw(np.where(tried, 0.0, size), self._numbers, count)
             rows = np.sort(drawn.rows)
             tried[rows] = True
-            self._probability.setdefault(judge.name, np.full(len(self.pairs), np.nan))[drawn.rows] = drawn.probability
+            before_it = self._probability.get(judge.name, np.full(len(every), np.nan))
+            so_far = np.fmax(before_it, np.minimum(1.0, size * drawn.threshold))
+            self._probability[judge.name] = np.where(known, before_it, so_far)
             asked += len(rows)
             self._add(judge.name, rows, judge.judge(self.shown(rows)))
             self._learn()
@@ -140,6 +144,15 @@ class Cascade:
         return JudgeUse(
             judge.name, asked, answered - (0 if kept is None else len(kept.rows)), se, sp, before, self.open
         )
+
+    def _without(self, name: str) -> Floats:
+        """(k,) the probability of each row being relevant, a judge's own answer about it left out."""
+        p, judged = self.probability, self.answers.get(name)
+        if judged is None or not self.heeded(name):
+            return p
+        p = p.copy()
+        p[judged.rows] = expit(logits_of(p[judged.rows]) - evidence_of([judged], judged.rows))
+        return p
 
     def shown(self, rows: Rows) -> list[Shown]:
         """Return the texts of rows."""

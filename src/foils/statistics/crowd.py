@@ -86,7 +86,7 @@ def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answ
     x = np.column_stack([np.ones(len(x)), x])
     precision = np.r_[0.01, np.full(x.shape[1] - 1, spread**-2.0)]
     judged = np.unique(np.concatenate([np.zeros(0, np.int64), *(each.rows for each in answers)]))
-    weights, evidence = np.zeros(x.shape[1]), _evidence(answers, judged)
+    weights, evidence = np.zeros(x.shape[1]), evidence_of(answers, judged)
     at, offsets, posterior = x[judged], o[judged], np.zeros(len(judged))
     rounds = 0
     while rounds < ROUNDS:
@@ -102,8 +102,13 @@ def learn(features: npt.ArrayLike, offset: npt.ArrayLike, answers: Sequence[Answ
     return Crowd(weights, prior, after, rounds)
 
 
-def _evidence(answers: Sequence[Answers], judged: Rows) -> Floats:
-    """Logarithm of the odds that the answers of each judged unit give."""
+def evidence_of(answers: Sequence[Answers], judged: Rows) -> Floats:
+    """Return (k,) the logarithm of the odds that the answers about each of these units give, within ±30 a judge.
+
+    Args:
+        answers: of judges, with their errors.
+        judged: (k,) units, ascending, among them all that were answered about.
+    """
     total = np.zeros(len(judged))
     for judge in answers:
         se, sp = judge.sensitivity, judge.specificity
