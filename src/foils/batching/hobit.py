@@ -201,7 +201,10 @@ def check_setting(batch_size: int, seeds: int, candidates: int, search: str, *, 
     check_tau(tau)
     check_batch_size(batch_size)
     if not 1 <= seeds <= batch_size:
-        raise InputError(f"seeds is between 1 and batch_size {batch_size}; got {seeds}")
+        raise InputError(
+            f"{seeds} seeds for batches, or parts of a mixture's batches, of {batch_size} rows; expected 1 to "
+            f"{batch_size}: give fewer seeds, or a larger batch size"
+        )
     if candidates < 1:
         raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
     check_names("candidate search", [search], SEARCHES)

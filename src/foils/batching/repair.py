@@ -18,6 +18,9 @@ TRIES = 200
 ROUNDS = 5
 """Passes over the rows, while conflicts remain: one swap may make room for another."""
 
+LOOKED_AT = 10**8
+"""Rows that are looked at, at most, to spread conflicts that cannot be swapped away."""
+
 
 def random_order(
     rows: int, *, batch_size: int, rng: np.random.Generator, conflicts: Conflicts | None = None
@@ -71,18 +74,21 @@ def dealt(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.G
 def repaired(batches: Batches, conflicts: Conflicts, *, rng: np.random.Generator) -> Batches:
     """Swap each row in conflict with a random row of another batch, where neither then conflicts.
 
-    200 partners are tried for each, in up to 5 rounds; where none fits the conflict stays, for the loss to mask
-    (`Conflicts.matrix`).
+    200 partners are tried for each, in up to 5 rounds. Where none fits, as for a query that has more rows than there
+    are batches, rows are swapped as long as that leaves fewer contradictions, which spreads them over the batches; the
+    more rows there are, the fewer partners are tried. What is left is for the loss to mask (`Conflicts.matrix`).
     """
     _check(batches.rows, conflicts)
     require("numba", "batch")
     from foils.batching import kernels
 
-    order = batches.order.copy()
-    for _ in range(ROUNDS):
-        if not kernels.repair(order, batches.batch_size, conflicts.arrays(), TRIES, rng):
-            break
-    return Batches(order, batches.batch_size)
+    order, size, known = batches.order.copy(), batches.batch_size, conflicts.arrays()
+    if not any(kernels.repair(order, size, known, TRIES, rng) == 0 for _ in range(ROUNDS)):
+        tries = min(TRIES, LOOKED_AT // (ROUNDS * order.size * min(size, order.size)))
+        for _ in range(ROUNDS if tries else 0):
+            if not kernels.spread(order, size, known, tries, rng):
+                break
+    return Batches(order, size)
 
 
 def _check(rows: int, conflicts: Conflicts) -> None:
