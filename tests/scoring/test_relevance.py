@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+
+import foils
+from fakes import HashingEncoder
 from foils.scoring.pair_features import PairFeatures, Surveyed
 from foils.scoring.relevance import Relevance
 
@@ -27,3 +32,14 @@ def test_one_query_alone_with_several_positives_is_no_failure() -> None:
     relevance = Relevance.fit(surveyed, seed=0)
     assert relevance.ratio(labelled).mean() > 5 * relevance.ratio(unlabelled).mean()
     assert np.isfinite(relevance.most)
+
+
+def test_queries_to_which_every_document_is_relevant_are_scored(tmp_path: Path) -> None:
+    """No document of the collection is unlabelled; the negatives are texts that a source brings along."""
+    keel = {"d1": "A keel is the spine of a boat."}
+    queries = {"q1": "what is a keel?", "q2": "what is the spine of a boat?"}
+    collection = foils.Collection.from_dicts("keel", keel, queries, {"train": {name: {"d1": 1} for name in queries}})
+    written = pa.table({"query": list(queries.values()), "negative": ["The crew rows.", "Oars are made of ash."]})
+    scores = foils.score(collection, {"llm": written}, encoder=HashingEncoder(), vectors=str(tmp_path))
+    assert scores.decision is not None
+    assert scores.decision.worths["llm"].false_share_high > 0.9, "nothing is known of them"

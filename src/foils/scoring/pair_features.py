@@ -152,6 +152,9 @@ class _Ladder:
     def of(cls, similarities: Floats, labelled: int, scale: float, rng: np.random.Generator) -> _Ladder:
         unlabelled = len(similarities) - labelled
         exact = min(EXACT, unlabelled)
+        if not exact:  # every document is labelled relevant
+            none, nothing = np.zeros(0, np.float32), np.zeros(0)
+            return cls(none, none, 0.0, scale, np.zeros(0, np.int64), nothing, nothing)
         first = np.argpartition(-similarities, exact - 1)[:exact] if exact < len(similarities) else np.arange(exact)
         first = first[np.argsort(-similarities[first], kind="stable")]
         places, counts = [], []
