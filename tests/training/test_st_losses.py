@@ -12,6 +12,7 @@ from sentence_transformers import util
 from sentence_transformers.cross_encoder.losses import NDCGLoss2PPScheme
 from sentence_transformers.sentence_transformer import losses
 
+import foils
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.runtime.errors import InputError, UnknownNameError
@@ -19,7 +20,7 @@ from foils.runtime.keyed import arguments, parsed_settings
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.catalogue import make_loss
 from foils.training.data import training_set
-from foils.training.reranker import reranker_loss, train_reranker
+from foils.training.reranker import reranker_loss, reranker_set, train_reranker
 from foils.training.settings import TrainSettings
 from foils.training.st_losses import ST_LOSSES, ST_RERANKER_LOSSES
 from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table
@@ -177,3 +178,21 @@ def test_the_program_takes_names_and_paths_of_models(beir_folder, tmp_path, guid
     settings = json.loads((tmp_path / "r.json").read_text())["provenance"]["settings"]
     assert (settings["loss"], settings["loss_settings"]) == ("st:GISTEmbedLoss", {"guide": guide, "margin": 0.05})
     assert run([*words, "--mask", "self"]) == 2
+
+
+def test_positives_of_a_query_with_the_same_text_are_no_weights(tmp_path):
+    """q2 asks what q1 asks, so that its positive, mined for q1, is a positive of q1."""
+    texts = {"d1": "a keel is a spine", "d2": "the spine of a boat", "d3": "oars are of ash"}
+    queries, qrels = dict.fromkeys(("q1", "q2"), "what is a keel?"), {"train": {"q1": {"d1": 1}, "q2": {"d2": 1}}}
+    twice = foils.Collection.from_dicts("twice", texts, queries, qrels)
+    mined = foils.mine(twice, "random", top=2)
+    lists = training_set(twice, mined, form="lists")
+    assert lists.weighed()[1].sum() == 2
+    assert not lists.weighed()[0].any()
+    scored = foils.score_pairs(twice, mined, teacher=static_model(seed=3), vectors=str(tmp_path))
+    make_loss("margin-mse", static_model(), training_set(twice, scored), settings={})  # the teacher says what they are
+    refused = "2 negatives are labelled positives of a query with the same text"
+    with pytest.raises(InputError, match=f"{refused}, which st:Multiple"):
+        make_loss("st:MultipleNegativesRankingLoss", static_model(), lists, settings={})
+    with pytest.raises(InputError, match=f"{refused}, which this loss"):
+        reranker_set(lists, reranker_loss("st:LambdaLoss", {}))

@@ -140,8 +140,7 @@ def _of_teacher(
     """Return what makes a contrastive loss one of a teacher: its scores in the place of ratings."""
     if not teacher_temperature > 0:
         raise InputError(f"teacher_temperature {teacher_temperature}; expected above 0")
-    weighed = ((data.rows[:, 1:] >= 0) & (data.facts.own_log_weights() != 0)).any()
-    if alpha == 0 and (weighed or mask is not None):
+    if alpha == 0 and (data.weighed()[0].any() or mask is not None):
         idle = spelled("mask") if mask is not None else "weights other than 1"
         raise InputError(
             f"{idle}: no effect on {name} with alpha=0, which has no contrast; set alpha, or leave them out"

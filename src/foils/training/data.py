@@ -118,6 +118,14 @@ class TrainingSet:
         names = [name for name in self.dataset.column_names if name != "label"]
         return TrainingSet(_dataset(names, rows, self.texts), facts, rows, counts, self.texts, self.negatives)
 
+    def weighed(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which documents of each row have a weight other than 1, and which negatives are positives after all.
+
+        Each is (N, 1 + k). A negative is a positive where the collection labels its text for a query of the same text.
+        """
+        there, weights = self.rows[:, 1:] >= 0, self.facts.own_log_weights()
+        return there & np.isfinite(weights) & (weights != 0), there & np.isneginf(weights)
+
     def scores_of(self, column: str) -> Floats:
         """Return (N, 1 + k) what a column of the table says of each row's documents; NaN where it says nothing.
 

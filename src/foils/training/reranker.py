@@ -34,7 +34,7 @@ from foils.training.mixing import make_mixing
 from foils.training.models import with_defaults
 from foils.training.reranker_losses import ListContrastiveLoss, ListNetLoss, PointwiseLoss, WeightedLambdaLoss
 from foils.training.settings import NO_MASK, ST, TrainSettings
-from foils.training.st_losses import st_reranker_loss
+from foils.training.st_losses import refuse_positives, st_reranker_loss
 from foils.training.temperatures import make_temperature
 from foils.training.trainer import TrainingRun, fit
 
@@ -173,7 +173,9 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
         )
     if loss.curriculum and not np.isfinite(data.facts.own_gaps()).any():
         raise InputError("a curriculum goes by gaps of ratings, and there are none; rate the negatives first")
-    weighed = (data.rows[:, 1:] >= 0) & (weights != 1)
+    weighed, positives = data.weighed()
+    if positives.any() and not loss.weighted:
+        refuse_positives("this loss", data)
     if weighed.any() and not loss.weighted:
         heeding = ", ".join(name for name, known in RERANKER_LOSSES.items() if known.weighted)
         raise InputError(

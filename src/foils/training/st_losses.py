@@ -145,7 +145,7 @@ def refuse_weights(name: str, data: TrainingSet) -> None:
     Raises:
         InputError: a weight other than 1.
     """
-    weighed = int(((data.rows[:, 1:] != ABSENT) & (data.facts.own_log_weights() != 0)).sum())
+    weighed = int(data.weighed()[0].sum())
     if weighed:
         raise InputError(
             f"{weighed} negatives have a weight other than 1, which {name} cannot heed; take another loss, or "
@@ -153,8 +153,23 @@ def refuse_weights(name: str, data: TrainingSet) -> None:
         )
 
 
+def refuse_positives(name: str, data: TrainingSet) -> None:
+    """Refuse negatives that are positives after all with a loss that cannot leave them out.
+
+    Raises:
+        InputError: there are some.
+    """
+    positives = int(data.weighed()[1].sum())
+    if positives:
+        raise InputError(
+            f"{positives} negatives are labelled positives of a query with the same text, which {name} cannot leave "
+            "out; take another loss, or give queries of one text one id"
+        )
+
+
 def _refuse_ignored(name: str, data: TrainingSet) -> None:
     refuse_weights(name, data)
+    refuse_positives(name, data)
     there = data.rows[:, 1:] != ABSENT
     if not there.all():
         raise InputError(
