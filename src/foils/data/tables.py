@@ -241,9 +241,9 @@ def _delimited(path: Path, delimiter: str) -> Records:
 
 
 def _divided(delimiter: str) -> str:
-    return (
-        f"expected columns divided by {delimiter!r}: name the file by what divides them (.csv or .tsv), or write it anew"
-    )
+    """What to do about other marks between columns."""
+    named = "name the file by what divides them (.csv or .tsv), or write it anew"
+    return f"expected columns divided by {delimiter!r}: {named}"
 
 
 def _json(path: Path) -> Records:
