@@ -3,13 +3,13 @@
     python benchmarks/as_published.py FOLDER DATA --train squad-sent --test-on scifact cranfield banking77 clinc150
         [--model static:all-MiniLM-L6-v2] [--queries N] [--seeds 4] [--batch-size 1024] [--score-with ENCODER]
 
-DATA holds the collections as folders. The protocol is the paper's: sources of ten negatives a query, hybrids of two with
-the negatives of both (20), flattened triplets with in-batch negatives, one epoch, τ 0.05, texts of at most 128 tokens;
-nDCG@10 on collections that were not trained on, and its mean over them. What differs: the paper's third source is a
-language model's negatives, here the dense ranks 50-60; it has one seed and 400,000 queries, here there are several seeds
-and as many queries as the collection has; and the model is a static embedding, unless --model names another. What is
-trained and kept in FOLDER is not trained again. Writes benchmarks/results/as_published.json, by training collection and
-model.
+DATA holds the collections as folders. The protocol is the paper's: sources of ten negatives a query, hybrids of two
+with the negatives of both (20), flattened triplets with in-batch negatives, one epoch, τ 0.05, texts of at most 128
+tokens; nDCG@10 on collections that were not trained on, and its mean over them. What differs: the paper's third source
+is a language model's negatives, here the dense ranks 50-60; it has one seed and 400,000 queries, here there are several
+seeds and as many queries as the collection has; and the model is a static embedding, unless --model names another. What
+is trained and kept in FOLDER is not trained again. Writes benchmarks/results/as_published.json, by training collection
+and model.
 """
 
 from __future__ import annotations

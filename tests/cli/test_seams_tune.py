@@ -137,6 +137,8 @@ def test_little_time_in_program_and_library(foils: Foils, world: Path) -> None:
     assert str(tuned).replace("by-library", "by-program").split() == ended.out.split()
     assert [(trial.epochs, trial.source) for trial in tuned.trials] == [(1, "")]  # one training takes all of the time
     assert tuned.plan["documents"]["train_queries"] == 50
+    assert "sources" not in tuned.plan.sections  # nothing is mined, so the plan names nothing that would be
+    assert " in 1 training, " in Path("by-library/report.html").read_text()
     assert "Give more --minutes" in " ".join(tuned.next_steps())
 
 

@@ -66,6 +66,12 @@ def test_a_budget_by_hand() -> None:
     hurried = Budget(pace, Work(100_000, 10_000, 500, 2.0), 60, 2e-5).documents()
     assert hurried["train_queries"] == 0.6 * 60 / 0.016
     assert hurried["count"] == 0.15 * 60 / 0.001
+    assert "measures are of these documents alone" in hurried["reason"]
+    few_rows = Budget(pace, Work(1_000, 10_000, 500, 2.0), 60, 2e-5).documents()
+    assert (few_rows["count"], few_rows["reason"]) == (
+        1_000,
+        "all documents; of 10,000 training queries, what fits into the time",
+    )
 
 
 def test_time_goes_into_choosing_where_many_rows_fit_and_into_one_training_where_few_do() -> None:

@@ -117,11 +117,13 @@ class Budget:
             reason = f"of {work.train:,} training and {work.test:,} test queries, what fits into the time"
         else:
             fitting = {"count": min(work.documents, max(LEAST_DOCUMENTS, texts)), "train_queries": queries}
-            reason = self._reason()
+            reason = self._reason(all_documents=fitting["count"] == work.documents)
         return {**fitting, "reason": "all of them; they fit into the time" if fitting == whole else reason}
 
-    def _reason(self) -> str:
+    def _reason(self, *, all_documents: bool) -> str:
         work = self.work
+        if all_documents:
+            return f"all documents; of {work.train:,} training queries, what fits into the time"
         return (
             f"of {work.documents:,} documents and {work.train:,} training queries, what fits into the time: "
             "the positives, the documents that BM25 ranks first for queries of dev and test, and random ones; "

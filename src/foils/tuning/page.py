@@ -21,6 +21,7 @@ from foils.pages.page import (
 )
 from foils.runtime.results import number, p_value, signed
 from foils.tuning.results import Change, Tuned
+from foils.tuning.sections import plural
 from foils.tuning.settings import LEVEL, MEASURE
 
 _READING = (
@@ -112,7 +113,8 @@ def _cost(tuned: Tuned) -> str:
     if tuned.plan["given"].get("reranker"):
         measured = f"up to {len(tuned.evaluation.runs[-1].table):,} pairs of test scored by each of the models"
     return (
-        f"Cost: {steps:,} training steps of {tuned.plan['batches']['size']} rows in {len(tuned.trials)} trainings, "
+        f"Cost: {steps:,} training steps of {tuned.plan['batches']['size']} rows in "
+        f"{plural(len(tuned.trials), 'training')}, "
         f"{measured}."
     )
 

@@ -29,6 +29,7 @@ from foils.tuning.scheduling import scheduled
 from foils.tuning.sections import (
     cost_in_words,
     in_words,
+    mines,
     negatives_section,
     pairs_alone,
     plural,
@@ -114,7 +115,7 @@ class Tuning:
         """Decide what to train on; return what the decision says of the sources, nothing where the plan says it."""
         if "negatives" in self.plan.sections:
             return {}
-        if self.kind.in_batch and not self.plan["trials"].get("contest", True):
+        if not mines(self.plan["trials"], self.kind):
             self.plan.decide("negatives", lambda: without_negatives(self.kind))
             return {}
         queries = int(self.plan["documents"]["train_queries"])

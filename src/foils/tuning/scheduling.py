@@ -17,13 +17,15 @@ from foils.tuning.kept import Kept
 from foils.tuning.kinds import Kind
 from foils.tuning.pace import Pace
 from foils.tuning.plan import Plan
-from foils.tuning.sections import MAX_POSITIVES, batch_size, batches_section, sources_section
+from foils.tuning.sections import MAX_POSITIVES, batch_size, batches_section, mines, sources_section
 
 SECTIONS = ("documents", "trials")
 
 
 def scheduled(plan: Plan, collection: Collection, kind: Kind, begun: float, kept: Kept | None) -> float:
-    """Decide how much is done: sections [documents], [sources], [batches], [trials] and, where nothing is kept, [keep].
+    """Decide how much is done: sections [documents], [batches] and [trials].
+
+    Also [sources] where there is time to mine, and [keep] where nothing is kept.
 
     Args:
         plan: gets the sections that it lacks.
@@ -56,10 +58,11 @@ def _decided(plan: Plan, collection: Collection, kind: Kind, begun: float, kept:
     key: dict[str, Any] = {"collection": collection.digest, **plan["given"], **known}
     schedule = decided() if kept is None else kept.facts("schedule", key, decided)
     documents = plan.decide("documents", lambda: schedule["documents"])
-    queries = int(documents["train_queries"])
-    plan.decide("sources", lambda: sources_section(queries, kind))
+    trials, queries = plan.decide("trials", lambda: schedule["trials"]), int(documents["train_queries"])
+    if mines(trials, kind):
+        plan.decide("sources", lambda: sources_section(queries, kind))
     plan.decide("batches", lambda: batches_section(replace(budget.work, train=queries), kind))
-    return embedding + budget.estimate(documents, plan.decide("trials", lambda: schedule["trials"]))
+    return embedding + budget.estimate(documents, trials)
 
 
 def _budget(plan: Plan, collection: Collection, kind: Kind, begun: float, embedding: float) -> Budget:

@@ -52,6 +52,11 @@ def negatives_section(facts: Mapping[str, Any], kind: Kind) -> Section:
     return pairs_alone(section, reason, static=kind.static)
 
 
+def mines(trials: Mapping[str, Any], kind: Kind) -> bool:
+    """Return whether there is time to mine: rows of in-batch negatives alone need none."""
+    return not kind.in_batch or bool(trials.get("contest", True))
+
+
 def without_negatives(kind: Kind) -> Section:
     """Return what is trained on where there is time for few rows: pairs alone, of which more fit into it."""
     reason = "In-batch negatives alone: a row without a mined one takes less time, and so few rows fit into it."
