@@ -10,13 +10,12 @@ import torch
 
 from foils.evaluation import measure_encoder
 from foils.runtime.errors import InputError
-from foils.runtime.options import whole_numbers
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
 from foils.training.losses import ContrastiveLoss
 from foils.training.matryoshka import matryoshka_loss
-from foils.training.settings import TrainSettings
+from foils.training.settings import DIMENSIONS, TrainSettings
 from foils.training.temperatures import LearnableTemperature
 from train_models import bert_model, made_up, static_model, table
 
@@ -73,7 +72,7 @@ def test_what_cannot_work_is_refused(tmp_path: Path) -> None:
     bert = bert_model(tmp_path)
     with pytest.raises(InputError, match="a loss that learns beside the model"):
         matryoshka_loss(bert, CachedContrastiveLoss(bert, temperature=LearnableTemperature()), [8])
-    with pytest.raises(InputError, match="'8,a'; expected whole numbers"):
-        whole_numbers("8,a")
+    with pytest.raises(InputError, match="matryoshka 8,a; expected whole numbers"):
+        DIMENSIONS("8,a")
     with pytest.raises(InputError, match="matryoshka 0; expected at least 1"):
         TrainSettings(matryoshka=(0,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ from foils.data.sources import NamedSource, negatives_in_memory, read_source, re
 from foils.data.store import file_digest
 from foils.data.tables import arrow_table, is_data_set_of_splits
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, numbers_of, spelled
 from foils.runtime.several import several
 
 A_COLLECTION = (
@@ -51,16 +52,7 @@ else:
     SourcesLike = Annotated[list[str], Option(metavar="SOURCE", help=SOURCES)]
 
 
-def parsed_shares(text: str) -> tuple[float, ...]:
-    """Return the numbers of a text like `0.8,0.1,0.1`.
-
-    Raises:
-        InputError: these are no numbers.
-    """
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(f"{spelled('split_shares', text)}; expected three numbers, as 0.8,0.1,0.1") from error
+SHARES = partial(numbers_of, float, "split_shares", "three numbers, as 0.8,0.1,0.1")
 
 
 @dataclass(frozen=True)
@@ -84,7 +76,7 @@ class CollectionSettings(Settings):
     columns: Annotated[Mapping[str, str] | None, Option(parse=parsed_columns, metavar="ROLE=COLUMN,…")] = None
     corpus: Annotated[TableLike | None, Option(metavar="FILE")] = None
     add_judgements: Annotated[AddedLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
-    split_shares: Annotated[Sequence[float] | None, Option(parse=parsed_shares, within=COLLECTION_ARGS)] = None
+    split_shares: Annotated[Sequence[float] | None, Option(parse=SHARES, within=COLLECTION_ARGS)] = None
     keep_identical_ids: Annotated[bool, Option(within=COLLECTION_ARGS)] = False
 
     def open(self, given: CollectionLike) -> Collection:

@@ -12,7 +12,7 @@ from foils.rating.adaptive import ESTIMATORS
 from foils.rating.judges import AUTO, Judge, Weights
 from foils.rating.pairwise import KINDS, PAIRWISE
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
 from foils.runtime.several import several
 
 if TYPE_CHECKING:
@@ -47,10 +47,7 @@ def parsed_weights(given: str) -> tuple[float, ...] | str:
     Raises:
         InputError: it is neither.
     """
-    try:
-        return given if given == AUTO else tuple(float(each) for each in given.split(","))
-    except ValueError as error:
-        raise InputError(f"{spelled('weights', given)}; expected {AUTO}, or numbers, as in 2,1,1") from error
+    return given if given == AUTO else numbers_of(float, "weights", f"{AUTO}, or numbers, as in 2,1,1", given)
 
 
 @dataclass(frozen=True, kw_only=True)

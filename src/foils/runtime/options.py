@@ -27,9 +27,11 @@ from functools import cache
 from math import isfinite
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
 from foils.runtime.errors import InputError, UnknownNameError
+
+N = TypeVar("N", int, float)
 
 
 @dataclass(frozen=True)
@@ -284,13 +286,19 @@ def _with_value(name: str, value: Any) -> str:
     return _valued(name, " ".join(str(each) if isinstance(each, plain) else type(each).__name__ for each in values))
 
 
-def whole_numbers(text: str) -> tuple[int, ...]:
-    """Return the whole numbers that stand in a text, separated by commas.
+def numbers_of(kind: Callable[[str], N], name: str, expected: str, text: str) -> tuple[N, ...]:
+    """Return the numbers that stand in a text, separated by commas.
+
+    Args:
+        kind: makes a number of a part of the text: int or float.
+        name: of the option that has it.
+        expected: what stands there, in words, with an example.
+        text: as `2,1`.
 
     Raises:
         InputError: something else stands there.
     """
     try:
-        return tuple(int(part) for part in text.split(","))
+        return tuple(kind(part) for part in text.split(","))
     except ValueError:
-        raise InputError(f"{text!r}; expected whole numbers with commas between, as 384,256,128") from None
+        raise InputError(f"{spelled(name, text)}; expected {expected}") from None

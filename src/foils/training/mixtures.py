@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +16,7 @@ from foils.data.joined import distinct_names, joined_collections, joined_negativ
 from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
 from foils.data.sources import NamedSource
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
 from foils.training.settings import TRAINING_ARGS
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 else:
     DataSetsLike = list[str]
 
+SHARES = partial(numbers_of, float, "mixture", "a number for each data set, as 2,1")
+
 
 def parsed_data_sets(texts: Sequence[str]) -> list[str | tuple[str, str]]:
     """Return what `--also` names: COLLECTION or COLLECTION,SOURCE each; what is there as a file is a collection."""
@@ -33,18 +36,6 @@ def parsed_data_sets(texts: Sequence[str]) -> list[str | tuple[str, str]]:
         collection, comma, source = text.partition(",")
         read.append((collection, source) if comma and not Path(text).exists() else text)
     return read
-
-
-def parsed_shares(text: str) -> tuple[float, ...]:
-    """Return the numbers of a text like `2,1`.
-
-    Raises:
-        InputError: these are no numbers.
-    """
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise InputError(f"{spelled('mixture', text)}; expected a number for each data set, as 2,1") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +54,7 @@ class MixtureSettings(Settings):
     heading = "Method"
 
     also: Annotated[DataSetsLike, Option(metavar="SET", parse=parsed_data_sets, repeated=True)] = ()
-    mixture: Annotated[Sequence[float] | None, Option(parse=parsed_shares, metavar="SHARES", above=0)] = None
+    mixture: Annotated[Sequence[float] | None, Option(parse=SHARES, metavar="SHARES", above=0)] = None
     mixture_temperature: Annotated[float, Option(least=1, within=TRAINING_ARGS)] = 1.0
     mixture_stop: Annotated[str, Option(names=STOPS, within=TRAINING_ARGS)] = STOPS[0]
     mixture_parts: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Annotated, Any
 
 from foils.batching.methods import METHODS, method_named
 from foils.data.training_rows import MAX_POSITIVES
 from foils.runtime.errors import InputError
 from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, Settings, refuse, spelled, whole_numbers
+from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
 from foils.training.trackers import TRACKERS
 
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
@@ -26,6 +27,7 @@ NO_MASK = (
 )
 MINED_ANEW = 10
 """Negatives of a query that are mined anew where no number is given."""
+DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,7 @@ class TrainSettings(Settings):
     clip: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 1.0
     keep_checkpoints: Annotated[int, Option(least=1, within=TRAINING_ARGS)] = 2
     log_steps: Annotated[int | None, Option(least=1, within=TRAINING_ARGS)] = None
-    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=whole_numbers, metavar="DIMENSIONS", least=1)] = None
+    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1)] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
     lora_output: Annotated[str, Option(names=(MERGED, ADAPTER), within=TRAINING_ARGS)] = MERGED
     gradient_checkpointing: Annotated[bool, Option(within=TRAINING_ARGS)] = False

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
-from foils.runtime.options import Option, Settings, refuse, spelled, whole_numbers
+from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
 
 MEASURE = "nDCG@10"
+DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
 MEASURES = (MEASURE, "RR@10", "R@100")
 RERANKING = MEASURES[:2]  # of rerankers, which see the first documents alone
 RERANK_DEPTH = 50
@@ -54,7 +56,7 @@ class TuneSettings(Settings):
     minutes: Annotated[float | None, Option(above=0)] = None
     max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
     keep: Annotated[str, Option(metavar="COLLECTION")] = PYDOCS
-    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=whole_numbers, metavar="DIMENSIONS", least=1)] = None
+    matryoshka: Annotated[tuple[int, ...] | None, Option(parse=DIMENSIONS, metavar="DIMENSIONS", least=1)] = None
     lora: Annotated[int | None, Option(metavar="RANK", least=1)] = None
     gradient_checkpointing: Annotated[bool, Option(within=TRAINING_ARGS)] = False
     trust_remote_code: Annotated[bool, Option(within=TRAINING_ARGS)] = False
