@@ -14,6 +14,7 @@ from foils.batching.page import batch_report
 from foils.data import Collection
 from foils.encode import VectorStore
 from hostile import ATTACK, assert_harmless
+from in_browser import assert_fits_everyone, needs_chromium
 
 SMALL = {"seeds": 4, "candidates": 16}
 
@@ -92,3 +93,10 @@ def test_it_is_written_whole_and_the_same_each_time(planned, tmp_path):
     found.report(page)
     before = page.read_text()
     assert before == batch_report(found)
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_everyone_can_read_it(planned, tmp_path):
+    planned().report(tmp_path / "page.html")
+    assert_fits_everyone(tmp_path / "page.html")

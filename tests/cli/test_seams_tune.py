@@ -20,6 +20,7 @@ import foils as library
 from foils.data import load_collection
 from foils.runtime.errors import InputError
 from foils.tuning.plan import Plan
+from in_browser import assert_fits_everyone, needs_chromium
 from tune_world import write_pairs, write_world
 
 Foils = Callable[..., Any]
@@ -81,6 +82,12 @@ def test_the_proof_is_what_evaluate_measures(world: Path) -> None:
     assert len(gained) == 10
     assert all(each.query in page and each.after > each.before for each in gained)
     assert tuned.sentence.partition(" The model")[0] in Path(FULL, "model/README.md").read_text()
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_everyone_can_read_the_page(world: Path) -> None:
+    assert_fits_everyone(Path(FULL, "report.html").resolve())
 
 
 def test_a_plan_runs_again_in_program_and_library(foils: Foils, world: Path) -> None:

@@ -22,6 +22,7 @@ from foils.labelling.relabelling import Cascade
 from foils.labelling.shares import share_by_answers
 from foils.runtime.errors import FailureError, InputError
 from foils.statistics.crowd import Answers
+from in_browser import assert_fits_everyone, needs_chromium
 from llm_server import Reply, serving
 
 
@@ -451,3 +452,10 @@ def test_the_program_does_the_same(
     mined = foils.mine(tmp_path / "world", "random", top=3, add_judgements=tmp_path / "labels.tsv")
     assert (tmp_path / "mined.parquet").read_bytes() == mined.file_bytes()
     assert not truth(mined)[mined.keep].any()
+
+
+@pytest.mark.slow
+@needs_chromium
+def test_everyone_can_read_the_page(tmp_path: Path) -> None:
+    relabelled(tmp_path, judge=oracle, budget=1.0).report(tmp_path / "page.html")
+    assert_fits_everyone(tmp_path / "page.html")

@@ -67,7 +67,8 @@ def test_only_what_was_run_is_there_and_names_are_text():
     page = findings_page(moons)
     assert "<h2>Moons" in page
     assert "<h2>Filters" not in page
-    means, level = figures(page)[0]["data"]
-    assert means["error_y"]["array"][0] == 0
-    assert means["error_y"]["array"][1] > 0.03
-    assert level["y"] == [BASE.means["AP"]] * 2
+    shown = figures(page)[0]
+    deviations = shown["data"][0]["error_x"]["array"]
+    assert deviations[0] == 0
+    assert deviations[1] > 0.03
+    assert shown["layout"]["shapes"][0]["x0"] == BASE.means["AP"]

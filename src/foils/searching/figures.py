@@ -68,16 +68,17 @@ def moon_means(measure: str, findings: Findings) -> Figure:
     """Return the mean over runs, with its standard deviation, for each pool of moons."""
     means = {label(pool): [system.means[measure] for system in runs] for pool, runs in findings.moons.items()}
     data = [{
-        "type": "scatter", "mode": "markers", "name": label(measure), "x": list(means),
-        "y": [float(np.mean(runs)) for runs in means.values()], "marker": {"size": 9, "color": PALETTE[0]},
-        "error_y": {"type": "data", "array": [deviation(runs) for runs in means.values()], "thickness": 1},
-    }, {
-        "type": "scatter", "mode": "lines", "name": "all dimensions", "x": list(means),
-        "y": [findings.baseline.means[measure]] * len(means), "line": {"dash": "dot", "width": 1, "color": GREY},
+        "type": "scatter", "mode": "markers", "name": label(measure), "y": list(means),
+        "x": [float(np.mean(runs)) for runs in means.values()], "marker": {"size": 9, "color": PALETTE[0]},
+        "error_x": {"type": "data", "array": [deviation(runs) for runs in means.values()], "thickness": 1},
     }]  # fmt: skip
-    layout = {"xaxis": {"type": "category"}, "yaxis": {"title": {"text": label(measure)}}}
-    caption = f"{measure}: mean and standard deviation over draws; dotted: all dimensions."
-    return Figure(data, layout, caption, height=280)
+    layout = {
+        "xaxis": {"title": {"text": label(measure)}},
+        "yaxis": {"autorange": "reversed", "automargin": True, "type": "category"},
+        "shapes": [_level(findings.baseline.means[measure], "x")],
+    }
+    caption = f"{measure}: mean and standard deviation over draws. Dotted: all dimensions."
+    return Figure(data, layout, caption, height=110 + 28 * len(means))
 
 
 def _curve(name: str, curve: Mapping[float, System], measure: str, colour: str, dash: str) -> dict[str, Any]:

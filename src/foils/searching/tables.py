@@ -179,7 +179,8 @@ def example_table(findings: Findings) -> Table:
         for place, (_, text, grade) in enumerate(ranked.documents)
     ]
     columns = ["query", "filter", "AP", "rank", "grade", "document"]
-    return Table(_titled("Queries that Eclipse changes most against DIME", findings), columns, rows, EXAMPLES)
+    title = _titled("Queries that Eclipse changes most against DIME", findings)
+    return Table(title, columns, rows, EXAMPLES, words=frozenset({0, columns.index("document")}))
 
 
 def _below_1(curve: Mapping[float, System]) -> list[System]:
