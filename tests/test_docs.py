@@ -23,6 +23,14 @@ ROOT = Path(__file__).parents[1]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 README = ROOT / "README.md"
 PAGES = sorted([README, *(ROOT / "docs").glob("*.md")])
+
+
+def in_consoles(text: str) -> list[tuple[str, str]]:
+    """The commands of `foils` in blocks of a console, from the verb on, each with the output that is shown."""
+    blocks = "\n".join(re.findall(r"^```console\n(.*?)^```", text, re.M | re.S)).replace("\\\n", " ")
+    return re.findall(r"^\$ foils ([a-z].*)\n((?:(?!\$ ).*\n)*)", blocks, re.M)
+
+
 BLOCKS = [
     (page.name, number, block)
     for page in PAGES
@@ -38,22 +46,69 @@ def test_code_in_the_documentation_runs(page, number, block, tmp_path, monkeypat
     exec(compile(block, f"{page}:{number}", "exec"), {"__name__": "__main__"})
 
 
+THINGS = ["boat", "harbour", "tide", "rope", "sail", "mast", "keel", "anchor", "deck", "oar"]
+COLOURS = ["red", "blue", "green", "white", "grey"]
+PAIRS = [(f"which {a} is {b}?", f"the {a} of the {b} crew") for a in THINGS for b in COLOURS]
+
+
 def write_pairs(folder: Path) -> None:
     """Write what the examples call pairs.csv."""
-    things = ["boat", "harbour", "tide", "rope", "sail", "mast", "keel", "anchor", "deck", "oar"]
-    colours = ["red", "blue", "green", "white", "grey"]
-    rows = [f"which {thing} is {colour}?,the {thing} of the {colour} crew" for thing in things for colour in colours]
-    (folder / "pairs.csv").write_text("\n".join(["question,answer", *rows]) + "\n", "utf-8")
+    rows = ["question,answer", *map(",".join, PAIRS)]
+    (folder / "pairs.csv").write_text("\n".join(rows) + "\n", "utf-8")
 
 
-def test_the_commands_of_the_readme_run(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/quickstart.md", pytest.param("docs/for-agents.md", marks=pytest.mark.slow)]
+)
+def test_the_commands_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_pairs(tmp_path)
-    commands = commands_in("\n".join(re.findall(r"^```console\n.*?^```", README.read_text("utf-8"), re.M | re.S)))
-    assert len(commands) == 3
+    commands = [shlex.split(command, comments=True) for command, _ in in_consoles((ROOT / page).read_text("utf-8"))]
+    assert len(commands) >= 3
     for words in commands:
         assert run(words) == 0, capsys.readouterr().err
-    assert {"bm25", "dense"} <= set(re.findall(r"\w+", (tmp_path / "page.html").read_text("utf-8")))
+    if page == "README.md":
+        assert {"bm25", "dense"} <= set(re.findall(r"\w+", (tmp_path / "page.html").read_text("utf-8")))
+
+
+SHOWN = [
+    pytest.param(command, output, id=f"{page.name}: {command}")
+    for page in PAGES
+    for command, output in in_consoles(page.read_text("utf-8"))
+    if output.strip()
+]
+
+
+@pytest.mark.parametrize(("command", "output"), SHOWN)
+def test_the_tables_that_a_command_is_shown_to_print_are_those_that_it_prints(
+    command, output, tmp_path, monkeypatch, capsys, beir_folder
+):
+    monkeypatch.chdir(tmp_path)
+    beir_folder("scifact")
+    beir_folder(
+        "banking77",
+        documents={f"d{at}": ("", answer) for at, (_, answer) in enumerate(PAIRS)},
+        queries={f"q{at}": question for at, (question, _) in enumerate(PAIRS)},
+        qrels={"train": {f"q{at}": {f"d{at ^ 1}": 1} for at in range(len(PAIRS))}},  # a guide finds a nearer one
+    )
+    foils.mine("scifact/", "bm25").write("bm25.parquet")
+    capsys.readouterr()
+    assert run(shlex.split(command, comments=True)) == 0
+    printed, shown = tables_in(capsys.readouterr().out), tables_in(output)
+    assert shown
+    assert [table for table in shown if table not in printed] == []
+
+
+def test_shown_tables_are_read_without_their_numbers_and_widths():
+    assert len(SHOWN) >= 2
+    table = "  scored 7,354 pairs\n\n  teacher   of 1.5 %  \n ───────────────────\n  m        2  \n"
+    assert tables_in(table) == [("scored # pairs", "teacher of # %")]
+
+
+def tables_in(output: str) -> list[tuple[str, str]]:
+    """Title and columns of the tables that a program prints, without their numbers and widths."""
+    lines = [re.sub(r"\d[\d.,]*", "#", " ".join(line.split())) for line in output.splitlines() if line.strip()]
+    return [(lines[at - 2], lines[at - 1]) for at, line in enumerate(lines) if set(line) == {"─"}]
 
 
 def test_the_readme_is_short_and_its_links_and_cells_are_those_of_the_pages():
@@ -157,10 +212,8 @@ def flags_of(verb: str) -> set[str]:
 
 def commands_in(text: str) -> list[list[str]]:
     """The words of the commands of `foils` in blocks of a console, and of those in the text, from the verb on."""
-    blocks = "\n".join(re.findall(r"^```console\n(.*?)^```", text, re.M | re.S)).replace("\\\n", " ")
-    commands = re.findall(r"^\$ foils ([a-z].*)$", blocks, re.M) + re.findall(
-        r"`foils ([a-z][^`]*)`", without_blocks(text)
-    )
+    commands = [command for command, _ in in_consoles(text)]
+    commands += re.findall(r"`foils ([a-z][^`]*)`", without_blocks(text))
     return [shlex.split(command, comments=True) for command in commands]
 
 
