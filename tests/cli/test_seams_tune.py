@@ -64,6 +64,7 @@ def test_the_proof_is_what_evaluate_measures(world: Path) -> None:
     tuned = library.tune("pairs.csv", model="static", output=FULL, seed=1)  # nothing is done again
     assert tuned.better
     assert tuned.sentence.startswith("Better: nDCG@10 on test: ")
+    assert "Next: " not in str(tuned)
     proof = tuned.comparison
     before, after = (system.means["nDCG@10"] for system in tuned.evaluation.systems)
     assert after - before == pytest.approx(proof.difference)
@@ -125,6 +126,7 @@ def test_the_same_command_does_nothing_again_and_another_is_refused(foils: Foils
     assert "full holds another tuning, of another plan" in edited.err
     tuned = library.tune(plan=f"{FULL}/plan.toml", output="edited")
     assert (tuned.trial.learning_rate, tuned.better) == (1e-6, False)
+    assert f"Next: {' '.join(tuned.next_steps())}" in " ".join(str(tuned).split())
 
 
 def test_a_folder_where_nothing_was_finished_is_free(foils: Foils, world: Path) -> None:

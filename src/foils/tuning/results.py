@@ -149,7 +149,8 @@ class Tuned(Result):
         evaluation = self.evaluation.tables()
         first = evaluation[0]
         warnings = [f"Warning: {each}" for each in self.warnings]
-        caption = "\n".join(filter(None, [first.caption, self.sentence, self.stage_sentence, *warnings]))
+        advice = "" if self.better else f"Next: {' '.join(self.next_steps())}"
+        caption = "\n".join(filter(None, [first.caption, self.sentence, self.stage_sentence, advice, *warnings]))
         proof = Table(first.title, first.columns, first.rows, caption)
         cuts = [self.cuts_table()] if self.cuts else []
         return [proof, *cuts, *([self.keep_table()] if self.keep else []), self.plan.table(), self.trials_table()]
