@@ -111,6 +111,12 @@ def test_flat_cells_are_left_out_of_the_means_and_listed():
     assert [each["reliability"]["counts"] for each in data["cells"]] == [True, False]
 
 
+def test_no_order_takes_less_than_one_seed():
+    found = analyse([cell(noise=0.01)])
+    assert found.reliability["world · m"].at_best < 0.5
+    assert found.reliability_table().rows[0][5] == "1"
+
+
 def test_where_no_cell_counts_nothing_is_told():
     found = analyse([flat_cell()])
     assert found.leaderboard == ()

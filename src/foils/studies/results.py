@@ -122,7 +122,7 @@ class StudyAnalysis(Result):
                 f"{each.seeds}",
                 *("–" if math.isnan(value) else f"{value:+.2f}" for value in (each.half, each.whole)),
                 f"{each.needed:.0f}" if math.isfinite(each.needed) else "–",
-                f"{each.at_best:.0f}" if math.isfinite(each.at_best) else "–",
+                f"{max(1, math.ceil(each.at_best))}" if math.isfinite(each.at_best) else "–",
                 each.verdict,
             )
             for name, each in self.reliability.items()
