@@ -170,6 +170,8 @@ def effects() -> list[str]:
 
 def main() -> None:
     put(ROOT / "README.md", "tune", tune_tables.tunings(load("tune")))
+    put(ROOT / "docs" / "tune.md", "tune", tune_tables.tunings(load("tune")))
+    put(ROOT / "docs" / "tune.md", "tune same minutes", tune_tables.same_minutes(load("tune")))
     page, measured = ROOT / "docs" / "searching.md", load("search_collections")
     put(page, "collections", search_tables.collections(measured))
     put(page, "answers", search_tables.answers(measured["cranfield, answers"]))
