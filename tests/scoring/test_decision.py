@@ -122,6 +122,14 @@ def test_the_same_seed_gives_the_same_bytes(half: tuple) -> None:
     assert one == other
 
 
+def test_published_scores_are_background_where_a_decision_stands_above_them(half: tuple) -> None:
+    scores = half[2][0]
+    assert "background" not in scores.tables()[-1].caption
+    decision, *_, published = scores.with_decision(decided(half), "benefit").tables()
+    assert (decision.title, published.title) == ("Which negatives to train on", "Sources of negatives by ECI_sem")
+    assert published.caption.startswith("background: ")
+
+
 def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half: tuple) -> None:
     world, sources, _ = half
     pairs = oracle(world, sources, 240).table

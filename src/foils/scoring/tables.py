@@ -131,6 +131,8 @@ def ranking_table(scores: Scores) -> Table:
     ]
     if any(score.easy for score in scores.sources):
         notes.append("easy: not clearly below random negatives, so its score speaks of easiness, not of quality")
+    if scores.decision is not None:
+        notes.insert(0, "background: the published scores, by which the decision does not go")
     notes += scores.warnings
     for score in scores.sources:
         if score.dropped:
