@@ -43,6 +43,13 @@ def test_a_decision_says_what_to_train_on_where_it_turns_and_what_to_label() -> 
     assert "label about 40 pairs" in label
 
 
+def test_a_turn_names_the_share_of_the_source_with_more_false_negatives() -> None:
+    bm25 = replace(GOOD, name="bm25", false_share_low=0.0, false_share_high=0.5)
+    turned = Turn(unlabelled=2.0, false_share=0.003, source="bm25", above=False, share_of_other=0.09)
+    _, turn, _ = sentences(replace(DECISION, turns_at=turned, worths={"dense": GOOD, "bm25": bm25}))
+    assert turn == "The order turns to bm25 if fewer than 9 % of bm25 are false (today's belief: 0–50 %)."
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [

@@ -37,12 +37,14 @@ class Turn:
         false_share: φ of the chosen source there.
         source: the other one; None: no mined negatives.
         above: whether the other one is better with more false negatives, rather than with fewer.
+        share_of_other: φ of the other source there; 0 of no mined negatives.
     """
 
     unlabelled: float
     false_share: float
     source: str | None
     above: bool
+    share_of_other: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -249,7 +251,7 @@ def _turn(believed: Believed, grid: Float64s, curves: Float64s, chosen: int, tod
     shares = [*believed.belief.shares(float(grid[at])), 0.0]
     rival = int(ahead[at])
     other_name = None if rival == len(believed.names) else believed.names[rival]
-    return Turn(float(grid[at]), float(shares[chosen]), other_name, bool(grid[at] > today))
+    return Turn(float(grid[at]), float(shares[chosen]), other_name, bool(grid[at] > today), float(shares[rival]))
 
 
 def _labels_needed(values: Float64s, draws: Draws, waiting: Labelled, rng: np.random.Generator) -> int | None:

@@ -18,10 +18,12 @@ def sentences(decision: Decision) -> list[str]:
     chosen = None if decision.source is None else decision.worths[decision.source]
     if chosen is not None and (turn := decision.turns_at) is not None and decision.matters:
         way = "more" if turn.above else "fewer"
-        other = turn.source or "no mined negatives"
+        named, share = chosen, turn.false_share  # the share of the two that is larger, and so easier to see
+        if turn.source is not None and turn.share_of_other > share:
+            named, share = decision.worths[turn.source], turn.share_of_other
         lines.append(
-            f"The order turns to {other} if {way} than {_percent(turn.false_share)} of {chosen.name} are false "
-            f"(today's belief: {_range(chosen)})."
+            f"The order turns to {turn.source or 'no mined negatives'} if {way} than {_percent(share)} of {named.name} "
+            f"are false (today's belief: {_range(named)})."
         )
     if decision.label_next == 0 and decision.matters and decision.best_with_probability < SURE:
         lines.append(
