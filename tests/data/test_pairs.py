@@ -174,6 +174,16 @@ def test_triplets_in_csv_are_a_source(tmp_path: Path) -> None:
         as_sources([str(path)], foils.load(pa.Table.from_pylist([{"query": "c?", "positive": "x"}])))
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_columns_are_divided_by_what_the_first_line_has_most_of(tmp_path: Path, mark: str) -> None:
+    plain, other = tmp_path / "plain.csv", tmp_path / "other.csv"
+    plain.write_text('query,positive,title\n"a, b",c;d|e\tf,T\n')
+    other.write_text(f'query{mark}positive{mark}"title"\na, b{mark}"c;d|e\tf"{mark}T\n')
+    of_plain, of_other = foils.load(plain), foils.load(other)
+    assert of_other.documents.equals(of_plain.documents)
+    assert of_other.queries.equals(of_plain.queries)
+
+
 def test_texts_over_several_lines_and_a_byte_order_mark(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_bytes(b'\xef\xbb\xbfquery,positive\n"a\n\nb","x"\nc,\n')

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from foils.data.lines import Complaints, numbered_lines, text_field
+from foils.data.lines import Complaints, text_field
 from foils.data.pair_columns import NAMES, plain
 from foils.data.store import Provenance, write_table, write_whole
 from foils.data.tables import DELIMITERS, Fields, Records, records_of_file
@@ -53,7 +53,7 @@ def read_labels(path: str | Path) -> tuple[pa.Table, list[int]]:
             document, one judge's answers to a pair that contradict each other.
     """
     path = Path(path)
-    records = records_of_file(path, delimiter=_delimiter(path))
+    records = records_of_file(path)
     columns = _columns(records)
     complaints, rows, lines = Complaints(path), [], []
     seen: dict[tuple[Any, ...], int] = {}
@@ -95,21 +95,6 @@ def check_ending(path: str | Path) -> None:
     """Raise an InputError where no labels can be written under this name."""
     if Path(path).suffix.lower() not in ENDINGS:
         raise InputError(f"{path}: labels are written as {', '.join(ENDINGS)}; name the file so")
-
-
-def _delimiter(path: Path) -> str | None:
-    """What divides the columns of a file that a spreadsheet wrote: whatever makes a column of its header."""
-    ending = _ending(path)
-    if ending not in DELIMITERS:
-        return None
-    complaints = Complaints(path)
-    _, header = next(numbered_lines(path, complaints), (0, ""))
-    known = {name for names in _COLUMNS.values() for name in names}
-    counts = {
-        mark: sum(plain(cell.strip('"')) in known for cell in header.split(mark))
-        for mark in (DELIMITERS[ending], ",", ";", "\t")
-    }
-    return max(counts, key=lambda mark: counts[mark])
 
 
 def _ending(path: Path) -> str:

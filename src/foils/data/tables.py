@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,11 +21,12 @@ from foils.runtime.errors import FormatError, InputError
 
 Fields = Mapping[str, Any]
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-MARKS = (",", ";", "\t", "|")  # that divide columns elsewhere
+MARKS = (",", ";", "\t", "|")  # that divide columns
 ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
 BUFFER = 1 << 20  # bytes of a column of Parquet that are read at once
 FIRST = 1_000  # records of JSON whose keys are the columns
 csv.field_size_limit(LONGEST_LINE)
+_QUOTED = re.compile(r'"[^"]*"')
 
 
 @dataclass(frozen=True)
@@ -140,14 +142,14 @@ def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
     return enumerate((row for batch in pieces(batches) for row in batch.to_pylist()), start=1)
 
 
-def records_of_file(path: str | Path, *, delimiter: str | None = None) -> Records:
+def records_of_file(path: str | Path) -> Records:
     """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
 
-    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names.
+    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names. Columns of CSV and
+    TSV are divided by what the first line has most of: commas, semicolons, tabs or bars.
 
     Args:
         path: of the file.
-        delimiter: what divides the columns of CSV and TSV; None: a comma or a tab, by the name.
 
     Raises:
         InputError: no such file, or another kind.
@@ -160,7 +162,7 @@ def records_of_file(path: str | Path, *, delimiter: str | None = None) -> Record
     if ending == ".parquet":
         raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
     if ending in DELIMITERS:
-        return _delimited(path, delimiter or DELIMITERS[ending])
+        return _delimited(path, _mark(path, DELIMITERS[ending]))
     if ending in ENDINGS:
         return _json(path)
     raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
@@ -186,12 +188,12 @@ def _parquet(path: Path) -> Records:
 
 def _delimited(path: Path, delimiter: str) -> Records:
     def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
-        line, read_last = 0, ""
+        line = 0
 
         def lines() -> Iterator[str]:
-            nonlocal line, read_last
+            nonlocal line
             for number, text in every_line(path, complaints):
-                line, read_last = number, text
+                line = number
                 yield f"{text}\n"
 
         reader = csv.reader(lines(), delimiter=delimiter, strict=True)
@@ -203,8 +205,6 @@ def _delimited(path: Path, delimiter: str) -> Records:
                 said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
                 if "new-line" in str(error):
                     said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
-                elif begin == 1 and (other := next((mark for mark in MARKS if f'"{mark}"' in read_last), None)):
-                    said = f"the first line's columns are divided by {other!r}; {_divided(delimiter)}"
                 complaints.add(said, begin)
                 complaints.settle()
             if fields is None:
@@ -234,16 +234,14 @@ def _delimited(path: Path, delimiter: str) -> Records:
         raise FormatError(
             f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1
         )
-    other = next((mark for mark in MARKS if mark in header[0]), None)
-    if len(header) == 1 and other:
-        raise FormatError(f"one column {header[0]!r}, which holds {other!r}; {_divided(delimiter)}", path, 1)
     return Records(str(path), tuple(header), read, (path,))
 
 
-def _divided(delimiter: str) -> str:
-    """What to do about other marks between columns."""
-    named = "name the file by what divides them (.csv or .tsv), or write it anew"
-    return f"expected columns divided by {delimiter!r}: {named}"
+def _mark(path: Path, by_name: str) -> str:
+    """What divides the columns: what the first line has most of outside quotes, or what the name says."""
+    _, header = next(every_line(path, Complaints(path)), (0, ""))
+    unquoted = _QUOTED.sub("", header)
+    return max((by_name, *MARKS), key=unquoted.count)
 
 
 def _json(path: Path) -> Records:
