@@ -245,3 +245,14 @@ def test_negatives_are_mined_anew_while_it_trains(world, capsys):
     assert call("--refresh", "1", "--form", "pairs", output="other") == 2
     assert call("--refresh", "1", "--reranker", output="other") == 2
     assert "--refresh" in capsys.readouterr().err
+
+
+def test_a_training_without_any_negative_says_that_nothing_was_learned(tmp_path, capsys):
+    static_model().save_pretrained(str(tmp_path / "static"))
+    warnings = []
+    for name, second in (("same", "ba be bi"), ("two", "da de di")):
+        (tmp_path / f"{name}.csv").write_text(f"query,positive\nba be,ba be bi\nda de,{second}\n")
+        arguments = [str(tmp_path / f"{name}.csv"), "--model", str(tmp_path / "static"), "-o", str(tmp_path / name)]
+        assert run(["train", *arguments]) == 0
+        warnings.append("nothing was learned" in capsys.readouterr().err)
+    assert warnings == [True, False]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,8 @@ from foils.training.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkW
 from foils.training.masked import MASKED, Masked
 from foils.training.settings import MERGED, TrainSettings
 from foils.training.trackers import callbacks_of, opened_by_name, run_folder
+
+log = logging.getLogger(__name__)
 
 FEW = 16
 """Texts that a processor embeds together."""
@@ -184,6 +187,9 @@ def fit(
     if settings.lora is not None and settings.lora_output == MERGED:
         merge_trained(model)
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    if losses and not any(losses):
+        log.warning("The loss was 0 at every step: no batch held a negative for any of its queries; nothing was learned.")
     best = trainer.state.best_metric
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
     seconds = time.perf_counter() - start
