@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from foils.data.recapture import Recapture
 from foils.scoring.answers import Labelled
 from foils.scoring.belief import MOST, Belief, Evidence
-from foils.scoring.evidence import shared
+from foils.scoring.evidence import COUNTED, rate_of, shared
 
 
 def belief(rates: list[float], *, most: float = 2.0, spread: float = 1e-6) -> Belief:
@@ -94,3 +95,30 @@ def test_the_interval_after_60_labels_holds_the_truth(spread: float) -> None:
         low, high = np.quantile(draws.shares, [0.025, 0.975], axis=0)
         held.append((low <= np.minimum(MOST, truth)) & (np.minimum(MOST, truth) <= high))
     assert np.mean(held) > 0.88
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "rate", "spread"),
+    [
+        (100, None, 0.1, 0.1),  # √100 of 100
+        (0, None, 0.0005, 1.0),  # half a positive
+        (0, 175.0, 0.175, 1.0),  # none of three planted ones: an error of half of one, made that of all 1,050
+        (0, 0.26, 0.0005, 1.0),  # none of two thousand
+        (350, 250.0, 0.35, 250 / 350),
+    ],
+)
+def test_few_recaptured_positives_are_no_fewer_than_they_may_be_wrong_by(returned, error, rate, spread) -> None:
+    found = rate_of(Recapture(returned, 1050, 1000, standard_error=error))
+    assert found == pytest.approx((rate, np.hypot(spread, COUNTED)))
+
+
+def test_a_source_of_whose_few_planted_positives_none_came_back_is_not_believed_surely() -> None:
+    rate, spread = rate_of(Recapture(0, 1050, 1000, "planted", 3, 175.0))
+    each = Belief([Evidence(np.full(50, 0.1), rate, spread)], 0.6)
+    for answers in (0, 14):  # none of the judged negatives is relevant
+        labelled = Labelled(np.zeros(answers), np.ones((answers, 1)), np.full(answers, np.log(0.1)))
+        with np.errstate(over="raise"):
+            shares = each.draw(labelled, np.random.default_rng(0)).shares[:, 0]
+        low, high = np.quantile(shares, [0.025, 0.975])
+        assert 0.01 < high < 0.6
+        assert low > 1e-4

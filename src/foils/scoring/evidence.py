@@ -82,11 +82,21 @@ def evidence_of(
     recapture = Recapture.of_table(negatives)
     if recapture is None or not recapture.kept:
         return Evidence(ratios, math.nan, OUTSIDE if outside > 0.5 else UNCOUNTED)
+    rate, spread = rate_of(recapture)
+    return Evidence(ratios, rate, spread, known.slope(negatives, measured.records.collection, logs[own]))
+
+
+def rate_of(recapture: Recapture) -> tuple[float, float]:
+    """Return r, recaptured positives for each negative, and σ, what its logarithm may be wrong by.
+
+    Where fewer came back than what the count or the estimate may be wrong by (half a positive at the least), that many
+    may have been missed: r is then that error, for each negative, and σ about 1. Three planted positives of which none
+    comes back say little, two thousand say that nearly none would.
+    """
     error = math.sqrt(recapture.returned) if recapture.standard_error is None else recapture.standard_error
-    counted = max(recapture.returned, 0.5)
-    spread = math.hypot(max(error, 0.5) / counted, COUNTED)
-    slope = known.slope(negatives, measured.records.collection, logs[own])
-    return Evidence(ratios, counted / recapture.kept, spread, slope)
+    error = max(error, 0.5)
+    counted = max(recapture.returned, error)
+    return counted / recapture.kept, math.hypot(error / counted, COUNTED)
 
 
 def outside_of(measured: Measured, triplets: Rows) -> float:
