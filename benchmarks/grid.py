@@ -2,6 +2,7 @@
 
     python benchmarks/grid.py train FOLDER DATA [--part test] [--cell NAME ...] [--seeds N] [--model bert-tiny=PATH]
     python benchmarks/grid.py decide FOLDER DATA [--part choice] [--cell NAME ...] [--model bert-tiny=PATH]
+    python benchmarks/grid.py label FOLDER DATA [--part test] [--cell NAME ...] [--model bert-tiny=PATH]
     python benchmarks/grid.py summary
 
 DATA holds the collections as folders. grid.toml lists the cells: a collection, the share of training positives that is
@@ -11,9 +12,11 @@ with a masked language model, which --model names; without it its cells are left
 
 `train` works as `foils study` does, in a study of its own for each model in FOLDER, and goes on where it was stopped;
 --seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of
-today, and every predictor make of the sources of trained cells. `summary` says of each cell how far its order repeats,
-which regime it is, Kendall's τ of every predictor, and what the decision's choice loses; the cells of study_first.json
-and of rerankers.json are among them. All three write benchmarks/results/grid.json.
+today, and every predictor make of the sources of trained cells. `label` decides again of cells that the results hold,
+with the answers of benchmarks/labels: one reader judged sixty pairs of the sources of the collection's static cell,
+drawn as `foils label --draw uncertain` draws them. `summary` says of each cell how far its order repeats, which regime
+it is, Kendall's τ of every predictor, and what the decision's choice loses; the cells of study_first.json and of
+rerankers.json are among them. All of them write benchmarks/results/grid.json.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from decide import with_truth
 from foils.data import Collection, Negatives, load_collection
 from foils.data.store import cache_folder, write_json
 from foils.encode import EncoderSettings, VectorStore
-from foils.scoring import Scores, ScoreSettings, decide_sources, score_sources
+from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.statistics import bootstrap_interval, holm, paired_test
 from foils.studies import Cell, read_cells
 from foils.studies.cells import BASELINES, FIRST_STAGE, IN_BATCH, UNTRAINED, source_file
@@ -49,6 +52,7 @@ from study_first import hidden, mined
 
 COMPLETE = ("banking77", "clinc150")  # collections all of whose judgements are known
 MARGIN, ENCODER = "dense, margin 5 %", "all-MiniLM-L6-v2"
+LABELS = Path(__file__).parent / "labels"
 CELLS = Path(__file__).parent / "grid.toml"
 RESULTS = Path(__file__).parent / "results" / "grid.json"
 
@@ -90,16 +94,55 @@ def loaded(cell: dict[str, Any], data: Path) -> Collection:
 def train(cell: dict[str, Any], folder: Path, data: Path) -> None:
     """Mine the sources of a cell, and train on each with each seed; what is there is not done again."""
     collection = loaded(cell, data)
+    opened = open_study(
+        folder / cell["model"], collection, sources_of(cell, collection), [cell["path"]], settings_of(cell)
+    )
+    with narrowed():
+        run_cells(opened, _store())
+
+
+def sources_of(cell: dict[str, Any], collection: Collection) -> dict[str, Negatives]:
+    """Mine the sources of a cell."""
     every = mined(collection, EncoderSettings(max_length=128), cell["per_query"])
     if MARGIN in cell["sources"]:
         every[MARGIN] = foils.mine(
             collection, "dense", encoder=ENCODER, max_length=128, relative_margin=0.05, top=cell["per_query"]
         )
     wanted = [name.format(*(int(first) + cell["per_query"] for first in _firsts(name))) for name in cell["sources"]]
-    sources = {source: every[source] for source in wanted}
-    opened = open_study(folder / cell["model"], collection, sources, [cell["path"]], settings_of(cell))
-    with narrowed():
-        run_cells(opened, _store())
+    return {source: every[source] for source in wanted}
+
+
+class Made(NamedTuple):
+    """What was made of the sources of a cell."""
+
+    scores: Scores
+    decision: Decision
+    deciding: DecisionSettings
+
+
+def made_of(
+    cell: dict[str, Any], collection: Collection, sources: dict[str, Negatives], folder: Path, labels: Path | None
+) -> Made:
+    """Score the sources, and decide."""
+    settings, store = settings_of(cell), _store()
+    (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
+    encoder = scoring_encoder(opened, settings)
+    scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
+    deciding = replace(kind_of_study(settings, [collection], None).deciding(cell["path"]), labels=labels)
+    return Made(scores, decide_sources(scores, sources, encoder, store, deciding).decision, deciding)
+
+
+def label(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> None:
+    """Put what the decision makes of a cell's sources with a reader's answers into what is known of it."""
+    labels = LABELS / f"{cell['collection']}.tsv"
+    if cell["hide"] or not labels.is_file() or "decision" not in known:
+        return
+    collection = loaded(cell, data)
+    sources = {name: table for name, table in sources_of(cell, collection).items() if name in known["predictors"]}
+    decision = made_of(cell, collection, sources, folder, labels).decision
+    known["labelled"] = {"source": decision.source, "probability": decision.best_with_probability}
+    for name, values in known["predictors"].items():
+        values["benefit_labelled"] = decision.worths[name].benefit
 
 
 def decide(cell: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | None:
@@ -110,12 +153,7 @@ def decide(cell: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | N
         return None
     digests = {name: kept.facts["sources"][name] for name in kept.sources}
     sources = {name: Negatives.read(source_file(kept.folder, name, digest)) for name, digest in digests.items()}
-    settings, store = settings_of(cell), _store()
-    (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
-    encoder = scoring_encoder(opened, settings)
-    scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    deciding = kind_of_study(settings, [collection], None).deciding(cell["path"])
-    decision = decide_sources(scores, sources, encoder, store, deciding).decision
+    scores, decision, deciding = made_of(cell, collection, sources, folder, None)
     predicted = predict(scores, {name: decision.worths[name] for name in sources})
     if cell["collection"] in COMPLETE and deciding.starts == "encoder":
         truth = hidden_ones(collection, load_collection(str(data / cell["collection"])))
@@ -206,7 +244,7 @@ def _firsts(name: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["train", "decide", "summary"])
+    parser.add_argument("action", choices=["train", "decide", "label", "summary"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--part", choices=["choice", "test"])
@@ -219,7 +257,10 @@ def main() -> None:
         cell["seeds"] = given.seeds or cell["seeds"]
         if given.action == "train":
             train(cell, given.folder, given.data)
-        if given.action != "summary" and (made := decide(cell, given.folder, given.data)) is not None:
+        if given.action == "label":
+            label(cell, known.get(cell["name"], {}), given.folder, given.data)
+            write_json(RESULTS, summarised(known))
+        elif given.action != "summary" and (made := decide(cell, given.folder, given.data)) is not None:
             known[cell["name"]] = made
             write_json(RESULTS, summarised(known))
     known |= of_rerankers(_result("rerankers")) | of_first(_result("study_first"), _result("decide")["first"])

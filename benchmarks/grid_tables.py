@@ -16,12 +16,17 @@ from foils.studies.reliability import reliability_of
 PARTS = {"choice": "chosen on", "test": "tested on"}
 OURS = ("benefit", "strength", "few_false")
 SHOWN = {
-    "benefit": "benefit", "benefit_true": "benefit, truth known", "eci_sem": "ECI_sem", "eci": "ECI",
-    "mnrl_proxy": "MNRL proxy", "gradient_energy": "gradient energy", "rho": "mean ρ",
+    "benefit": "benefit", "benefit_true": "benefit, truth known", "benefit_labelled": "benefit, 60 labels",
+    "eci_sem": "ECI_sem", "eci": "ECI", "mnrl_proxy": "MNRL proxy",
+    "gradient_energy": "gradient energy", "rho": "mean ρ",
 }  # fmt: skip
 RIVALS = {
     "default": "over the first dense ranks", "margin": "over those below 95 % of the positive", "random": "over random",
     "in-batch": "over none mined", "best": "over the best in hindsight",
+}  # fmt: skip
+KINDS = {
+    "static": "static embeddings", "bert-tiny": "encoders made of a language model", "all-MiniLM": "able encoders",
+    "reranker": "rerankers made of a language model",
 }  # fmt: skip
 KAPPAS = (0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 HARD, EASY = 0, 100  # first ranks of windows that are hard, and that are as easy as random negatives
@@ -223,6 +228,33 @@ def predictors(result: Mapping[str, Any], *, names: Sequence[str] = ()) -> str:
             lost = one.get("regret")
             row += [_signed(one.get("kendall")), _signed(one.get("worst")), "–" if lost is None else f"{lost:.4f}"]
         rows.append(f"| {' | '.join(row)} |")
+    return "\n".join(rows)
+
+
+def groups(result: Mapping[str, Any]) -> str:
+    """A row a kind of model and a collection: mean τ over its reliable cells that were tested on, and what is lost.
+
+    The last row is the mean of the collections' means, in which none counts more for having more cells.
+    """
+    tested = [each for _, each in _by_part(result) if each["part"] == "test" and _reliable(each)]
+    names = [name for name in SHOWN if all(name in each["kendall"] for each in tested)]
+    heads = ["cells of", "cells", *(SHOWN[name] for name in names), "it loses"]
+    rows = [f"| {' | '.join(heads)} |", "|---|---:|" + "---:|" * (len(names) + 1)]
+
+    def row(label: str, cells: Sequence[Mapping[str, Any]]) -> list[float]:
+        means = [float(np.mean([each["kendall"][name] for each in cells])) for name in names]
+        means.append(float(np.mean([each["regret"] for each in cells])))
+        rows.append(f"| {label} | {len(cells)} | {' | '.join(map(_signed, means[:-1]))} | {means[-1]:.4f} |")
+        return means
+
+    for kind, label in KINDS.items():
+        if chosen := [each for each in tested if each["model"].startswith(kind)]:
+            row(label, chosen)
+    collections = dict.fromkeys(each["collection"] for each in tested)
+    means = [row(name, [each for each in tested if each["collection"] == name]) for name in collections]
+    if means:
+        of_all = np.mean(means, axis=0)
+        rows.append(f"| **mean of collections** | | {' | '.join(map(_signed, of_all[:-1]))} | {of_all[-1]:.4f} |")
     return "\n".join(rows)
 
 

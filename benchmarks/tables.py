@@ -195,6 +195,7 @@ def main() -> None:
     grid = load("grid")
     put(page, "grid cells", grid_tables.cells(grid))
     put(page, "grid agreement", grid_tables.agreement(grid))
+    put(page, "grid groups", grid_tables.groups(grid))
     put(page, "grid choices", grid_tables.choices(grid))
     put(page, "grid predictors", grid_tables.predictors(grid))
     put(page, "study outcomes", study_tables.outcomes(study))
