@@ -43,6 +43,12 @@ def test_a_decision_says_what_to_train_on_where_it_turns_and_what_to_label() -> 
     assert "label about 40 pairs" in label
 
 
+def test_tiny_shares_are_said_as_a_hundredth_of_a_percent() -> None:
+    sure = replace(GOOD, false_share_low=0.0, false_share_high=6e-30)
+    first, _, _ = sentences(replace(DECISION, worths={"dense": sure}))
+    assert first.endswith("; 0–0.01 % of it are false.")
+
+
 def test_a_turn_names_the_share_of_the_source_with_more_false_negatives() -> None:
     bm25 = replace(GOOD, name="bm25", false_share_low=0.0, false_share_high=0.5)
     turned = Turn(unlabelled=2.0, false_share=0.003, source="bm25", above=False, share_of_other=0.09)

@@ -98,4 +98,5 @@ def _range(worth: SourceWorth) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
+    """Return a share for readers; what is above 0 is 0.01 % at the least."""
+    return f"{max(100 * share, 0.01):.2g} %" if 0 < share < 0.1 else f"{100 * share:.0f} %"
