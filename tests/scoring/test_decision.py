@@ -14,6 +14,7 @@ from foils.data import Negatives
 from foils.data.labels import Labels
 from foils.runtime.errors import InputError
 from foils.scoring import Decided, DecisionSettings, decide_sources
+from foils.scoring.worth import learnabilities
 from hidden_positives import World, hidden_world
 
 
@@ -96,6 +97,19 @@ def test_a_model_that_starts_from_nothing_learns_from_what_it_can_tell_apart(hal
     assert starting["random"].strength > starting["hard"].strength
     assert able["random"].strength < able["hard"].strength
     assert starting["hard"].learnability < 1 == able["hard"].learnability
+
+
+def test_where_documents_do_not_recur_a_negative_is_learned_from_as_far_as_it_is_told_already(half: tuple) -> None:
+    able, part, none = (decided(half, recurrence=share).decision.worths for share in (1.0, 0.5, 0.0))
+    gates, record = half[2][0].measured.gates, half[2][0].measured.records
+    everything = np.arange(len(record.record))
+    np.testing.assert_allclose(
+        learnabilities(half[2][0].measured, everything, "encoder", 0.25), 0.25 + 0.75 * gates.rho**16
+    )
+    assert {each.learnability for each in able.values()} == {1.0}
+    assert none["hard"].learnability < 0.5 * none["random"].learnability
+    assert part["hard"].strength == pytest.approx((able["hard"].strength + none["hard"].strength) / 2)
+    assert part["hard"].false_share == able["hard"].false_share
 
 
 def test_the_batch_takes_away_what_easy_negatives_add(half: tuple) -> None:

@@ -52,6 +52,7 @@ class Ground:
         block_of: (T,) the block of each record.
         in_batch: (T,) log(M·E[x]) of each record.
         starts: what the training starts from.
+        recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too.
         counted: records that every benefit is a mean over; None: those with a negative of the source.
     """
 
@@ -63,6 +64,7 @@ class Ground:
     block_of: Rows
     in_batch: Float64s
     starts: str
+    recurrence: float = 1.0
     counted: Rows | None = None
 
 
@@ -139,7 +141,9 @@ def _ground(
         measured, surveyed.unlabelled, settings.in_batch, scores.settings.temperature, settings.starts
     )
     known = KnownLogs.of(measured, surveyed, np.log(np.maximum(relevance.ratio(surveyed.labelled), LEAST_ODDS)))
-    return Ground(surveyed.triplets, logs, known, relevance.most, judged, block_of, in_batch, settings.starts)
+    return Ground(
+        surveyed.triplets, logs, known, relevance.most, judged, block_of, in_batch, settings.starts, settings.recurrence
+    )
 
 
 def decide_on(
@@ -214,7 +218,7 @@ def _worth(target: Target, scores: Scores, ground: Ground, odds: Odds) -> Worth:
     measured = scores.measured
     own = ground.triplets[rows_of(target, measured, ground.triplets)]
     temperature = scores.settings.temperature
-    parts, learnabilities = strengths_of(measured, own, ground.in_batch, temperature, ground.starts)
+    parts, learnabilities = strengths_of(measured, own, ground.in_batch, temperature, ground.starts, ground.recurrence)
     record = measured.records.record[own]
     return Worth.of(parts, learnabilities, odds, record, ground.block_of, ground.counted)
 

@@ -2,12 +2,14 @@
 
     B_s = mean over records of Σ_j a_j · ℓ_j · (1 − (1 + κ)·π_j)
 
-a_j is what negative j adds to the listwise loss of a query that has M in-batch negatives anyway. With x_j =
-exp((s_j − s_p)/τ), S = Σ_j x_j and Z = 1 + M·E[x] over documents of the collection, the list J adds log(1 + S/Z) to the
-loss log Z, and j its part x_j/S of that. So no mined negatives are worth 0. ℓ_j is its learnability: 1 for a model that
-tells positives from random documents already; ρ_j·η_j for one that starts from nothing, to which all documents are
-alike, x_j = 1. π_j is the probability that it is false, κ how much worse a false negative is than a true one is good
-(ANMI 2.0, proof of Theorem 4, eq. A.1: κ = D/G).
+a_j is what negative j adds to the listwise loss of a query that has M in-batch negatives anyway. With x_j = exp((s_j −
+s_p)/τ), S = Σ_j x_j and Z = 1 + M·E[x] over documents of the collection, the list J adds log(1 + S/Z) to the loss log
+Z, and j its part x_j/S of that. So no mined negatives are worth 0. ℓ_j is its learnability: 1 for a model that tells
+positives from random documents already; ρ_j·η_j for one that starts from nothing, to which all documents are alike, x_j
+= 1. Where documents recur less, R + (1 − R)·ρ_j¹⁶: what a model learns of a document by itself serves the share R of
+the queries to come whose relevant documents are positives of training queries too; the rest profits from negatives that
+it tells from positives already. π_j is the probability that it is false, κ how much worse a false negative is than a
+true one is good (ANMI 2.0, proof of Theorem 4, eq. A.1: κ = D/G).
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from foils.scoring.prepared import Measured
 SHARES = np.linspace(0.0, MOST, 34)
 STARTS = ("encoder", "nothing")
 HARM = 1.5  # κ
+ALREADY = 16  # power of ρ in the learnability of negatives where documents do not recur
 SURE = 0.95
 EASY = 1.5  # times the strength of random negatives below which a source is easy
 
@@ -129,7 +132,7 @@ def added_losses(record: Rows, s_n: Float64s, s_p: Float64s, in_batch: Float64s,
 
 
 def strengths_of(
-    measured: Measured, triplets: Rows, in_batch: Float64s, temperature: float, starts: str
+    measured: Measured, triplets: Rows, in_batch: Float64s, temperature: float, starts: str, recurrence: float = 1.0
 ) -> tuple[Float64s, Float64s]:
     """Return a_j and ℓ_j of one source's triplets, each (k,).
 
@@ -139,15 +142,32 @@ def strengths_of(
         in_batch: (T,) log(M·E[x]) of each record.
         temperature: τ.
         starts: encoder: the scored encoder is what is trained; nothing: the model starts from nothing.
+        recurrence: R, as in `learnabilities`.
     """
     record = measured.records.record[triplets]
+    learnability = learnabilities(measured, triplets, starts, recurrence)
     if starts == "nothing":
         alike = np.zeros(len(measured.s_p))
-        gates = measured.gates
-        learnability = np.asarray((gates.rho * gates.eta)[triplets])
         return added_losses(record, np.zeros(len(triplets)), alike, in_batch, temperature), learnability
     s_n = measured.similarities.s_n[triplets]
-    return added_losses(record, s_n, measured.s_p, in_batch, temperature), np.ones(len(triplets))
+    return added_losses(record, s_n, measured.s_p, in_batch, temperature), learnability
+
+
+def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: float) -> Float64s:
+    """Return (k,) ℓ_j: ρ_j·η_j for a model that starts from nothing, else R + (1 − R)·ρ_j¹⁶.
+
+    Args:
+        measured: the scoring.
+        triplets: (k,) to look at.
+        starts: as in `strengths_of`.
+        recurrence: R in [0, 1], the share of the queries to come whose relevant documents are positives of training
+            queries too.
+    """
+    if starts == "nothing":
+        return np.asarray((measured.gates.rho * measured.gates.eta)[triplets])
+    if recurrence == 1:
+        return np.ones(len(triplets))
+    return np.asarray(recurrence + (1 - recurrence) * measured.gates.rho[triplets] ** ALREADY)
 
 
 def in_batch_odds(

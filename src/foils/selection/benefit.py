@@ -28,7 +28,7 @@ from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.scoring import BeliefSettings, Decided, Scores, ScoreSettings, decide_sources, score_sources
 from foils.scoring.compose import triplets_of_rows
-from foils.scoring.worth import HARM
+from foils.scoring.worth import HARM, learnabilities
 from foils.selection.results import ByBenefit
 from foils.selection.rows import Floats, Marks
 
@@ -154,8 +154,8 @@ def select_by_benefit(
     chosen = most_useful(candidates, top)
     united = fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
     settings = {"by": BENEFIT, "top": top, "weigh": weigh, "temperature": temperature, "split": split,
-                "starts": belief.starts, "in_batch": belief.in_batch, "labels": decided.decision.labels,
-                "encoder": description(encoder)}  # fmt: skip
+                "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": belief.recurrence,
+                "labels": decided.decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
     queries = len(scores.measured.records)
     return ByBenefit.of(
@@ -175,11 +175,9 @@ def _candidates(scores: Scores, decided: Decided) -> Candidates:
     measured, ground = scores.measured, decided.ground
     triplets, records = decided.triplets, measured.records
     record = records.record[triplets]
-    gain = 1 - (1 + HARM) * decided.expected
+    gain = (1 - (1 + HARM) * decided.expected) * learnabilities(measured, triplets, ground.starts, ground.recurrence)
     logits = np.zeros(len(triplets))
-    if ground.starts == "nothing":
-        gain = gain * (measured.gates.rho * measured.gates.eta)[triplets]
-    else:
+    if ground.starts != "nothing":
         logits = (measured.similarities.s_n[triplets] - measured.s_p[record]) / scores.settings.temperature
     pull = logits - np.logaddexp(0.0, ground.in_batch[record])
     members = records.members[triplets]

@@ -189,7 +189,9 @@ def fit(
     history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
     losses = [entry["loss"] for entry in history if "loss" in entry]
     if losses and not any(losses):
-        log.warning("The loss was 0 at every step: no batch held a negative for any of its queries; nothing was learned.")
+        log.warning(
+            "The loss was 0 at every step: no batch held a negative for any of its queries; nothing was learned."
+        )
     best = trainer.state.best_metric
     precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
     seconds = time.perf_counter() - start
