@@ -2,7 +2,7 @@
 
     python benchmarks/grid.py train FOLDER DATA [--part test] [--cell NAME ...] [--seeds N] [--model bert-tiny=PATH]
     python benchmarks/grid.py decide FOLDER DATA [--part choice] [--cell NAME ...] [--model bert-tiny=PATH]
-    python benchmarks/grid.py label FOLDER DATA [--part test] [--cell NAME ...] [--model bert-tiny=PATH]
+    python benchmarks/grid.py again FOLDER DATA [--part test] [--cell NAME ...] [--model bert-tiny=PATH]
     python benchmarks/grid.py summary
 
 DATA holds the collections as folders. grid.toml lists the cells: a collection, the share of training positives that is
@@ -12,11 +12,12 @@ with a masked language model, which --model names; without it its cells are left
 
 `train` works as `foils study` does, in a study of its own for each model in FOLDER, and goes on where it was stopped;
 --seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of
-today, and every predictor make of the sources of trained cells. `label` decides again of cells that the results hold,
-with the answers of benchmarks/labels: one reader judged sixty pairs of the sources of the collection's static cell,
-drawn as `foils label --draw uncertain` draws them. `summary` says of each cell how far its order repeats, which regime
-it is, Kendall's τ of every predictor, and what the decision's choice loses; the cells of study_first.json and of
-rerankers.json are among them. All of them write benchmarks/results/grid.json.
+today, and every predictor make of the sources of trained cells. `again` decides again of cells that the results hold:
+with the answers of benchmarks/labels (one reader judged sixty pairs of the sources of the collection's static cell,
+drawn as `foils label --draw uncertain` draws them), and with R, the share of the test pairs whose document is a
+positive of a training query. `summary` says of each cell how far its order repeats, which regime it is, Kendall's τ of
+every predictor, and what the decision's choice loses; the cells of study_first.json and of rerankers.json are among
+them. All of them write benchmarks/results/grid.json.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ from narrowed import narrowed
 from study_first import hidden, mined
 
 COMPLETE = ("banking77", "clinc150")  # collections all of whose judgements are known
+FROM_NOTHING = ("bert-tiny", "reranker")  # models whose learnability knows no R
 MARGIN, ENCODER = "dense, margin 5 %", "all-MiniLM-L6-v2"
 LABELS = Path(__file__).parent / "labels"
 CELLS = Path(__file__).parent / "grid.toml"
@@ -121,28 +123,45 @@ class Made(NamedTuple):
 
 
 def made_of(
-    cell: dict[str, Any], collection: Collection, sources: dict[str, Negatives], folder: Path, labels: Path | None
+    cell: dict[str, Any], collection: Collection, sources: dict[str, Negatives], folder: Path, **believed: Any
 ) -> Made:
-    """Score the sources, and decide."""
+    """Score the sources, and decide; `believed` are settings of the belief."""
     settings, store = settings_of(cell), _store()
     (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
     encoder = scoring_encoder(opened, settings)
     scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    deciding = replace(kind_of_study(settings, [collection], None).deciding(cell["path"]), labels=labels)
+    deciding = replace(kind_of_study(settings, [collection], None).deciding(cell["path"]), **believed)
     return Made(scores, decide_sources(scores, sources, encoder, store, deciding).decision, deciding)
 
 
-def label(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> None:
-    """Put what the decision makes of a cell's sources with a reader's answers into what is known of it."""
-    labels = LABELS / f"{cell['collection']}.tsv"
-    if cell["hide"] or not labels.is_file() or "decision" not in known:
+def again(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> None:
+    """Put what the decision says with a reader's answers, and with R, into what is known of a cell."""
+    if "decision" not in known:
         return
     collection = loaded(cell, data)
+    labels, share = LABELS / f"{cell['collection']}.tsv", recurrence(collection)
+    wanted = {"labelled": {"labels": labels}} if labels.is_file() and not cell["hide"] else {}
+    if share < 1 and cell["model"] not in FROM_NOTHING:
+        wanted["recurring"] = {"recurrence": share}
+    for values in known["predictors"].values():
+        values["benefit_recurring"] = values["benefit"]
+    known["recurring"] = {"recurrence": share, **known["decision"]}
+    if not wanted:
+        return
     sources = {name: table for name, table in sources_of(cell, collection).items() if name in known["predictors"]}
-    decision = made_of(cell, collection, sources, folder, labels).decision
-    known["labelled"] = {"source": decision.source, "probability": decision.best_with_probability}
-    for name, values in known["predictors"].items():
-        values["benefit_labelled"] = decision.worths[name].benefit
+    for name, believed in wanted.items():
+        decision = made_of(cell, collection, sources, folder, **believed).decision
+        known[name] = {"source": decision.source, "probability": decision.best_with_probability, **believed}
+        for source, values in known["predictors"].items():
+            values[f"benefit_{name}"] = decision.worths[source].benefit
+    known.get("labelled", {}).pop("labels", None)
+
+
+def recurrence(collection: Collection) -> float:
+    """The share of the pairs of the split test whose document is a positive of a training query, too."""
+    train, test = (collection.qrels[split] for split in ("train", "test"))
+    train, test = (each.filter(pc.greater(each["relevance"], 0)) for each in (train, test))
+    return float(pc.mean(pc.cast(pc.is_in(test["doc_id"], value_set=train["doc_id"].unique()), pa.float64())).as_py())
 
 
 def decide(cell: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | None:
@@ -153,7 +172,7 @@ def decide(cell: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | N
         return None
     digests = {name: kept.facts["sources"][name] for name in kept.sources}
     sources = {name: Negatives.read(source_file(kept.folder, name, digest)) for name, digest in digests.items()}
-    scores, decision, deciding = made_of(cell, collection, sources, folder, None)
+    scores, decision, deciding = made_of(cell, collection, sources, folder)
     predicted = predict(scores, {name: decision.worths[name] for name in sources})
     if cell["collection"] in COMPLETE and deciding.starts == "encoder":
         truth = hidden_ones(collection, load_collection(str(data / cell["collection"])))
@@ -244,7 +263,7 @@ def _firsts(name: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["train", "decide", "label", "summary"])
+    parser.add_argument("action", choices=["train", "decide", "again", "summary"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--part", choices=["choice", "test"])
@@ -257,8 +276,8 @@ def main() -> None:
         cell["seeds"] = given.seeds or cell["seeds"]
         if given.action == "train":
             train(cell, given.folder, given.data)
-        if given.action == "label":
-            label(cell, known.get(cell["name"], {}), given.folder, given.data)
+        if given.action == "again":
+            again(cell, known.get(cell["name"], {}), given.folder, given.data)
             write_json(RESULTS, summarised(known))
         elif given.action != "summary" and (made := decide(cell, given.folder, given.data)) is not None:
             known[cell["name"]] = made

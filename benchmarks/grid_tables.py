@@ -16,9 +16,9 @@ from foils.studies.reliability import reliability_of
 PARTS = {"choice": "chosen on", "test": "tested on"}
 OURS = ("benefit", "strength", "few_false")
 SHOWN = {
-    "benefit": "benefit", "benefit_true": "benefit, truth known", "benefit_labelled": "benefit, 60 labels",
-    "eci_sem": "ECI_sem", "eci": "ECI", "mnrl_proxy": "MNRL proxy",
-    "gradient_energy": "gradient energy", "rho": "mean ρ",
+    "benefit": "benefit", "benefit_recurring": "benefit, R", "benefit_true": "benefit, truth known",
+    "benefit_labelled": "benefit, 60 labels", "eci_sem": "ECI_sem", "eci": "ECI",
+    "mnrl_proxy": "MNRL proxy", "gradient_energy": "gradient energy", "rho": "mean ρ",
 }  # fmt: skip
 RIVALS = {
     "default": "over the first dense ranks", "margin": "over those below 95 % of the positive", "random": "over random",

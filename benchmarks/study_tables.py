@@ -38,6 +38,31 @@ def leaderboard(result: dict[str, Any], *, every: bool = True) -> str:
     return "\n".join(rows)
 
 
+def published(result: dict[str, Any]) -> str:
+    """What each published predictor, and the benefit, say of each source, and what training on it gave.
+
+    The last rows are τ within the settings, the mean of that of single sources and that of hybrids, and the share of
+    pairs of one setting that are in the measured order.
+    """
+    (study,) = result["cells"].values()
+    (cell,) = study["cells"]
+    names = [name for name in ("benefit", *PUBLISHED) if name != "eci_per_query"]
+    tests = list(cell["outcomes"][0]["tests"])
+    heads = ["trained on", "mean nDCG@10", *tests, *names]
+    rows = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 1)]
+    for each in cell["outcomes"]:
+        known = cell["predictors"].get(each["source"], {})
+        values = [f"{known[name]:.3g}" if name in known else "–" for name in names]
+        measured = [f"{value:.4f}" for value in (each["mean"], *(each["tests"][test] for test in tests))]
+        rows.append(f"| {' | '.join([each['source'], *measured, *values])} |")
+    of = {each["predictor"]: each for each in study["leaderboard"]}
+    empty = ["" for _ in (0, *tests)]
+    rows.append(f"| *τ within settings* | {' | '.join([*empty, *(_signed(of[name]['within']) for name in names)])} |")
+    shares = [f"{of[name]['stability']:.0%}".replace("%", " %") for name in names]
+    rows.append(f"| *pairs in order* | {' | '.join([*empty, *shares])} |")
+    return "\n".join(rows)
+
+
 def headers(result: dict[str, Any]) -> list[str]:
     """A heading for each cell: the collection, and the model where there are several."""
     named = [cell["name"].replace(" % hidden", " %").partition(" · ")[::2] for cell in result["all"]["cells"]]

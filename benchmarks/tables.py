@@ -198,6 +198,7 @@ def main() -> None:
     put(page, "grid groups", grid_tables.groups(grid))
     put(page, "grid choices", grid_tables.choices(grid))
     put(page, "grid predictors", grid_tables.predictors(grid))
+    put(page, "as published", study_tables.published(load("as_published")))
     put(page, "study outcomes", study_tables.outcomes(study))
     put(page, "study leaderboard", study_tables.leaderboard(study))
     transformers = load("study_transformers")
