@@ -28,7 +28,7 @@ class BestRanksSettings(BeliefSettings):
     """How the best ranks are chosen, with the encoder that mines.
 
     Attributes:
-        temperature: Temperature τ of the training, which divides similarities.
+        temperature: τ of the training, which divides similarities.
         best_depth: Ranks that are looked at. Default: ten times as many as negatives per query.
     """
 

@@ -72,8 +72,8 @@ class BeliefSettings(Settings):
         starts: What the training starts from: the encoder that scores, or nothing, as a reranker from a masked language
             model does.
         in_batch: Negatives that a query has in its batch anyway, as random documents; 0 for a loss of the list alone.
-        recurrence: Share of the queries to come whose relevant documents are positives of training queries too. Below
-            1 hard negatives count for less, for what a model learns of a document by itself then serves fewer queries.
+        recurrence: Share of later queries whose positives training queries have, too; below 1 hard negatives count for
+            less.
     """
 
     heading = "Decision"
