@@ -110,6 +110,8 @@ def test_where_documents_do_not_recur_a_negative_is_learned_from_as_far_as_it_is
     assert none["hard"].learnability < 0.5 * none["random"].learnability
     assert part["hard"].strength == pytest.approx((able["hard"].strength + none["hard"].strength) / 2)
     assert part["hard"].false_share == able["hard"].false_share
+    assert able["random"].verdict == "too easy"
+    assert none["random"].verdict == "good"
 
 
 def test_the_batch_takes_away_what_easy_negatives_add(half: tuple) -> None:

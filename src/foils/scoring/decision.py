@@ -208,7 +208,9 @@ def _worths(
     some = draws.some_false >= CONFIRMED
     best = np.maximum(with_form[:, believed.candidates].max(axis=1), 0.0)
     control = believed.names.index(CONTROL) if CONTROL in believed.names else None
-    weakest = math.nan if control is None else believed.worths[control].strength
+    weakest = math.nan
+    if control is not None and believed.worths[control].learnability == 1:  # else easy is no fault
+        weakest = believed.worths[control].strength
     tolerated = TOLERANCE * max(float(values.mean(axis=0).max()), 0.0)
     worths = {}
     for at, name in enumerate(believed.names):
