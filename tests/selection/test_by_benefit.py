@@ -138,3 +138,16 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
             select("nowhere.parquet", **given)
     with pytest.raises(InputError, match="2 tables; a rule on ratings takes one"):
         select(["a.parquet", "b.parquet"])
+
+
+def test_where_documents_do_not_recur_hard_negatives_weigh_less(
+    spoilt: tuple[World, dict[str, Negatives], ByBenefit, Path],
+) -> None:
+    world, sources, plain, folder = spoilt
+    belief = BeliefSettings(labels=oracle(world, sources, 240), recurrence=0.0)
+    store = VectorStore(folder / "vectors")
+    chosen = select_by_benefit(world.collection, sources, WorldEncoder(world), store, belief, top=5, temperature=0.1)
+    false, weight = (chosen.table[name].to_numpy(zero_copy_only=False) for name in ("false_probability", "weight"))
+    assert (weight[chosen.keep] < 1 - (1 + HARM) * false[chosen.keep]).all()
+    assert chosen.provenance["settings"]["recurrence"] == 0
+    assert chosen.benefit < plain.benefit
