@@ -32,6 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 import foils
 from decide import with_truth
@@ -84,6 +86,8 @@ def loaded(cell: dict[str, Any], data: Path) -> Collection:
     collection = load_collection(str(data / cell["collection"]))
     if cell["hide"]:
         collection, _ = hidden(collection, cell["hide"])
+    if "trained" in cell:
+        collection = halved(collection, recurs=cell["trained"] == "same")
     if "test" not in cell:
         return collection
     table = collection.qrels["test"]
@@ -91,6 +95,27 @@ def loaded(cell: dict[str, Any], data: Path) -> Collection:
     kept = pa.array(queries[: cell["test"]], table["query_id"].type)
     qrels = {**collection.qrels, "test": table.filter(pc.is_in(table["query_id"], value_set=kept))}
     return replace(collection, qrels=qrels, digest=f"{collection.digest[:20]}-{cell['test']}")
+
+
+def halved(collection: Collection, *, recurs: bool) -> Collection:
+    """Training queries of one half of the documents; test queries of the same half where it recurs, else of the other.
+
+    Halves are of groups: documents that are relevant to the same query are in the same, so that none is in both.
+    """
+    tables = {split: table.filter(pc.greater(table["relevance"], 0)) for split, table in collection.qrels.items()}
+    pairs = pa.concat_tables([table.select(["query_id", "doc_id"]) for table in tables.values()])
+    queries, docs = (pairs[name].combine_chunks().dictionary_encode() for name in ("query_id", "doc_id"))
+    edges = (np.asarray(queries.indices), np.asarray(docs.indices) + len(queries.dictionary))
+    shape = 2 * (len(queries.dictionary) + len(docs.dictionary),)
+    groups, group = connected_components(coo_array((np.ones(len(pairs), bool), edges), shape=shape), directed=False)
+    first = np.random.default_rng(7).permutation(groups) < groups // 2
+    inside = pa.array(queries.dictionary).filter(pa.array(first[group[: len(queries.dictionary)]]))
+    qrels = {}
+    for split, table in tables.items():
+        there = pc.is_in(table["query_id"], value_set=inside)
+        qrels[split] = table.filter(there if split == "train" or recurs else pc.invert(there))
+    name = f"{collection.name}, {'same' if recurs else 'other'} half"
+    return replace(collection, name=name, qrels=qrels, digest=f"{collection.digest[:20]}-{'same' if recurs else 'other'}")
 
 
 def train(cell: dict[str, Any], folder: Path, data: Path) -> None:
