@@ -49,7 +49,7 @@ from foils.studies.predictors import predict
 from foils.studies.run import open_study, run_cells
 from foils.studies.scored import scoring_encoder
 from foils.studies.settings import StudySettings
-from grid_tables import of_first, of_rerankers, summarised
+from grid_tables import PARTS, of_first, of_rerankers, summarised
 from narrowed import narrowed
 from study_first import hidden, mined
 
@@ -114,8 +114,10 @@ def halved(collection: Collection, *, recurs: bool) -> Collection:
     for split, table in tables.items():
         there = pc.is_in(table["query_id"], value_set=inside)
         qrels[split] = table.filter(there if split == "train" or recurs else pc.invert(there))
-    name = f"{collection.name}, {'same' if recurs else 'other'} half"
-    return replace(collection, name=name, qrels=qrels, digest=f"{collection.digest[:20]}-{'same' if recurs else 'other'}")
+    half = "same" if recurs else "other"
+    return replace(
+        collection, name=f"{collection.name}, {half} half", qrels=qrels, digest=f"{collection.digest[:20]}-{half}"
+    )
 
 
 def train(cell: dict[str, Any], folder: Path, data: Path) -> None:
@@ -133,8 +135,9 @@ def sources_of(cell: dict[str, Any], collection: Collection) -> dict[str, Negati
     every = mined(collection, EncoderSettings(max_length=128), cell["per_query"])
     if MARGIN in cell["sources"]:
         every[MARGIN] = foils.mine(
-            collection, "dense", encoder=ENCODER, max_length=128, relative_margin=0.05, top=cell["per_query"]
-        )
+            collection, "dense", encoder=ENCODER, max_length=128, precision="float32", relative_margin=0.05,
+            top=cell["per_query"],
+        )  # fmt: skip
     wanted = [name.format(*(int(first) + cell["per_query"] for first in _firsts(name))) for name in cell["sources"]]
     return {source: every[source] for source in wanted}
 
@@ -291,7 +294,7 @@ def main() -> None:
     parser.add_argument("action", choices=["train", "decide", "again", "summary"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("data", type=Path, nargs="?")
-    parser.add_argument("--part", choices=["choice", "test"])
+    parser.add_argument("--part", choices=list(PARTS))
     parser.add_argument("--cell", nargs="*", dest="names")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--model", action="append", default=[], metavar="NAME=PATH")

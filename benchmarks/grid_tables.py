@@ -13,7 +13,7 @@ from foils.statistics.agreement import kendall_tau
 from foils.studies.cells import BASELINES, IN_BATCH
 from foils.studies.reliability import reliability_of
 
-PARTS = {"choice": "chosen on", "test": "tested on"}
+PARTS = {"choice": "chosen on", "test": "tested on", "cause": "cause"}
 OURS = ("benefit", "strength", "few_false")
 SHOWN = {
     "benefit": "benefit", "benefit_recurring": "benefit, R", "benefit_true": "benefit, truth known",
