@@ -304,7 +304,7 @@ def main() -> None:
         cell["seeds"] = given.seeds or cell["seeds"]
         if given.action == "train":
             train(cell, given.folder, given.data)
-        if given.action == "again":
+        elif given.action == "again":
             again(cell, known.get(cell["name"], {}), given.folder, given.data)
             write_json(RESULTS, summarised(known))
         elif given.action != "summary" and (made := decide(cell, given.folder, given.data)) is not None:
