@@ -151,6 +151,8 @@ def test_the_word_table_of_a_model_is_an_encoder_too(tmp_path: Path) -> None:
     names = [f"static:{tmp_path / name}" for name in ("one", "two")]
     first, second = (load_encoder(name, EncoderSettings(device="cpu")) for name in names)
     assert (first.name, second.name) == ("static:one", "static:two")
+    assert first.static
+    assert not load_encoder(tmp_path / "one", EncoderSettings(device="cpu")).static
     assert first.fingerprint != second.fingerprint
     assert pickle.loads(pickle.dumps(first)).fingerprint == first.fingerprint
     collection, store = made_up(), VectorStore(tmp_path / "vectors")

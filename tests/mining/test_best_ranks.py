@@ -9,6 +9,7 @@ import pytest
 
 from decided_world import WorldEncoder, oracle, true_share
 from foils.data import Negatives
+from foils.data.recurrence import expected_recurrence
 from foils.encode import VectorStore
 from foils.mining.doors import mine
 from foils.mining.results import Mined
@@ -47,6 +48,19 @@ def test_it_passes_spoilt_ranks_over(spoilt: World, tmp_path: Path) -> None:
     assert labelled.provenance["settings"]["best_of"]["labels"] == 200
     assert labelled.provenance["settings"]["ranks"][0] > 0
     assert true_share(spoilt, labelled) < 0.3 * true_share(spoilt, hardest)
+
+
+def test_it_heeds_how_often_documents_recur(spoilt: World, tmp_path: Path) -> None:
+    class WordTable(WorldEncoder):
+        static = True
+
+    models = {"encoder": WordTable(spoilt), "vectors": VectorStore(tmp_path / "vectors")}
+    words = mine(spoilt.collection, "dense", top=5, ranks="best", **models).provenance["settings"]["best_of"]
+    context, none = (best_of(spoilt, tmp_path, recurrence=each).provenance["settings"]["best_of"] for each in (None, 0))
+    assert (context["recurrence"], none["recurrence"]) == (1.0, 0.0)
+    assert words["recurrence"] == expected_recurrence(spoilt.collection) == 0
+    benefits = [[part["benefit"] for part in each["parts"]] for each in (words, none, context)]
+    assert benefits[0] == benefits[1] != benefits[2]
 
 
 def test_where_nothing_is_hidden_it_takes_the_first_ranks(tmp_path: Path) -> None:

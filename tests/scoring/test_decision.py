@@ -9,11 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from decided_world import mined, oracle, scored, true_share
+from decided_world import WorldEncoder, mined, oracle, scored, true_share
 from foils.data import Negatives
 from foils.data.labels import Labels
+from foils.data.recurrence import expected_recurrence
 from foils.runtime.errors import InputError
-from foils.scoring import Decided, DecisionSettings, decide_sources
+from foils.scoring import Decided, Decision, DecisionSettings, decide_sources
 from foils.scoring.worth import learnabilities
 from hidden_positives import World, hidden_world
 
@@ -112,6 +113,38 @@ def test_where_documents_do_not_recur_a_negative_is_learned_from_as_far_as_it_is
     assert part["hard"].false_share == able["hard"].false_share
     assert able["random"].verdict == "too easy"
     assert none["random"].verdict == "good"
+
+
+def test_a_word_table_is_decided_for_by_what_recurs_in_the_collection(half: tuple) -> None:
+    world, sources, (scores, encoder, store) = half
+    collection = scores.measured.records.collection
+    share = expected_recurrence(collection)
+    assert share == 0  # each document of this world is relevant to one query
+
+    def decision(encoder: object, **settings: object) -> Decision:
+        given = DecisionSettings(**settings)  # type: ignore[arg-type]
+        return decide_sources(scores, sources, encoder, store, given).decision  # type: ignore[arg-type]
+
+    def benefits(encoder: object, **settings: object) -> dict[str, float]:
+        return {name: worth.benefit for name, worth in decision(encoder, **settings).worths.items()}
+
+    class WordTable(WorldEncoder):
+        static = True
+
+    words = WordTable(world)
+    assert [decision(each).recurrence for each in (encoder, words)] == [1.0, share]
+    assert benefits(words) == benefits(words, recurrence=0.0) != benefits(encoder)
+    assert benefits(words, recurrence=1.0) == benefits(encoder)
+    said = [" ".join(decision(words, recurrence=each).sentences) for each in (1.0, 0.25)]
+    line = "Of the positives of queries to come 25 % are expected to be positives of training queries too"
+    assert [line in each for each in said] == [False, True]
+    assert "recurrence 0.25" in said[1]
+
+
+def test_a_training_from_nothing_heeds_no_recurrence(half: tuple) -> None:
+    assert decided(half, starts="nothing").decision.recurrence is None
+    with pytest.raises(InputError, match=r"recurrence 0\.5: no effect with starts nothing"):
+        DecisionSettings(starts="nothing", recurrence=0.5)
 
 
 def test_the_batch_takes_away_what_easy_negatives_add(half: tuple) -> None:

@@ -6,18 +6,22 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from foils.data import Run
+from foils.data.recurrence import recurrence
 from foils.encode import VectorStore
 from foils.evaluation import measure_encoder
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import FormatError, InputError
 from foils.studies import StudySettings, analyse, read_cells, run_study
 from foils.studies.cells import UNTRAINED, mean_of
+from foils.studies.kinds import Encoders
 from foils.studies.outcomes import mean_and_interval
 from foils.studies.page import study_page
-from train_models import made_up, static_model, table
+from foils.training.models import load_trainable
+from train_models import bert_model, made_up, static_model, table
 
 MEASURE = "nDCG@10"
 SETTINGS = StudySettings(seeds=1, per_query=3, measures=(MEASURE,), training={"batch_size": 16, "learning_rate": 0.05})
@@ -66,6 +70,28 @@ def test_other_collections_make_another_cell_and_the_trainings_own_makes_none(st
     assert names[0] == names[1] != names[2]
     assert read_cells(place / "2")[0].sizes == []
     assert analyse(read_cells(place / "0")).outcomes != analyse(read_cells(place / "2")).outcomes
+
+
+def test_what_a_word_table_learns_recurs_in_the_collection_that_it_is_trained_on_alone(studied):
+    _, (collection, _, (model,), *_) = studied
+    train, test = collection.qrels["train"], collection.qrels["test"]
+    some = test.slice(0, 4).set_column(0, "query_id", train["query_id"].slice(0, 4))  # four more answers to train
+    collection = replace(collection, qrels={**collection.qrels, "train": pa.concat_tables([train, some])})
+    own = 4 / len(test)
+    assert recurrence(collection, "test") == own < 1
+    for tests, share in (([collection], own), ([collection, OTHERS[0]], own / 2), (OTHERS, 0.0)):
+        assert Encoders(SETTINGS, tests).deciding(model, collection).recurrence == share
+
+
+def test_a_language_model_heeds_no_recurrence_and_an_encoder_takes_all_for_recurring(tmp_path):
+    bert_model(tmp_path / "language")
+    load_trainable(str(tmp_path / "language")).save_pretrained(str(tmp_path / "encoder"))
+    collection = made_up()
+    language, encoder = (
+        Encoders(SETTINGS, [collection]).deciding(str(tmp_path / name), collection) for name in ("language", "encoder")
+    )
+    assert (language.starts, language.recurrence) == ("nothing", None)
+    assert (encoder.starts, encoder.recurrence) == ("encoder", 1.0)
 
 
 def test_the_interval_draws_queries_within_each_collection():

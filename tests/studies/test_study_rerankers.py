@@ -106,8 +106,8 @@ def test_every_seed_draws_a_head_and_a_trained_head_is_kept(models):
     whole = [kind.load(str(models / "whole"), seed).predict(pairs)[0] for seed in (0, 1)]
     assert drawn[0] == drawn[1] != drawn[2]
     assert whole[0] == whole[1]
-    assert kind.deciding(str(models / "body")) == DecisionSettings(in_batch=0, starts="nothing")
-    assert kind.deciding(str(models / "whole")) == DecisionSettings(in_batch=0, starts="encoder")
+    assert kind.deciding(str(models / "body"), collection) == DecisionSettings(in_batch=0, starts="nothing")
+    assert kind.deciding(str(models / "whole"), collection) == DecisionSettings(in_batch=0, recurrence=1.0)
 
 
 def test_sources_are_scored_by_an_encoder_and_the_benefit_knows_the_regime(world, models):

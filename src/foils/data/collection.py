@@ -26,6 +26,7 @@ Rows = npt.NDArray[np.int64]
 IDENTICAL = "has the query's own id"
 ALL_QUERIES = "all"  # in the place of a split: every query, judged or not, with the positives of all splits
 TRAIN = "train"  # the split that is trained on, unless another is named
+DEV = "dev"  # the split that settings are chosen on
 TABLE = 1 << 30  # bytes of ids that one table of hashes is made of
 
 DOCUMENTS = pa.schema([("doc_id", pa.string()), ("title", pa.large_string()), ("text", pa.large_string())])

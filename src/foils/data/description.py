@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from foils.data.chunks import pieces
 from foils.data.collection import TRAIN, Collection
+from foils.data.recurrence import recurrence
 from foils.data.splitting import twin_pairs
 from foils.data.texts import ColumnTexts
 from foils.runtime.results import Result, Table, number
@@ -37,7 +38,7 @@ class SplitFacts:
         pairs: (query, document), judged relevant.
         not_relevant: judged not relevant.
         most: positives of the query that has most.
-        shared: share of its positive documents that are positives of train too; None: train itself, or no train.
+        shared: share of its pairs whose document is a positive of train, too; None: train itself, or no train.
         twins: queries that have a near-twin in train: of one document, and alike in their words.
     """
 
@@ -165,11 +166,9 @@ def _split(collection: Collection, name: str, twins: np.ndarray[Any, Any]) -> Sp
     relevant = judged.filter(pc.greater(judged["relevance"], 0))
     most = max(pc.value_counts(relevant["query_id"]).field("counts").to_pylist(), default=0)
     shared, near = None, None
-    if name != "train" and "train" in collection.qrels:
-        train = collection.judgements("train")
-        known = train.filter(pc.greater(train["relevance"], 0))["doc_id"].unique()
-        own = relevant["doc_id"].unique()
-        shared = float(pc.mean(pc.is_in(own, value_set=known)).as_py() or 0.0)
+    if name != TRAIN and TRAIN in collection.qrels:
+        train = collection.judgements(TRAIN)
+        shared = recurrence(collection, name) or 0.0
         here, there = (set(collection.query_rows(each["query_id"].unique()).tolist()) for each in (judged, train))
         near = len({a for a, b in [*twins.tolist(), *twins[:, ::-1].tolist()] if a in here and b in there})
     queries = len(judged["query_id"].unique())

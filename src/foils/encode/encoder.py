@@ -18,7 +18,7 @@ import numpy.typing as npt
 from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
 from foils.encode.forward import batched_vectors, own_vectors, pads_texts
-from foils.encode.models import STATIC, load_model
+from foils.encode.models import STATIC, is_static, load_model
 from foils.encode.processes import Processes
 from foils.encode.similarity import SIMILARITIES, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
@@ -98,6 +98,9 @@ class EncoderSettings(Settings):
 class SentenceEncoder:
     """A sentence-transformers model as an `Encoder`.
 
+    Attributes:
+        static: whether it looks up word vectors, which know no context.
+
     Args:
         model: a loaded SentenceTransformer; it is moved to `settings.precision`, unless that is auto, and its maximum
             length is set.
@@ -120,6 +123,7 @@ class SentenceEncoder:
         }
         self._asymmetric = any(type(module).__name__ in ("Router", "Asym") for module in model)
         self.similarity = similarity_of(model, self.settings.similarity)
+        self.static = is_static(model)
         self.dimension = int(model.get_embedding_dimension() or 0)
         self._weights = weights_digest(model)
         self._source: str | None = None  # `load_encoder` knows it

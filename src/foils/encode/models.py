@@ -104,6 +104,13 @@ def static_embedding(folder: Path | str, *, device: str | None = None) -> Any:
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=table)], device=device)
 
 
+def is_static(model: Any) -> bool:
+    """Return whether a SentenceTransformer's input module looks up word vectors (StaticEmbedding)."""
+    from sentence_transformers.base.losses.gradcache import has_static_embedding_input
+
+    return bool(has_static_embedding_input(model))
+
+
 def own_kind(given: Any) -> str | None:
     """Return `sparse` or `multi-vector` for such a model, by name or loaded; None for any other.
 

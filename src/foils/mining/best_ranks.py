@@ -37,7 +37,7 @@ class BestRanksSettings(BeliefSettings):
     labels: Annotated[LabelsGiven | None, Option(metavar="FILE", within=WITHIN)] = None
     starts: Annotated[str, Option(names=STARTS, within=WITHIN)] = "encoder"
     in_batch: Annotated[int, Option(least=0, within=WITHIN)] = 127
-    recurrence: Annotated[float, Option(least=0, most=1, within=WITHIN)] = 1.0
+    recurrence: Annotated[float | None, Option(least=0, most=1, within=WITHIN)] = None
     temperature: Annotated[float, Option(above=0, within=WITHIN)] = 0.05
     best_depth: Annotated[int | None, Option(flag="depth", least=2, within=WITHIN)] = None
 
@@ -72,11 +72,10 @@ class BestRanksSettings(BeliefSettings):
 
     def describe(self, depth: int, curve: Curve) -> dict[str, Any]:
         """Return what provenance says of the choice."""
-        facts = {name: getattr(self, name) for name in ("temperature", "starts", "in_batch", "recurrence")}
+        facts = {name: getattr(self, name) for name in ("temperature", "starts", "in_batch")}
+        facts |= {name: getattr(curve.decision, name) for name in ("recurrence", "labels")}
         shown = curve.to_json()
-        return {"depth": depth, "labels": curve.decision.labels, **facts} | {
-            name: shown[name] for name in ("best", "sentence", "parts")
-        }
+        return {"depth": depth, **facts} | {name: shown[name] for name in ("best", "sentence", "parts")}
 
 
 def ranks_of(curve: Curve) -> tuple[int, int | None]:

@@ -12,6 +12,7 @@ from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
+from foils.data.recurrence import expected_recurrence
 from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
@@ -52,7 +53,8 @@ class Ground:
         block_of: (T,) the block of each record.
         in_batch: (T,) log(M·E[x]) of each record.
         starts: what the training starts from.
-        recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too.
+        recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too;
+            None: the training starts from nothing.
         counted: records that every benefit is a mean over; None: those with a negative of the source.
     """
 
@@ -64,7 +66,7 @@ class Ground:
     block_of: Rows
     in_batch: Float64s
     starts: str
-    recurrence: float = 1.0
+    recurrence: float | None = None
     counted: Rows | None = None
 
 
@@ -141,9 +143,28 @@ def _ground(
         measured, surveyed.unlabelled, settings.in_batch, scores.settings.temperature, settings.starts
     )
     known = KnownLogs.of(measured, surveyed, np.log(np.maximum(relevance.ratio(surveyed.labelled), LEAST_ODDS)))
+    recurrence = recurrence_of(settings, encoder, collection, scores.settings.split)
     return Ground(
-        surveyed.triplets, logs, known, relevance.most, judged, block_of, in_batch, settings.starts, settings.recurrence
+        surveyed.triplets, logs, known, relevance.most, judged, block_of, in_batch, settings.starts, recurrence
     )
+
+
+def recurrence_of(settings: BeliefSettings, encoder: Encoder, collection: Collection, split: str) -> float | None:
+    """Return R: as given, or for a static embedding what is expected of the collection, and 1 for other encoders.
+
+    None where the training starts from nothing, since R changes nothing there.
+
+    Args:
+        settings: may give R.
+        encoder: that training starts from.
+        collection: with judgements.
+        split: whose queries are trained on.
+    """
+    if settings.starts == "nothing":
+        return None
+    if settings.recurrence is not None:
+        return settings.recurrence
+    return expected_recurrence(collection, split) if getattr(encoder, "static", False) else 1.0
 
 
 def decide_on(
@@ -168,10 +189,10 @@ def decide_on(
     evidence = [evidence_of(target, sources, measured, ground.triplets, logs, ground.known) for target in targets]
     membership = _membership(targets, measured, ground.triplets)
     belief = Belief(evidence, bound_of(ground.most, evidence, sources, targets), shared(membership))
-    worths = [_worth(target, scores, ground, odds) for target, odds in zip(targets, belief.odds, strict=True)]
+    valued = [_worth(target, scores, ground, odds) for target, odds in zip(targets, belief.odds, strict=True)]
     labelled = _labelled(ground.judged, targets, measured, logs)
     names = [target.name for target in targets]
-    believed = Believed(names, worths, belief, labelled, costs_of(targets, sources), tuple(rivals))
+    believed = Believed(names, valued, belief, labelled, costs_of(targets, sources), tuple(rivals))
     mean = belief.draw(labelled, np.random.default_rng([scores.settings.seed, 10]), draws=MEANS)
     probability = _probabilities(membership, logs[ground.triplets], mean.lines.mean(axis=0))
     expected = np.zeros(len(probability))
@@ -179,7 +200,8 @@ def decide_on(
         expected += _probabilities(membership, logs[ground.triplets], lines) / len(mean.lines)
     waiting = _waiting(ground.triplets, ground.judged, probability, targets, measured, logs, rng)
     decision = decide(believed, waiting, _ability(measured), rng, confidence=scores.settings.confidence)
-    decision = replace(decision, worths={**decision.worths, **_hybrids(scores, decision.worths)})
+    worths = {**decision.worths, **_hybrids(scores, decision.worths)}
+    decision = replace(decision, worths=worths, recurrence=ground.recurrence)
     decision = replace(decision, sentences=tuple(sentences(decision)))
     return Decided(decision, ground.triplets, probability, expected, ground)
 

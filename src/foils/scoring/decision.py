@@ -67,6 +67,8 @@ class Decision:
         worths: of every source, hybrid and the random control, by name.
         curve: o, and each source's benefit at it, for the picture.
         ability: share of random negatives that the encoder puts below the positive.
+        recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too,
+            that hard negatives are counted by; None: not heeded, as by a training that starts from nothing.
         sentences: the decision in words.
     """
 
@@ -88,6 +90,7 @@ class Decision:
     sentences: tuple[str, ...] = ()
     judges: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     attainable: float = 1.0
+    recurrence: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the decision as scores.json holds it, without the sources' own numbers."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from foils.data.labels import LabelsLike
 from foils.data.tokens import TOKENIZERS
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.scoring.lexical import IDF_CORPORA
 from foils.scoring.worth import STARTS
 
@@ -73,7 +73,10 @@ class BeliefSettings(Settings):
             model does.
         in_batch: Negatives that a query has in its batch anyway, as random documents; 0 for a loss of the list alone.
         recurrence: Share of later queries whose positives training queries have, too; below 1 hard negatives count for
-            less.
+            less. Default: for a static embedding what the collection's splits show, for other models 1.
+
+    Raises:
+        InputError: a recurrence where the training starts from nothing.
     """
 
     heading = "Decision"
@@ -81,7 +84,13 @@ class BeliefSettings(Settings):
     labels: Annotated[LabelsGiven | None, Option(metavar="FILE")] = None
     starts: Annotated[str, Option(names=STARTS)] = "encoder"
     in_batch: Annotated[int, Option(least=0)] = 127
-    recurrence: Annotated[float, Option(least=0, most=1)] = 1.0
+    recurrence: Annotated[float | None, Option(least=0, most=1)] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.starts == "nothing":
+            why = f"with {spelled('starts', 'nothing')}, where easy negatives are what is learned from; leave it out"
+            refuse({"recurrence": self.recurrence}, why)
 
 
 @dataclass(frozen=True)

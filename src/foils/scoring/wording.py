@@ -10,6 +10,7 @@ from foils.scoring.decision import NEXT, Decision
 from foils.scoring.worth import SURE, SourceWorth
 
 ABLE = 0.75  # share of random documents below the positive from which on a model can learn from hard negatives
+RECURRING = 0.995  # share of recurring positives from which on nothing is said of the others
 
 
 def sentences(decision: Decision) -> list[str]:
@@ -43,6 +44,12 @@ def sentences(decision: Decision) -> list[str]:
         more = "." if rates["judged_by_people_too"] else "; judge some of its pairs yourself to know more."
         lines.append(
             f"{name} is believed to recognise {recognised} of the relevant pairs, and {passed} of the others{more}"
+        )
+    if decision.recurrence is not None and decision.recurrence < RECURRING:
+        option = spelled("recurrence", f"{decision.recurrence:.2g}")
+        lines.append(
+            f"Of the positives of queries to come {_percent(decision.recurrence)} are expected to be positives of "
+            f"training queries too, so that hard negatives count for less ({option})."
         )
     if decision.ability < ABLE:
         lines.append(

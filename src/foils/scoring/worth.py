@@ -132,7 +132,7 @@ def added_losses(record: Rows, s_n: Float64s, s_p: Float64s, in_batch: Float64s,
 
 
 def strengths_of(
-    measured: Measured, triplets: Rows, in_batch: Float64s, temperature: float, starts: str, recurrence: float = 1.0
+    measured: Measured, triplets: Rows, in_batch: Float64s, temperature: float, starts: str, recurrence: float | None
 ) -> tuple[Float64s, Float64s]:
     """Return a_j and ℓ_j of one source's triplets, each (k,).
 
@@ -153,7 +153,7 @@ def strengths_of(
     return added_losses(record, s_n, measured.s_p, in_batch, temperature), learnability
 
 
-def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: float) -> Float64s:
+def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: float | None) -> Float64s:
     """Return (k,) ℓ_j: ρ_j·η_j for a model that starts from nothing, else R + (1 − R)·ρ_j¹⁶.
 
     Args:
@@ -161,11 +161,11 @@ def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: 
         triplets: (k,) to look at.
         starts: as in `strengths_of`.
         recurrence: R in [0, 1], the share of the queries to come whose relevant documents are positives of training
-            queries too.
+            queries too; None stands for 1.
     """
     if starts == "nothing":
         return np.asarray((measured.gates.rho * measured.gates.eta)[triplets])
-    if recurrence == 1:
+    if recurrence is None or recurrence == 1:
         return np.ones(len(triplets))
     return np.asarray(recurrence + (1 - recurrence) * measured.gates.rho[triplets] ** ALREADY)
 

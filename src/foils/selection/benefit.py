@@ -154,7 +154,7 @@ def select_by_benefit(
     chosen = most_useful(candidates, top)
     united = fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
     settings = {"by": BENEFIT, "top": top, "weigh": weigh, "temperature": temperature, "split": split,
-                "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": belief.recurrence,
+                "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decided.decision.recurrence,
                 "labels": decided.decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
     queries = len(scores.measured.records)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foils.data import Collection, Run
+from foils.data.recurrence import recurrence
 from foils.encode import EncoderSettings, SentenceEncoder
 from foils.evaluation import Measured, bm25_run, first_documents, measure_encoder, measure_rankings, measure_reranker
 from foils.evaluation.systems import qrels_of, rankings_of
@@ -60,12 +61,25 @@ class Encoders:
         """Return the fingerprint of the encoder."""
         return self.encoder(name).fingerprint
 
-    def deciding(self, name: str) -> DecisionSettings:
-        """A batch, less the query's own row, is its in-batch negatives; a language model starts from nothing."""
+    def deciding(self, name: str, trained: Collection) -> DecisionSettings:
+        """A batch, less the query's own row, is its in-batch negatives; a language model starts from nothing.
+
+        Of what a static embedding learns of documents recurs what the study will see: the share of the test queries'
+        relevant documents that are positives of training queries, none in other collections than the training's.
+        """
         from foils.training.models import kind_of
 
-        starts = "nothing" if kind_of(self.load(name)) == "language model" else "encoder"
-        return DecisionSettings(in_batch=train_settings(self.settings, 0).batch_size - 1, starts=starts)
+        kind, in_batch = kind_of(self.load(name)), train_settings(self.settings, 0).batch_size - 1
+        if kind == "language model":
+            return DecisionSettings(in_batch=in_batch, starts="nothing")
+        shares = [
+            recurrence(each, self.settings.test_split, self.settings.split) or 0.0
+            if each.digest == trained.digest
+            else 0.0
+            for each in self.collections
+        ]
+        static = kind == "static embedding"
+        return DecisionSettings(in_batch=in_batch, recurrence=sum(shares) / len(shares) if static else 1.0)
 
     def form(self, source: str) -> str:
         """Return pairs for in-batch negatives alone, else triplets."""
@@ -151,12 +165,12 @@ class Rerankers:
 
         return cross_encoder_digest(self.load(name))
 
-    def deciding(self, name: str) -> DecisionSettings:
+    def deciding(self, name: str, trained: Collection) -> DecisionSettings:
         """The loss is of the list alone; a model whose weights depend on the seed has a head that nobody trained."""
         from foils.encode.cross_encoders import cross_encoder_digest
 
         drawn = len({cross_encoder_digest(self.load(name, seed)) for seed in (0, 1)}) > 1
-        return DecisionSettings(in_batch=0, starts="nothing" if drawn else "encoder")
+        return DecisionSettings(in_batch=0, starts="nothing") if drawn else DecisionSettings(in_batch=0, recurrence=1.0)
 
     def form(self, source: str) -> str:
         """Return lists."""

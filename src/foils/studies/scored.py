@@ -31,10 +31,10 @@ def score_cell(cell: OpenCell, store: VectorStore) -> None:
     path = cell.folder / SCORES_FILE
     known = read_json(path, SCORES) if path.is_file() else {"of": {}, "sources": {}}
     settings = _options(cell.settings, known["of"])
-    deciding = cell.kind.deciding(cell.model)
+    deciding = cell.kind.deciding(cell.model, cell.collection)
     digests = known_sources(cell.folder)
     there = {name: digest for name, digest in digests.items() if source_file(cell.folder, name, digest).is_file()}
-    basis = {"sources": there, "starts": deciding.starts, "in_batch": deciding.in_batch}
+    basis = {"sources": there, **{name: getattr(deciding, name) for name in ("starts", "in_batch", "recurrence")}}
     basis |= {name: getattr(settings, name) for name in KEPT}
     if known["of"] == basis:
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.encode.encoder import PROMPT_NAMES, Kind, prompt_of
-from foils.encode.models import load_model
+from foils.encode.models import is_static, load_model
 from foils.encode.similarity import similarity_of
 from foils.training.settings import TrainSettings
 
@@ -36,11 +36,10 @@ def kind_of(model: Any) -> str:
         model: a SentenceTransformer or a CrossEncoder.
     """
     from sentence_transformers import CrossEncoder
-    from sentence_transformers.base.losses.gradcache import has_static_embedding_input
 
     if isinstance(model, CrossEncoder):
         return "reranker"
-    if has_static_embedding_input(model):
+    if is_static(model):
         return "static embedding"
     return "encoder" if model.module_kwargs else "language model"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from foils.data import Collection, Negatives
 from foils.data.parts import drawn_judgements
+from foils.data.recurrence import expected_recurrence
 from foils.mining.doors import mine
 from foils.mining.settings import parsed_ranks
 from foils.runtime.errors import InputError
@@ -55,10 +56,18 @@ class Mining:
             The `source` (None: no mined negatives), the decision's `sentences`, and what it says of all `sources`.
         """
         in_batch = batch_size - 1 if self.kind.in_batch else 0
+        recurrence = self._recurrence()
         key = {**self.of, "sources": names, "queries": queries, "in_batch": in_batch, "seed": self.seed}
-        return self.kept.facts("decision", key, lambda: self._decision(names, queries, in_batch))
+        key |= {"recurrence": recurrence}
+        return self.kept.facts("decision", key, lambda: self._decision(names, queries, in_batch, recurrence))
 
-    def _decision(self, names: list[str], queries: int, in_batch: int) -> dict[str, Any]:
+    def _recurrence(self) -> float | None:
+        """R, of all training queries, not of those that the decision looks at."""
+        if self.kind.starts == "nothing":
+            return None
+        return expected_recurrence(self.collection) if self.kind.static else 1.0
+
+    def _decision(self, names: list[str], queries: int, in_batch: int, recurrence: float | None) -> dict[str, Any]:
         from foils.scoring.doors import score
 
         collection = self.sampled(queries)
@@ -68,7 +77,7 @@ class Mining:
             return {"source": None, "sentences": ["No source has a negative."], "sources": [], "label_next": None}
         scores = score(
             collection, tables, split=SAMPLE, encoder=self.kind.encoder, vectors=self.kind.store, in_batch=in_batch,
-            starts=self.kind.starts, replicates=0, hybrids=1, seed=self.seed,
+            starts=self.kind.starts, recurrence=recurrence, replicates=0, hybrids=1, seed=self.seed,
         )  # fmt: skip
         decision = scores.decision
         if decision is None:
