@@ -52,7 +52,7 @@ from foils.mining.planting import PLANTED
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.scoring.deciding import DOCUMENTS, RECORDS
 from foils.scoring.evidence import rows_of
-from foils.scoring.worth import HARM, added_losses, strengths_of
+from foils.scoring.worth import HARM, added_losses, learnabilities, strengths_of
 from recapture import Models, union, ways
 from study_first import false_shares, hidden, mined
 
@@ -137,8 +137,8 @@ def hidden_triplets(case: Any) -> np.ndarray:
     return np.array([pair in case.truth for pair in pairs])
 
 
-def with_truth(case: Any, in_batch: int = 127) -> dict[str, float]:
-    """The benefit of each source with every negative's truth known, over the scored records."""
+def with_truth(case: Any, in_batch: int = 127, recurrence: float | None = None) -> dict[str, float]:
+    """The benefit of each source with every negative's truth known, over the scored records, `recurrence` being R."""
     measured, false = case.scores.measured, hidden_triplets(case)
     records, tau = measured.records, case.scores.settings.temperature
     control = records.targets(1)[-1].of(records.members)
@@ -152,6 +152,7 @@ def with_truth(case: Any, in_batch: int = 127) -> dict[str, float]:
         own = np.flatnonzero(target.of(records.members))
         record = records.record[own]
         added = added_losses(record, measured.similarities.s_n[own], measured.s_p, odds, tau)
+        added = added * learnabilities(measured, own, "encoder", recurrence)
         benefits[target.name] = float((added * (1 - (1 + HARM) * false[own])).sum() / len(np.unique(record)))
     return benefits
 
@@ -213,7 +214,7 @@ def compared(case: Decider, after: dict[str, float], labels: list[Labels]) -> di
             "label_next": decision.label_next,
         }  # fmt: skip
 
-    truth = agreement(with_truth(case))
+    truth = agreement(with_truth(case, recurrence=case.decide().recurrence))
     return {"truth": truth, "none": decided(None), "labels": [decided(each) for each in labels]}
 
 
@@ -232,7 +233,8 @@ def slopes(whole: Collection, hide: float, labels: int) -> dict[str, Any]:
     for target in measured.records.targets(1)[:-1]:
         own = np.flatnonzero(rows_of(target, measured, ground.triplets))
         rows = ground.triplets[own]
-        pull, _ = strengths_of(measured, rows, ground.in_batch, case.scores.settings.temperature, ground.starts)
+        tau = case.scores.settings.temperature
+        pull, _ = strengths_of(measured, rows, ground.in_batch, tau, ground.starts, ground.recurrence)
         fit = LogisticRegression(C=1e6).fit(ground.logs[rows, None], false[rows])
         found[target.name] = {
             "slope": float(fit.coef_[0, 0]), "false": float(false[rows].mean()),

@@ -2,7 +2,7 @@
 
     python benchmarks/grid.py train FOLDER DATA [--part test] [--cell NAME ...] [--seeds N] [--model bert-tiny=PATH]
     python benchmarks/grid.py decide FOLDER DATA [--part choice] [--cell NAME ...] [--model bert-tiny=PATH]
-    python benchmarks/grid.py again FOLDER DATA [--part test] [--cell NAME ...] [--model bert-tiny=PATH]
+    python benchmarks/grid.py labelled FOLDER DATA [--part test] [--cell NAME ...] [--model bert-tiny=PATH]
     python benchmarks/grid.py summary
 
 DATA holds the collections as folders. grid.toml lists the cells: a collection, the share of training positives that is
@@ -12,12 +12,11 @@ with a masked language model, which --model names; without it its cells are left
 
 `train` works as `foils study` does, in a study of its own for each model in FOLDER, and goes on where it was stopped;
 --seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of
-today, and every predictor make of the sources of trained cells. `again` decides again of cells that the results hold:
-with the answers of benchmarks/labels (one reader judged sixty pairs of the sources of the collection's static cell,
-drawn as `foils label --draw uncertain` draws them), and with R, the share of the test pairs whose document is a
-positive of a training query. `summary` says of each cell how far its order repeats, which regime it is, Kendall's τ of
-every predictor, and what the decision's choice loses; the cells of study_first.json and of rerankers.json are among
-them. All of them write benchmarks/results/grid.json.
+today, and every predictor make of the sources of trained cells; of cells that are not in FOLDER what the results hold
+of their trainings stays. `labelled` decides with the answers of benchmarks/labels: one reader judged sixty pairs of the
+sources of the collection's static cell, drawn as `foils label --draw uncertain` draws them. `summary` says of each cell
+how far its order repeats, which regime it is, Kendall's τ of every predictor, and what the decision's choice loses; the
+cells of study_first.json and of rerankers.json are among them. All of them write benchmarks/results/grid.json.
 """
 
 from __future__ import annotations
@@ -54,8 +53,8 @@ from narrowed import narrowed
 from study_first import hidden, mined
 
 COMPLETE = ("banking77", "clinc150")  # collections all of whose judgements are known
-FROM_NOTHING = ("bert-tiny", "reranker")  # models whose learnability knows no R
 MARGIN, ENCODER = "dense, margin 5 %", "all-MiniLM-L6-v2"
+HARDEST = ("bm25", "dense")
 LABELS = Path(__file__).parent / "labels"
 CELLS = Path(__file__).parent / "grid.toml"
 RESULTS = Path(__file__).parent / "results" / "grid.json"
@@ -158,67 +157,78 @@ def made_of(
     (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
     encoder = scoring_encoder(opened, settings)
     scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    deciding = replace(kind_of_study(settings, [collection], None).deciding(cell["path"]), **believed)
+    deciding = replace(kind_of_study(settings, [collection], None).deciding(cell["path"], collection), **believed)
     return Made(scores, decide_sources(scores, sources, encoder, store, deciding).decision, deciding)
 
 
-def again(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> None:
-    """Put what the decision says with a reader's answers, and with R, into what is known of a cell."""
-    if "decision" not in known:
+def labelled(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> None:
+    """Put what the decision says with a reader's answers into what is known of a cell."""
+    labels = LABELS / f"{cell['collection']}.tsv"
+    if "decision" not in known or not labels.is_file() or cell["hide"] or "trained" in cell:
         return
     collection = loaded(cell, data)
-    labels, share = LABELS / f"{cell['collection']}.tsv", recurrence(collection)
-    wanted = {"labelled": {"labels": labels}} if labels.is_file() and not cell["hide"] else {}
-    if share < 1 and cell["model"] not in FROM_NOTHING:
-        wanted["recurring"] = {"recurrence": share}
-    for values in known["predictors"].values():
-        values["benefit_recurring"] = values["benefit"]
-    known["recurring"] = {"recurrence": share, **known["decision"]}
-    if not wanted:
-        return
     sources = {name: table for name, table in sources_of(cell, collection).items() if name in known["predictors"]}
-    for name, believed in wanted.items():
-        decision = made_of(cell, collection, sources, folder, **believed).decision
-        known[name] = {"source": decision.source, "probability": decision.best_with_probability, **believed}
-        for source, values in known["predictors"].items():
-            values[f"benefit_{name}"] = decision.worths[source].benefit
-    known.get("labelled", {}).pop("labels", None)
+    decision = made_of(cell, collection, sources, folder, labels=labels).decision
+    known["labelled"] = {"source": decision.source, "probability": decision.best_with_probability}
+    for source, values in known["predictors"].items():
+        values["benefit_labelled"] = decision.worths[source].benefit
 
 
-def recurrence(collection: Collection) -> float:
-    """The share of the pairs of the split test whose document is a positive of a training query, too."""
-    train, test = (collection.qrels[split] for split in ("train", "test"))
-    train, test = (each.filter(pc.greater(each["relevance"], 0)) for each in (train, test))
-    return float(pc.mean(pc.cast(pc.is_in(test["doc_id"], value_set=train["doc_id"].unique()), pa.float64())).as_py())
+def decide(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | None:
+    """What was measured, and what the decision and the predictors say; None where nothing is trained yet.
 
-
-def decide(cell: dict[str, Any], folder: Path, data: Path) -> dict[str, Any] | None:
-    """What was measured, and what the decision and the predictors say; None where nothing is trained yet."""
+    Where the trainings are not in the folder, what is known of them stays; a choice that is another now has no tests.
+    """
     collection = loaded(cell, data)
     kept = _kept(folder / cell["model"], collection.name, cell["path"])
-    if kept is None:
+    if kept is None and not known:
         return None
-    digests = {name: kept.facts["sources"][name] for name in kept.sources}
-    sources = {name: Negatives.read(source_file(kept.folder, name, digest)) for name, digest in digests.items()}
+    if kept is None:
+        sources = {name: table for name, table in sources_of(cell, collection).items() if name in known["predictors"]}
+    else:
+        digests = {name: kept.facts["sources"][name] for name in kept.sources}
+        sources = {name: Negatives.read(source_file(kept.folder, name, digest)) for name, digest in digests.items()}
     scores, decision, deciding = made_of(cell, collection, sources, folder)
     predicted = predict(scores, {name: decision.worths[name] for name in sources})
+    for name, value in always(cell, collection, sources, folder, decision, deciding).items():
+        predicted[name]["benefit_always"] = value
     if cell["collection"] in COMPLETE and deciding.starts == "encoder":
         truth = hidden_ones(collection, load_collection(str(data / cell["collection"])))
-        for name, value in with_truth(Known(scores, truth), deciding.in_batch).items():
+        for name, value in with_truth(Known(scores, truth), deciding.in_batch, deciding.recurrence).items():
             predicted[name]["benefit_true"] = value
-    means = kept.means("nDCG@10")
-    values = {name: each["nDCG@10"] for name, each in kept.outcomes.items()}
-    return {
+    made = {
         **{key: cell[key] for key in ("part", "model", "collection", "hide")},
-        "measured": {
-            name: [round(float(each), 5) for each in means[name]] for name in (*BASELINES, *sources) if name in means
-        },
         "predictors": predicted,
         "decision": {
-            "source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters
+            "source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters,
+            "recurrence": deciding.recurrence,
         },
-        "against": against(values, decision.source or IN_BATCH, cell["per_query"]),
     }  # fmt: skip
+    if kept is None:
+        same = known["decision"]["source"] == decision.source
+        return {**made, "measured": known["measured"], "against": known.get("against", {}) if same else {}}
+    means = kept.means("nDCG@10")
+    values = {name: each["nDCG@10"] for name, each in kept.outcomes.items()}
+    measured = {
+        name: [round(float(each), 5) for each in means[name]] for name in (*BASELINES, *sources) if name in means
+    }
+    chosen, per_query = decision.source or IN_BATCH, cell["per_query"]
+    return {
+        **made,
+        "measured": measured,
+        "against": against(values, chosen, per_query),
+        "hardest": {f"{way} 0-{per_query}": compared(values, f"{way} 0-{per_query}", "random") for way in HARDEST},
+    }
+
+
+def always(
+    cell: dict[str, Any], collection: Collection, sources: dict[str, Negatives], folder: Path, decision: Decision,
+    deciding: DecisionSettings,
+) -> dict[str, float]:  # fmt: skip
+    """The benefit of each source if all documents recurred."""
+    if deciding.recurrence not in (None, 1.0):
+        decision = made_of(cell, collection, sources, folder, recurrence=1.0).decision
+    return {name: decision.worths[name].benefit for name in sources}
 
 
 class Known(NamedTuple):
@@ -243,8 +253,7 @@ def against(values: dict[str, Any], chosen: str, per_query: int) -> dict[str, An
     `mine_hard_negatives` without further options takes the first dense ranks, with `relative_margin=0.05` those below
     95 % of the positive; best is the source that trained best. Sources that were not trained on are left out.
     """
-    seeds = min(len(each) for name, each in values.items() if name not in (UNTRAINED, FIRST_STAGE))
-    queries = {name: each[:seeds].mean(axis=0) for name, each in values.items() if name not in (UNTRAINED, FIRST_STAGE)}
+    queries = _queries(values)
     best = max(queries, key=lambda name: float(queries[name].mean()))
     rivals = {
         "random": "random",
@@ -258,14 +267,26 @@ def against(values: dict[str, Any], chosen: str, per_query: int) -> dict[str, An
     made = {}
     for name, source in rivals.items():
         if source in queries:
-            difference = queries[chosen] - queries[source]
-            low, high = bootstrap_interval(difference, rng=np.random.default_rng(0))
-            p = paired_test(queries[chosen], queries[source]).p
-            mean = float(difference.mean())
-            made[name] = {"source": source, "difference": mean, "low": low, "high": high, "p": float(p)}
+            made[name] = {"source": source, **compared(values, chosen, source)}
     for name, p in zip(made, holm([each["p"] for each in made.values()]), strict=True):
         made[name]["p_holm"] = float(p)
     return made
+
+
+def compared(values: dict[str, Any], source: str, other: str) -> dict[str, float]:
+    """What one source gains over another, with an interval over test queries and a paired test."""
+    queries = _queries(values)
+    difference = queries[source] - queries[other]
+    low, high = bootstrap_interval(difference, rng=np.random.default_rng(0))
+    p = float(paired_test(queries[source], queries[other]).p)
+    return {"difference": float(difference.mean()), "low": low, "high": high, "p": p}
+
+
+def _queries(values: dict[str, Any]) -> dict[str, Any]:
+    """Measures of the test queries, averaged over the seeds that every source has."""
+    trained = {name: each for name, each in values.items() if name not in (UNTRAINED, FIRST_STAGE)}
+    seeds = min(len(each) for each in trained.values())
+    return {name: each[:seeds].mean(axis=0) for name, each in trained.items()}
 
 
 def _kept(folder: Path, collection: str, model: str) -> Cell | None:
@@ -291,7 +312,7 @@ def _firsts(name: str) -> list[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["train", "decide", "again", "summary"])
+    parser.add_argument("action", choices=["train", "decide", "labelled", "summary"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("data", type=Path, nargs="?")
     parser.add_argument("--part", choices=list(PARTS))
@@ -302,14 +323,14 @@ def main() -> None:
     known = json.loads(RESULTS.read_text())["cells"] if RESULTS.is_file() else {}
     for cell in cells(given.part, given.names, dict(each.split("=", 1) for each in given.model)):
         cell["seeds"] = given.seeds or cell["seeds"]
+        before = known.get(cell["name"], {})
         if given.action == "train":
             train(cell, given.folder, given.data)
-        elif given.action == "again":
-            again(cell, known.get(cell["name"], {}), given.folder, given.data)
-            write_json(RESULTS, summarised(known))
-        elif given.action != "summary" and (made := decide(cell, given.folder, given.data)) is not None:
+        elif given.action == "labelled":
+            labelled(cell, before, given.folder, given.data)
+        elif given.action == "decide" and (made := decide(cell, before, given.folder, given.data)) is not None:
             known[cell["name"]] = made
-            write_json(RESULTS, summarised(known))
+        write_json(RESULTS, summarised(known))
     known |= of_rerankers(_result("rerankers")) | of_first(_result("study_first"), _result("decide")["first"])
     write_json(RESULTS, summarised(known))
 

@@ -16,7 +16,7 @@ from foils.studies.reliability import reliability_of
 PARTS = {"choice": "chosen on", "test": "tested on", "cause": "cause"}
 OURS = ("benefit", "strength", "few_false")
 SHOWN = {
-    "benefit": "benefit", "benefit_recurring": "benefit, R", "benefit_true": "benefit, truth known",
+    "benefit": "benefit", "benefit_always": "benefit, R = 1", "benefit_true": "benefit, truth known",
     "benefit_labelled": "benefit, 60 labels", "eci_sem": "ECI_sem", "eci": "ECI",
     "mnrl_proxy": "MNRL proxy", "gradient_energy": "gradient energy", "rho": "mean ρ",
 }  # fmt: skip
@@ -28,6 +28,7 @@ KINDS = {
     "static": "static embeddings", "bert-tiny": "encoders made of a language model", "all-MiniLM": "able encoders",
     "reranker": "rerankers made of a language model",
 }  # fmt: skip
+HALVES = ("same", "other")  # of the documents: test queries of the training's, or of the other
 KAPPAS = (0.75, 1.0, 1.5, 2.0, 3.0, 5.0)
 HARD, EASY = 0, 100  # first ranks of windows that are hard, and that are as easy as random negatives
 
@@ -216,7 +217,7 @@ def agreement(result: Mapping[str, Any]) -> str:
 
 def predictors(result: Mapping[str, Any], *, names: Sequence[str] = ()) -> str:
     """Every predictor that all reliable cells of the part tested on have, or these alone, over those of each part."""
-    parts = {part: each for part, each in result["means"].items() if each["reliable"]}
+    parts = {part: each for part, each in result["means"].items() if each["reliable"] and part != "cause"}
     counts = {part: f"{each['reliable']} cell{'s' * (each['reliable'] > 1)}" for part, each in parts.items()}
     heads = [f"{PARTS[part]}, {counts[part]}: τ | worst | loses" for part in parts]
     rows = [f"| predictor | {' | '.join(heads)} |", "|---|" + "---:|---:|---:|" * len(parts)]
@@ -274,6 +275,35 @@ def choices(result: Mapping[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def cause(result: Mapping[str, Any]) -> str:
+    """A row a cell: the same training queries, tested where documents recur and where they do not."""
+    kinds = {
+        "none mined": IN_BATCH, "random": "random", "first of BM25": "bm25 0-4", "first dense": "dense 0-4",
+        "dense from 20": "dense 20-24", "dense from 100": "dense 100-104",
+    }  # fmt: skip
+    heads = ["cell", "R", *kinds, "first of BM25 − random", "first dense − random", "τ", "τ, R = 1", "order"]
+    rows = [f"| {' | '.join(heads)} |", "|---|" + "---:|" * (len(heads) - 2) + "---|"]
+    for name, each in _by_part(result):
+        if each["part"] != "cause":
+            continue
+        means = {source: float(np.mean(values)) for source, values in each["measured"].items()}
+        best = max(means[source] for source in kinds.values())
+        shown = (f"**{means[source]:.4f}**" if means[source] == best else f"{means[source]:.4f}"
+                 for source in kinds.values())  # fmt: skip
+        row = (
+            _called(name), "1" if "same" in name.split() else "0", *shown,
+            *(_interval(each["hardest"][source]) for source in ("bm25 0-4", "dense 0-4")),
+            _signed(each["kendall"]["benefit"]), _signed(each["kendall"]["benefit_always"]),
+            each["reliability"]["verdict"],
+        )  # fmt: skip
+        rows.append(f"| {' | '.join(row)} |")
+    return "\n".join(rows)
+
+
+def _interval(one: Mapping[str, float]) -> str:
+    return f"{one['difference']:+.4f} [{one['low']:+.4f}, {one['high']:+.4f}]"
+
+
 def _gained(one: Mapping[str, Any] | None) -> str:
     if one is None:
         return "–"
@@ -303,8 +333,9 @@ def _reliable(cell: Mapping[str, Any]) -> bool:
 
 def _called(name: str) -> str:
     """A cell's name for readers: banking77, 90 %, static."""
-    collection, *share, model = name.split()
-    return ", ".join([collection, *(f"{each} %" for each in share), model])
+    collection, *rest, model = name.split()
+    kinds = (f"{each} half" if each in HALVES else f"{each} %" for each in rest)
+    return ", ".join([collection, *kinds, model])
 
 
 def _signed(value: float | None) -> str:

@@ -197,6 +197,7 @@ def main() -> None:
     put(page, "grid agreement", grid_tables.agreement(grid))
     put(page, "grid groups", grid_tables.groups(grid))
     put(page, "grid choices", grid_tables.choices(grid))
+    put(page, "grid cause", grid_tables.cause(grid))
     put(page, "grid predictors", grid_tables.predictors(grid))
     put(page, "as published", study_tables.published(load("as_published")))
     put(page, "study outcomes", study_tables.outcomes(study))
