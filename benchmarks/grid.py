@@ -5,7 +5,7 @@
     python benchmarks/grid.py labelled FOLDER DATA [--part test] [--cell NAME ...] [--model bert-tiny=PATH]
     python benchmarks/grid.py summary
 
-DATA holds the collections as folders. grid.toml lists the cells: a collection, the share of training positives that is
+DATA holds the collections as folders; pydocs needs none. grid.toml lists the cells: a collection, the share of training positives that is
 hidden, a model, its batch size and its seeds; and says which were looked at while the decision's form was chosen
 (`choice`), and which were not (`test`). All sources of a cell have `per_query` negatives a query. BERT-tiny is a folder
 with a masked language model, which --model names; without it its cells are left out.
@@ -82,7 +82,8 @@ def settings_of(cell: dict[str, Any]) -> StudySettings:
 
 def loaded(cell: dict[str, Any], data: Path) -> Collection:
     """The collection of a cell, some of its judgements hidden, and as many of its test queries as the cell wants."""
-    collection = load_collection(str(data / cell["collection"]))
+    place = data / cell["collection"]
+    collection = load_collection(str(place) if place.is_dir() else cell["collection"])
     if cell["hide"]:
         collection, _ = hidden(collection, cell["hide"])
     if "trained" in cell:
