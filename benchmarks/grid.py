@@ -5,10 +5,10 @@
     python benchmarks/grid.py labelled FOLDER DATA [--part test] [--cell NAME ...] [--model bert-tiny=PATH]
     python benchmarks/grid.py summary
 
-DATA holds the collections as folders; pydocs needs none. grid.toml lists the cells: a collection, the share of training positives that is
-hidden, a model, its batch size and its seeds; and says which were looked at while the decision's form was chosen
-(`choice`), and which were not (`test`). All sources of a cell have `per_query` negatives a query. BERT-tiny is a folder
-with a masked language model, which --model names; without it its cells are left out.
+DATA holds the collections as folders; pydocs needs none. grid.toml lists the cells: a collection, the share of training
+positives that is hidden, a model, its batch size and its seeds; and says which were looked at while the decision's form
+was chosen (`choice`), and which were not (`test`). All sources of a cell have `per_query` negatives a query. BERT-tiny
+is a folder with a masked language model, which --model names; without it its cells are left out.
 
 `train` works as `foils study` does, in a study of its own for each model in FOLDER, and goes on where it was stopped;
 --seeds adds seeds where the order of the sources does not repeat yet. `decide` says what the decision, by its form of
