@@ -32,7 +32,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
         scores.report(page)
-        size = ["--window-size=1100,745", "--force-device-scale-factor=1", "--hide-scrollbars"]
+        size = ["--window-size=1100,805", "--force-device-scale-factor=1", "--hide-scrollbars"]
         where = [f"--screenshot={PICTURE}", page.as_uri()]
         quiet = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/browser"]
         subprocess.run([given.browser, *quiet, *size, "--virtual-time-budget=8000", *where], check=True)
