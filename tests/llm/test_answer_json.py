@@ -32,6 +32,13 @@ def test_outermost_values_the_last_up_to_where_it_is_cut():
         assert [value for value in outer_values(none) if value != ["x"]] == []
 
 
+def test_brackets_inside_a_string_that_is_cut_off_are_text():
+    for begin in ('["[]{}', '{"a": "[1] and {}', '["x", "[1]', '{"[1]'):
+        assert list(outer_values(begin)) in ([], [["x"]])
+    assert list(outer_values("{[1]]")) == [[1]]
+    assert list(outer_values('[1] then ["[2]')) == [[1]]
+
+
 @given(st.recursive(st.text() | st.booleans() | st.none(), lambda of: st.lists(of) | st.dictionaries(st.text(), of)))
 def test_a_value_that_is_cut_off_stays_one(value):
     said = json.dumps([value])

@@ -60,8 +60,10 @@ def outer_values(text: str) -> Iterator[Any]:
             at = bracket.end()
             if at > walked:  # no part of the text is walked over twice
                 completed, walked = _completed(text, bracket.start())
+                if completed == "":  # what is left is inside a string or has no whole value
+                    return
                 try:
-                    value, at = decoder.decode(completed), walked
+                    value, at = decoder.decode(completed or ""), walked
                 except (ValueError, RecursionError):
                     continue
                 yield value
@@ -69,10 +71,10 @@ def outer_values(text: str) -> Iterator[Any]:
         yield value
 
 
-def _completed(text: str, start: int) -> tuple[str, int]:
+def _completed(text: str, start: int) -> tuple[str | None, int]:
     """Return the JSON that begins here, cut after its last whole value and closed, and how far the walk over it came.
 
-    "" where it is not the end of the text that cuts it off.
+    None where it is not the end of the text that cuts it off; "" where no value is whole before that.
     """
     open_brackets: list[str] = []
     at, whole, depth, previous = start, start, 0, ""
@@ -83,11 +85,11 @@ def _completed(text: str, start: int) -> tuple[str, int]:
         elif mark in "]}":
             open_brackets.pop()
         if not open_brackets:
-            return "", at
+            return None, at
         if mark not in "[{,:" and (open_brackets[-1] == "[" or previous == ":" or mark in "]}"):
             whole, depth = at, len(open_brackets)
         previous = mark
     if not _CUT.fullmatch(text, at):
-        return "", at
+        return None, at
     closing = ["]" if bracket == "[" else "}" for bracket in reversed(open_brackets[:depth])]
     return text[start:whole] + "".join(closing), len(text)
