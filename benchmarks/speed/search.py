@@ -1,0 +1,183 @@
+"""How fast is Eclipse's grid in one pass, and what does the second pass add to a search?
+
+    python benchmarks/run.py search [--queries 200] [--sample 24] [--json benchmarks/results/search.json]
+
+1. The published grid (5 × 13 × 10 × 10 × 10 settings) for 200 queries × 1,000 documents × d 384 in one pass, against
+   the same settings one by one: in plain NumPy (mean, sort, mask, product, sort, measure), and with a run measured by
+   ir_measures. One by one is timed on a sample of settings spread over the grid; its values must be the grid's.
+2. A search with Eclipse, against the exact search alone, in wall and in processor time: with the retrieved 1,000 ranked
+   again, and with all documents searched again, which is another search.
+3. The exact search, whose bits do not depend on its blocks, against one matrix product, argpartition and sort.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import ir_measures
+import numpy as np
+
+from foils.encode import Vectors
+from foils.searching import (
+    DimensionSettings,
+    ExactIndex,
+    Relevant,
+    evaluate_grid,
+    measure_ranks,
+    published_grid,
+    search_vectors,
+)
+from foils.searching.dimensions import dimension_order, kept_count
+from foils.searching.ranks import UNREACHED
+
+MEASURES = ("nDCG@10", "AP")
+D, K = 384, 1000
+
+
+def topical(rng: np.random.Generator, n: int, topics: np.ndarray, noise: float) -> np.ndarray:
+    x = topics[rng.integers(len(topics), size=n)] + noise * rng.normal(size=(n, D)).astype(np.float32)
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def one_setting(queries, gathered, lists, relevant, setting):
+    """All queries under one setting, in plain NumPy: (queries, measures), and the rankings."""
+    values, rankings = [], []
+    for query, documents, found, of in zip(queries, gathered, lists, relevant, strict=True):
+        s, m = documents[: setting.k_plus].mean(axis=0), documents[-setting.k_minus :].mean(axis=0)
+        order = dimension_order(query * (setting.alpha * s - setting.beta * m))
+        masked = np.zeros_like(query)
+        kept = order[: kept_count(D, setting.share)]
+        masked[kept] = query[kept]
+        ranking = found[np.argsort(-(documents @ masked), kind="stable")]
+        place = {position: rank for rank, position in enumerate(ranking.tolist())}
+        ranks = np.array([place.get(position, UNREACHED) for position in of.rows.tolist()])
+        values.append([float(measure_ranks(measure, ranks, of)) for measure in MEASURES])
+        rankings.append(ranking)
+    return np.array(values), rankings
+
+
+def grid_benchmark(queries_count: int, sample: int) -> dict[str, object]:
+    rng = np.random.default_rng(0)
+    topics = rng.normal(size=(50, D)).astype(np.float32)
+    documents, queries = topical(rng, 20_000, topics, 1.0), topical(rng, queries_count, topics, 1.0)
+    vectors = Vectors.of(documents)
+    lists = list(ExactIndex(vectors).search(queries, K)[0])
+    relevant = [Relevant(rng.choice(found[:300], 5, replace=False), np.array([1, 1, 2, 1, 3])) for found in lists]
+    gathered = [documents[found] for found in lists]
+    grid = published_grid("few-irrelevant")
+    evaluate_grid(queries[:1], vectors, lists[:1], relevant[:1], grid)  # compiles
+    start = time.perf_counter()
+    found = evaluate_grid(queries, vectors, lists, relevant, grid, measures=MEASURES)
+    batched = time.perf_counter() - start
+    columns = np.linspace(0, len(found.settings) - 1, sample).astype(int)
+    plain = measured = 0.0
+    differences = []
+    qrels = {
+        str(row): {str(p): int(g) for p, g in zip(of.rows, of.grades, strict=True)} for row, of in enumerate(relevant)
+    }
+    evaluator = ir_measures.evaluator([ir_measures.parse_measure(measure) for measure in MEASURES], qrels)
+    for at, column in enumerate(columns):
+        start = time.perf_counter()
+        values, rankings = one_setting(queries, gathered, lists, relevant, found.settings[column])
+        plain += time.perf_counter() - start
+        grid_row = np.stack([found.values[measure][:, column] for measure in MEASURES], axis=1)
+        differences.append(np.abs(values - grid_row).mean())
+        if at < 3:
+            start = time.perf_counter()
+            run = {
+                str(row): {str(p): -float(rank) for rank, p in enumerate(ranking.tolist())}
+                for row, ranking in enumerate(rankings)
+            }
+            list(evaluator.iter_calc(run))
+            measured += time.perf_counter() - start
+    each = plain / sample
+    with_runs = each + measured / min(3, sample)
+    return {
+        "settings": grid.size,
+        "queries": queries_count,
+        "documents": K,
+        "dimension": D,
+        "grid_seconds": round(batched, 1),
+        "seconds_a_setting_one_by_one": round(each, 4),
+        "seconds_a_setting_with_ir_measures": round(with_runs, 4),
+        "ratio_one_by_one": round(each * grid.size / batched, 1),
+        "ratio_one_by_one_with_ir_measures": round(with_runs * grid.size / batched, 1),
+        "mean_absolute_difference_of_values": float(np.mean(differences)),
+    }
+
+
+def plain_search(queries: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    products = queries @ documents.T
+    best = np.argpartition(products, -K, axis=1)[:, -K:]
+    return np.take_along_axis(best, np.argsort(-np.take_along_axis(products, best, 1), axis=1), 1)
+
+
+def second_pass_benchmark(n: int, queries_count: int = 128, repeats: int = 7) -> dict[str, object]:
+    rng = np.random.default_rng(1)
+    topics = rng.normal(size=(50, D)).astype(np.float32)
+    documents, queries = topical(rng, n, topics, 1.0), topical(rng, queries_count, topics, 1.0)
+    vectors = Vectors.of(documents)
+    index = ExactIndex(vectors)
+    settings = DimensionSettings("eclipse", k_plus=5)
+
+    def search(chosen: DimensionSettings, second: str) -> Callable[[], object]:
+        return lambda: search_vectors(queries, vectors, index, chosen, k=K, second_pass=second)
+
+    ways = {
+        "exact": search(DimensionSettings("none"), "index"),
+        "retrieved": search(settings, "retrieved"),
+        "index": search(settings, "index"),
+        "plain": lambda: plain_search(queries, documents),
+    }
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for repeat in range(repeats + 1):
+        for name, work in ways.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            work()
+            if repeat:  # the first warms up
+                times[name].append((time.perf_counter() - wall, time.process_time() - processor))
+    of = {name: np.array(rows) for name, rows in times.items()}
+
+    def ratio(name: str, base: str) -> dict[str, float]:
+        wall, processor = np.median(of[name] / of[base], axis=0)
+        return {"wall": round(float(wall), 3), "processor": round(float(processor), 3)}
+
+    added = {}
+    for name in ("retrieved", "index"):
+        added[f"added_{name}"] = {kind: round(value - 1, 3) for kind, value in ratio(name, "exact").items()}
+    seconds = {name: [round(float(value), 3) for value in np.median(rows, axis=0)] for name, rows in of.items()}
+    return {
+        "documents": n, "queries": queries_count, "seconds_wall_and_processor": seconds, **added,
+        "exact_against_plain": ratio("exact", "plain"),
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=200)
+    parser.add_argument("--sample", type=int, default=24)
+    parser.add_argument("--documents", type=int, nargs="+", default=[20_000, 100_000, 400_000])
+    parser.add_argument("--second-pass", action="store_true", help="measure that alone; keep what is known of the grid")
+    parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search.json")
+    arguments = parser.parse_args()
+    result = json.loads(arguments.json.read_text("utf-8")) if arguments.json.is_file() else {}
+    if not arguments.second_pass:
+        result["grid"] = grid_benchmark(arguments.queries, arguments.sample)
+        result["threads"] = os.environ.get("OMP_NUM_THREADS")
+    result["second_pass_threads"] = os.environ.get("OMP_NUM_THREADS")
+    result["second_pass"] = []
+    for n in arguments.documents:
+        result["second_pass"].append(second_pass_benchmark(n))
+        print(json.dumps(result["second_pass"][-1]), flush=True)
+    arguments.json.parent.mkdir(parents=True, exist_ok=True)
+    arguments.json.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
