@@ -3,7 +3,7 @@
     python benchmarks/run.py tune COLLECTION ... [--model static:all-MiniLM-L6-v2] [--minutes N] [--seeds 1]
                                              [--same-minutes] [--work FOLDER]
 
-For each collection, model and seed, five systems are measured on the same test queries and documents:
+For each collection, model and seed, six systems are measured on the same test queries and documents:
 
 - base: the model as it is;
 - tuned: what `foils tune` gives, the base where it keeps that;
@@ -11,7 +11,8 @@ For each collection, model and seed, five systems are measured on the same test 
   values of the documentation's examples: batches of 16 without duplicates, one epoch, learning rate 2e-5, warm-up 0.1;
 - same rows: the same with the learning rate that foils takes for this kind of model, and as many passes as it takes to
   train on as many rows as the tuned model's training did;
-- in-batch: that without mined negatives, on the pairs alone.
+- in-batch: that without mined negatives, on the pairs alone;
+- bm25: BM25, over the same documents.
 
 With --same-minutes, which is for models whose training is long, the scripts have the time that the whole tuning took:
 documented is an epoch or as much of one as fits, in-batch as many passes as fit, and same rows is left out.
@@ -46,7 +47,7 @@ from foils.tuning.settings import MEASURE
 
 NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
 PROBED = 6  # steps that tell how many fit into the time
-OTHERS = ("base", "documented", "same rows", "in-batch")
+OTHERS = ("base", "documented", "same rows", "in-batch", "bm25")
 
 
 def pairs_of(collection: Collection, most: int | None = None) -> Any:
@@ -160,7 +161,8 @@ def compared(
     how: dict[str, Any] = {"max_length": tuned.plan["given"]["max_length"], "most": most, "seed": seed}
     how["seconds"] = spent if same_minutes else None
     runs["documented"] = as_documented("documented", tuned.collection, name, rate=RATE, rows=None, **how)
-    for system in OTHERS[3 if same_minutes else 2 :]:
+    runs["bm25"] = foils.evaluate(tuned.collection, ["bm25"], split="test", measures=[MEASURE]).runs[0]
+    for system in OTHERS[3 if same_minutes else 2 : -1]:
         rate = LEARNING_RATES[kind][0]
         runs[system] = as_documented(system, tuned.collection, name, rate=rate, rows=trained, **how)
     named = [replace(run, name=system) for system, run in runs.items()]
