@@ -46,11 +46,11 @@ from sklearn.linear_model import LogisticRegression
 from common import false_shares, hidden, mined
 from foils.data import Collection, Negatives, load_collection
 from foils.data.labels import Labels
-from foils.data.store import cache_folder, write_json
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.labelling.drawing import pairs_of
 from foils.mining import mine_negatives
 from foils.mining.planting import PLANTED
+from foils.runtime.files import cache_folder, write_json
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.scoring.deciding import DOCUMENTS, RECORDS
 from foils.scoring.evidence import rows_of

@@ -39,8 +39,8 @@ from scipy.sparse.csgraph import connected_components
 import foils
 from common import hidden, mined, narrowed
 from foils.data import Collection, Negatives, load_collection
-from foils.data.store import cache_folder, write_json
 from foils.encode import VectorStore
+from foils.runtime.files import cache_folder, write_json
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.statistics import bootstrap_interval, holm, paired_test
 from foils.studies import Cell, read_cells

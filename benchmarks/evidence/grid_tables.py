@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from foils.data.store import without_nan
+from foils.runtime.files import without_nan
 from foils.scoring.worth import HARM
 from foils.statistics.agreement import kendall_tau
 from foils.studies.cells import BASELINES, IN_BATCH

@@ -21,7 +21,6 @@ import numpy as np
 
 from common import false_shares, hidden, save
 from foils.data import Collection, Negatives, Recapture, load_collection
-from foils.data.store import cache_folder
 from foils.data.texts import DocumentTexts
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
@@ -34,6 +33,7 @@ from foils.mining.planting import PLANTED
 from foils.mining.sampling import SimANS, Uniform
 from foils.mining.scorers import EncoderScorer
 from foils.mining.trisampler import TriSampler
+from foils.runtime.files import cache_folder
 
 UNIONS = (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("uniform of dense 0-100", "dense 0-10"))
 Settings = dict[str, Any]

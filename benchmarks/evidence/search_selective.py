@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 
 from foils.data import load_collection
-from foils.data.store import cache_folder
 from foils.encode import EncoderSettings, VectorStore, load_encoder
+from foils.runtime.files import cache_folder
 from foils.searching import DimensionSettings, embed_collection, query_masks
 from foils.searching.bench import MEASURES, mask_values, prepare
 from foils.statistics import bootstrap_interval, holm, paired_test

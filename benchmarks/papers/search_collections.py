@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from foils.data import load_collection
-from foils.data.store import cache_folder
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import evaluate_runs
+from foils.runtime.files import cache_folder
 from foils.searching import DimensionSettings, dime_grid, embed_collection, published_grid, search_collection
 from foils.searching.bench import grid_values, prepare
 from foils.searching.compared import compare_moons

@@ -21,8 +21,8 @@ import faiss
 import numpy as np
 
 from foils.data import load_collection
-from foils.data.store import cache_folder
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
+from foils.runtime.files import cache_folder
 from foils.searching import DimensionSettings, FaissIndex, SharpenedSearch, embed_collection
 
 K = 10

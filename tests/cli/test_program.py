@@ -102,7 +102,7 @@ def test_exit_statuses(
     def load(name: str, **_: object) -> None:
         raise error
 
-    monkeypatch.setattr("foils.data.resolve.load_collection", load)
+    monkeypatch.setattr("foils.data.read.load_collection", load)
     ended = foils("mine", "x", "-o", "y")
     assert (ended.status, ended.out, ended.err) == (status, "", said)
 

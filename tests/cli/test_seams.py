@@ -9,8 +9,8 @@ from typing import Any
 
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
-from foils.data.store import write_json
 from foils.encode import VectorStore
+from foils.runtime.files import write_json
 from foils.scoring.doors import score
 
 Foils = Callable[..., Any]
@@ -87,7 +87,7 @@ def test_what_a_table_says_of_itself_is_the_same_in_memory_and_on_disk(
     foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path
 ) -> None:
     path = mined(foils, beir_folder(), tmp_path)["bm25"]
-    from foils.data.store import file_digest
+    from foils.runtime.files import file_digest
 
     assert Negatives.read(path).digest == file_digest(path)
     assert json.loads(json.dumps(Negatives.read(path).to_json()))["kept"] > 0

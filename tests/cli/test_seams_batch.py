@@ -13,9 +13,9 @@ import pytest
 import foils as library
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
-from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_json
 
 Foils = Callable[..., Any]
 

@@ -20,7 +20,7 @@ from foils.tuning.demo import demo
 
 @pytest.fixture
 def pydocs(monkeypatch: pytest.MonkeyPatch, small: Collection) -> Collection:
-    monkeypatch.setattr("foils.data.load._pydocs", lambda packages=None: small)
+    monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: small)
     return small
 
 
@@ -53,7 +53,7 @@ def test_a_model_is_tuned_at_the_end(
     from train_models import made_up, static_model
 
     collection = replace(made_up(queries=240, documents=400), name="pydocs", digest="made up")
-    monkeypatch.setattr("foils.data.load._pydocs", lambda packages=None: collection)
+    monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: collection)
     static_model().save_pretrained(str(tmp_path / "static"))
     ended = foils("demo", "-o", tmp_path / "out", "--top", 3, "--tune", tmp_path / "static")
     assert ended.status == 0, ended.err

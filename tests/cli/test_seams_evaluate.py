@@ -12,11 +12,11 @@ import pytest
 import foils as library
 from fakes import HashingEncoder
 from foils.data import Run, load_collection
-from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.evaluation import bm25_run, rerank_run
 from foils.evaluation.opening import named_systems
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_json
 
 Foils = Callable[..., Any]
 

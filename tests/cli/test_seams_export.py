@@ -12,7 +12,7 @@ import pytest
 
 import foils as library
 from fakes import HashingEncoder
-from foils.data.forms import FORMS
+from foils.data.formats import FORMS
 from foils.data.negatives import POSITIVE
 
 Foils = Callable[..., Any]

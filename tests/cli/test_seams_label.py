@@ -15,7 +15,7 @@ import pytest
 import foils as library
 from fakes import HashingEncoder
 from foils.data import Labels, Negatives, load_collection
-from foils.data.store import write_json
+from foils.runtime.files import write_json
 
 Foils = Callable[..., Any]
 

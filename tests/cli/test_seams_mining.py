@@ -13,13 +13,13 @@ import pytest
 import foils as library
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
-from foils.data.results import NegativesResult
-from foils.data.store import write_json
+from foils.data.formats import NegativesResult
 from foils.encode import VectorStore
 from foils.llm import Client
 from foils.mining.doors import filter as filter_door
 from foils.mining.doors import fuse, generate, mine
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.files import write_json
 from llm_server import Reply, serving
 
 Foils = Callable[..., Any]

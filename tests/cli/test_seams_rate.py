@@ -11,11 +11,11 @@ import pytest
 
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
-from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.rating import BiEncoderJudge, JudgementRecord, rate_negatives
 from foils.rating.doors import rate
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_json
 from foils.selection.doors import select
 
 Foils = Callable[..., Any]

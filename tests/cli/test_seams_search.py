@@ -14,10 +14,10 @@ from fakes import HashingEncoder
 from foils.cli.program import options_of_verb
 from foils.cli.verbs import DOORS
 from foils.data import Collection, Run, load_collection
-from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.llm import Client
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_json
 from foils.runtime.keyed import KeyedSetting
 from llm_server import Reply, serving
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from foils.data import Negatives, load_collection
-from foils.data.store import write_json
 from foils.evaluation import bm25_run
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_json
 from foils.studies.doors import report, study
 from train_models import cross_encoder, made_up_folder, static_model
 

@@ -18,9 +18,9 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 
 import foils as library
 from foils.data import Negatives, load_collection
-from foils.data.store import write_json
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.files import write_json
 from foils.training.settings import OPEN, RECIPES, Recipe, TrainSettings, completed
 from train_models import WORDS, cross_encoder, static_model, table
 

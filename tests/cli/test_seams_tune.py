@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_world(folder)
     pydocs = replace(load_collection(write_pairs(folder / "other.csv", seed=5)), name="pydocs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("foils.data.load._pydocs", lambda packages=None: pydocs)
+        patch.setattr("foils.data.read._pydocs", lambda packages=None: pydocs)
         with patch.context() as inside:
             inside.chdir(folder)
             library.tune("pairs.csv", model="static", output=FULL, seed=1)
@@ -271,7 +271,7 @@ def test_what_is_refused(world: Path, given: dict[str, Any], message: str) -> No
 def test_the_model_is_one_that_a_hub_takes(world: Path) -> None:
     from huggingface_hub import ModelCard
 
-    from foils.data.card import model_card
+    from foils.data.push import model_card
 
     assert SentenceTransformer(f"{FULL}/model", device="cpu").encode(["ba"]).shape == (1, 16)
     card = ModelCard(model_card(Path(FULL, "model/README.md").read_text(), "me/better", "mit"))

@@ -9,7 +9,7 @@ import pytest
 
 import foils
 from foils.data import Collection, Labels
-from foils.data.added_judgements import with_judgements
+from foils.data.labels import with_judgements
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foils.data import Collection, build, chunks, load_collection
-from foils.data.store import cache_folder
+from foils.data import Collection, collection, load_collection, tables
 from foils.runtime.errors import FailureError, FoilsError, FormatError, InputError
+from foils.runtime.files import cache_folder
 
 BeirFolder = Callable[..., Path]
 
@@ -174,7 +174,7 @@ def test_the_second_reading_maps_what_the_first_stored(
     folder = beir_folder()
     first = load_collection(folder)
     assert len(stored()) == 1
-    monkeypatch.setattr(build, "_read_texts", None)  # reading again would fail
+    monkeypatch.setattr(collection, "_read_texts", None)  # reading again would fail
     again = load_collection(folder)
     assert contents(again) == contents(first)
     assert len(stored()) == 1
@@ -252,14 +252,14 @@ def test_a_cache_that_cannot_be_written(
 def test_two_at_once(beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process stores the same folder while this one is reading."""
     folder = beir_folder()
-    read_all = build._read_all
+    read_all = collection._read_all
 
     def overtaken(*arguments: object) -> object:
-        monkeypatch.setattr(build, "_read_all", read_all)
+        monkeypatch.setattr(collection, "_read_all", read_all)
         load_collection(folder)
         return read_all(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(build, "_read_all", overtaken)
+    monkeypatch.setattr(collection, "_read_all", overtaken)
     assert len(load_collection(folder).documents) == 10
     assert len(stored()) == 1
 
@@ -267,7 +267,7 @@ def test_two_at_once(beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch) -
 def test_batches_change_nothing(beir_folder: BeirFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = beir_folder()
     whole = contents(load_collection(folder))
-    monkeypatch.setattr(chunks, "BATCH", 3)
+    monkeypatch.setattr(tables, "BATCH", 3)
     shutil.rmtree(cache_folder())
     assert contents(load_collection(folder)) == whole
 

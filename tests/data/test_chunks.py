@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data import chunks
-from foils.data.chunks import batches_of, pieces, take, take_in
+from foils.data import tables
 from foils.data.collection import DOCUMENTS, QRELS
+from foils.data.tables import batches_of, pieces, take, take_in
 
 TEXTS = st.lists(st.text(max_size=8), max_size=30)
 KINDS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
@@ -47,7 +47,7 @@ def test_taking_rows_copies_these_alone() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_pieces_are_bounded_by_bytes_and_hold_every_row(monkeypatch: pytest.MonkeyPatch, kind: pa.DataType) -> None:
-    monkeypatch.setattr(chunks, "BYTES", 1_000)
+    monkeypatch.setattr(tables, "BYTES", 1_000)
     values = [f"{i} " * (1 + 40 * (i % 7 == 0)) for i in range(200)] + ["long " * 1_000]
     table = pa.table({"text": chunked(values, [3, 50], kind)})
     cut = list(pieces(table.to_batches(), most=20))
@@ -59,7 +59,7 @@ def test_pieces_are_bounded_by_bytes_and_hold_every_row(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", ["BATCH", "CHARACTERS"])
 def test_stored_batches_are_bounded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(chunks, name, 10)
+    monkeypatch.setattr(tables, name, 10)
     rows = [(str(i), "", "text" * (i % 3)) for i in range(50)]
     batches = list(batches_of(rows, DOCUMENTS))
     assert pa.Table.from_batches(batches).to_pylist() == [dict(zip(DOCUMENTS.names, row, strict=True)) for row in rows]
@@ -81,6 +81,6 @@ def test_a_digest_is_the_same_however_the_table_is_cut(monkeypatch: pytest.Monke
     for column in zip(*rows, strict=True):
         hasher.update("\x1f".join(map(str, column)).encode() + b"\x1e")
     assert hasher.hexdigest() == first, "of each 20,000 rows one column after the other"
-    monkeypatch.setattr(chunks, "BYTES", 50)
+    monkeypatch.setattr(tables, "BYTES", 50)
     assert digest(pa.concat_tables([whole.slice(0, 7), whole.slice(7)])) == first
     assert digest(whole.slice(1)) != first

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data.docstrings import plain, readable, split_docstring
+from foils.data.pydocs import plain, readable, split_docstring
 
 NUMPY = """
 Return the `n`-th norm of :class:`~numpy.ndarray` x, i.e. its length.

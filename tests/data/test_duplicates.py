@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data.duplicates import near_pairs
+from foils.data.tokens import near_pairs
 from foils.runtime.errors import InputError
 
 token_sets = st.lists(st.frozensets(st.sampled_from("abcdefgh"), max_size=8), max_size=14)

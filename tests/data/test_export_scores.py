@@ -13,9 +13,9 @@ import pytest
 
 import foils as library
 from foils.data import Collection, Negatives
-from foils.data.forms import FORMS
+from foils.data.formats import FORMS
 from foils.data.negatives import LABELS, POSITIVE, negatives_table
-from foils.data.resolve import as_source
+from foils.data.sources import as_source
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 
 SCORED = [name for name, form in FORMS.items() if form.scores != "cannot"]

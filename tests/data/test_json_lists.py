@@ -11,9 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from foils.data import json_lists
-from foils.data.json_lists import first_character, listed_objects
-from foils.data.lines import Complaints
+from foils.data import records
+from foils.data.records import Complaints, first_character, listed_objects
 from foils.runtime.errors import FormatError
 
 VALUES = st.recursive(
@@ -39,7 +38,7 @@ def test_any_list_is_read_as_json_reads_it(
     path = tmp_path / "list.json"
     path.write_text(json.dumps(objects, indent=indent, ensure_ascii=ascii_only), "utf-8")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(json_lists, "PIECE", piece)
+        patched.setattr(records, "PIECE", piece)
         assert [record for _, record in read(path)] == objects
         assert first_character(path) == "["
 
@@ -82,8 +81,8 @@ def test_what_is_wrong(tmp_path: Path, text: bytes, message: str) -> None:
 def test_an_object_of_any_size_is_read_and_no_more_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "list.json"
     path.write_text(json.dumps([{"a": "x" * 5_000}, {"a": "y"}]))
-    monkeypatch.setattr(json_lists, "PIECE", 100)
+    monkeypatch.setattr(records, "PIECE", 100)
     assert [len(record["a"]) for _, record in read(path)] == [5_000, 1]
-    monkeypatch.setattr(json_lists, "LONGEST_LINE", 1_000)
+    monkeypatch.setattr(records, "LONGEST_LINE", 1_000)
     with pytest.raises(FormatError, match="json:1: an object of more than"):
         read(path)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import foils
-from foils.data import judged_pairs
-from foils.data.judged_pairs import KnownTexts
-from foils.data.lines import Complaints
+from foils.data import pairs as pairs_module
+from foils.data.pairs import KnownTexts
+from foils.data.records import Complaints
 from foils.runtime.errors import FormatError
 from pair_files import judged, write_csv, write_jsonl
 
@@ -19,7 +19,7 @@ from pair_files import judged, write_csv, write_jsonl
 @given(st.lists(st.tuples(st.integers(0, 40).map(str), st.sampled_from("ab")), max_size=300), st.integers(1, 20))
 def test_ids_and_their_texts_are_those_of_a_dictionary(records: list[tuple[str, str]], recent: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(judged_pairs, "RECENT", recent)
+        patched.setattr(pairs_module, "RECENT", recent)
         known, texts, wrong = KnownTexts("query"), dict[str, str](), list[int]()
         complaints = Complaints("file")
         for line, (identifier, text) in enumerate(records, start=1):
@@ -51,8 +51,8 @@ def test_what_contradicts_another_file_is_said_of_the_file_where_it_stands(
 
 def test_judgements_come_in_the_order_of_the_file_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pa = pytest.importorskip("pyarrow")
-    monkeypatch.setattr(judged_pairs, "MOST", 2)
+    monkeypatch.setattr(pairs_module, "MOST", 2)
     names = [("c", "z"), ("a", "x"), ("a", "z"), ("b", "x"), ("a", "x"), ("c", "x")]
     rows = [{"query": query, "positive": document, "split": "train"} for query, document in names]
-    pairs = judged(foils.load(pa.Table.from_pylist(rows)))
-    assert pairs == {"train": [(*name, 1) for name in dict.fromkeys(names)]}
+    collected = judged(foils.load(pa.Table.from_pylist(rows)))
+    assert collected == {"train": [(*name, 1) for name in dict.fromkeys(names)]}

@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives
-from foils.data.label_files import ENDINGS, LABELS
-from foils.data.labels import Labels, is_program, pair_keys, pair_rows
+from foils.data.labels import ENDINGS, LABELS, Labels, is_program, pair_keys, pair_rows
 from foils.data.negatives import REQUIRED
 from foils.runtime.errors import FormatError, InputError
 

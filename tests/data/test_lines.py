@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data.lines import Complaints, json_objects, numbered_lines, open_binary, text_field, whole_json, whole_text
+from foils.data.records import Complaints, json_objects, numbered_lines, open_binary, text_field, whole_json, whole_text
 from foils.runtime.errors import FormatError, InputError
 
 
@@ -91,7 +91,7 @@ def test_a_gzip_file_that_is_damaged(tmp_path: Path) -> None:
 
 
 def test_a_line_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foils.data.lines.LONGEST_LINE", 10)
+    monkeypatch.setattr("foils.data.records.LONGEST_LINE", 10)
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"123456789\n1234567890"))
     assert lines(path) == [(1, "123456789"), (2, "1234567890")]

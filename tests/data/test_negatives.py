@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import REQUIRED, negatives_table
-from foils.data.store import provenance
+from foils.data.tables import provenance
 from foils.runtime.errors import FormatError, InputError
 
 COLUMNS = {

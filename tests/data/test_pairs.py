@@ -11,7 +11,7 @@ import pytest
 
 import foils
 from foils.data import load_collection
-from foils.data.resolve import as_source, as_sources
+from foils.data.sources import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from pair_files import ROWS, TABLES, judged, pair_files, write_csv, write_jsonl
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from foils.data.store import fill_folder, write_table, write_text, write_whole_folder
+from foils.data.tables import write_table
+from foils.runtime.files import fill_folder, write_text, write_whole_folder
 
 Event = tuple[str, str]
 

@@ -16,11 +16,10 @@ import pytest
 
 import foils
 from foils.data import Negatives
-from foils.data.card import model_card, table_card
-from foils.data.local_paths import last_parts, without_paths
-from foils.data.sealed import intact, sealed
-from foils.data.store import provenance
+from foils.data.push import last_parts, model_card, table_card, without_local_paths, without_paths
+from foils.data.tables import provenance
 from foils.runtime.errors import InputError
+from foils.runtime.files import intact, sealed
 
 pytest.importorskip("huggingface_hub")
 from hub_server import TOKEN, Hub, Repository, hub
@@ -90,7 +89,7 @@ def test_a_table_is_pushed_privately_and_read_again_with_its_digest(
     assert result["files"]["negatives.parquet"] == negatives.stat().st_size
 
     code = (
-        "from foils.data import load_collection\nfrom foils.data.resolve import as_source, as_table\n"
+        "from foils.data import load_collection\nfrom foils.data.sources import as_source, as_table\n"
         f"c = load_collection({str(folder)!r})\n"
         "for s in (as_source('hf:me/hard', c), as_source('mine=hf:me/hard', c), as_table('hf:me/hard')):\n"
         "    print(s.name, s.digest, len(s.negatives))"
@@ -237,6 +236,6 @@ def test_a_file_without_paths_keeps_its_bytes(negatives: Path) -> None:
     ):
         assert without_paths(name, content) == content
     table = Negatives.read(negatives)
-    assert table.without_local_paths() is table
+    assert without_local_paths(table) is table
     marked = table.with_provenance({"settings": {"template": "/home/me/prompt.txt"}})
-    assert marked.without_local_paths().provenance["settings"] == {"template": "prompt.txt"}
+    assert without_local_paths(marked).provenance["settings"] == {"template": "prompt.txt"}

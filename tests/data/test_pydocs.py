@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from foils.data import load_collection
-from foils.data.duplicates import near_pairs
 from foils.data.pydocs import DEFAULT_PACKAGES, PydocsData, read_pydocs, split_of
+from foils.data.tokens import near_pairs
 from foils.runtime.errors import InputError
 
 REST = "The window falls from the middle to both ends as half a period of the cosine does, never below zero."

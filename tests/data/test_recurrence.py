@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from foils.data import Collection
-from foils.data.recurrence import expected_recurrence, recurrence
+from foils.data.splitting import expected_recurrence, recurrence
 from foils.runtime.errors import UnknownNameError
 
 Judged = dict[str, dict[str, int]]

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from foils.data import Collection, Negatives
-from foils.data.export import parsed_exports
+from foils.data.formats import NegativesResult, parsed_exports
 from foils.data.negatives import negatives_table
-from foils.data.resolve import as_source
-from foils.data.results import NegativesResult
+from foils.data.sources import as_source
 from foils.runtime.errors import InputError, UnknownNameError
 
 

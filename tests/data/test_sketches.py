@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from foils.data import Collection, sketches
-from foils.data.sketches import DocumentSets, cut_by_bytes, token_hashes
-from foils.data.tokens import alphanumeric
+from foils.data import Collection, tokens
+from foils.data.tokens import DocumentSets, alphanumeric, cut_by_bytes, token_hashes
 from foils.runtime import memory
 
 LETTERS = "aAbBzZ09 _-.!\n\u00e9\u00c9\u0130\u2103\u4e2d\u0301\U0001f600"
@@ -46,7 +45,7 @@ def test_hashes_do_not_depend_on_what_is_hashed_together(at_once: int, monkeypat
     rng = np.random.default_rng(0)
     texts = [" ".join(f"w{n}" for n in rng.integers(0, 50, size)) for size in (0, 1, 30, 200, 3)]
     apart = [hashes_of([text])[0] for text in texts]
-    monkeypatch.setattr(sketches, "AT_ONCE", at_once)
+    monkeypatch.setattr(tokens, "AT_ONCE", at_once)
     assert hashes_of(texts) == apart
 
 

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 
 from foils.data import Collection, Negatives, Run
 from foils.data.negatives import EQUAL, POSITIVE, negatives_table
-from foils.data.resolve import as_source
-from foils.data.sources import read_source, read_sources, split_name
-from foils.data.store import file_digest
+from foils.data.sources import as_source, read_source, read_sources, split_name
 from foils.runtime.errors import FoilsError, FormatError, InputError
+from foils.runtime.files import file_digest
 
 D2 = "When a boat gybes, its stern turns through the wind."
 D5 = "Baker's yeast makes dough rise within one or two hours."

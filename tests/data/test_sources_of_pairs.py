@@ -14,7 +14,7 @@ import pytest
 import foils
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.data.resolve import as_source, as_sources
+from foils.data.sources import as_source, as_sources
 from foils.runtime.errors import FormatError, InputError
 from pair_files import ROWS, TABLES, pair_files, write_csv
 

@@ -19,20 +19,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.data.store import (
+from foils.data.tables import provenance, read_table, write_table
+from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.files import (
     cache_folder,
     existing_file,
     file_digest,
     fill_folder,
-    provenance,
-    read_table,
     write_json,
-    write_table,
     write_text,
     write_whole,
     write_whole_folder,
 )
-from foils.runtime.errors import FailureError, FormatError, InputError
 
 TABLE = pa.table({"query_id": ["q1", "q2"], "score": [0.5, float("nan")]})
 
@@ -82,7 +80,7 @@ def test_a_kill_in_the_middle_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("old")
     program = (
-        "import os, signal, sys; from foils.data.store import write_whole\n"
+        "import os, signal, sys; from foils.runtime.files import write_whole\n"
         "with write_whole(sys.argv[1]) as aside:\n"
         "    aside.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -107,7 +105,7 @@ def test_what_a_living_writer_has_aside_stays(tmp_path: Path) -> None:
 
 def test_a_folder_appears_whole(tmp_path: Path) -> None:
     program = (
-        "import os, signal, sys; from foils.data.store import write_whole_folder\n"
+        "import os, signal, sys; from foils.runtime.files import write_whole_folder\n"
         "with write_whole_folder(sys.argv[1], mark='done') as aside:\n"
         "    (aside / 'half').write_text('half'); os.kill(os.getpid(), signal.SIGKILL)"
     )

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foils.data.mteb import collection_from_mteb
+from foils.data.read import collection_from_mteb
 from foils.encode import EncoderSettings, SentenceEncoder
 from foils.evaluation import measure_encoder
 from foils.evaluation.mteb import MTEBEncoder

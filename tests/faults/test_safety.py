@@ -19,8 +19,7 @@ import pytest
 
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives, Run
-from foils.data.export import FILES, export
-from foils.data.forms import FORMS
+from foils.data.formats import FILES, FORMS, export
 from foils.encode import VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.runtime.errors import FormatError, InputError

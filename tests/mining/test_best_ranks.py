@@ -9,7 +9,7 @@ import pytest
 
 from decided_world import WorldEncoder, oracle, true_share
 from foils.data import Negatives
-from foils.data.recurrence import expected_recurrence
+from foils.data.splitting import expected_recurrence
 from foils.encode import VectorStore
 from foils.mining.doors import mine
 from foils.mining.results import Mined

@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from foils.data.export import Exported, export
-from foils.data.forms import FORMS
+from foils.data.formats import FORMS, Exported, TrainingData, export
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.sources import read_source
-from foils.data.training_data import TrainingData
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError, UnknownNameError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foils.data import Collection, sketches
+from foils.data import Collection, tokens
 from foils.mining.look_alikes import LookAlikes
 from foils.runtime import memory
 
@@ -20,9 +20,9 @@ def worded():
     return Collection.from_dicts("worded", texts, queries, {"train": {q: {f"d{q[1:]}": 1} for q in queries}})
 
 
-@pytest.mark.parametrize("kept", [sketches.SET, 1 << 40])  # remembers all sets, or forgets before each call
+@pytest.mark.parametrize("kept", [tokens.SET, 1 << 40])  # remembers all sets, or forgets before each call
 def test_marks_are_those_of_plain_sets(worded, kept, monkeypatch):
-    monkeypatch.setattr(sketches, "SET", kept)
+    monkeypatch.setattr(tokens, "SET", kept)
     looks, size = LookAlikes(worded, 0.6), len(worded.documents)
     texts = [text.lower().replace("!", "").split() for text in worded.document_texts(np.arange(size))]
     documents = np.arange(size)

@@ -12,7 +12,7 @@ import pytest
 from decided_world import WorldEncoder, mined, oracle, scored, true_share
 from foils.data import Negatives
 from foils.data.labels import Labels
-from foils.data.recurrence import expected_recurrence
+from foils.data.splitting import expected_recurrence
 from foils.runtime.errors import InputError
 from foils.scoring import Decided, Decision, DecisionSettings, decide_sources
 from foils.scoring.worth import learnabilities

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from foils.data import Run
-from foils.data.recurrence import recurrence
+from foils.data.splitting import recurrence
 from foils.encode import VectorStore
 from foils.evaluation import measure_encoder
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foils.data.sealed import SEAL, write_sealed
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import SEAL, write_sealed
 from foils.studies import analyse, read_cells
 from foils.studies.cells import CELL, COMMANDS, SCORES, known_commands, trained_file, write_cell
 

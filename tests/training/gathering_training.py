@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import foils
 from foils.batching.processes import rank_and_count
 from foils.data import Collection, Negatives
-from foils.data.resolve import CollectionSettings
+from foils.data.read import CollectionSettings
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.catalogue import TEACHER_LOSSES
 from foils.training.data import TrainingSet, training_set

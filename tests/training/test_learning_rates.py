@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from foils.cli.app import run
-from foils.data.store import write_json
 from foils.encode import VectorStore
+from foils.runtime.files import write_json
 from foils.studies import StudySettings, read_cells, run_study
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set

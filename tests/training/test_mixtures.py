@@ -15,8 +15,8 @@ from sentence_transformers import SentenceTransformerTrainer
 import foils
 from foils.cli.app import run
 from foils.data import Collection
-from foils.data.joined import distinct_names, joined_collections, joined_negatives
-from foils.data.resolve import CollectionSettings
+from foils.data.read import CollectionSettings
+from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.evaluation.measuring import encoder_score
 from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder

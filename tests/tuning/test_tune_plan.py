@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foils.data.parts import drawn_judgements, with_documents, with_three_splits
+from foils.data.splitting import drawn_judgements, with_documents, with_three_splits
 from foils.runtime.errors import FormatError, InputError
 from foils.tuning.budget import Budget, Work
 from foils.tuning.pace import Pace

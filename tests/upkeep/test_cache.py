@@ -16,11 +16,11 @@ import foils
 from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import load_collection
-from foils.data.in_use import hold, remove_unused
-from foils.data.store import cache_folder, write_table, write_whole
+from foils.data.tables import write_table
 from foils.encode import VectorStore
 from foils.llm import RecordLog
 from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.files import cache_folder, hold, remove_unused, write_whole
 from foils.upkeep import CacheCheck, CachePruned, CacheSize
 
 DAY = 86_400
@@ -177,7 +177,7 @@ def test_another_process_holds_what_it_uses(tmp_path: Path) -> None:
     folder = tmp_path / "entry"
     folder.mkdir()
     program = (
-        "import sys; from pathlib import Path; from foils.data.in_use import hold\n"
+        "import sys; from pathlib import Path; from foils.runtime.files import hold\n"
         "class Owner: pass\n"
         "owner = Owner(); hold(Path(sys.argv[1]), by=owner); print('held', flush=True); sys.stdin.readline()\n"
         "del owner; print('let go', flush=True); sys.stdin.readline()"

@@ -11,8 +11,9 @@ from foils.batching.conflicts import believed_relevant, known_conflicts
 from foils.batching.methods import APART, METHODS, OF_TRAINING, method_named
 from foils.batching.plan import plan_epochs
 from foils.batching.results import BatchPlan
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
-from foils.data.store import provenance
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, as_source
+from foils.data.tables import provenance
 from foils.data.texts import DocumentTexts
 from foils.data.training_rows import RowSettings, training_rows
 from foils.encode.opening import AT_128, EncodingSettings

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from foils.data.chunks import take
+from foils.data.tables import take
 from foils.runtime.errors import InputError
 
 Rows = NDArray[np.int64]

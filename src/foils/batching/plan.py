@@ -17,8 +17,8 @@ from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
 from foils.batching.methods import BatchBuilder, BatchChoice
 from foils.batching.repair import random_order
-from foils.data.store import without_nan
 from foils.runtime.errors import InputError
+from foils.runtime.files import without_nan
 
 Vectors = NDArray[np.floating]
 REFERENCE = 2**31

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from foils.batching.plan import PlannedEpochs
 from foils.data import Collection
-from foils.data.store import Provenance, write_table, write_text
+from foils.data.tables import Provenance, write_table
 from foils.data.training_rows import TrainingRows
+from foils.runtime.files import write_text
 from foils.runtime.results import Result, Table, number, signed
 
 

@@ -156,7 +156,7 @@ def _finish(verb: Verb, result: Any, values: Mapping[str, Any]) -> None:
     """Write, report and show a result, its files first: a closed pipe loses none. None: a verb has nothing to say."""
     from dataclasses import replace
 
-    from foils.data.store import write_json
+    from foils.runtime.files import write_json
     from foils.runtime.terminal import print_tables
 
     if result is None or int(os.environ.get("RANK", "0")):  # under torchrun the first process writes and shows

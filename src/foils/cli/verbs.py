@@ -21,7 +21,7 @@ def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
 
 
 def _forms(texts: Sequence[str]) -> dict[str, Path]:
-    from foils.data.export import parsed_exports
+    from foils.data.formats import parsed_exports
 
     return parsed_exports(texts)
 

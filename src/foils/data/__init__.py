@@ -2,9 +2,9 @@
 
 from foils.data.collection import Collection
 from foils.data.labels import Labels
-from foils.data.load import load_collection
 from foils.data.negatives import Negatives
-from foils.data.positives import Positives
+from foils.data.pair_index import Positives
+from foils.data.read import load_collection
 from foils.data.recapture import Recapture
 from foils.data.run import Run
 

@@ -15,10 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.chunks import pieces
 from foils.data.collection import TRAIN, Collection
-from foils.data.recurrence import recurrence
-from foils.data.splitting import twin_pairs
+from foils.data.splitting import recurrence, twin_pairs
+from foils.data.tables import pieces
 from foils.data.texts import ColumnTexts
 from foils.runtime.results import Result, Table, number
 

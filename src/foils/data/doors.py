@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
 from foils.data.description import Description, describe_collection
-from foils.data.export import Exported
-from foils.data.forms import FORMS
+from foils.data.formats import FORMS, Exported, TrainingData
 from foils.data.negatives import Negatives
 from foils.data.push import Pushed, push_to_hub
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
-from foils.data.training_data import TrainingData
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, as_source
 from foils.runtime.doors import door
 from foils.runtime.options import Option, refuse, spelled
 

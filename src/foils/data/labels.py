@@ -1,11 +1,16 @@
-"""Judged pairs: which unlabelled documents are relevant to which queries, as somebody, or some program, said."""
+"""Files of labels: what people write into spreadsheets, and what programs write for them."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import json
+import logging
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,19 +18,220 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection
-from foils.data.columns import with_types
-from foils.data.label_files import LABELS, PERSON, read_labels, write_labels
-from foils.data.lines import Complaints
 from foils.data.negatives import Negatives
-from foils.data.store import Provenance
-from foils.data.tables import arrow_table
-from foils.runtime.errors import InputError
+from foils.data.pairs import ROLES, plain
+from foils.data.records import DELIMITERS, Complaints, Fields, Records, arrow_table, records_of_file, text_field
+from foils.data.tables import Provenance, with_types, write_table
+from foils.runtime.errors import FormatError, InputError, UnknownNameError
+from foils.runtime.files import write_whole
 from foils.runtime.results import Result, Table
 
+LABELS = pa.schema(
+    [
+        ("query_id", pa.string()),
+        ("doc_id", pa.string()),
+        ("text", pa.large_string()),
+        ("relevant", pa.int8()),
+        ("judge", pa.string()),
+        ("probability", pa.float64()),
+        ("sources", pa.string()),
+    ]
+)
+
+
+PERSON = "person"
+"""Name of a judge that has none."""
+
+
+ENDINGS = (".tsv", ".csv", ".jsonl", ".parquet")
+
+
+_ANSWERS = {"1": 1, "yes": 1, "y": 1, "true": 1, "0": 0, "no": 0, "n": 0, "false": 0, "": None, "skip": None, "s": None}
+
+
+_COLUMNS = {
+    **{each: (each,) for each in LABELS.names},
+    "query_id": ROLES["query_id"],
+    "doc_id": ROLES["doc_id"],
+    "relevant": ("relevant", "relevance", "label"),
+}
+
+
+_FORMULA = re.compile(r"'*[=+\-@\t]")  # what a spreadsheet takes for a formula, or for one that is quoted already
+
+
+_NUMBER = re.compile(r"[-+]?[\d.,]+(?:[eE][-+]?\d+)?")
+
+
+def read_labels(path: str | Path) -> tuple[pa.Table, list[int]]:
+    """Return the rows of a file of labels as a table (`LABELS`), and the line of each.
+
+    Rows of empty cells are passed over.
+
+    Raises:
+        InputError: no such file.
+        FormatError: what is wrong in it, by line: other answers, probabilities out of range, rows without a query or a
+            document, one judge's answers to a pair that contradict each other.
+    """
+    path = Path(path)
+    records = records_of_file(path)
+    columns = _columns(records)
+    complaints, rows, lines = Complaints(path), [], []
+    seen: dict[tuple[Any, ...], int] = {}
+    quoted = _ending(path) in DELIMITERS
+    for line, fields in records.read(complaints):
+        if all(value in (None, "") for value in fields.values()):
+            continue
+        row = _row(fields, columns, complaints, line, quoted=quoted)
+        if row is not None:
+            _check_against(seen, row, complaints, line)
+            rows.append(row)
+            lines.append(line)
+    complaints.settle()
+    return pa.Table.from_pylist(rows, LABELS), lines
+
+
+def write_labels(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
+    """Write a table of labels, whole, in the form that the name's ending says.
+
+    In CSV and TSV a text that a spreadsheet would take for a formula gets a ' before it, which `read_labels`
+    takes away.
+
+    Raises:
+        InputError: another ending.
+        FailureError: the file cannot be written.
+    """
+    path = Path(path)
+    check_ending(path)
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        write_table(path, table, provenance)
+        return
+    encoding = "utf-8-sig" if ending == ".csv" else "utf-8"  # Excel knows UTF-8 by its mark alone
+    with write_whole(path) as aside, aside.open("w", encoding=encoding, newline="") as opened:
+        _write_lines(opened, table, DELIMITERS.get(ending))
+
+
+def check_ending(path: str | Path) -> None:
+    """Raise an InputError where no labels can be written under this name."""
+    if Path(path).suffix.lower() not in ENDINGS:
+        raise InputError(f"{path}: labels are written as {', '.join(ENDINGS)}; name the file so")
+
+
+def _ending(path: Path) -> str:
+    return Path(path.name.lower().removesuffix(".gz")).suffix
+
+
+def _columns(records: Records) -> dict[str, str]:
+    """The columns of labels in a table: what each is -> its name there."""
+    named = {plain(name): name for name in reversed(records.columns)}
+    columns = {what: next((named[name] for name in names if name in named), "") for what, names in _COLUMNS.items()}
+    missing = [name for name in ("query_id", "relevant") if not columns[name]]
+    if not (columns["doc_id"] or columns["text"]):
+        missing.append("doc_id (or text)")
+    if missing:
+        raise FormatError(
+            f"no column {', '.join(missing)}; labels have query_id, doc_id (or text), relevant, and may have judge and "
+            "probability",
+            records.where,
+            1,
+        )
+    return {what: name for what, name in columns.items() if name}
+
+
+def _row(
+    fields: Fields, columns: Mapping[str, str], complaints: Complaints, line: int, *, quoted: bool
+) -> dict[str, Any] | None:
+    """A record as a row of labels; None where it is none."""
+    row: dict[str, Any] = {}
+    for what, name in columns.items():
+        value = fields.get(name)
+        if what in ("relevant", "probability"):
+            row[what] = value
+            continue
+        text = text_field(value)
+        row[what] = (_without_quote(text) if quoted else text) if text else None
+    if not row["query_id"] or not (row.get("doc_id") or row.get("text")):
+        complaints.add("a label needs a query_id, and a doc_id or a text", line)
+        return None
+    answer = _answer(row["relevant"])
+    if answer not in _ANSWERS:
+        complaints.add(f"relevant is {row['relevant']!r}; expected 1, 0, yes, no, true, false, or nothing", line)
+        return None
+    row["relevant"] = _ANSWERS[answer]
+    if "probability" in row:
+        row["probability"] = _probability(row["probability"], complaints, line)
+    return row
+
+
+def _answer(value: Any) -> str:
+    """An answer as `_ANSWERS` has it."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip().lower().removesuffix(".0")
+
+
+def _probability(value: Any, complaints: Complaints, line: int) -> float | None:
+    if value in (None, "") or value != value:
+        return None
+    try:
+        number = float(value.strip().replace(",", ".") if isinstance(value, str) else value)
+        if 0 < number <= 1:
+            return number
+    except (TypeError, ValueError):
+        pass
+    complaints.add(f"probability is {value!r}; expected a number above 0 and at most 1, or nothing", line)
+    return None
+
+
+def _check_against(seen: dict[tuple[Any, ...], int], row: Mapping[str, Any], complaints: Complaints, line: int) -> None:
+    """Complain of a judge who said otherwise of the same pair before."""
+    if row["relevant"] is None:
+        return
+    text = row.get("text")
+    document = (" ".join(text.split()),) if text else row["doc_id"]
+    judge = row.get("judge") or PERSON
+    before = seen.setdefault((row["query_id"], document, judge), row["relevant"])
+    if before != row["relevant"]:
+        complaints.add(
+            f"{judge} judged query {row['query_id']!r}, document {row.get('doc_id') or text!r} as {before} above, "
+            f"and as {row['relevant']} here; keep one of the two",
+            line,
+        )
+
+
+def _write_lines(opened: IO[str], table: pa.Table, delimiter: str | None) -> None:
+    if delimiter is None:
+        for row in table.to_pylist():
+            opened.write(json.dumps(row, ensure_ascii=False) + "\n")
+        return
+    writer = csv.writer(opened, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(table.column_names)
+    for row in table.to_pylist():
+        writer.writerow(["" if value is None else _quoted(str(value)) for value in row.values()])
+
+
+def _quoted(text: str) -> str:
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # which a writer of CSV leaves bare
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def _without_quote(text: str) -> str:
+    return text[1:] if text.startswith("'") and _FORMULA.match(text) else text
+
+
 Floats = npt.NDArray[np.float64]
+
+
 BETWEEN = "|"  # the names of sources
+
+
 CHECKS = ("labelled positives", "random documents")
 """In `sources`: pairs that a program judged only to show how often it errs."""
+
+
 _BREAK = pa.scalar("\0", pa.large_string())
 
 
@@ -286,3 +492,68 @@ def _complain_of_ids(
                 lines[row],
             )
     complaints.settle()
+
+
+log = logging.getLogger(__name__)
+
+
+def with_judgements(collection: Collection, given: Sequence[LabelsLike], *, split: str = "train") -> Collection:
+    """Return the collection with every pair that labels call relevant as a positive of a split.
+
+    People's answers count before those of programs, and a majority before a minority. Pairs that are judged relevant
+    already, documents that are not in the collection, and queries that another split judges are left as they are: what
+    measures is never changed. The collection's name says how many judgements it gained, and its digest
+    is another one.
+
+    Args:
+        collection: to be judged.
+        given: labels, as `foils.relabel` or `foils.label` writes them.
+        split: that the positives join.
+
+    Raises:
+        InputError: these are no labels, or name ids that the collection does not know.
+        FormatError: the same of a file, by line.
+        UnknownNameError: the collection judges other splits alone.
+    """
+    if collection.qrels and split not in collection.qrels:
+        raise UnknownNameError(f"split of the collection {collection.name}", split, collection.splits)
+    labels = [Labels.of(each, collection) for each in given]
+    pairs = _relevant(labels)
+    queries, documents = collection.query_rows(pairs["query_id"]), collection.document_rows(pairs["doc_id"])
+    elsewhere = [table["query_id"] for name, table in collection.qrels.items() if name != split]
+    measured = np.isin(queries, collection.query_rows(pa.concat_arrays([c.combine_chunks() for c in elsewhere]))
+                       if elsewhere else [])  # fmt: skip
+    known = collection.known_positives.contain(queries, documents)
+    new = pairs.filter(pa.array((documents >= 0) & ~known & ~measured))
+    if measured.any():
+        log.warning("%d pairs of queries that other splits judge are not added to %s", int(measured.sum()), split)
+    if not len(new):
+        return collection
+    own = collection.qrels.get(split)
+    added = new.append_column("relevance", pa.array(np.ones(len(new), np.int32)))
+    table = added if own is None else pa.concat_tables([own, added.select(own.column_names).cast(own.schema)])
+    digest = hashlib.sha256(collection.digest.encode())
+    for column in ("query_id", "doc_id"):
+        digest.update("\0".join(new[column].to_pylist()).encode())
+    name = f"{collection.name} and {len(new):,} judgements more"
+    log.info("%s: %d judgements of %s are added", collection.name, len(new), split)
+    return replace(collection, name=name, qrels={**collection.qrels, split: table}, digest=digest.hexdigest())
+
+
+def _relevant(labels: Sequence[Labels]) -> pa.Table:
+    """The pairs that labels call relevant, each once."""
+    rows = [each.table.filter(each.table["text"].is_null()).select(["query_id", "doc_id"]) for each in labels]
+    pairs = pa.concat_tables(rows)
+    pairs = pairs.group_by(["query_id", "doc_id"], use_threads=False).aggregate([])
+    people, programs = (_votes(labels, pairs, people) for people in (True, False))
+    return pairs.filter(pa.array(np.where(people != 0, people, programs) > 0))
+
+
+def _votes(labels: Sequence[Labels], pairs: pa.Table, people: bool) -> npt.NDArray[np.float64]:
+    """How many judges more call each pair relevant than not."""
+    votes = np.zeros(len(pairs))
+    for each in labels:
+        for judge in [None] if people else each.programs():
+            answer = each.match(pairs, judge=judge)[0]
+            votes += np.where(np.isfinite(answer), 2 * answer - 1, 0)
+    return votes

@@ -4,26 +4,486 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from foils.data.build import Record, Source, build_held, build_stored, cache_place, file_facts
-from foils.data.collection import Collection
-from foils.data.judged_pairs import JudgedPairs, KnownTexts
-from foils.data.lines import Complaints
-from foils.data.pair_columns import OF_CORPUS, SOURCE_NAMES, Document, PairColumns, PairRecord
-from foils.data.splitting import NAMES, SHARES, split_queries
-from foils.data.tables import Records, parts_of, records_of
+from foils.data.collection import (
+    DOCUMENTS,
+    QRELS,
+    QUERIES,
+    Collection,
+    Record,
+    Rows,
+    Source,
+    build_held,
+    build_stored,
+    cache_place,
+    file_facts,
+)
+from foils.data.records import Complaints, Records, parts_of, records_of, text_field
+from foils.data.splitting import SHARES, SPLITS, split_queries
+from foils.data.tables import MOST, pieces, take
 from foils.data.texts import ColumnTexts
-from foils.runtime.errors import FormatError
+from foils.data.tokens import UNSEEN
+from foils.runtime.errors import FormatError, InputError
+from foils.runtime.options import spelled
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "query": ("query", "question", "anchor"),
+    "positive": ("positive", "positives", "pos", "answer", "document", "passage", "text", "positive_passages"),
+    "negative": ("negative", "negatives", "neg", "negative_passages"),
+    "query_id": ("query_id", "qid", "question_id"),
+    "doc_id": ("doc_id", "docid", "document_id", "corpus_id", "positive_id", "passage_id", "pid"),
+    "title": ("title",),
+    "score": ("score", "label", "relevance"),
+    "split": ("split",),
+}
+"""What a column can be, and the names by which it is known; case, blanks and hyphens make no difference."""
+
+
+OF_CORPUS = {**ROLES, "doc_id": (*ROLES["doc_id"], "_id", "id")}
+"""The same of a table of documents alone: an `id` there is a document's."""
+
+
+SOURCE_NAMES = {role: ROLES[role] for role in ("query", "positive", "negative", "query_id")}
+"""What of a table of pairs is read where it is a source of negatives."""
+
+
+NEGATIVE = re.compile(r"negative_\d+")
+
+
+EXAMPLE = "query=COLUMN,positive=COLUMN"
+
+
+OF_SOURCE = "PATH:query=COLUMN,negative=COLUMN"
+
+
+def parsed_columns(text: str) -> dict[str, str]:
+    """Return the columns that a text like `query=a,positive=b` names.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(role and equals for role, equals, _ in parts):
+        raise InputError(f"{spelled('columns')} {text}; expected what each column is, as query=COLUMN,positive=COLUMN")
+    return {role.strip(): name.strip() for role, _, name in parts}
+
+
+def check_chosen(chosen: Mapping[str, str], columns: Sequence[str], where: str) -> None:
+    """Refuse names that people give to columns which are not there, or are several things.
+
+    Args:
+        chosen: what a column is -> its name; an empty name: no column is it.
+        columns: names of those that there are.
+        where: for complaints.
+
+    Raises:
+        InputError: a chosen column that there is not, or something that no column can be.
+    """
+    if unknown := [role for role in chosen if role not in ROLES]:
+        raise InputError(f"{spelled('columns')} {', '.join(unknown)}: a column is one of {', '.join(ROLES)}")
+    given = [name for name in chosen.values() if name]
+    if missing := [name for name in given if name not in columns]:
+        raise InputError(f"{where} has no column {', '.join(missing)}; it has {', '.join(columns)}")
+    if twice := sorted({name for name in given if given.count(name) > 1}):
+        raise InputError(f"{spelled('columns')}: {', '.join(twice)} is given twice; a column is one thing")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document as a record gives it; id None: the record gives none."""
+
+    doc_id: str | None
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class PairRecord:
+    """What a record of a table of pairs says.
+
+    Attributes:
+        query_id: None: the record gives none.
+        query: its text.
+        positives: documents that answer the query, or one that was judged otherwise, by `grade`.
+        negatives: documents that do not.
+        grade: relevance of the positives.
+        split: the name that the record gives; empty: none.
+    """
+
+    query_id: str | None
+    query: str
+    positives: tuple[Document, ...]
+    negatives: tuple[Document, ...]
+    grade: int
+    split: str
+
+
+@dataclass(frozen=True)
+class PairColumns:
+    """The columns of a table of pairs: what each is -> its name; of negatives there can be several."""
+
+    names: Mapping[str, tuple[str, ...]]
+
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[str],
+        chosen: Mapping[str, str] | None,
+        where: str,
+        *,
+        needed: Sequence[str],
+        known: Mapping[str, tuple[str, ...]] = ROLES,
+    ) -> PairColumns:
+        """Tell the columns of a table.
+
+        Args:
+            columns: their names.
+            chosen: what a column is -> its name, which goes before what the names say; an empty name: no column is it.
+            where: for complaints.
+            needed: what there must be; with "negative" it is a source.
+            known: what a column can be, and by which names.
+
+        Raises:
+            InputError: a chosen column that there is not, or something that no column can be.
+            FormatError: nothing is what is needed, or several columns could be.
+        """
+        chosen, source = dict(chosen or {}), "negative" in needed
+        check_chosen(chosen, columns, where)
+        free = [name for name in columns if name not in chosen.values()]
+        names: dict[str, tuple[str, ...]] = dict.fromkeys(ROLES, ())
+        for role, usual in known.items():
+            if role in chosen:
+                names[role] = (chosen[role],) if chosen[role] else ()
+                continue
+            fitting = [name for name in free if plain(name) in usual]
+            if role == "negative":
+                fitting += [name for name in free if NEGATIVE.fullmatch(plain(name))]
+            elif len(fitting) > 1:
+                choose = f"PATH:{role}={fitting[0]}" if source else f"{spelled('columns')} {role}={fitting[0]}"
+                raise FormatError(
+                    f"columns {' and '.join(fitting)} could each be the {role}; say which one is: {choose}", where
+                )
+            names[role] = tuple(fitting)
+        if absent := [role for role in needed if not names[role]]:
+            choose = OF_SOURCE if source else f"{spelled('columns')} {EXAMPLE}"
+            raise FormatError(
+                f"no column is known as {' or '.join(absent)}; the columns are {', '.join(map(repr, columns))} (of CSV "
+                f"and TSV the first line names them). Give one such a name ({', '.join(ROLES[absent[0]])}), or say "
+                f"which is which: {choose}",
+                where,
+            )
+        return cls(names)
+
+    def understood(self, columns: Sequence[str]) -> str:
+        """Say what each of a table's columns is read as, and which are not read."""
+        roles = [f"{name} as {role}" for role, names in self.names.items() for name in names]
+        read = {name for names in self.names.values() for name in names}
+        rest = [name for name in columns if name not in read]
+        return ", ".join(roles) + (f"; not read: {', '.join(rest)}" if rest else "")
+
+    def _value(self, role: str, fields: Mapping[str, Any]) -> Any:
+        name = self.names[role]
+        return _known(fields.get(name[0])) if name else None
+
+    def read(self, fields: Mapping[str, Any]) -> PairRecord | str:
+        """Return what a record says, or, as a text, what is wrong with it."""
+        query = text_field(self._value("query", fields))
+        if query is None or blank(query):
+            return f"the query {self._given('query', fields)}; expected a text"
+        positives = list(self._documents("positive", fields))
+        negatives = list(self._documents("negative", fields))
+        if (self.names["positive"] and not positives) or None in positives:
+            return f"the positive {self._given('positive', fields)}; expected a text, or a list of texts"
+        if None in negatives:
+            return f"a negative {self._given('negative', fields)}; expected a text, or a list of texts"
+        grade = _grade(self._value("score", fields)) if self.names["score"] else 1
+        if grade is None:
+            found = fields.get(self.names["score"][0])
+            return (
+                f"{self.names['score'][0]} is {found!r:.40}; expected a whole number, the relevance, 0 for a negative. "
+                f"Leave the column out with {spelled('columns')} score="
+            )
+        ids = [_identifier(self._value(role, fields)) for role in ("query_id", "doc_id")]
+        for role, identifier in zip(("query_id", "doc_id"), ids, strict=True):
+            if identifier is None and self._value(role, fields) not in (None, ""):
+                return f"the {role} {self._given(role, fields)}; expected a text or a whole number"
+        if ids[1] is not None and len(positives) > 1:
+            return f"one document id ({self.names['doc_id'][0]}) for {len(positives)} positives"
+        if len(positives) == 1:
+            first = positives[0]
+            title = text_field(self._value("title", fields)) or first.title
+            positives = [Document(ids[1] or first.doc_id, title.strip(), first.text)]
+        split = text_field(self._value("split", fields)) or ""
+        return PairRecord(ids[0], query.strip(), tuple(positives), tuple(negatives), grade, split.strip())
+
+    def _given(self, role: str, fields: Mapping[str, Any]) -> str:
+        """What a record gives for a role, for a complaint: `(column) is …`."""
+        values = [_known(fields.get(name)) for name in self.names[role]]
+        said = next((_said(value) for value in values if value is not None), "is missing")
+        return f"({', '.join(self.names[role])}) {said}"
+
+    def document(self, fields: Mapping[str, Any]) -> Document | None:
+        """Return the document of a record of a corpus, or None where it has no text."""
+        documents = list(self._documents("positive", fields))
+        if len(documents) != 1 or documents[0] is None:
+            return None
+        title = text_field(self._value("title", fields)) or ""
+        return Document(_identifier(self._value("doc_id", fields)), title.strip(), documents[0].text)
+
+    def _documents(self, role: str, fields: Mapping[str, Any]) -> Iterator[Any]:
+        """The documents of the columns of a role, None for what is no text; what is not given is left out."""
+        for name in self.names[role]:
+            value = _known(fields.get(name))
+            for each in value if isinstance(value, (list, tuple)) else [] if value in (None, "") else [value]:
+                yield _document(each)
+
+
+def _document(value: Any) -> Document | None:
+    given = value if isinstance(value, Mapping) else {"text": value}
+    text, title = (text_field(given.get(key) or "") for key in ("text", "title"))
+    if text is None or title is None or blank(f"{title}{text}"):
+        return None
+    ids = (_identifier(given.get(key)) for key in ("docid", "doc_id", "_id", "id"))
+    return Document(next((each for each in ids if each is not None), None), title.strip(), text.strip())
+
+
+def blank(text: str) -> bool:
+    """Tell whether nothing of a text is seen: white space, joiners, direction marks and the like."""
+    return not _seen(text)
+
+
+def _seen(text: str) -> str:
+    return UNSEEN.sub("", text.replace("\u200b", "")).strip()
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, str) and not blank(value):
+        return f"is {value!r:.40}" if text_field(value) else "is no valid Unicode"
+    if isinstance(value, str):
+        return "is empty"
+    return f"is {type(value).__name__} {value!r:.40}" if value not in ([], {}) else "is empty"
+
+
+def _known(value: Any) -> Any:
+    """A value, None where it is not a number: what pandas has in the place of what is missing."""
+    return None if isinstance(value, float) and value != value else value
+
+
+def _identifier(value: Any) -> str | None:
+    """An id as text; 12.0, which pandas makes of 12 beside a missing one, is 12."""
+    value = _known(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return text_field(value) or None
+
+
+def _grade(value: Any) -> int | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return int(number) if number.is_integer() and abs(number) < 2**31 else None
+
+
+def plain(name: str) -> str:
+    """Return a column's name without what makes no difference."""
+    return re.sub(r"[\s-]+", "_", _seen(name).lower())
+
+
+RECENT = 1 << 16  # ids in a dictionary, before they are sorted into an array
+
+
+Hashes = npt.NDArray[np.uint64]
+
+
+def hash_of(text: str) -> int:
+    """Return a 64-bit hash of a text (BLAKE2b)."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
+
+
+class KnownTexts:
+    """The hash of each id's text, 16 bytes an id, so that an id has one text.
+
+    Args:
+        what: has the ids, for complaints.
+    """
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        self._recent: dict[int, int] = {}
+        self._sorted: list[tuple[Hashes, Hashes, memoryview]] = []  # ids, hashes, ids as Python reads them
+
+    def new(self, identifier: str, text: str, complaints: Complaints, line: int) -> bool:
+        """Tell whether an id is seen for the first time; one with another text is a complaint."""
+        key, own = hash_of(identifier), hash_of(text)
+        known = self._known(key)
+        if known is None:
+            self._recent[key] = own
+            if len(self._recent) == RECENT:
+                self._sort()
+        elif known != own:
+            complaints.add(f"the {self.what} {identifier!r} has another text before; an id has one text", line)
+        return known is None
+
+    def _known(self, key: int) -> int | None:
+        if key in self._recent:
+            return self._recent[key]
+        for _, hashes, ids in self._sorted:
+            at = bisect_left(ids, key)
+            if at < len(ids) and ids[at] == key:
+                return int(hashes[at])
+        return None
+
+    def _sort(self) -> None:
+        """Make an array of the dictionary, joined with those that are no more than twice as long."""
+        ids, hashes = (np.fromiter(each, np.uint64) for each in (self._recent.keys(), self._recent.values()))
+        self._recent = {}
+        while self._sorted and len(self._sorted[-1][0]) <= 2 * len(ids):
+            before = self._sorted.pop()
+            ids, hashes = np.concatenate([before[0], ids]), np.concatenate([before[1], hashes])
+        order = np.argsort(ids)
+        ids = ids[order]
+        self._sorted.append((ids, hashes[order], memoryview(ids)))  # type: ignore[arg-type]  # an array is a buffer
+
+
+@dataclass
+class JudgedPairs:
+    """Pairs by the hashes of their ids, with relevance, split and line, 32 bytes each.
+
+    Attributes:
+        queries: hash of the query's id.
+        documents: hash of the document's id.
+        grades: relevance.
+        lines: in its table.
+        codes: of its split in `splits`.
+        splits: name of a split -> its code; the empty one: none is given.
+        begins: (place of its first pair, name for complaints) of each table.
+    """
+
+    queries: array[int] = field(default_factory=lambda: array("Q"))
+    documents: array[int] = field(default_factory=lambda: array("Q"))
+    grades: array[int] = field(default_factory=lambda: array("i"))
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    codes: array[int] = field(default_factory=lambda: array("i"))
+    splits: dict[str, int] = field(default_factory=dict)
+    begins: list[tuple[int, str]] = field(default_factory=list)
+
+    def begin(self, where: str) -> None:
+        """Note that the pairs of another table follow."""
+        self.begins.append((len(self.lines), where))
+
+    def add(self, query_id: str, doc_ids: Sequence[str], grade: int, split: str, line: int) -> None:
+        """Add a record's pairs."""
+        query, code = hash_of(query_id), self.splits.setdefault(split, len(self.splits))
+        for identifier in doc_ids:
+            self.queries.append(query)
+            self.documents.append(hash_of(identifier))
+            self.grades.append(grade)
+            self.lines.append(line)
+            self.codes.append(code)
+
+    def resolved(self, documents: pa.Table, queries: pa.Table) -> Resolved:
+        """Return the pairs by rows of these tables, each once.
+
+        Raises:
+            FormatError: a query in two splits, or a pair with two relevances; by line.
+        """
+        rows = rows_of_hashes(self.queries, queries["query_id"]), rows_of_hashes(self.documents, documents["doc_id"])
+        grades, lines, codes = (np.asarray(each) for each in (self.grades, self.lines, self.codes))
+        query_rows, first_of_query = np.unique(rows[0], return_index=True)
+        split_of = np.zeros(len(queries), np.int64)
+        split_of[query_rows] = codes[first_of_query]
+        _, first, inverse = np.unique((rows[0] << 32) | rows[1], return_index=True, return_inverse=True)
+        other_split, other_grade = codes != split_of[rows[0]], grades != grades[first[inverse]]
+        names = list(self.splits)
+        complaints = [Complaints(where) for _, where in self.begins]
+        for at in np.flatnonzero(other_split | other_grade).tolist():
+            own = complaints[bisect_right(self.begins, at, key=lambda begin: begin[0]) - 1]
+            if other_split[at]:
+                text, there = queries["text"][int(rows[0][at])].as_py(), names[split_of[rows[0][at]]]
+                own.add(
+                    f"the query {text[:60]!r} is in {there} and in {names[codes[at]]}; give it one split",
+                    int(lines[at]),
+                )
+            if other_grade[at]:
+                before = lines[first[inverse[at]]]
+                own.add(f"the pair has another relevance on line {before}", int(lines[at]))
+        for each in complaints:
+            each.settle()
+        kept = np.sort(first)
+        return Resolved(documents, queries, rows[0][kept], rows[1][kept], grades[kept], lines[kept], split_of, names)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """Distinct pairs, in the order in which they first came.
+
+    Attributes:
+        documents: table of the documents.
+        queries: table of the queries.
+        query_rows: (n,) rows of the queries.
+        doc_rows: (n,) rows of the documents.
+        grades: (n,) relevance.
+        lines: (n,) in their tables.
+        split_of: (queries,) code of the split that a query is given.
+        names: of the splits, by code.
+    """
+
+    documents: pa.Table
+    queries: pa.Table
+    query_rows: Rows
+    doc_rows: Rows
+    grades: npt.NDArray[np.int32]
+    lines: Rows
+    split_of: Rows
+    names: list[str]
+
+    def sources(self, where: str, split_of: Rows, names: Sequence[str]) -> dict[str, Source]:
+        """Return the judgements of each of these splits that has some, where (queries,) `split_of` says which."""
+        split = split_of[self.query_rows]
+        chosen = {name: np.flatnonzero(split == code) for code, name in enumerate(names)}
+        return {name: Source(f"{where} ({name})", self._stream(rows)) for name, rows in chosen.items() if len(rows)}
+
+    def _stream(self, rows: Rows) -> Callable[[Complaints], Iterator[Record]]:
+        def records(_: Complaints) -> Iterator[Record]:
+            for start in range(0, len(rows), MOST):
+                part = rows[start : start + MOST]
+                queries = take(self.queries["query_id"], self.query_rows[part]).to_pylist()
+                documents = take(self.documents["doc_id"], self.doc_rows[part]).to_pylist()
+                fields = zip(queries, documents, self.grades[part].tolist(), strict=True)
+                yield from zip(self.lines[part].tolist(), fields, strict=True)
+
+        return records
+
+
+def rows_of_hashes(hashes: array[int], ids: pa.ChunkedArray) -> Rows:
+    """Return the row, in a column of ids, of each hash of an id, (n,); all of them are there."""
+    column = np.empty(len(ids), np.uint64)
+    at = 0
+    for batch in pieces(pa.table({"id": ids}).to_batches()):
+        column[at : at + len(batch)] = [hash_of(identifier) for identifier in batch.column(0).to_pylist()]
+        at += len(batch)
+    order = np.argsort(column)
+    return np.asarray(order[np.searchsorted(column, np.asarray(hashes), sorter=order)], np.int64)
+
 
 SPLIT_OF = {"training": "train", "validation": "dev", "valid": "dev", "val": "dev", "eval": "dev"}
+
+
 SPLIT_NAME = re.compile(r"\w[\w .-]{0,59}")
+
+
 READING = 3  # another number where the same files are read otherwise than before, for the cache
 
 
@@ -67,7 +527,7 @@ def read_pairs(
         given: a CSV, TSV, JSON, JSONL or Parquet file; a DataFrame, an Arrow table, a data set of `datasets`; or a
             dictionary, split -> one of these. A column `split` names the split of each query, or else a dictionary
             does; without, queries are split (`foils.data.splitting.split_queries`).
-        columns: what a column is -> its name (see `foils.data.pair_columns.NAMES`).
+        columns: what a column is -> its name (see `foils.data.pairs.ROLES`).
         corpus: more documents: a file or a table with a column of texts, and ids and titles where it has them.
         shares: of the queries in train, dev and test, where nothing says their splits.
         name: of the collection. Default: the file's.
@@ -233,14 +693,103 @@ class _Pairs:
         positive = pairs.grades > 0
         texts = ColumnTexts(queries["text"])
         split_of = split_queries(texts, pairs.query_rows[positive], pairs.doc_rows[positive], self.shares)
-        return pairs.sources(where, np.array([NAMES.index(split) for split in split_of]), NAMES)
+        return pairs.sources(where, np.array([SPLITS.index(split) for split in split_of]), SPLITS)
 
 
 def _split_name(name: str) -> str:
     """What a split is called here: train, dev or test for its usual names, whatever their case."""
     usual = name.lower()
-    return SPLIT_OF.get(usual, usual if usual in NAMES else name)
+    return SPLIT_OF.get(usual, usual if usual in SPLITS else name)
 
 
 def _order(split: str) -> tuple[int, str]:
-    return (NAMES.index(split) if split in NAMES else len(NAMES)), split
+    return (SPLITS.index(split) if split in SPLITS else len(SPLITS)), split
+
+
+SLICE = 1_024  # texts that are Python's at once
+
+
+SPLIT = "train"
+
+
+def collection_of_texts(
+    queries: pa.ChunkedArray, positives: pa.ChunkedArray, more: pa.ChunkedArray | None = None, *, name: str = "pairs"
+) -> Collection:
+    """Make a collection of pairs of texts, all in one split. Equal texts are one query, and one document.
+
+    Nothing is stripped or split. Ids are those that `read_pairs` gives the same texts, so that tables of negatives fit
+    a collection that was read from the same pairs.
+
+    Args:
+        queries: (n,) texts.
+        positives: (n,) texts, each a document that answers the query at its place.
+        more: (m,) texts of further documents, which come before the positives.
+        name: of the collection.
+
+    Raises:
+        InputError: no pair at all, or a text that is missing or blank; the message says which.
+    """
+    if not len(queries):
+        raise InputError(f"{name} is empty; expected at least one pair of a query and its positive")
+    given = {"query": queries, "positive": positives, **({} if more is None else {"text of the corpus": more})}
+    for what, column in given.items():
+        _check_texts(what, column)
+    query_codes, query_ids, query_texts = _distinct([queries])
+    codes, doc_ids, texts = _distinct([positives] if more is None else [more, positives])
+    of_positives = codes[-len(positives) :]
+    _, first = np.unique(query_codes * len(texts) + of_positives, return_index=True)
+    judged = np.sort(first)
+    qrels = pa.table(
+        [
+            query_ids.take(pa.array(query_codes[judged])),
+            doc_ids.take(pa.array(of_positives[judged])),
+            pa.array(np.ones(len(judged), np.int32)),
+        ],
+        schema=QRELS,
+    )
+    documents = pa.table([doc_ids, pa.repeat(pa.scalar("", pa.large_string()), len(texts)), texts], schema=DOCUMENTS)
+    asked = pa.table([query_ids, query_texts], schema=QUERIES)
+    return Collection(name, documents, asked, {SPLIT: qrels}, _digest(documents, asked, qrels), keep_identical_ids=True)
+
+
+def _check_texts(what: str, column: pa.ChunkedArray) -> None:
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise InputError(f"the {what} column holds {column.type}; expected texts")
+    blank = pc.fill_null(pc.or_(pc.utf8_is_space(column), pc.equal(pc.binary_length(column), 0)), True)
+    if rows := np.flatnonzero(blank.to_numpy()).tolist():
+        shown = ", ".join(map(str, rows[:5]))
+        raise InputError(
+            f"{len(rows):,} rows without a {what} (first: {shown}, counted from 0); give each one a text, or leave "
+            "them out"
+        )
+
+
+def _distinct(columns: list[pa.ChunkedArray]) -> tuple[npt.NDArray[np.int64], pa.Array, pa.Array]:
+    """Return each row's place among the distinct texts; these texts' ids, and they themselves, as they first come.
+
+    Ids stand for texts: a table of the texts themselves would take several times their memory.
+    """
+    chunks = [chunk.cast(pa.large_string()) for column in columns for chunk in column.chunks if len(chunk)]
+    parts = (chunk.slice(start, SLICE) for chunk in chunks for start in range(0, len(chunk), SLICE))
+    ids = pa.array([text_id(text) for part in parts for text in part.to_pylist()], pa.string()).dictionary_encode()
+    codes = np.asarray(ids.indices, np.int64)
+    first = np.zeros(len(codes), bool)
+    first[np.unique(codes, return_index=True)[1]] = True
+    marks = np.split(first, np.cumsum([len(chunk) for chunk in chunks])[:-1])
+    kept = [chunk if mark.all() else chunk.filter(pa.array(mark)) for chunk, mark in zip(chunks, marks, strict=True)]
+    return codes, ids.dictionary, _joined(kept)
+
+
+def _joined(chunks: list[pa.Array]) -> pa.Array:
+    """One array of those that have a text: without a copy where that is one."""
+    some = [chunk for chunk in chunks if len(chunk)]
+    return some[0] if len(some) == 1 else pa.concat_arrays(some)
+
+
+def _digest(*tables: pa.Table) -> str:
+    """Digest of the ids, which are digests of the texts, and of the pairs."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for table in tables:
+        for column in (column for name, column in zip(table.column_names, table.columns, strict=True) if "_id" in name):
+            hasher.update("\x1f".join(column.to_pylist()).encode() + b"\x1e")
+    return hasher.hexdigest()

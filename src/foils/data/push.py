@@ -1,29 +1,187 @@
-"""Putting a table of negatives, a model or a study on the Hugging Face hub, with a card made from its provenance."""
+"""Leaves paths of this machine out of what others will read: their last part stays."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from foils.data.card import model_card, study_card, table_card
-from foils.data.hub_sources import TABLE
-from foils.data.local_paths import without_paths
+import pyarrow.compute as pc
+
 from foils.data.negatives import Negatives
-from foils.data.resolve import as_table
-from foils.data.store import file_digest
+from foils.data.read import TABLE
+from foils.data.sources import as_table
 from foils.runtime.errors import FailureError, InputError
+from foils.runtime.files import SEAL, file_digest, sealed
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table
 
+_PART = r"[^\s/\\\"'`<>|:*?,;()\[\]{}]"
+
+
+_PATH = re.compile(rf"(?<![\w:/.<~\\-])(?:~?/(?:{_PART}+/)+|[A-Za-z]:\\(?:{_PART}+\\)*)(?P<last>{_PART}*)")
+
+
+_VOCABULARIES = ("tokenizer.json", "vocab", "merges", "added_tokens")
+
+
+def last_parts(value: Any) -> Any:
+    """Return JSON's value, or a text, with the last part in place of every absolute path in it."""
+    if isinstance(value, dict):
+        return {key: last_parts(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [last_parts(each) for each in value]
+    return _PATH.sub(lambda path: path["last"] or "…", value) if isinstance(value, str) else value
+
+
+def without_paths(name: str, content: bytes) -> bytes:
+    """Return a text file without paths of this machine; the same bytes where there are none, and of a vocabulary.
+
+    Args:
+        name: of the file; one that ends in .json is read as JSON, and its checksum made anew.
+        content: its bytes; what is not UTF-8 stays as it is.
+    """
+    if PurePath(name).name.startswith(_VOCABULARIES):
+        return content
+    try:
+        text = content.decode()
+        value = json.loads(text) if name.endswith(".json") else text
+    except ValueError:
+        return content
+    cleaned = last_parts(value)
+    if cleaned == value:
+        return content
+    if isinstance(cleaned, str):
+        return cleaned.encode()
+    if isinstance(cleaned, dict) and SEAL in cleaned:
+        cleaned = sealed({key: each for key, each in cleaned.items() if key != SEAL})
+    return (json.dumps(cleaned, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+
+
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+
+
+TAGS = ["foils", "hard-negatives"]
+
+
+def table_card(negatives: Negatives, name: str, license: str | None, *, digest: str) -> str:
+    """Return the card of a table: what it holds, its numbers, how it was made, and how it is read again.
+
+    Args:
+        negatives: the table.
+        name: of the repository, OWNER/NAME.
+        license: an identifier of the hub's.
+        digest: SHA-256 of the file.
+    """
+    from huggingface_hub import DatasetCardData
+
+    rows = len(negatives)
+    head = DatasetCardData(
+        license=licence(license),
+        tags=TAGS,
+        task_categories=["text-retrieval"],
+        size_categories=[next((size for most, size in _SIZES if rows < most), "10M<n<100M")],
+        configs=[{"config_name": "default", "data_files": TABLE}],
+    ).to_yaml()
+    by_source = pc.value_counts(negatives.table["source"]).to_pylist()
+    numbers: list[tuple[str, int]] = [
+        ("rows", rows),
+        ("queries", pc.count_distinct(negatives.table["query_id"]).as_py()),
+        ("documents", pc.count_distinct(negatives.table["doc_id"]).as_py()),
+        ("kept", int(negatives.keep.sum())),
+        *((f"rejected: {reason}", count) for reason, count in negatives.rejected().items()),
+        *((f"from {each['values']}", each["counts"]) for each in by_source),
+    ]
+    made = negatives.provenance
+    lines = [
+        f"---\n{head}\n---",
+        f"# {name.rpartition('/')[2]}",
+        "Hard negatives: one row for each query and document, with its source, its rank (from 0) and its score (the "
+        "source's own, higher is better). A row with `keep` false is rejected, for its `reason`. Ids are those of the "
+        "collection that it was mined from.",
+        f"Columns: {', '.join(f'`{column}`' for column in negatives.table.column_names)}.",
+        _markdown_table("", "count", [(key, f"{count:,}") for key, count in numbers]),
+        f"```console\n$ foils score COLLECTION hf:{name}\n```",
+        "## How it was made",
+        f"```json\n{json.dumps(made, indent=2, ensure_ascii=False, sort_keys=True)}\n```",
+        f"SHA-256 of `{TABLE}`: `{digest}`",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def model_card(written: str, name: str, license: str | None) -> str:
+    """Return the card that a model's folder has, with a licence and tags in its header.
+
+    Raises:
+        InputError: neither it nor the caller names a licence.
+    """
+    from huggingface_hub import ModelCard
+
+    card = ModelCard(written or f"---\nlibrary_name: sentence-transformers\n---\n\n# {name.rpartition('/')[2]}\n")
+    data: Any = card.data
+    data.license = licence(license or data.license)
+    data.tags = list(dict.fromkeys([*(data.tags or ()), TAGS[0]]))
+    return str(card)
+
+
+def study_card(name: str, license: str | None, files: Sequence[str]) -> str:
+    """Return the card of a study: its cells, and how its page is made from it."""
+    from huggingface_hub import DatasetCardData
+
+    head = DatasetCardData(license=licence(license), tags=TAGS).to_yaml()
+    cells = sorted({file.split("/")[1] for file in files if file.startswith("cells/")})
+    trained = {cell: sum(file.startswith(f"cells/{cell}/trained/") for file in files) for cell in cells}
+    title = name.rpartition("/")[2]
+    lines = [
+        f"---\n{head}\n---",
+        f"# {title}",
+        "A study of hard negatives: for each collection and model, sources of negatives, what predictors say of them, "
+        "and what training on them gave.",
+        _markdown_table("collection and model", "trainings", list(trained.items())),
+        f"```console\n$ hf download --repo-type dataset {name} --local-dir {title}\n$ foils report {title}/\n```",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def licence(given: str | None) -> str:
+    """Return a licence's identifier.
+
+    Raises:
+        InputError: there is none, or it is not of this form.
+    """
+    option = spelled("license")
+    if given is None:
+        raise InputError(
+            f"no licence; give {option}, an identifier of the hub's as apache-2.0, mit or cc-by-4.0; that of the texts "
+            "may decide it"
+        )
+    if not _LICENCE.fullmatch(given):
+        raise InputError(f"{option} {given}; expected an identifier of the hub's, as apache-2.0, mit or cc-by-4.0")
+    return given
+
+
+def _markdown_table(name: str, value: str, rows: Sequence[tuple[str, object]]) -> str:
+    return "\n".join([f"| {name} | {value} |", "|---|---:|", *(f"| {key} | {each} |" for key, each in rows)])
+
+
 Kind = Literal["table", "model", "study"]
+
+
 CARD = "README.md"
+
+
 OF_HUB = {".gitattributes"}  # what a new repository may hold
+
+
 STUDY = (
     "commands.txt",
     "cells/*/cell.json",
@@ -31,8 +189,13 @@ STUDY = (
     "cells/*/sources/*.parquet",
     "cells/*/trained/*.json",
 )
+
+
 _LEFT_OUT = re.compile(r"\..*|checkpoints?(-\d+)?|.*\.part|optimizer\.pt|training_args\.bin|events\.out\..*")
+
+
 _NAME = re.compile(r"hf:[\w.-]+/[\w.-]+")
+
 
 log = logging.getLogger(__name__)
 
@@ -155,12 +318,18 @@ def _contents(what: Any, name: str, license: str | None) -> tuple[Kind, dict[str
 
 
 def _table_files(negatives: Negatives, path: Path | None, name: str, license: str | None) -> dict[str, bytes | Path]:
-    cleaned = negatives.without_local_paths()
+    cleaned = without_local_paths(negatives)
     if cleaned is not negatives:
         log.info("paths of this machine are left out of the provenance; so the table's digest is another")
     table = path if path is not None and cleaned is negatives else cleaned.file_bytes()
     digest = hashlib.sha256(table).hexdigest() if isinstance(table, bytes) else file_digest(table)
     return {CARD: table_card(cleaned, name, license, digest=digest).encode(), TABLE: table}
+
+
+def without_local_paths(negatives: Negatives) -> Negatives:
+    """Return the table, its provenance without the folders of absolute paths; itself where it has none."""
+    cleaned = last_parts(negatives.provenance)
+    return negatives if cleaned == negatives.provenance else negatives.with_provenance(cleaned)
 
 
 def _files(folder: Path, pattern: str) -> Iterator[tuple[str, bytes | Path]]:
@@ -173,7 +342,7 @@ def _files(folder: Path, pattern: str) -> Iterator[tuple[str, bytes | Path]]:
         name = "/".join(parts)
         if path.suffix == ".parquet":
             negatives = Negatives.read(path)
-            cleaned = negatives.without_local_paths()
+            cleaned = without_local_paths(negatives)
             yield name, path if cleaned is negatives else cleaned.file_bytes()
             continue
         content = without_paths(name, path.read_bytes()) if path.suffix in (".json", ".md", ".txt") else None

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection
-from foils.data.lines import Complaints, numbered_lines
-from foils.data.store import write_whole
+from foils.data.records import Complaints, numbered_lines
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_whole
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,30 @@
-"""Splits of queries into train, dev and test, so that no query of one is the near-twin of a query of another."""
+"""Splits of queries into train, dev and test, parts and unions of collections, and how often documents recur."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from foils.data.chunks import MOST
-from foils.data.collection import Rows
-from foils.data.duplicates import near_pairs
-from foils.data.tokens import alphanumeric
+from foils.data.collection import DEV, TRAIN, Collection, Rows
+from foils.data.negatives import KNOWN, REQUIRED, Negatives
+from foils.data.tables import MOST
+from foils.data.tokens import alphanumeric, near_pairs
 from foils.runtime.errors import InputError
 
-NAMES = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test")
+
+
 SHARES = (0.8, 0.1, 0.1)
+
+
 TWINS = 0.7
 """Jaccard similarity of the tokens of two queries of one document from which on they are near-twins."""
 
@@ -41,11 +48,11 @@ def split_queries(
     Raises:
         InputError: shares that do not sum to 1, or are not in [0, 1].
     """
-    if len(shares) != len(NAMES) or not min(shares) >= 0 or not abs(sum(shares) - 1) <= 1e-6:
+    if len(shares) != len(SPLITS) or not min(shares) >= 0 or not abs(sum(shares) - 1) <= 1e-6:
         raise InputError(f"splits {', '.join(f'{each:g}' for each in shares)}; expected three shares that sum to 1")
     group = _groups(texts, query_rows, doc_rows)
     sizes = np.bincount(group)
-    free = {name: round(share * len(texts)) for name, share in zip(NAMES, shares, strict=True) if name != "train"}
+    free = {name: round(share * len(texts)) for name, share in zip(SPLITS, shares, strict=True) if name != "train"}
     chosen = ["train"] * len(sizes)
     for number in _in_order(texts, group, sizes).tolist():
         fitting = next((name for name in ("test", "dev") if sizes[number] <= free[name]), "train")
@@ -107,3 +114,206 @@ def _hashes(texts: Sequence[str], of: Callable[[str], str]) -> npt.NDArray[np.ui
 def _words(text: str) -> str:
     """The same for texts of the same tokens; of a text without any, its own."""
     return "\x1f".join(sorted({*alphanumeric(text)}) or [text])
+
+
+def drawn_judgements(collection: Collection, split: str, count: int | None, seed: int) -> pa.Table:
+    """Return a split's judgements of `count` queries that have a positive, drawn by the seed; None: all.
+
+    Args:
+        collection: with judgements of the split.
+        split: its name.
+        count: of the queries.
+        seed: of the draw.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: the split has no relevant document.
+    """
+    positives, table = collection.positives(split), collection.judgements(split)
+    if count is None or count >= len(positives):
+        return table
+    drawn = np.sort(np.random.default_rng([seed, 11]).permutation(len(positives))[:count])
+    ids = collection.queries["query_id"].take(pa.array(positives.query_rows[drawn]))
+    return table.filter(pc.is_in(table["query_id"], value_set=ids.combine_chunks().cast(table["query_id"].type)))
+
+
+def with_documents(collection: Collection, rows: Rows) -> Collection:
+    """Return the collection of these documents alone, in ascending order, and of the judgements that name them.
+
+    Args:
+        collection: any.
+        rows: of its documents, each at most once.
+    """
+    rows = np.sort(np.asarray(rows, np.int64))
+    if len(rows) == len(collection.documents):
+        return collection
+    documents = collection.documents.take(pa.array(rows))
+    ids = documents["doc_id"].combine_chunks()
+    qrels = {
+        split: table.filter(pc.is_in(table["doc_id"], value_set=ids.cast(table["doc_id"].type)))
+        for split, table in collection.qrels.items()
+    }
+    digest = hashlib.blake2b(collection.digest.encode() + rows.tobytes(), digest_size=16).hexdigest()
+    return replace(collection, documents=documents, qrels=qrels, digest=digest, folder=None)
+
+
+def with_three_splits(collection: Collection, shares: Sequence[float]) -> Collection:
+    """Return the collection with judgements to train, dev and test; what it lacks is split off from train.
+
+    A collection with one split alone, whatever its name, is split as pairs without splits are (`split_queries`).
+
+    Args:
+        collection: with one split at least.
+        shares: of all queries in train, dev and test.
+
+    Raises:
+        InputError: no judgement at all, or splits of which none is called train.
+    """
+    missing = [name for name in SPLITS if name not in collection.qrels]
+    if not missing:
+        return collection
+    splits = collection.splits
+    whole = "train" if "train" in splits else splits[0] if len(splits) == 1 else ""
+    if not whole:
+        found = ", ".join(splits) or "no judgement"
+        raise InputError(f"{collection.name} has the splits {found}; expected a split 'train', or one split alone")
+    if whole != "train":
+        missing = list(SPLITS)
+    kept = [share if name in missing or name == "train" else 0.0 for name, share in zip(SPLITS, shares, strict=True)]
+    kept[0] = 1 - kept[1] - kept[2]
+    positives, table = collection.positives(whole), collection.qrels[whole]
+    query_rows, doc_rows = positives.pairs()
+    place = np.full(len(collection.queries), -1, np.int64)
+    place[positives.query_rows] = np.arange(len(positives))
+    texts = collection.query_texts(positives.query_rows)
+    named = np.array([*split_queries(texts, place[query_rows], doc_rows, kept), "train"])  # the last: without positives
+    of_row = named[place[collection.query_rows(table["query_id"])]]
+    qrels = {name: each for name, each in collection.qrels.items() if name != whole}
+    qrels |= {name: table.filter(pa.array(of_row == name)) for name in {"train", *missing}}
+    ordered = {name: qrels[name] for name in dict.fromkeys([*SPLITS, *qrels])}
+    digest = hashlib.blake2b(f"{collection.digest} {kept}".encode(), digest_size=16).hexdigest()
+    return replace(collection, qrels=ordered, digest=digest)
+
+
+def recurrence(collection: Collection, split: str, train: str = TRAIN) -> float | None:
+    """Return R of a split, in [0, 1]; None where it has no relevant document.
+
+    Args:
+        collection: with judgements of both splits.
+        split: the queries to come.
+        train: the split that is trained on.
+
+    Raises:
+        UnknownNameError: no such split.
+    """
+    return _share_known(_pairs(collection, split), _pairs(collection, train))
+
+
+def expected_recurrence(collection: Collection, train: str = TRAIN) -> float:
+    """Return R as it is expected of queries to come, in [0, 1].
+
+    It is that of the split dev; else that of the other splits' queries that are not trained on; else the estimate of
+    Good and Turing, 1 − n₁/n; 1 where the split has no relevant document.
+
+    Args:
+        collection: with judgements of the split.
+        train: the split that is trained on.
+
+    Raises:
+        UnknownNameError: no such split.
+    """
+    known = _pairs(collection, train)
+    others = [name for name in collection.splits if name != train]
+    for names in ([name for name in others if name == DEV], others):
+        if not names:
+            continue
+        pairs = pa.concat_tables([_pairs(collection, name) for name in names])
+        new = pairs.filter(pc.invert(pc.is_in(pairs["query_id"], value_set=known["query_id"].combine_chunks())))
+        if (share := _share_known(new, known)) is not None:
+            return share
+    counts = pc.value_counts(known["doc_id"].combine_chunks()).field("counts")
+    return 1 - pc.sum(pc.equal(counts, 1)).as_py() / len(known) if len(known) else 1.0
+
+
+def _pairs(collection: Collection, split: str) -> pa.Table:
+    """The relevant pairs of a split, each once."""
+    table = collection.judgements(split)
+    table = table.filter(pc.greater(table["relevance"], 0)).select(["query_id", "doc_id"])
+    texts = [column.cast(pa.large_string()).combine_chunks() for column in table.columns]
+    return pa.table(dict(zip(table.column_names, texts, strict=True)))
+
+
+def _share_known(pairs: pa.Table, known: pa.Table) -> float | None:
+    there = pc.is_in(pairs["doc_id"].combine_chunks(), value_set=known["doc_id"].combine_chunks())
+    return float(pc.mean(there).as_py()) if len(pairs) else None
+
+
+OFFSET = "offset"  # of a query's ratings (`foils rate`)
+
+
+def joined_collections(parts: Mapping[str, Collection]) -> Collection:
+    """Return the documents, queries and judgements of several collections as one collection.
+
+    The texts are shared with the parts, not copied. A split has the judgements of every part that has the split.
+
+    Args:
+        parts: name → collection, at least one; the id `x` of a part becomes `NAME/x`.
+    """
+    documents, queries = (
+        pa.concat_tables(_named(getattr(part, table), [column], name) for name, part in parts.items())
+        for table, column in (("documents", "doc_id"), ("queries", "query_id"))
+    )
+    splits = dict.fromkeys(split for part in parts.values() for split in part.splits)
+    qrels = {
+        split: pa.concat_tables(
+            _named(part.qrels[split], ["query_id", "doc_id"], name)
+            for name, part in parts.items()
+            if split in part.qrels
+        )
+        for split in splits
+    }
+    digest = hashlib.blake2b("\0".join(f"{name}\0{part.digest}" for name, part in parts.items()).encode(),
+                             digest_size=16)  # fmt: skip
+    keep = all(part.keep_identical_ids for part in parts.values())
+    return Collection(" + ".join(parts), documents, queries, qrels, digest.hexdigest(), keep_identical_ids=keep)
+
+
+def joined_negatives(parts: Mapping[str, Negatives]) -> Negatives:
+    """Return several tables of negatives as one, for the collection of `joined_collections`.
+
+    Columns that foils knows are kept. Where a part lacks a column, its rows have none of it; a weight is 1.
+
+    Args:
+        parts: name of the collection → table, at least one.
+    """
+    taken = {*REQUIRED.names, *KNOWN, OFFSET}
+    weighted = any("weight" in part.table.column_names for part in parts.values())
+    tables = []
+    for name, part in parts.items():
+        table = part.reject(np.zeros(len(part), bool), "").table  # with keep and reason, where it has none
+        if weighted and "weight" not in table.column_names:
+            table = table.append_column("weight", pa.array(np.ones(len(table))))
+        table = table.select([each for each in table.column_names if each in taken])
+        tables.append(_named(table, ["query_id", "doc_id"], name))
+    return Negatives(pa.concat_tables(tables, promote_options="default"))
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """Return names that are all different: a name that came before gets a number, `nq` and `nq 2`."""
+    seen: dict[str, int] = {}
+    distinct: list[str] = []
+    for name in names:
+        new = name
+        while new in distinct:
+            seen[name] = seen.get(name, 1) + 1
+            new = f"{name} {seen[name]}"
+        distinct.append(new)
+    return distinct
+
+
+def _named(table: pa.Table, columns: list[str], name: str) -> pa.Table:
+    """The table with its ids beginning with a name."""
+    for column in columns:
+        ids = pc.binary_join_element_wise(name, table[column], "/")
+        table = table.set_column(table.column_names.index(column), column, ids.cast(table[column].type))
+    return table

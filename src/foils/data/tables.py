@@ -1,266 +1,241 @@
-"""Tables that people have, read record by record: CSV, TSV, JSON, JSONL, Parquet, DataFrames and data sets."""
+"""Arrow tables: typed, worked on piece by piece, and written as Parquet that says where it comes from.
+
+A table is written with its provenance in the schema's metadata: stage, settings, seed, model fingerprint, versions,
+digests of the inputs. No time and no path goes in, so the same work gives the same bytes.
+"""
 
 from __future__ import annotations
 
-import csv
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import islice
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as kinds
 
-from foils.data.chunks import BYTES, MOST, pieces
-from foils.data.json_lists import first_character, listed_objects
-from foils.data.lines import LONGEST_LINE, Complaints, every_line, json_objects, magic, numbered_lines
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import existing_file, write_whole
 
-Fields = Mapping[str, Any]
-DELIMITERS = {".csv": ",", ".tsv": "\t"}
-MARKS = (",", ";", "\t", "|")  # that divide columns
-ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
-BUFFER = 1 << 20  # bytes of a column of Parquet that are read at once
-FIRST = 1_000  # records of JSON whose keys are the columns
-csv.field_size_limit(LONGEST_LINE)
-_QUOTED = re.compile(r'"[^"]*"')
+BYTES = 1 << 24  # of texts that become Python's at once
 
 
-@dataclass(frozen=True)
-class Records:
-    """The records of a table, each a dictionary of its fields.
+MOST = 1_000  # rows that become Python's at once, however short
 
-    Attributes:
-        where: the file's path, or what the table is, for complaints.
-        columns: their names; of JSON those of the first records.
-        read: opens the stream of (line or row from 1, fields); malformed records are added to the complaints.
-        files: where it lies; none: in memory.
-        counted: what complaints number besides the line, where there can be several on one: records; empty: nothing.
+
+BATCH = 20_000  # rows of an Arrow batch that is stored
+
+
+CHARACTERS = 1 << 22  # of an Arrow batch that is stored
+
+
+DIGESTED = 20_000  # rows of which a digest takes in one column after the other
+
+
+def pieces(batches: Iterable[pa.RecordBatch], *, most: int = MOST) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches in order, cut into batches of at most 16 MiB, or of one row.
+
+    Args:
+        batches: of any size.
+        most: rows of a batch.
     """
-
-    where: str
-    columns: tuple[str, ...]
-    read: Callable[[Complaints], Iterator[tuple[int, Fields]]]
-    files: tuple[Path, ...] = ()
-    counted: str = ""
+    for batch in batches:
+        for start in range(0, len(batch), most):
+            yield from _halves(_own_bytes(batch.slice(start, most)))
 
 
-def arrow_table(given: Any) -> pa.Table:
-    """Return an Arrow table of what offers one: pyarrow's own, a DataFrame, or a data set of `datasets`.
+def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= BYTES or len(batch) == 1:
+        yield batch
+        return
+    half = len(batch) // 2
+    yield from _halves(batch.slice(0, half))
+    yield from _halves(batch.slice(half))
+
+
+def _own_bytes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with values of its own where it has views or keys, whose size would be that of all they stand for."""
+    for at, column in enumerate(batch.columns):
+        if pa.types.is_dictionary(column.type) or pa.types.is_string_view(column.type):
+            batch = batch.set_column(at, batch.schema.names[at], pa.array(column.to_pylist()))
+    return batch
+
+
+def take(column: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64]) -> pa.Array:
+    """Return the values of a column at these rows, (n,), copying these alone.
 
     Raises:
-        InputError: it is none of these.
+        IndexError: a row that there is not (`pyarrow.ArrowIndexError`).
     """
-    if isinstance(given, pa.Table):
-        return given
-    try:
-        table = _offered(given)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        said = " ".join(map(str, error.args))[:300]
-        raise InputError(
-            f"{type(given).__name__} is no table that Arrow can hold ({said}); give each column a name of its own, and "
-            "values of one kind"
-        ) from error
-    if table is None:
-        raise InputError(
-            f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, or a data set that is no stream"
+    if isinstance(column, pa.Array):
+        return column.take(pa.array(rows))
+    if column.num_chunks == 1:
+        return take(column.chunk(0), rows)
+    if not len(rows):
+        return pa.array([], column.type)
+    chunks = [chunk for chunk in column.chunks if len(chunk)]
+    ends = np.cumsum([len(chunk) for chunk in chunks], dtype=np.int64)
+    of = np.searchsorted(ends, rows, side="right")
+    if not len(ends) or rows.min() < 0 or rows.max() >= ends[-1]:
+        raise pa.ArrowIndexError(f"rows {rows.min()} to {rows.max()} of a column of {len(column)}")
+    order = np.argsort(of, kind="stable")
+    used, begins = np.unique(of[order], return_index=True)
+    parts = [
+        chunks[at].take(pa.array(rows[chosen] - (ends[at] - len(chunks[at]))))
+        for at, chosen in zip(used, np.split(order, begins[1:]), strict=True)
+    ]
+    back = np.empty(len(rows), np.int64)
+    back[order] = np.arange(len(rows))
+    return pa.concat_arrays(parts).take(pa.array(back))
+
+
+def batches_of(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Batches of rows whose last column, where it has texts, has `CHARACTERS` of them at most, or one row."""
+    texts = pa.types.is_large_string(schema.types[-1])
+    chunk: list[tuple[Any, ...]] = []
+    characters = 0
+
+    def batch() -> pa.RecordBatch:
+        columns = zip(*chunk, strict=True)
+        return pa.record_batch(
+            [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
         )
+
+    for row in rows:
+        size = len(row[-1]) if texts else 0
+        if chunk and (len(chunk) == BATCH or characters + size > CHARACTERS):
+            yield batch()
+            chunk, characters = [], 0
+        chunk.append(row)
+        characters += size
+    if chunk:
+        yield batch()
+
+
+def take_in(table: pa.Table, hasher: Any) -> None:
+    """Take in a table: of each 20,000 rows one column after the other, however the table is cut."""
+    for start in range(0, len(table), DIGESTED):
+        for name in table.column_names:
+            mark = b""
+            for batch in pieces(table.slice(start, DIGESTED).select([name]).to_batches()):
+                hasher.update(mark + "\x1f".join(map(str, batch.column(0).to_pylist())).encode())
+                mark = b"\x1f"
+            hasher.update(b"\x1e")
+
+
+def with_types(table: pa.Table, types: Mapping[str, pa.DataType]) -> pa.Table:
+    """Return the table with its columns of these names in these types; other columns stay.
+
+    Texts come from texts, dictionaries of texts or integers (never from 1.0: is it "1" or "1.0"?), numbers from
+    numbers (ranks from whole ones), truth values from truth values. Nulls stay nulls.
+
+    Raises:
+        InputError: every column whose values another type cannot hold, and names that are there twice.
+    """
+    if repeated := [name for name, count in Counter(table.column_names).items() if count > 1]:
+        raise InputError(f"column {', '.join(repeated)} is there more than once; a column has one name")
+    wrong = []
+    for at, field in enumerate(table.schema):
+        expected = types.get(field.name, field.type)
+        if field.type == expected:
+            continue
+        try:
+            if not _holds(expected, field.type):
+                raise pa.ArrowInvalid(f"{field.type} is no {expected}")
+            table = table.set_column(at, field.name, table[at].cast(expected))
+        except pa.ArrowException:
+            wrong.append(f"column {field.name} is {field.type}, expected {expected}")
+    if wrong:
+        raise InputError("; ".join(wrong))
     return table
 
 
-def _offered(given: Any) -> pa.Table | None:
-    if _is_data_set(given):
-        return given.with_format("arrow")[:]
-    if hasattr(given, "__arrow_c_stream__"):
-        return pa.table(given)
-    if hasattr(given, "__dataframe__") or type(given).__module__.startswith("pandas"):
-        return pa.Table.from_pandas(given, preserve_index=False)
-    return None
+def _holds(expected: pa.DataType, given: pa.DataType) -> bool:
+    """Tell whether values of the given type mean something as the expected one."""
+    if kinds.is_dictionary(given):
+        given = given.value_type
+    if kinds.is_null(given):
+        return True
+    if kinds.is_string(expected) or kinds.is_large_string(expected):
+        text = kinds.is_string(given) or kinds.is_large_string(given) or given == pa.string_view()
+        return bool(text or kinds.is_integer(given))
+    if kinds.is_boolean(expected):
+        return bool(kinds.is_boolean(given))
+    return bool(kinds.is_integer(given) or kinds.is_floating(given) or kinds.is_decimal(given))
 
 
-def records_of(given: Any) -> Records:
-    """Return the records of a file, or of a table in memory.
+Provenance = dict[str, Any]
+
+
+_KEY = b"foils"
+
+
+_VERSIONED = ("foils", "numpy", "pyarrow", "bm25s", "sentence-transformers", "torch")
+
+
+def write_table(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
+    """Write an Arrow table as Parquet (zstd) with its provenance in the metadata, whole."""
+    with write_whole(path) as aside:
+        _write_parquet(aside, table, provenance)
+
+
+def table_bytes(table: pa.Table, provenance: Provenance) -> bytes:
+    """Return the bytes of the file that `write_table` writes."""
+    written = pa.BufferOutputStream()
+    _write_parquet(written, table, provenance)
+    return bytes(written.getvalue())
+
+
+def _write_parquet(place: Any, table: pa.Table, provenance: Provenance) -> None:
+    recorded = json.dumps(provenance, sort_keys=True)
+    pq.write_table(
+        table.replace_schema_metadata({_KEY: recorded.encode()}), place, compression="zstd", write_page_checksum=True
+    )
+
+
+def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
+    """Read a Parquet table and its provenance ({} where the file carries none).
 
     Raises:
-        InputError: no such file, or no table.
+        InputError: there is no such file.
+        FormatError: the file is not Parquet, or damaged.
     """
-    if isinstance(given, Records):
-        return given
-    if isinstance(given, (str, Path)):
-        return records_of_file(given)
-    if _is_data_set(given):
-        return _data_set(given)
-    return records_in_memory(arrow_table(given), type(given).__name__)
+    existing_file(path)
+    try:
+        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        table.validate(full=True)
+        provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
+        raise FormatError(f"not a readable Parquet file ({_first_line(error)}); make it again", path) from error
+    if not isinstance(provenance, dict):
+        raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
+    return table.replace_schema_metadata(None), provenance
 
 
-def parts_of(given: Any) -> dict[str, Records]:
-    """Return the records of each split of a dictionary of tables, as a `DatasetDict` is one; of another table by "".
-
-    Raises:
-        InputError: no such file, no table, or a dictionary of something else.
-    """
-    if not isinstance(given, Mapping):
-        return {"": records_of(given)}
-    if not given or any(isinstance(part, (list, tuple)) for part in given.values()):
-        raise InputError(
-            f"{type(given).__name__} of {', '.join(map(str, given)) or 'nothing'}; expected split -> table. Make "
-            "columns of lists a table, as pyarrow.table(…) or pandas.DataFrame(…) do"
-        )
-    parts = {split: records_of(part) for split, part in given.items()}
+def provenance(
+    stage: str, settings: Mapping[str, Any], *, inputs: Mapping[str, str] | None = None, **more: Any
+) -> Provenance:
+    """Return what a written table says of itself: stage, settings, digests of inputs, versions, and `more`."""
     return {
-        split: each if each.files else replace(each, where=f"{each.where} ({split})") for split, each in parts.items()
+        "stage": stage,
+        "settings": dict(settings),
+        "inputs": dict(inputs or {}),
+        "versions": {name: found for name in _VERSIONED if (found := _version(name))},
+        **more,
     }
 
 
-def is_data_set_of_splits(given: Any) -> bool:
-    """Tell whether this is a `DatasetDict`: one data set, and no dictionary of several."""
-    return isinstance(given, Mapping) and hasattr(given, "with_format")
-
-
-def _is_data_set(given: Any) -> bool:
-    return hasattr(given, "with_format") and hasattr(given, "__len__") and not isinstance(given, Mapping)
-
-
-def _data_set(given: Any) -> Records:
-    """The records of a data set of `datasets`, which may lie on the disk, with its rows chosen or in another order."""
-
-    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        return _rows(batch for table in given.with_format("arrow").iter(MOST) for batch in table.to_batches())
-
-    return Records(type(given).__name__, tuple(given.column_names), read)
-
-
-def records_in_memory(table: pa.Table, where: str) -> Records:
-    """Return the records of an Arrow table."""
-    return Records(where, tuple(table.column_names), lambda _: _rows(table.to_batches()))
-
-
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
-    return enumerate((row for batch in pieces(batches) for row in batch.to_pylist()), start=1)
-
-
-def records_of_file(path: str | Path) -> Records:
-    """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
-
-    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names. Columns of CSV and
-    TSV are divided by what the first line has most of: commas, semicolons, tabs or bars.
-
-    Args:
-        path: of the file.
-
-    Raises:
-        InputError: no such file, or another kind.
-        FormatError: it is empty, or damaged.
-    """
-    path = Path(path)
-    if magic(path, 4) == b"PAR1":
-        return _parquet(path)
-    ending = Path(path.name.lower().removesuffix(".gz")).suffix
-    if ending == ".parquet":
-        raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
-    if ending in DELIMITERS:
-        return _delimited(path, _mark(path, DELIMITERS[ending]))
-    if ending in ENDINGS:
-        return _json(path)
-    raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
-
-
-def _parquet(path: Path) -> Records:
-    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
-        try:
-            with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as opened:
-                groups = map(opened.metadata.row_group, range(opened.num_row_groups))
-                longest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-                yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / max(longest, 1))))))
-        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
-
+def _version(package: str) -> str | None:
     try:
-        with pq.ParquetFile(path) as opened:
-            names = tuple(opened.schema_arrow.names)
-    except (pa.ArrowException, OSError) as error:
-        raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
-    return Records(str(path), names, read, (path,))
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
-def _delimited(path: Path, delimiter: str) -> Records:
-    def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
-        line = 0
-
-        def lines() -> Iterator[str]:
-            nonlocal line
-            for number, text in every_line(path, complaints):
-                line = number
-                yield f"{text}\n"
-
-        reader = csv.reader(lines(), delimiter=delimiter, strict=True)
-        while True:
-            begin = line + 1
-            try:
-                fields = next(reader, None)
-            except csv.Error as error:
-                said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
-                if "new-line" in str(error):
-                    said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
-                complaints.add(said, begin)
-                complaints.settle()
-            if fields is None:
-                return
-            if fields:
-                yield begin, fields
-
-    def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
-        stream = rows(complaints)
-        next(stream, None)
-        for line, fields in stream:
-            if len(fields) == len(header):
-                yield line, dict(zip(header, fields, strict=True))
-            else:
-                complaints.add(
-                    f"{len(fields)} fields, expected {len(header)} as in the header; a text that holds "
-                    f"{delimiter!r} is quoted",
-                    line,
-                )
-
-    complaints = Complaints(path)
-    header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
-    complaints.settle()
-    if not any(header):
-        raise FormatError("the file or its first line is empty; expected the columns' names", path, 1)
-    if repeated := sorted({name for name in header if header.count(name) > 1}):
-        raise FormatError(
-            f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1
-        )
-    return Records(str(path), tuple(header), read, (path,))
-
-
-def _mark(path: Path, by_name: str) -> str:
-    """What divides the columns: what the first line has most of outside quotes, or what the name says."""
-    _, header = next(every_line(path, Complaints(path)), (0, ""))
-    unquoted = _QUOTED.sub("", header)
-    return max((by_name, *MARKS), key=unquoted.count)
-
-
-def _json(path: Path) -> Records:
-    begin = first_character(path)
-    if not begin:
-        raise FormatError("the file is empty; expected a JSON object on each line, or one list of objects", path)
-    read = listed_objects if begin == "[" else json_objects
-    complaints = Complaints(path)
-    if begin == "{" and next(numbered_lines(path, complaints))[1].strip() == "{":
-        raise FormatError(
-            "one JSON object over several lines; expected a list of objects, or one object on each line", path, 1
-        )
-    names = _keys(record for _, record in read(path, complaints))
-    if not names:
-        complaints.settle()
-        raise FormatError("no JSON object with keys in it; expected a list of objects, one at least", path)
-    return Records(str(path), names, partial(read, path), (path,), "record" if begin == "[" else "")
-
-
-def _keys(records: Iterable[Fields]) -> tuple[str, ...]:
-    """The keys of the first records: what a record does not have, another may."""
-    return tuple(dict.fromkeys(key for record in islice(records, FIRST) for key in record))
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0]

@@ -9,9 +9,9 @@ from typing import overload
 import numpy as np
 import pyarrow as pa
 
-from foils.data.chunks import take
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
+from foils.data.tables import take
 from foils.runtime.errors import InputError
 
 

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.in_use import hold
-from foils.data.store import write_whole_folder
 from foils.runtime.errors import FailureError, InputError, UnknownNameError, require
+from foils.runtime.files import hold, write_whole_folder
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

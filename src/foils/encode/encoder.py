@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, ca
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.store import cache_folder
 from foils.encode.backends import CompiledModel
 from foils.encode.forward import batched_vectors, own_vectors, pads_texts
 from foils.encode.models import STATIC, is_static, load_model
 from foils.encode.processes import Processes
 from foils.encode.similarity import SIMILARITIES, similarity_of
 from foils.runtime.errors import FailureError, UnknownNameError
+from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from foils.data.collection import Collection
-from foils.data.store import cache_folder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import ENCODER_ARGS, Encoder, EncoderSettings, SentenceEncoder, load_encoder
 from foils.encode.models import DEFAULT_MODEL, called, refuse_own
@@ -20,6 +19,7 @@ from foils.encode.precision import fastest, sample_rows
 from foils.encode.shards import STORAGE
 from foils.encode.vectors import VectorStore, cosine_loss
 from foils.runtime.errors import InputError
+from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:

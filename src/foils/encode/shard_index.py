@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from foils.data.store import write_whole
 from foils.runtime.errors import FailureError
+from foils.runtime.files import write_whole
 
 NAME = "index.arrow"
 _META = b"shards"

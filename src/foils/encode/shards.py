@@ -16,11 +16,10 @@ import numpy.typing as npt
 import xxhash
 
 from foils.data.collection import Rows
-from foils.data.in_use import hold
-from foils.data.store import write_whole
 from foils.encode.encoder import Encoder, Kind, check_finite
 from foils.encode.shard_index import read_index, write_index
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import hold, write_whole
 
 STORAGE = {"float32": "<f4", "float16": "<f2"}
 CHECKSUM = 8  # bytes, at the end of a shard

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from foils.data.resolve import CollectionLike, CollectionSettings
+from foils.data.read import CollectionLike, CollectionSettings
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
 from foils.evaluation.measures import DEFAULT_MEASURES
 from foils.evaluation.opening import BM25, NamedSystem, SystemsLike, named_systems, runs_of

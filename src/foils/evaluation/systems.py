@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Run
-from foils.data.resolve import identical_ids_caption
+from foils.data.read import identical_ids_caption
 from foils.data.run import without_identical
 from foils.evaluation.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings
 from foils.runtime.errors import InputError

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.labels import Labels, pair_keys
-from foils.data.store import write_text
 from foils.labelling.drawing import Universe
 from foils.labelling.errors import JudgeErrors, checks_of, errors_by_people, errors_on_known
 from foils.labelling.judging import PairJudge, checked_answer, is_judge
@@ -18,6 +17,7 @@ from foils.labelling.page import label_page
 from foils.labelling.settings import PAGE, TABLE, TERMINAL, Answer, LabelSettings
 from foils.labelling.sheet import Sheet, Shown
 from foils.labelling.terminal import on_terminal
+from foils.runtime.files import write_text
 from foils.runtime.options import spelled
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.labels import Labels
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_source, as_sources
-from foils.data.store import provenance
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
+from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.asking import ask_open, errors_of
 from foils.labelling.believing import belief_before_labels

@@ -12,17 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.added_judgements import with_judgements
 from foils.data.collection import Collection
-from foils.data.labels import Labels
-from foils.data.results import NegativesResult, rejected_rows
-from foils.data.store import write_text
+from foils.data.formats import NegativesResult, rejected_rows
+from foils.data.labels import Labels, with_judgements
 from foils.labelling.relabelling import NEGATIVE, POSITIVE, UNSURE, JudgeUse
 from foils.labelling.shares import LEAST
 from foils.labelling.sheet import shown_of
 from foils.llm import ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_text
 from foils.runtime.options import spelled
 from foils.runtime.results import Table, number
 from foils.statistics.drawing import permanent_numbers

@@ -17,8 +17,7 @@ import pyarrow as pa
 from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
-from foils.data.label_files import LABELS
-from foils.data.labels import CHECKS, Labels, pair_keys
+from foils.data.labels import CHECKS, LABELS, Labels, pair_keys
 from foils.labelling.errors import checks_of
 from foils.labelling.evidence import Evidence
 from foils.labelling.judging import PairJudge

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.labels import Labels, is_program
-from foils.data.store import without_nan, write_text
 from foils.labelling.drawing import Universe
 from foils.labelling.errors import JudgeErrors
 from foils.labelling.sheet import Shown
 from foils.llm import ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
+from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number
 from foils.statistics.drawing import Rows
 from foils.statistics.survey import Floats, Share, estimate_share

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from foils.data.label_files import PERSON, check_ending
-from foils.data.labels import LabelsLike
+from foils.data.labels import PERSON, LabelsLike, check_ending
 from foils.llm.template import TemplateLike
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError

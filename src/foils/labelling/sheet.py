@@ -12,9 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.label_files import LABELS, PERSON
-from foils.data.labels import CHECKS, Labels, pair_keys, pair_rows
-from foils.data.store import Provenance
+from foils.data.labels import CHECKS, LABELS, PERSON, Labels, pair_keys, pair_rows
+from foils.data.tables import Provenance
 from foils.labelling.drawing import Universe
 from foils.pages.page import shortened
 from foils.statistics.drawing import Drawn

@@ -17,10 +17,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
-from foils.data.store import write_whole
 from foils.llm.client import Usage
 from foils.llm.completions import NoAnswerError, Request
 from foils.runtime.errors import FailureError, FormatError
+from foils.runtime.files import write_whole
 
 REQUESTS = "requests-"
 MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000  # of one file; OpenAI takes 50,000 and 200 MB

@@ -11,11 +11,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from foils.data.aside import lock_alone
-from foils.data.in_use import mark_used
-from foils.data.lines import json_value
-from foils.data.sealed import CHANGED, SEAL, intact, sealed
+from foils.data.records import json_value
 from foils.runtime.errors import FailureError, FormatError
+from foils.runtime.files import CHANGED, SEAL, intact, lock_alone, mark_used, sealed
 
 
 class RecordLog:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from foils.data.collection import Collection
-from foils.data.store import cache_folder
 from foils.llm.client import Client
 from foils.llm.questions import Sampling
 from foils.runtime.errors import InputError
+from foils.runtime.files import cache_folder
 from foils.runtime.options import Option, Settings, spelled
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foils.data.lines import whole_text
+from foils.data.records import whole_text
 from foils.runtime.errors import FormatError, InputError
 
 _SLOT = re.compile(r"\{([a-z_]+)\}")

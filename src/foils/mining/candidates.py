@@ -17,7 +17,7 @@ import pyarrow as pa
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives, negatives_table
 from foils.data.run import ranks_within
-from foils.data.store import Provenance
+from foils.data.tables import Provenance
 from foils.mining.filters import with_positives
 from foils.mining.look_alikes import LookAlikes
 from foils.mining.marking import SPARE, Marker

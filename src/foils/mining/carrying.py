@@ -13,7 +13,7 @@ import pyarrow as pa
 from foils.data.collection import ALL_QUERIES, Collection
 from foils.data.negatives import REQUIRED, Negatives, negatives_table
 from foils.data.recapture import Recapture
-from foils.data.store import Provenance
+from foils.data.tables import Provenance
 from foils.mining.filters import filter_negatives
 from foils.mining.pairs import Judged, PairScorer, Rule
 from foils.mining.planting import LISTED, Planted, Replay, Sample

@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, SourcesLike, as_source, as_sources
-from foils.data.results import NegativesResult
-from foils.data.store import provenance
+from foils.data.formats import NegativesResult
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
+from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EmbeddingSettings, EncodingSettings
 from foils.llm import LLMSettings
 from foils.mining.best_ranks import BestRanksSettings, ranks_of

@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from foils.data.paired_texts import SPLIT
-from foils.data.store import Provenance, provenance
+from foils.data.pairs import SPLIT
+from foils.data.tables import Provenance, provenance
 from foils.data.texts import ColumnTexts
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.encode.encoder import SentenceEncoder

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection
-from foils.data.paired_texts import SPLIT, collection_of_texts
-from foils.data.positives import Positives
-from foils.data.tables import arrow_table
+from foils.data.pair_index import Positives
+from foils.data.pairs import SPLIT, collection_of_texts
+from foils.data.records import arrow_table
 from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
 from foils.encode.models import load_model
 from foils.encode.similarity import SIMILARITIES

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from foils.data.chunks import take
 from foils.data.collection import Collection, Rows
-from foils.data.positives import Positives
+from foils.data.pair_index import Positives
 from foils.data.run import ranks_within
+from foils.data.tables import take
 from foils.mining.pairs import Scores
 from foils.mining.results import Mined
 from foils.runtime.results import Table, number

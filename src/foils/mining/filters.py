@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
-from foils.data.duplicates import near_pairs
 from foils.data.negatives import Negatives
 from foils.data.texts import texts_of
-from foils.data.tokens import alphanumeric
+from foils.data.tokens import alphanumeric, near_pairs
 from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs, Unjudged
 from foils.runtime.errors import InputError, UnknownNameError
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from foils.data.collection import Rows
 from foils.data.negatives import REQUIRED, Negatives
 from foils.data.run import ranks_within
-from foils.data.store import provenance
+from foils.data.tables import provenance
 from foils.mining.marking import BEFORE, NOT_DRAWN
 from foils.runtime.errors import InputError, UnknownNameError
 

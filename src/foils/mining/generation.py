@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
-from foils.data.store import Provenance, provenance
+from foils.data.tables import Provenance, provenance
 from foils.llm import Client, NoAnswerError, Sampling, Session, Usage, ask_missing, digest
 from foils.mining.filters import table_pairs
 from foils.mining.generation_answers import parse, validated

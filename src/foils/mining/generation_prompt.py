@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any
 
-from foils.data.lines import whole_text
+from foils.data.records import whole_text
 from foils.llm.kept import digest
 from foils.llm.template import Template, TemplateLike
 from foils.mining.settings import RULE_ARGS

@@ -6,8 +6,7 @@ import numpy as np
 
 from foils.data.collection import Collection, Rows
 from foils.data.run import ranks_within
-from foils.data.sketches import DocumentSets, cut_by_bytes
-from foils.data.tokens import Float64s, TokenSets, Vocabulary, alphanumeric
+from foils.data.tokens import DocumentSets, Float64s, TokenSets, Vocabulary, alphanumeric, cut_by_bytes
 from foils.mining.pairs import Marks, TextPairs
 from foils.runtime import memory
 from foils.runtime.errors import InputError

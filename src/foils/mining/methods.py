@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.data.collection import Collection
-from foils.data.resolve import as_source
+from foils.data.sources import as_source
 from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.models import OWN_KINDS, called

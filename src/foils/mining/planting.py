@@ -18,9 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
-from foils.data.positives import Positives
+from foils.data.pair_index import Positives
 from foils.data.recapture import Recapture
-from foils.data.store import Provenance
+from foils.data.tables import Provenance
 from foils.mining.pairs import Draw, Judged, Marks, Rule
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from foils.data.results import NegativesResult, rejected_rows
-from foils.data.store import without_nan
+from foils.data.formats import NegativesResult, rejected_rows
 from foils.llm import ModelUse, Usage
+from foils.runtime.files import without_nan
 from foils.runtime.results import Result, Table, number
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
-from foils.data.lines import Complaints, json_objects, text_field
-from foils.data.resolve import SourceLike
+from foils.data.records import Complaints, json_objects, text_field
+from foils.data.sources import SourceLike
 from foils.encode.opening import CrossEncoderLike
 from foils.mining.filters import (
     REFERENCES,

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike, as_source
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings

@@ -9,7 +9,6 @@ from typing import Any
 
 from foils.data.collection import Collection
 from foils.data.sources import NamedSource
-from foils.data.store import cache_folder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings
 from foils.rating.judges import Judge
@@ -20,6 +19,7 @@ from foils.rating.records import JudgementRecord, RecordedJudge
 from foils.rating.score_judges import BiEncoderJudge, load_cross_encoder_judge
 from foils.rating.settings import BI_ENCODER, DistilSettings, JudgeLike, JudgeSettings
 from foils.runtime.errors import InputError
+from foils.runtime.files import cache_folder
 from foils.runtime.keyed import parsed_keys, without_keys
 from foils.runtime.options import refuse, settings_of, spelled
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit
 
-from foils.data.lines import whole_json
+from foils.data.records import whole_json
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.rating.candidates import Candidates
 from foils.rating.judges import Judge

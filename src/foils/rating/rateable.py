@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import POSITIVE, Negatives
-from foils.data.positives import Positives
+from foils.data.pair_index import Positives
 from foils.data.texts import ColumnTexts, DocumentTexts
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Rows

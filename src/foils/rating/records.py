@@ -11,14 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from foils.data.columns import with_types
-from foils.data.in_use import hold
-from foils.data.lines import whole_json
-from foils.data.store import file_digest, read_table, write_json, write_table
+from foils.data.records import whole_json
+from foils.data.tables import read_table, with_types, write_table
 from foils.rating.candidates import Candidates
 from foils.rating.judgements import Judgements, combined
 from foils.rating.pairs import Floats, Pairs, Rows, parts_by_query, rows_between
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import file_digest, hold, write_json
 
 SCHEMA = pa.schema(
     [

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foils.data.results import NegativesResult
-from foils.data.store import without_nan, write_text
+from foils.data.formats import NegativesResult
 from foils.llm import ModelUse
 from foils.rating.between import Offsets
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Pairs
 from foils.runtime.errors import InputError
+from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Table, number
 
 if TYPE_CHECKING:

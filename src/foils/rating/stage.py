@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
-from foils.data.store import Provenance, provenance
+from foils.data.tables import Provenance, provenance
 from foils.rating.adaptive import ESTIMATORS, ask_adaptively
 from foils.rating.agreement import agreements, krippendorff_alpha, sureness
 from foils.rating.answers import Asking

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
-from foils.data.recurrence import expected_recurrence
+from foils.data.splitting import expected_recurrence
 from foils.data.texts import DocumentTexts
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore

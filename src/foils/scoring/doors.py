@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
-from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourcesLike, as_sources
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foils.data.store import without_nan, write_text
+from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table
 from foils.scoring.eci import MARGINS
 from foils.scoring.information import TargetMoments

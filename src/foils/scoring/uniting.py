@@ -11,7 +11,7 @@ import numpy as np
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import EQUAL, Negatives
-from foils.data.positives import Positives
+from foils.data.pair_index import Positives
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError
 from foils.scoring.control import draw_control, pair_codes

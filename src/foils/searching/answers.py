@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foils.data.lines import Complaints, json_objects, text_field
-from foils.data.store import write_text
+from foils.data.records import Complaints, json_objects, text_field
 from foils.llm import Client, LLMSettings, Question, Sampling, Template, Usage, ask_questions, digest
 from foils.llm.answers import without_thoughts
+from foils.runtime.files import write_text
 from foils.runtime.results import Result, Table
 
 VERSION = "answer-1"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from foils.data import Collection, Run
-from foils.data.resolve import CollectionLike, CollectionSettings
+from foils.data.read import CollectionLike, CollectionSettings
 from foils.encode import DEFAULT_MODEL, Encoder, Vectors
 from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.store import write_whole
 from foils.encode import Vectors
 from foils.runtime import memory, progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError, require
+from foils.runtime.files import write_whole
 from foils.searching.index import Index, Rows, Scores, checked_queries
 from foils.searching.index_files import IndexOrigin, add_origin, read_origin
 

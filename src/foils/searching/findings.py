@@ -97,7 +97,7 @@ class Findings(Result):
 
     def report(self, path: str | Path) -> None:
         """Write the report as one HTML page."""
-        from foils.data.store import write_text
+        from foils.runtime.files import write_text
         from foils.searching.page import findings_page
 
         write_text(path, findings_page(self))

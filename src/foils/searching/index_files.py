@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from foils.data.store import existing_file
 from foils.encode import Vectors
 from foils.runtime import memory, progress
 from foils.runtime.errors import FormatError
+from foils.runtime.files import existing_file
 
 END = b"foils-index-2\n"
 END_BEFORE = b"foils-index-1\n"  # of versions that wrote no record

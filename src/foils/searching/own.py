@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from foils.data import Collection, Run
-from foils.data.resolve import identical_ids_caption
+from foils.data.read import identical_ids_caption
 from foils.data.texts import DocumentTexts
 from foils.encode.models import own_kind
 from foils.encode.own_similarity import OwnIndex, OwnSimilarity

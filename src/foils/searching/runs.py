@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from foils.data import Collection, Run
 from foils.data.collection import Rows
-from foils.data.resolve import identical_ids_caption
+from foils.data.read import identical_ids_caption
 from foils.data.run import without_identical
 from foils.data.texts import DocumentTexts
 from foils.encode import Encoder, Kind, Vectors, VectorStore

@@ -19,7 +19,7 @@ import pyarrow as pa
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
-from foils.data.store import provenance
+from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
 from foils.encode.opening import description
 from foils.encode.vectors import VectorStore

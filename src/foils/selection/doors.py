@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, as_table
-from foils.data.store import provenance
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourcesLike, as_sources, as_table
+from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.fusion import fuse_sources
 from foils.runtime.doors import door

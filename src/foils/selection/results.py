@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from foils.data.results import NegativesResult, rejected_rows
-from foils.data.store import write_text
+from foils.data.formats import NegativesResult, rejected_rows
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_text
 from foils.runtime.results import Table, number
 from foils.selection.rows import Selection
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives
-from foils.data.store import provenance
+from foils.data.tables import provenance
 from foils.runtime.errors import check_names
 from foils.selection.certainty import sure, zones
 from foils.selection.curriculum import curriculum, progress

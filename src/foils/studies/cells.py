@@ -28,10 +28,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.lines import whole_text
-from foils.data.sealed import write_sealed
-from foils.data.store import write_text
+from foils.data.records import whole_text
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import write_sealed, write_text
 from foils.studies.kept import ANY, misfit, read_json
 
 UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data import Collection, Run
-from foils.data.resolve import CollectionLike, CollectionSettings, SourcesLike, as_sources, identical_ids_caption
-from foils.data.store import write_json
+from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
+from foils.data.sources import SourcesLike, as_sources
 from foils.encode.opening import StoreSettings
 from foils.runtime.doors import door
+from foils.runtime.files import write_json
 from foils.runtime.keyed import arguments
 from foils.runtime.options import Option
 from foils.runtime.several import several

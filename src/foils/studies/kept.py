@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from foils.data.lines import whole_json
-from foils.data.sealed import CHANGED, SEAL, intact
+from foils.data.records import whole_json
 from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import CHANGED, SEAL, intact
 
 ANY = "*"
 """In a form, any key."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from foils.data import Collection, Run
-from foils.data.recurrence import recurrence
+from foils.data.splitting import recurrence
 from foils.encode import EncoderSettings, SentenceEncoder
 from foils.evaluation import Measured, bm25_run, first_documents, measure_encoder, measure_rankings, measure_reranker
 from foils.evaluation.systems import qrels_of, rankings_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from foils.data.store import without_nan, write_text
+from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number
 from foils.statistics.agreement import Agreement
 from foils.studies.cells import Cell

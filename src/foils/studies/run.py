@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from foils.data import Collection, Negatives, Run
-from foils.data.sealed import write_sealed
 from foils.encode import VectorStore
 from foils.runtime import progress
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_sealed
 from foils.studies.cells import (
     AND,
     FIRST_STAGE_FILE,

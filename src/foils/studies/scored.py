@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foils.data import Negatives
-from foils.data.sealed import write_sealed
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.runtime.errors import FormatError
+from foils.runtime.files import write_sealed
 from foils.scoring import ScoreSettings, score_sources
 from foils.studies.cells import SCORES, SCORES_FILE, known_sources, source_file
 from foils.studies.checks import train_settings

@@ -10,8 +10,8 @@ from itertools import combinations
 import numpy as np
 
 from foils.data import Collection, Negatives
-from foils.data.parts import drawn_judgements
 from foils.data.recapture import Recapture
+from foils.data.splitting import drawn_judgements
 from foils.mining.fusion import fuse_sources
 from foils.studies.cells import AND
 from foils.studies.settings import StudySettings

@@ -12,10 +12,10 @@ import torch
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
-from foils.data.lines import whole_json
-from foils.data.store import write_json
+from foils.data.records import whole_json
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.files import write_json
 from foils.runtime.progress import Advance
 from foils.training.gathering import average_gradients
 

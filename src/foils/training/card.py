@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from foils.data.store import fill_folder, write_json, write_text
+from foils.runtime.files import fill_folder, write_json, write_text
 from foils.training.results import Trained
 from foils.training.trainer import TrainingRun, writing_weights
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.batching.methods import METHODS
 from foils.data import Collection, Run
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike
-from foils.data.store import provenance
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourceLike
+from foils.data.tables import provenance
 from foils.data.training_rows import RowSettings
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.similarity import SIMILARITIES

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from transformers import TrainerCallback
 
-from foils.data.sketches import mixed
+from foils.data.tokens import mixed
 from foils.training.data import TrainingSet
 
 EXAMPLES = 5

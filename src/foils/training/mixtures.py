@@ -12,9 +12,9 @@ import numpy as np
 
 from foils.batching.mixture import STOPS, Mixture, mixture_counts
 from foils.data import Collection, Negatives
-from foils.data.joined import distinct_names, joined_collections, joined_negatives
-from foils.data.resolve import CollectionLike, CollectionSettings, SourceLike, as_source
-from foils.data.sources import NamedSource
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import NamedSource, SourceLike, as_source
+from foils.data.splitting import distinct_names, joined_collections, joined_negatives
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
 from foils.training.settings import TRAINING_ARGS

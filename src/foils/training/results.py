@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from foils.data.store import Provenance
+from foils.data.tables import Provenance
 from foils.runtime.results import Result, Table, number
 
 if TYPE_CHECKING:

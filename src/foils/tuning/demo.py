@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from foils.data import load_collection
-from foils.data.store import write_json
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.mining.doors import mine
 from foils.runtime.doors import door
+from foils.runtime.files import write_json
 from foils.runtime.options import Option
 from foils.runtime.results import Result, Table
 from foils.runtime.surroundings import ScaleSettings

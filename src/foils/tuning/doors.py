@@ -10,16 +10,14 @@ from typing import Annotated, Any
 
 from foils.data import Collection
 from foils.data.description import describe_collection
-from foils.data.lines import whole_json
-from foils.data.load import is_pairs
-from foils.data.parts import PARTS, with_three_splits
-from foils.data.resolve import CollectionLike, CollectionSettings
-from foils.data.sealed import write_sealed
-from foils.data.store import fill_folder, write_json
+from foils.data.read import CollectionLike, CollectionSettings, is_pairs
+from foils.data.records import whole_json
+from foils.data.splitting import SPLITS, with_three_splits
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.opening import StoreSettings
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
+from foils.runtime.files import fill_folder, write_json, write_sealed
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
 from foils.tuning.explained import Explained
@@ -30,7 +28,7 @@ from foils.tuning.run import PLANNED, Tuning
 from foils.tuning.settings import OF_LOADING, OF_RERANKERS, OF_TRAINING, TuneSettings
 
 PAGE, RESULT = "report.html", "tune.json"
-OF_DATA = ("split_shares", "digest", *PARTS)  # what of a tuning is given by its data
+OF_DATA = ("split_shares", "digest", *SPLITS)  # what of a tuning is given by its data
 OF = "given.json"  # in the folder of what is kept: what the tuning there was given
 
 log = logging.getLogger(__name__)
@@ -183,7 +181,7 @@ def _given(
     shares: tuple[float, ...],
 ) -> dict[str, Any]:  # fmt: skip
     """Section [given]: what the tuning begins with."""
-    counts = {name: len(whole.positives(name)) for name in PARTS}
+    counts = {name: len(whole.positives(name)) for name in SPLITS}
     texts = isinstance(collection, (str, Path))
     named = ("matryoshka", *OF_TRAINING, *OF_LOADING, *OF_RERANKERS)
     read = {

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection
-from foils.data.load import load_collection
-from foils.data.parts import with_three_splits
-from foils.data.splitting import SHARES
-from foils.data.store import fill_folder
+from foils.data.read import load_collection
+from foils.data.splitting import SHARES, with_three_splits
 from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs
 from foils.evaluation.systems import Evaluation
+from foils.runtime.files import fill_folder
 from foils.tuning.budget import ALPHAS, KEEP_DOCUMENTS, KEEP_PAIRS
 from foils.tuning.kept import Kept
 from foils.tuning.kinds import Kind

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from foils.data import Negatives, Run
-from foils.data.lines import whole_json
-from foils.data.sealed import CHANGED, SEAL, intact, write_sealed
-from foils.data.store import read_table, write_table
+from foils.data.records import whole_json
+from foils.data.tables import read_table, write_table
 from foils.runtime.errors import FormatError
+from foils.runtime.files import CHANGED, SEAL, intact, write_sealed
 
 PASSING = "checkpoints"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from foils.data.collection import Collection, Rows
-from foils.data.parts import PARTS, drawn_judgements, with_documents
+from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError
 
@@ -37,7 +37,7 @@ def check_sizes(collection: Collection) -> None:
     Raises:
         InputError: fewer queries in a split than are needed.
     """
-    counts = {name: len(collection.positives(name)) for name in PARTS}
+    counts = {name: len(collection.positives(name)) for name in SPLITS}
     if few := [
         f"{name} has {counts[name]}, {least} are needed" for name, least in LEAST.items() if counts[name] < least
     ]:
@@ -67,7 +67,7 @@ def fitting(collection: Collection, *, documents: int, queries: int, seed: int) 
     collection = with_queries(collection, {"train": queries}, seed)
     if documents >= len(collection.documents):
         return collection
-    return with_documents(collection, _filled(collection, PARTS, ("dev", "test"), documents, seed))
+    return with_documents(collection, _filled(collection, SPLITS, ("dev", "test"), documents, seed))
 
 
 def dev_part(collection: Collection, documents: int, seed: int) -> Collection:

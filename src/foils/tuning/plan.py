@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from foils.data.lines import whole_text
-from foils.data.store import write_text
+from foils.data.records import whole_text
 from foils.runtime.errors import FormatError
+from foils.runtime.files import write_text
 from foils.runtime.results import Table
 
 Section = Mapping[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Run
-from foils.data.store import without_nan, write_text
 from foils.evaluation.systems import Evaluation
+from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number, p_value, signed
 from foils.statistics import Comparison
 from foils.tuning.plan import Plan

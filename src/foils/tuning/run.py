@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Negatives, Run
-from foils.data.sealed import write_sealed
-from foils.data.store import fill_folder
 from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs
 from foils.evaluation.systems import Evaluation
+from foils.runtime.files import fill_folder, write_sealed
 from foils.tuning.contest import contest, with_negatives
 from foils.tuning.keeping import Final, Keeping
 from foils.tuning.kept import PASSING, Kept

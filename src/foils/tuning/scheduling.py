@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection
-from foils.data.load import load_collection
+from foils.data.read import load_collection
 from foils.runtime import progress
 from foils.tuning.budget import Budget, Work
 from foils.tuning.keeping import left_out

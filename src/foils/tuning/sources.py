@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from foils.data import Collection, Negatives
-from foils.data.parts import drawn_judgements
-from foils.data.recurrence import expected_recurrence
+from foils.data.splitting import drawn_judgements, expected_recurrence
 from foils.mining.doors import mine
 from foils.mining.settings import parsed_ranks
 from foils.runtime.errors import InputError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.data import Collection, Negatives
-from foils.data.store import provenance
+from foils.data.tables import provenance
 from foils.tuning.kept import Kept
 from foils.tuning.kinds import Kind
 from foils.tuning.parts import with_queries

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from foils.data.aside import remove_dead
-from foils.data.in_use import remove_unused
-from foils.data.store import cache_folder
 from foils.runtime import progress
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
+from foils.runtime.files import cache_folder, remove_dead, remove_unused
 from foils.runtime.memory import parsed_size
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.upkeep.entries import KINDS, Entry, checked, damage, entries, others

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from foils.data.build import check_stored
-from foils.data.store import read_table
+from foils.data.collection import check_stored
+from foils.data.tables import read_table
 from foils.encode.shards import check_shard
 from foils.encode.vectors import FORM
 from foils.llm.log import check_log

@@ -1,4 +1,4 @@
-"""The relevant documents of queries, by rows of a collection."""
+"""Pairs of a query and a document, by rows of a collection."""
 
 from __future__ import annotations
 

@@ -1,31 +1,160 @@
-"""Files that appear whole, tables that say where they come from.
-
-A table is written as Parquet with its provenance in the schema's metadata: stage, settings, seed, model
-fingerprint, versions, digests of the inputs. No time and no path goes in, so the same work gives the same bytes.
-"""
+"""Files that appear whole, carry checksums, and are locked while they are used."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import re
+import secrets
 import shutil
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import xxhash
 
-from foils.data.aside import held, place_aside
-from foils.runtime.errors import FailureError, FormatError, InputError
+from foils.runtime.errors import FailureError, InputError
 
-Provenance = dict[str, Any]
-_KEY = b"foils"
-_VERSIONED = ("foils", "numpy", "pyarrow", "bm25s", "sentence-transformers", "torch")
+try:
+    import fcntl
+except ImportError:  # not on Windows: what a killed writer left aside stays there
+    fcntl = None  # type: ignore[assignment]
+
+
+ASIDE = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
+
+
+def place_aside(path: Path) -> Path:
+    """Return where to write aside, beside the path; the folder is made, what is dead in it removed."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
+    remove_dead(path.parent)
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+@contextmanager
+def held(aside: Path, *, folder: bool = False) -> Iterator[None]:
+    """Make what is written aside, and hold a lock on it that ends with this process: others see whether it lives."""
+    if fcntl is None:
+        aside.mkdir() if folder else aside.touch()
+        yield
+        return
+    while True:
+        if folder:
+            aside.mkdir(exist_ok=True)
+        handle = os.open(aside, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o666)
+        with suppress(OSError):  # a file system without locks: nobody can take it for dead
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(handle), aside.stat()):
+                break
+        os.close(handle)  # another process took it for dead before the lock
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def remove_dead(folder: Path) -> None:
+    """Remove what writers that were killed left aside: that on which nobody holds a lock."""
+    for left in folder.glob(".*.part") if fcntl else ():
+        if not ASIDE.fullmatch(left.name):
+            continue
+        with suppress(OSError):
+            handle = os.open(left, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+            finally:
+                os.close(handle)
+
+
+def lock_alone(opened: IO[bytes], path: str | Path) -> None:
+    """Lock an open file until it is closed, for what only one process may write.
+
+    Raises:
+        FailureError: another process has it.
+    """
+    if fcntl is not None:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FailureError(f"{path} is being written by another process; wait until it has ended") from error
+        except OSError:
+            return  # a file system without locks
+
+
+def hold(folder: Path, *, by: object) -> None:
+    """Say that a folder of the cache is used: now, by its time, and for as long as `by` lives, by a shared lock.
+
+    A folder that is not there, that is another's, or that cannot be locked, is used all the same.
+    """
+    mark_used(folder)
+    if fcntl is not None:
+        with suppress(OSError):
+            handle = os.open(folder, os.O_RDONLY)
+            weakref.finalize(by, os.close, handle)
+            fcntl.flock(handle, fcntl.LOCK_SH)
+
+
+def mark_used(path: Path) -> None:
+    """Give a file or folder the time of now, by which the least recently used is known."""
+    with suppress(OSError):
+        os.utime(path)
+
+
+def remove_unused(path: Path) -> bool:
+    """Remove a file or folder, of which others see the whole or nothing; tell whether it was removed.
+
+    It stays where a process holds it, where one is writing into it, and where the file system has no locks to tell.
+
+    Raises:
+        FailureError: it may not be removed.
+    """
+    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    try:
+        with _alone(path):
+            for writing in path.glob(".*.part") if path.is_dir() else ():
+                if ASIDE.fullmatch(writing.name):
+                    with _alone(writing):
+                        pass
+            path.rename(aside)  # what a kill leaves of it, the next writer beside it removes
+            shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
+    except _InUseError:
+        return False
+    except FileNotFoundError:
+        return not path.exists()
+    except OSError as error:
+        if fcntl is None and isinstance(error, PermissionError):
+            return False
+        raise FailureError(f"cannot remove {path}: {error.strerror or error}; look at its permissions") from error
+    return True
+
+
+class _InUseError(Exception):
+    """Another process holds it."""
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise _InUseError from error
+        yield
+    finally:
+        os.close(handle)
 
 
 def cache_folder() -> Path:
@@ -174,58 +303,6 @@ def write_json(path: str | Path, value: object) -> None:
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def write_table(path: str | Path, table: pa.Table, provenance: Provenance) -> None:
-    """Write an Arrow table as Parquet (zstd) with its provenance in the metadata, whole."""
-    with write_whole(path) as aside:
-        _write_parquet(aside, table, provenance)
-
-
-def table_bytes(table: pa.Table, provenance: Provenance) -> bytes:
-    """Return the bytes of the file that `write_table` writes."""
-    written = pa.BufferOutputStream()
-    _write_parquet(written, table, provenance)
-    return bytes(written.getvalue())
-
-
-def _write_parquet(place: Any, table: pa.Table, provenance: Provenance) -> None:
-    recorded = json.dumps(provenance, sort_keys=True)
-    pq.write_table(
-        table.replace_schema_metadata({_KEY: recorded.encode()}), place, compression="zstd", write_page_checksum=True
-    )
-
-
-def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
-    """Read a Parquet table and its provenance ({} where the file carries none).
-
-    Raises:
-        InputError: there is no such file.
-        FormatError: the file is not Parquet, or damaged.
-    """
-    existing_file(path)
-    try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
-        table.validate(full=True)
-        provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
-    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
-        raise FormatError(f"not a readable Parquet file ({_first_line(error)}); make it again", path) from error
-    if not isinstance(provenance, dict):
-        raise FormatError(f"its provenance is no JSON object but {type(provenance).__name__}; make it again", path)
-    return table.replace_schema_metadata(None), provenance
-
-
-def provenance(
-    stage: str, settings: Mapping[str, Any], *, inputs: Mapping[str, str] | None = None, **more: Any
-) -> Provenance:
-    """Return what a written table says of itself: stage, settings, digests of inputs, versions, and `more`."""
-    return {
-        "stage": stage,
-        "settings": dict(settings),
-        "inputs": dict(inputs or {}),
-        "versions": {name: found for name in _VERSIONED if (found := _version(name))},
-        **more,
-    }
-
-
 def file_digest(path: str | Path) -> str:
     """Return the SHA-256 of a file's bytes, in hexadecimal."""
     with existing_file(path).open("rb") as opened:
@@ -259,12 +336,33 @@ def _is_special(path: Path) -> bool:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another name") from error
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
+SEAL = "checksum"
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).partition("\n")[0]
+CHANGED = "its contents have changed since they were written (their checksum is another)"
+
+
+def sealed(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON object with the checksum of what it says: xxh3_64 of its canonical text, as 16 hexadecimal digits.
+
+    The canonical text is ASCII, has its keys sorted and no blanks; a float is its shortest form that reads the same.
+    """
+    read_again = json.loads(json.dumps(value))  # keys that are numbers become text, and sort as it does
+    return {**value, SEAL: _checksum(read_again)}
+
+
+def intact(value: Mapping[str, Any]) -> bool:
+    """Tell whether a JSON object, as it was read, still says what its checksum was taken of.
+
+    One without a checksum counts as intact: nothing is known of it.
+    """
+    return SEAL not in value or value[SEAL] == _checksum({key: each for key, each in value.items() if key != SEAL})
+
+
+def write_sealed(path: str | Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object with its checksum, whole; NaN is refused, since JSON has none."""
+    write_json(path, sealed(value))
+
+
+def _checksum(value: Mapping[str, Any]) -> str:
+    return xxhash.xxh3_64(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

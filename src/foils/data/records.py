@@ -1,0 +1,630 @@
+"""Records of files and tables, read one by one, with the line on which each stands.
+
+Every reader in foils goes through here, so that each complaint names file and line, and a file's complaints are
+raised together.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import json
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from foils.data.tables import BYTES, MOST, pieces
+from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import existing_file
+
+SHOWN = 5
+
+
+LONGEST_MESSAGE = 500
+"""Characters of one complaint; of longer ones, which quote long ids, the beginning is shown."""
+
+
+LONGEST_LINE = 1 << 26
+"""Bytes of a line, unpacked: what a reader holds in memory at most, whatever a small gzip file unpacks to."""
+
+
+NO_TEXT = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"PK\x03\x04": "a zip archive or a workbook of Excel",
+    b"\xd0\xcf\x11\xe0": "a workbook of Excel",
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+}
+"""What files begin with that are no text, plain or gzipped."""
+
+
+INSTEAD = {
+    **dict.fromkeys(("zstd", "bzip2", "xz", "lz4"), "unpack it, or pack it with gzip"),
+    "a zip archive or a workbook of Excel": "unpack it, or save it as CSV in UTF-8",
+    "a workbook of Excel": "save it as CSV in UTF-8",
+    "Parquet": "name it .parquet",
+    "Arrow": "write it as Parquet, or load it and give the table",
+}
+
+
+DAMAGE = (EOFError, zlib.error, OSError)  # what reading a cut or damaged gzip file, or a bad disk, raises
+
+
+class Complaints:
+    """Collects what is wrong with a file and raises it all at once.
+
+    Collecting stops at 1,000 complaints (the file is then plainly of another kind).
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path
+        self._found: list[tuple[int | None, str]] = []
+
+    def add(self, message: str, line: int | None = None) -> None:
+        """Note one complaint."""
+        message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
+        self._found.append((line, message))
+        if len(self._found) >= 1000:
+            self.settle()
+
+    def settle(self) -> None:
+        """Raise a FormatError if anything was noted: the first in full, then the next few by line."""
+        if not self._found:
+            return
+        (line, message), *others = self._found
+        if others:
+            listed = [f"{self.path}:{at}: {said}" if at else said for at, said in others[: SHOWN - 1]]
+            rest = f"\n(and {len(others) - len(listed)} more)" if len(others) > len(listed) else ""
+            message += "\n" + "\n".join(listed) + rest
+        raise FormatError(message, self.path, line)
+
+
+def open_binary(path: str | Path) -> IO[bytes]:
+    """Open a file for reading bytes, unpacking gzip where the file is gzip (by its first bytes).
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is packed otherwise, or a table of another program.
+    """
+    path = existing_file(path)
+    begin = magic(path, 6)
+    if kind := next((kind for mark, kind in NO_TEXT.items() if begin.startswith(mark)), ""):
+        raise FormatError(f"{kind} by its first bytes, expected text, plain or gzipped; {INSTEAD[kind]}", path)
+    try:
+        return cast("IO[bytes]", gzip.open(path)) if begin.startswith(b"\x1f\x8b") else path.open("rb")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def magic(path: str | Path, size: int) -> bytes:
+    """Return the first bytes of a file as they are, by which its kind is known.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+    """
+    path = existing_file(path)
+    try:
+        with path.open("rb") as opened:
+            return opened.read(size)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from error
+
+
+def whole_text(path: str | Path) -> str:
+    """Return a text file's contents, UTF-8 with or without a byte order mark.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is not UTF-8, with the line, or has a line that is too long.
+    """
+    complaints = Complaints(path)
+    text = "\n".join(line for _, line in every_line(path, complaints))
+    complaints.settle()
+    return text
+
+
+def whole_json(path: str | Path) -> Any:
+    """Return what a JSON file says.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is not JSON, not UTF-8, has a key twice, or is nested too deep.
+    """
+    try:
+        return json_value(whole_text(path))
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        said = str(error).partition("\n")[0][:LONGEST_MESSAGE]
+        raise FormatError(f"malformed JSON ({said}); make it again", path, getattr(error, "lineno", None)) from error
+
+
+def numbered_lines(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, text without its end) for each line that is not blank.
+
+    A byte order mark at the start is dropped, CRLF is accepted, bytes that are not UTF-8 are a complaint.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: a gzip stream that is cut off or damaged, UTF-16, or a line above 64 MiB.
+    """
+    return ((number, text) for number, text in every_line(path, complaints) if text.strip())
+
+
+def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, str]]:
+    """Yield (1-based number, text without its end) for each line; otherwise as `numbered_lines`."""
+    with open_binary(path) as opened:
+        number = 0
+        while True:
+            try:
+                raw = opened.readline(LONGEST_LINE + 1)
+            except DAMAGE as error:
+                raise FormatError(f"damaged data ({error}); get the file again", path, number + 1) from error
+            if not raw:
+                return
+            number += 1
+            if len(raw) > LONGEST_LINE:
+                raise FormatError(f"a line of more than {LONGEST_LINE >> 20} MiB; cut its text", path, number)
+            if number == 1:
+                check_utf8(raw, path)
+            try:
+                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                complaints.add(f"not UTF-8 at byte {error.start} of the line; convert the file", number)
+
+
+def check_utf8(begin: bytes, path: str | Path) -> None:
+    """Refuse a text that begins as UTF-16 or UTF-32 do: with their mark, or with letters and zero bytes by turns.
+
+    Raises:
+        FormatError: it does.
+    """
+    if begin.startswith((b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")) or _zero_by_turns(begin[:4]):
+        raise FormatError("UTF-16 or UTF-32, by its first bytes; convert the file to UTF-8", path, 1)
+
+
+def _zero_by_turns(begin: bytes) -> bool:
+    """Tell whether every second byte of four is zero, or three of them."""
+    zero = [not byte for byte in begin]
+    return len(zero) == 4 and zero in ([False, True] * 2, [True, False] * 2, [False, True, True, True])
+
+
+def json_objects(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, object) for each line of a JSONL file; lines that are no JSON object are complaints."""
+    for number, text in numbered_lines(path, complaints):
+        try:
+            value = json_value(text)
+        except (ValueError, RecursionError) as error:
+            said = str(error).partition("\n")[0]
+            if isinstance(error, json.JSONDecodeError):
+                said = f"{error.msg}, character {error.pos + 1}"
+            complaints.add(f"malformed JSON ({said}); each line must be one JSON object", number)
+            continue
+        if isinstance(value, dict):
+            yield number, value
+        else:
+            complaints.add(f"expected a JSON object, found {type(value).__name__}", number)
+
+
+def json_value(text: str | bytes) -> Any:
+    """Return what a JSON text says; an object that says a key twice is refused, since one of the two would be lost.
+
+    Raises:
+        ValueError: it is not JSON, has a key twice, or an integer of more digits than Python reads.
+        RecursionError: it is nested too deep.
+    """
+    return json.loads(text, object_pairs_hook=each_key_once)
+
+
+def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the pairs as a dictionary, as `json` makes its objects; ValueError: a key is there twice."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        raise ValueError(f"the key {counts.most_common(1)[0][0]!r} is there more than once")
+    return made
+
+
+def text_field(value: object) -> str | None:
+    """Return a JSON value as text that Arrow can hold, or None: strings without lone surrogates; integers as ids."""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        return None
+    text = str(value)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return None
+    return text
+
+
+PIECE = 1 << 20  # bytes that are read at once, and more where an object is longer
+
+
+ESCAPE = 16  # characters at the end of what was read in which a malformed value may be a cut one
+
+
+BLANK = " \t\r\n"
+
+
+def first_character(path: Path) -> str:
+    """Return the first character of a text file that is no white space, "" where there is none.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is not UTF-8, or damaged.
+    """
+    with open_binary(path) as opened:
+        return _Text(path, opened).next()
+
+
+def listed_objects(path: Path, complaints: Complaints) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line where it begins, object) for each object of a JSON list; other values in it are complaints.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is no JSON list, not UTF-8, or an object has more than 64 MiB.
+    """
+    with open_binary(path) as opened:
+        text = _Text(path, opened)
+        mark = text.expect("[", "a list")
+        while mark != "]":
+            if text.next() == "]" and mark == "[":
+                mark = text.expect("]", "]")
+                continue
+            line, value = text.line, text.value()
+            if isinstance(value, dict):
+                yield line, value
+            else:
+                complaints.add(f"expected a list of JSON objects, found {type(value).__name__} in it", line)
+            mark = text.expect(",]", ", or ] after an object")
+        complaints.settle()
+        text.expect("", "nothing after the list")
+
+
+class _Text:
+    """The text of a file, read on where it is needed.
+
+    Attributes:
+        line: 1-based, of the place that was reached.
+    """
+
+    def __init__(self, path: Path, opened: IO[bytes]) -> None:
+        self.path, self.line = path, 1
+        self._opened, self._first, self._ended = opened, True, False
+        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._parser = json.JSONDecoder(object_pairs_hook=each_key_once)
+        self._text, self._at = "", 0
+
+    def next(self) -> str:
+        """Go on to the next character that is no white space, and return it; "" at the end."""
+        while True:
+            begin = self._at
+            while self._at < len(self._text) and self._text[self._at] in BLANK:
+                self._at += 1
+            self.line += self._text.count("\n", begin, self._at)
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._read_on():
+                return ""
+
+    def expect(self, marks: str, what: str) -> str:
+        """Go past the next character, which is one of these, or the end, and return it."""
+        mark = self.next()
+        if mark not in marks or (marks and not mark):
+            given = f"{self._text[self._at : self._at + 20]!r}" if mark else "the end of the file"
+            raise FormatError(f"malformed JSON: found {given}, expected {what}", self.path, self.line)
+        self._at += len(mark)
+        return mark
+
+    def value(self) -> Any:
+        """Go past the value that begins here, and return it."""
+        while True:
+            try:
+                value, end = self._parser.raw_decode(self._text, self._at)
+            except (ValueError, RecursionError) as error:
+                place = getattr(error, "pos", self._at)
+                cut = place >= len(self._text) - ESCAPE or "Unterminated string" in str(error)
+                if isinstance(error, json.JSONDecodeError) and cut and self._read_on():
+                    continue
+                line = self.line + self._text.count("\n", self._at, place)
+                said = getattr(error, "msg", str(error).partition("\n")[0])
+                raise FormatError(f"malformed JSON ({said}); make it again", self.path, line) from error
+            if end == len(self._text) and not isinstance(value, (dict, list, str)) and self._read_on():
+                continue  # a number may go on
+            self.line += self._text.count("\n", self._at, end)
+            self._at = end
+            return value
+
+    def _read_on(self) -> bool:
+        """Read at least as much as there is left; tell whether there was more."""
+        rest = self._text[self._at :]
+        if self._ended:
+            return False
+        if len(rest) > LONGEST_LINE:
+            raise FormatError(f"an object of more than {LONGEST_LINE >> 20} MiB; cut its text", self.path, self.line)
+        try:
+            raw = self._opened.read(max(PIECE, len(rest)))
+        except DAMAGE as error:
+            raise FormatError(f"damaged data ({error}); get the file again", self.path, self.line) from error
+        self._ended = not raw
+        if self._first:
+            check_utf8(raw, self.path)
+            self._first = False
+        try:
+            self._text, self._at = rest + self._decoder.decode(raw, final=self._ended), 0
+        except UnicodeDecodeError as error:
+            line = self.line + rest.count("\n") + raw[: error.start].count(b"\n")
+            raise FormatError("not UTF-8; convert the file", self.path, line) from error
+        return not self._ended
+
+
+Fields = Mapping[str, Any]
+
+
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+MARKS = (",", ";", "\t", "|")  # that divide columns
+
+
+ENDINGS = (*DELIMITERS, ".json", ".jsonl", ".ndjson", ".parquet")
+
+
+BUFFER = 1 << 20  # bytes of a column of Parquet that are read at once
+
+
+FIRST = 1_000  # records of JSON whose keys are the columns
+csv.field_size_limit(LONGEST_LINE)
+
+
+_QUOTED = re.compile(r'"[^"]*"')
+
+
+@dataclass(frozen=True)
+class Records:
+    """The records of a table, each a dictionary of its fields.
+
+    Attributes:
+        where: the file's path, or what the table is, for complaints.
+        columns: their names; of JSON those of the first records.
+        read: opens the stream of (line or row from 1, fields); malformed records are added to the complaints.
+        files: where it lies; none: in memory.
+        counted: what complaints number besides the line, where there can be several on one: records; empty: nothing.
+    """
+
+    where: str
+    columns: tuple[str, ...]
+    read: Callable[[Complaints], Iterator[tuple[int, Fields]]]
+    files: tuple[Path, ...] = ()
+    counted: str = ""
+
+
+def arrow_table(given: Any) -> pa.Table:
+    """Return an Arrow table of what offers one: pyarrow's own, a DataFrame, or a data set of `datasets`.
+
+    Raises:
+        InputError: it is none of these.
+    """
+    if isinstance(given, pa.Table):
+        return given
+    try:
+        table = _offered(given)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        said = " ".join(map(str, error.args))[:300]
+        raise InputError(
+            f"{type(given).__name__} is no table that Arrow can hold ({said}); give each column a name of its own, and "
+            "values of one kind"
+        ) from error
+    if table is None:
+        raise InputError(
+            f"{type(given).__name__} is no table; expected a DataFrame, an Arrow table, or a data set that is no stream"
+        )
+    return table
+
+
+def _offered(given: Any) -> pa.Table | None:
+    if _is_data_set(given):
+        return given.with_format("arrow")[:]
+    if hasattr(given, "__arrow_c_stream__"):
+        return pa.table(given)
+    if hasattr(given, "__dataframe__") or type(given).__module__.startswith("pandas"):
+        return pa.Table.from_pandas(given, preserve_index=False)
+    return None
+
+
+def records_of(given: Any) -> Records:
+    """Return the records of a file, or of a table in memory.
+
+    Raises:
+        InputError: no such file, or no table.
+    """
+    if isinstance(given, Records):
+        return given
+    if isinstance(given, (str, Path)):
+        return records_of_file(given)
+    if _is_data_set(given):
+        return _data_set(given)
+    return records_in_memory(arrow_table(given), type(given).__name__)
+
+
+def parts_of(given: Any) -> dict[str, Records]:
+    """Return the records of each split of a dictionary of tables, as a `DatasetDict` is one; of another table by "".
+
+    Raises:
+        InputError: no such file, no table, or a dictionary of something else.
+    """
+    if not isinstance(given, Mapping):
+        return {"": records_of(given)}
+    if not given or any(isinstance(part, (list, tuple)) for part in given.values()):
+        raise InputError(
+            f"{type(given).__name__} of {', '.join(map(str, given)) or 'nothing'}; expected split -> table. Make "
+            "columns of lists a table, as pyarrow.table(…) or pandas.DataFrame(…) do"
+        )
+    parts = {split: records_of(part) for split, part in given.items()}
+    return {
+        split: each if each.files else replace(each, where=f"{each.where} ({split})") for split, each in parts.items()
+    }
+
+
+def is_data_set_of_splits(given: Any) -> bool:
+    """Tell whether this is a `DatasetDict`: one data set, and no dictionary of several."""
+    return isinstance(given, Mapping) and hasattr(given, "with_format")
+
+
+def _is_data_set(given: Any) -> bool:
+    return hasattr(given, "with_format") and hasattr(given, "__len__") and not isinstance(given, Mapping)
+
+
+def _data_set(given: Any) -> Records:
+    """The records of a data set of `datasets`, which may lie on the disk, with its rows chosen or in another order."""
+
+    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+        return _rows(batch for table in given.with_format("arrow").iter(MOST) for batch in table.to_batches())
+
+    return Records(type(given).__name__, tuple(given.column_names), read)
+
+
+def records_in_memory(table: pa.Table, where: str) -> Records:
+    """Return the records of an Arrow table."""
+    return Records(where, tuple(table.column_names), lambda _: _rows(table.to_batches()))
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Fields]]:
+    return enumerate((row for batch in pieces(batches) for row in batch.to_pylist()), start=1)
+
+
+def records_of_file(path: str | Path) -> Records:
+    """Return the records of a CSV, TSV, JSON, JSONL or Parquet file, read piece by piece.
+
+    Texts may be gzipped. Parquet is told by its first bytes, the others by the ends of their names. Columns of CSV and
+    TSV are divided by what the first line has most of: commas, semicolons, tabs or bars.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        InputError: no such file, or another kind.
+        FormatError: it is empty, or damaged.
+    """
+    path = Path(path)
+    if magic(path, 4) == b"PAR1":
+        return _parquet(path)
+    ending = Path(path.name.lower().removesuffix(".gz")).suffix
+    if ending == ".parquet":
+        raise FormatError("not Parquet, by its first bytes; name the file by what it is, or make it again", path)
+    if ending in DELIMITERS:
+        return _delimited(path, _mark(path, DELIMITERS[ending]))
+    if ending in ENDINGS:
+        return _json(path)
+    raise InputError(f"{path}: not a table by its name; expected {', '.join(ENDINGS)}, texts also gzipped")
+
+
+def _parquet(path: Path) -> Records:
+    def read(_: Complaints) -> Iterator[tuple[int, Fields]]:
+        try:
+            with pq.ParquetFile(path, pre_buffer=False, buffer_size=BUFFER) as opened:
+                groups = map(opened.metadata.row_group, range(opened.num_row_groups))
+                longest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+                yield from _rows(opened.iter_batches(max(1, min(MOST, int(BYTES / max(longest, 1))))))
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
+
+    try:
+        with pq.ParquetFile(path) as opened:
+            names = tuple(opened.schema_arrow.names)
+    except (pa.ArrowException, OSError) as error:
+        raise FormatError(f"not a readable Parquet file ({error}); make it again", path) from error
+    return Records(str(path), names, read, (path,))
+
+
+def _delimited(path: Path, delimiter: str) -> Records:
+    def rows(complaints: Complaints) -> Iterator[tuple[int, list[str]]]:
+        line = 0
+
+        def lines() -> Iterator[str]:
+            nonlocal line
+            for number, text in every_line(path, complaints):
+                line = number
+                yield f"{text}\n"
+
+        reader = csv.reader(lines(), delimiter=delimiter, strict=True)
+        while True:
+            begin = line + 1
+            try:
+                fields = next(reader, None)
+            except csv.Error as error:
+                said = f"malformed record ({error}); a text with quotes in it is quoted, each quote twice"
+                if "new-line" in str(error):
+                    said = "a carriage return that ends no line; quote the text, or end lines with a line feed"
+                complaints.add(said, begin)
+                complaints.settle()
+            if fields is None:
+                return
+            if fields:
+                yield begin, fields
+
+    def read(complaints: Complaints) -> Iterator[tuple[int, Fields]]:
+        stream = rows(complaints)
+        next(stream, None)
+        for line, fields in stream:
+            if len(fields) == len(header):
+                yield line, dict(zip(header, fields, strict=True))
+            else:
+                complaints.add(
+                    f"{len(fields)} fields, expected {len(header)} as in the header; a text that holds "
+                    f"{delimiter!r} is quoted",
+                    line,
+                )
+
+    complaints = Complaints(path)
+    header = [name.strip() for name in next(rows(complaints), (0, []))[1]]
+    complaints.settle()
+    if not any(header):
+        raise FormatError("the file or its first line is empty; expected the columns' names", path, 1)
+    if repeated := sorted({name for name in header if header.count(name) > 1}):
+        raise FormatError(
+            f"column {', '.join(repeated)} is there more than once; give each column its own name", path, 1
+        )
+    return Records(str(path), tuple(header), read, (path,))
+
+
+def _mark(path: Path, by_name: str) -> str:
+    """What divides the columns: what the first line has most of outside quotes, or what the name says."""
+    _, header = next(every_line(path, Complaints(path)), (0, ""))
+    unquoted = _QUOTED.sub("", header)
+    return max((by_name, *MARKS), key=unquoted.count)
+
+
+def _json(path: Path) -> Records:
+    begin = first_character(path)
+    if not begin:
+        raise FormatError("the file is empty; expected a JSON object on each line, or one list of objects", path)
+    read = listed_objects if begin == "[" else json_objects
+    complaints = Complaints(path)
+    if begin == "{" and next(numbered_lines(path, complaints))[1].strip() == "{":
+        raise FormatError(
+            "one JSON object over several lines; expected a list of objects, or one object on each line", path, 1
+        )
+    names = _keys(record for _, record in read(path, complaints))
+    if not names:
+        complaints.settle()
+        raise FormatError("no JSON object with keys in it; expected a list of objects, one at least", path)
+    return Records(str(path), names, partial(read, path), (path,), "record" if begin == "[" else "")
+
+
+def _keys(records: Iterable[Fields]) -> tuple[str, ...]:
+    """The keys of the first records: what a record does not have, another may."""
+    return tuple(dict.fromkeys(key for record in islice(records, FIRST) for key in record))
