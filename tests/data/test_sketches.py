@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -80,3 +82,15 @@ def test_sketches_overlook_nothing_and_rule_out_what_is_far(words: int, threshol
 def test_parts_have_about_so_many_bytes() -> None:
     assert cut_by_bytes(np.array([3, 3, 3, 20, 1]), 7) == [slice(0, 2), slice(2, 3), slice(3, 5)]
     assert cut_by_bytes(np.zeros(0, np.int64), 7) == []
+
+
+def test_sets_that_came_through_shared_memory_are_compared_as_before() -> None:
+    """Ray gives arrays that cannot be written to, as buffers of bytes are (3.1, 29)."""
+    texts = {"1": "a b c", "2": "a b d", "3": "x y"}
+    sets = DocumentSets(Collection.from_dicts("c", texts, {"q": "a"}, {}))
+    rows = np.array([0, 1]), np.array([1, 2])
+    expected = sets.may_be_near(*rows, 0.5)
+    buffers: list[pickle.PickleBuffer] = []
+    sent = pickle.dumps(sets, protocol=5, buffer_callback=buffers.append)
+    arrived = pickle.loads(sent, buffers=[bytes(each) for each in buffers])
+    assert np.array_equal(arrived.may_be_near(*rows, 0.5), expected)

@@ -154,3 +154,19 @@ def test_files_are_seen(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "b").write_bytes(b"c")
     assert files(tmp_path) == {"a/b": b"c"}
+
+
+@pytest.mark.slow
+def test_mining_on_several_machines_is_mining_on_one(cluster, tmp_path, monkeypatch):
+    """5,000 queries of 8,000 documents go out in several parts, each with what looks for copies (3.1, 29)."""
+    import foils
+    from foils.data import Collection
+
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path))
+    documents = {f"d{at}": f"word{at % 97} term{at % 1009} item{at} of the text" for at in range(8_000)}
+    queries = {f"q{at}": f"term{at % 1009} item{at}" for at in range(5_000)}
+    judged = {f"q{at}": {f"d{at}": 1} for at in range(5_000)}
+    collection = Collection.from_dicts("many", documents, queries, {"train": judged})
+    here = foils.mine(collection, method="random", top=2, near_duplicate=0.9)
+    there = foils.mine(collection, method="random", top=2, near_duplicate=0.9, ray=cluster.address)
+    assert there.table.drop_columns("score").equals(here.table.drop_columns("score"))  # none of random ones: NaN

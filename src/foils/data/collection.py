@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from foils.data.pair_index import Positives, pair_codes
+from foils.data.pair_index import PairIndex, Positives
 from foils.data.records import Complaints, text_field, whole_json
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
@@ -293,8 +293,8 @@ def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:
     queries = collection.query_rows(relevant["query_id"])
     documents = collection.document_rows(relevant["doc_id"])
     if len(tables) > 1 and len(queries):
-        _, kept = np.unique(pair_codes(queries, documents), return_index=True)
-        queries, documents = queries[np.sort(kept)], documents[np.sort(kept)]
+        kept = PairIndex(queries, documents).distinct
+        queries, documents = queries[kept], documents[kept]
     distinct, first, inverse = np.unique(queries, return_index=True, return_inverse=True)
     order_of_query = np.argsort(np.argsort(first))
     order = np.argsort(order_of_query[inverse], kind="stable")
@@ -546,9 +546,7 @@ def _read_qrels(
         for row in np.flatnonzero(rows < 0):
             unknown = judged[column][int(row)].as_py()
             complaints.add(f"unknown {column} {unknown!r}: it is not among the {file}", lines[row] or None)
-    codes = (queries << 32) | documents
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    for row in np.flatnonzero((first[inverse] != np.arange(len(codes))) & known):
+    for row in np.flatnonzero((PairIndex(queries, documents).first != np.arange(len(queries))) & known):
         complaints.add("the pair is judged twice; keep one judgement", lines[row] or None)
     complaints.settle()
     hasher.update(split.encode())

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data.collection import Collection, Rows
+from foils.data.pair_index import PairIndex, pair_codes
 from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, require
 from foils.runtime.results import Result, Table
@@ -95,26 +96,14 @@ def _check_values(table: pa.Table) -> None:
 def check_pairs(table: pa.Table) -> None:
     """Raise an InputError where a pair of query and document has several rows."""
     codes, values = zip(*(_encoded(table[name]) for name in ("query_id", "doc_id")), strict=True)
-    keys = _joined(codes[0], codes[1], len(values[1]))
-    keys.sort()
+    keys = np.sort(pair_codes(*codes))
     if len(twice := np.unique(keys[1:][keys[1:] == keys[:-1]])):
-        query, document = (
-            each[int(at)].as_py() for each, at in zip(values, divmod(twice[0], len(values[1])), strict=True)
-        )
+        first = divmod(int(twice[0]), 1 << 32)
+        query, document = (each[at].as_py() for each, at in zip(values, first, strict=True))
         raise InputError(
             f"{len(twice)} (query, document) pairs occur more than once (first: {query!r}, {document!r}); "
             "a pair has one row"
         )
-
-
-def pair_keys(table: pa.Table) -> Rows:
-    """Return (n,) one number for each row's pair: equal where the pairs are."""
-    (queries, _), (documents, names) = (_encoded(table[name]) for name in ("query_id", "doc_id"))
-    return _joined(queries, documents, len(names))
-
-
-def _joined(queries: npt.NDArray[np.int32], documents: npt.NDArray[np.int32], distinct: int) -> Rows:
-    return np.asarray(queries.astype(np.int64) * max(distinct, 1) + documents, np.int64)
 
 
 def _encoded(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
@@ -293,13 +282,12 @@ class Negatives(Result):
         more = more.append_column("keep", pa.array(np.zeros(len(more), bool)))
         more = more.append_column("reason", pa.repeat(pa.scalar(reason), len(more)))
         marked = self.reject(np.zeros(len(self), bool), "").table
-        keys = pair_keys(pa.concat_tables([table.select(["query_id", "doc_id"]) for table in (marked, more)]))
-        order = np.argsort(keys[: len(self)], kind="stable")
-        known, wanted = keys[: len(self)][order], keys[len(self) :]
-        at = np.minimum(np.searchsorted(known, wanted), max(len(known) - 1, 0))
-        there = known[at] == wanted if len(known) else np.zeros(len(wanted), bool)
-        rows = np.empty(len(wanted), np.int64)
-        rows[there], rows[~there] = order[at[there]], len(self) + np.arange((~there).sum())
+        both = pa.concat_tables([table.select(["query_id", "doc_id"]) for table in (marked, more)])
+        (queries, _), (documents, _) = (_encoded(both[name]) for name in ("query_id", "doc_id"))
+        known = len(self)
+        rows = PairIndex(queries[:known], documents[:known]).places(queries[known:], documents[known:])
+        there = rows >= 0
+        rows[~there] = known + np.arange((~there).sum())
         table = pa.concat_tables([marked, more.filter(pa.array(~there))], promote_options="default")
         return self._of_the_same_pairs(table, self.provenance), rows
 

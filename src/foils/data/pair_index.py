@@ -68,15 +68,60 @@ class Positives:
 
     def contain(self, query_rows: Rows, doc_rows: Rows) -> npt.NDArray[np.bool_]:
         """Tell for each (query, document) pair whether it is labelled relevant; rows below 0 are not."""
-        known = np.sort(pair_codes(*self.pairs()))
-        asked = pair_codes(np.asarray(query_rows, np.int64), np.asarray(doc_rows, np.int64))
-        if not len(known):
-            return np.zeros(len(asked), bool)
-        at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-        labelled: npt.NDArray[np.bool_] = known[at] == asked
-        return labelled & (np.asarray(doc_rows) >= 0) & (np.asarray(query_rows) >= 0)
+        there = self._index.contain(query_rows, doc_rows)
+        return there & (np.asarray(doc_rows) >= 0) & (np.asarray(query_rows) >= 0)
+
+    @cached_property
+    def _index(self) -> PairIndex:
+        return PairIndex(*self.pairs())
 
 
-def pair_codes(query_rows: Rows, doc_rows: Rows) -> Rows:
+class PairIndex:
+    """Finds pairs (query, document) among n pairs, by two numbers each: rows of a collection, or any other.
+
+    A pair is one 64-bit code, the query's number above the document's lower 32 bits, so that codes ascend by query,
+    then by document, and one binary search finds a pair. Numbers go from −1 to 2³¹ − 1.
+
+    Args:
+        queries: (n,) numbers of the queries.
+        documents: (n,) numbers of the documents.
+    """
+
+    def __init__(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> None:
+        self.codes = pair_codes(queries, documents)
+        self._order = np.argsort(self.codes, kind="stable")
+        self._ascending = self.codes[self._order]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def places(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> Rows:
+        """Return the place of each pair among the n, (m,): the first of equal ones; −1 where it is not there."""
+        wanted = pair_codes(queries, documents)
+        if not len(self):
+            return np.full(len(wanted), -1, np.int64)
+        at = np.minimum(np.searchsorted(self._ascending, wanted), len(self) - 1)
+        return np.where(self._ascending[at] == wanted, self._order[at], -1)
+
+    def contain(self, queries: npt.ArrayLike, documents: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+        """Tell for each pair whether it is among the n, (m,)."""
+        return self.places(queries, documents) >= 0
+
+    @cached_property
+    def first(self) -> Rows:
+        """(n,) the place of the first pair that equals each of the n: its own, unless it repeats an earlier one."""
+        begins = np.r_[True, self._ascending[1:] != self._ascending[:-1]][: len(self)]
+        first = np.empty(len(self), np.int64)
+        first[self._order] = self._order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]
+        return first
+
+    @property
+    def distinct(self) -> Rows:
+        """(k,) places of the distinct pairs, each where it comes first, ascending."""
+        return np.flatnonzero(self.first == np.arange(len(self)))
+
+
+def pair_codes(queries: npt.ArrayLike, documents: npt.ArrayLike) -> Rows:
     """Return a number for each (query, document) pair, the same for the same pair."""
-    return (query_rows << 32) | (doc_rows & 0xFFFFFFFF)
+    queries, documents = np.asarray(queries, np.int64), np.asarray(documents, np.int64)
+    return (queries << 32) | (documents & 0xFFFFFFFF)

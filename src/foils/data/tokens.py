@@ -296,6 +296,10 @@ class DocumentSets:
         self._forget_sketches()
         self._forget_sets()
 
+    def __reduce__(self) -> tuple[type[DocumentSets], tuple[Collection]]:
+        """Go to other processes without sketches and sets: what arrives through shared memory cannot be written to."""
+        return DocumentSets, (self._collection,)
+
     def _forget_sketches(self) -> None:
         """Start with none: pages of zeros take no memory until they are written to."""
         self._words = np.zeros((len(self._collection.documents), WORDS), np.uint64)
