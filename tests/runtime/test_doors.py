@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
 from cyclopts import App, CycloptsError
@@ -17,7 +17,7 @@ from foils.cli.program import Verb, add_verb
 from foils.runtime.doors import door, settings_taken
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import parsed_settings
-from foils.runtime.options import Option, Settings, refuse, settings_of, spelling, taken_apart
+from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling, taken_apart
 from foils.runtime.results import Result, Table, number, p_value
 
 
@@ -298,3 +298,84 @@ def test_a_result_shows_itself() -> None:
     assert "What the door saw" in str(seen)
     assert "<td>&quot;&lt;b&gt;&quot;</td>" in seen._repr_html_()
     assert (number(None), number(0.12345, 2), p_value(0.00001), p_value(0.04)) == ("–", "0.12", "< 0.0001", "0.0400")
+
+
+@dataclass(frozen=True)
+class IdleSettings(Settings):
+    """Settings that do nothing without others.
+
+    Attributes:
+        pool: Candidates.
+        margin: Of a mask.
+        seed: Of what draws.
+        softness: Of the mask's edge.
+        token_length: Of a token.
+    """
+
+    needs: ClassVar[Needs] = {"model": True}
+
+    pool: Annotated[int, Option(needs={"method": ("cross-encoder",)})] = 10
+    margin: Annotated[float, Option(needs={"reranker": False, "why": "which has no vectors"})] = 0.1
+    seed: Annotated[int, Option(needs=[{"method": ("random",)}, {"draw": ("uniform", "simans")}])] = 0
+    softness: Annotated[float | None, Option(needs={"pool": lambda pool: pool > 10})] = None
+    token_length: Annotated[int, Option(needs={"judges": "llm", "not_a_setting_of_this_door": True})] = 4
+
+
+@door(needs={"idle": {"method": lambda method: method != "none"}, "judges": {"idle_switch": True}})
+def idle(
+    method: Annotated[str, Option(flag="--with")] = "bm25",
+    *,
+    model: Annotated[str | None, Option(aliases=("encoder_model",))] = "m",
+    reranker: bool = False,
+    draw: str = "top",
+    judges: list[str] | None = None,
+    idle_switch: bool = True,
+    idle: IdleSettings,
+) -> IdleSettings:
+    """Take settings that need others."""
+    return idle
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"pool": 20}, r"pool 20: no effect with method bm25; it goes with method cross-encoder"),
+        (
+            {"margin": 0.2, "reranker": True},
+            r"margin 0.2: no effect with reranker True \(which has no vectors\); leave",
+        ),
+        ({"seed": 3}, "seed 3: no effect without method random or draw uniform or simans; give one, or leave it out"),
+        ({"softness": 0.5}, "softness 0.5: no effect with pool 10"),
+        (
+            {"token_length": 5, "judges": ["bi-encoder:x"]},
+            "token_length 5: no effect with judges bi-encoder:x; it goes",
+        ),
+        ({"pool": 20, "method": "cross-encoder", "model": None}, "pool 20: no effect without model; give it, or"),
+        ({"judges": ["a"], "idle_switch": False}, "judges a: no effect without idle_switch"),
+        ({"pool": 20, "seed": 3, "draw": "top"}, "pool 20: no effect .*; seed 3: no effect"),
+    ],
+)
+def test_a_setting_that_has_no_effect_beside_the_others_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        idle(**given)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"pool": 20, "method": "cross-encoder", "softness": 0.5},
+        {"seed": 3, "draw": "simans"},
+        {"margin": 0.2},
+        {"pool": 10, "method": "bm25", "model": None, "seed": 0},
+        {"token_length": 5, "judges": ["x", "llm:qwen"]},
+    ],
+)
+def test_a_setting_that_has_an_effect_or_its_default_is_taken(given: dict[str, Any]) -> None:
+    assert {name: value for name, value in vars(idle(**given)).items() if name in given} == {
+        name: value for name, value in given.items() if name in vars(IdleSettings())
+    }
+
+
+def test_a_former_name_of_a_setting_still_works() -> None:
+    with pytest.warns(FutureWarning, match="encoder_model is called model now"):
+        idle(encoder_model=None)

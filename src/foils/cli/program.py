@@ -128,12 +128,24 @@ def by_door(arguments: Sequence[str]) -> int:
         program(verb)([verb, "--help"])
         return 2
     try:
-        program(verb)(with_address(arguments))
+        program(verb)(with_address(_renamed(DOORS[verb], arguments)))
     except CycloptsError as error:
         if place := new_place(DOORS[verb], arguments):
             raise UsageError(place) from error
         raise UsageError(" ".join(str(error).split())) from error
     return 0
+
+
+def _renamed(verb: Verb, arguments: Sequence[str]) -> list[str]:
+    """The arguments with the present names of options that are given by former ones, and a warning of each."""
+    former = {dashed(alias): each.flag for each in settings_of_verb(verb) for alias in each.option.aliases}
+    renamed = []
+    for argument in arguments:
+        flag, equals, value = argument.partition("=")
+        if flag in former:
+            say(f"{flag} is called {former[flag]} now")
+        renamed.append(f"{former.get(flag, flag)}{equals}{value}")
+    return renamed
 
 
 def with_address(arguments: Sequence[str]) -> list[str]:

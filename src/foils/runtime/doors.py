@@ -13,12 +13,14 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
-from foils.runtime.options import Option, Setting, Settings, documented, settings_of, taken_apart
+from foils.runtime.options import Needs, Option, Setting, Settings, documented, refuse_idle, settings_of, taken_apart
 
 Result = TypeVar("Result")
 
@@ -35,8 +37,15 @@ class Surrounding(Protocol):
 @overload
 def door(function: Callable[..., Result]) -> Callable[..., Result]: ...
 @overload
-def door(*, check: Callable[..., None]) -> Callable[[Callable[..., Result]], Callable[..., Result]]: ...
-def door(function: Callable[..., Any] | None = None, *, check: Callable[..., None] | None = None) -> Any:
+def door(
+    *, check: Callable[..., None] | None = None, needs: Mapping[str, Needs] | None = None
+) -> Callable[[Callable[..., Result]], Callable[..., Result]]: ...
+def door(
+    function: Callable[..., Any] | None = None,
+    *,
+    check: Callable[..., None] | None = None,
+    needs: Mapping[str, Needs] | None = None,
+) -> Any:
     """Let a function that takes groups of settings take their fields one by one, as keyword arguments.
 
     A parameter whose annotation is a `Settings` class is such a group; its own default, where it has one, gives the
@@ -47,23 +56,32 @@ def door(function: Callable[..., Any] | None = None, *, check: Callable[..., Non
         function: the door, written with groups.
         check: takes some of its parameters, by their names, and raises an InputError where they do not go together. It
             is called before any surrounding is applied: no cluster is started for a mistake.
+        needs: name of a setting, or of a group -> conditions without which it has no effect in this door, beside those
+            that its `Option` and its `Settings` have.
 
     Raises:
+        InputError: (of the door) a setting is given that has no effect beside the others.
         TypeError: (of the door) an unknown argument; the message names the nearest.
     """
     if function is None:
-        return functools.partial(_opened, check=check)
-    return _opened(function, check=check)
+        return functools.partial(_opened, check=check, needs=needs or {})
+    return _opened(function, check=check, needs=needs or {})
 
 
-def _opened(function: Callable[..., Result], *, check: Callable[..., None] | None) -> Callable[..., Result]:
+def _opened(
+    function: Callable[..., Result], *, check: Callable[..., None] | None, needs: Mapping[str, Needs]
+) -> Callable[..., Result]:
     groups = _groups(function)
-    settings = settings_taken(function)
+    settings = _with_needs(settings_taken(function), needs, groups)
+    former = {alias: each.name for each in settings.values() for alias in each.option.aliases}
     own = {name: each for name, each in inspect.signature(function).parameters.items() if name not in groups}
     signature = inspect.Signature([_parameter(each, own.get(each.name)) for each in settings.values()])
 
     @functools.wraps(function)
     def opened(*args: Any, **kwargs: Any) -> Result:
+        for name in former.keys() & kwargs.keys():
+            warnings.warn(f"{name} is called {former[name]} now", FutureWarning, stacklevel=2)
+            kwargs.setdefault(former[name], kwargs.pop(name))
         for name in kwargs:
             if name not in settings:
                 near = get_close_matches(name, settings, n=1)
@@ -77,6 +95,10 @@ def _opened(function: Callable[..., Result], *, check: Callable[..., None] | Non
             for name, (group, _) in groups.items()
         }
         given = {name: settings[name].checked(value) for name, value in given.items()}
+        refuse_idle(
+            settings.values(),
+            {**given, **{key: value for each in grouped.values() for key, value in vars(each).items()}},
+        )
         if check is not None:
             check(**{name: {**given, **grouped}[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:
@@ -100,7 +122,8 @@ def settings_taken(function: Callable[..., Any]) -> dict[str, Setting]:
     for name, parameter in inspect.signature(function).parameters.items():
         if name not in groups:
             kind, option = taken_apart(_annotation(function, parameter))
-            taken[name] = Setting(name, kind, option, parameter.default, texts.get(name) or option.help)
+            text = texts.get(name) or option.help
+            taken[name] = Setting(name, kind, option, parameter.default, text, needs=(option.needs,))
             continue
         group, base = groups[name]
         for each in settings_of(group):
@@ -108,8 +131,19 @@ def settings_taken(function: Callable[..., Any]) -> dict[str, Setting]:
             if each.name in taken:
                 raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
             kind = each.annotation | None if default is None else each.annotation
-            taken[each.name] = Setting(each.name, kind, each.option, default, each.help, each.heading)
+            taken[each.name] = Setting(each.name, kind, each.option, default, each.help, each.heading, each.needs)
     return taken
+
+
+def _with_needs(
+    settings: dict[str, Setting], needs: Mapping[str, Needs], groups: Mapping[str, tuple[type[Settings], Any]]
+) -> dict[str, Setting]:
+    """The settings with what they need in this door; what a group needs, all of its settings do."""
+    for name, conditions in needs.items():
+        members = [each.name for each in settings_of(groups[name][0])] if name in groups else [name]
+        for member in members:
+            settings[member] = replace(settings[member], needs=(*settings[member].needs, conditions))
+    return settings
 
 
 def _groups(function: Callable[..., Any]) -> dict[str, tuple[type[Settings], Settings | None]]:

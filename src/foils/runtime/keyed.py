@@ -82,7 +82,7 @@ def options_of(settings: Sequence[Setting]) -> list[Setting]:
 def _joined(name: str, keys: tuple[Setting, ...]) -> KeyedSetting:
     lines = ["Further settings, as KEY=VALUE,KEY=VALUE:", *map(_described, keys)]
     option = Option(metavar="KEY=…", parse=partial(parsed_keys, keys=keys), repeated=True)
-    return KeyedSetting(name, list[str] | None, option, None, "\n".join(lines), keys[-1].heading, keys)
+    return KeyedSetting(name, list[str] | None, option, None, "\n".join(lines), keys[-1].heading, keys=keys)
 
 
 def _described(setting: Setting) -> str:

@@ -32,6 +32,14 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_
 from foils.runtime.errors import InputError, UnknownNameError
 
 N = TypeVar("N", int, float)
+_PLAIN = (str, int, float, PurePath, tuple, list, Mapping)  # what can be compared; an array cannot
+
+Condition = Collection[str] | bool | Callable[[Any], bool]
+"""On the value of another setting: one of these values, or the part before a colon of `NAME:…` (of a list: any of it);
+True: the setting has a value; False: it has none (None, False, empty); or a function of the value."""
+Needs = dict[str, Any] | list[dict[str, Any]] | tuple[()]
+"""Name of a setting -> Condition, all of which must hold; of several such mappings one must. `why` is no setting but
+completes the message: what stands in parentheses."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,8 @@ class Option:
         within: Name of the option of which it is a key in the program, as encoder_args for --encoder-args KEY=VALUE
             (see `foils.runtime.keyed`); empty: it is an option of its own.
         help: What it is, where the docstring does not say it: of a type that many doors take.
+        needs: Conditions on other settings without which this one has no effect (see `Needs`).
+        aliases: Former names of the keyword argument, which still work, with a warning.
     """
 
     flag: str = ""
@@ -65,6 +75,8 @@ class Option:
     repeated: bool = False
     within: str = ""
     help: str = ""
+    needs: Needs = ()
+    aliases: tuple[str, ...] = ()
 
     def allowed(self) -> list[str]:
         """Return the names that are allowed, in their order; empty: any value."""
@@ -112,6 +124,7 @@ class Setting:
         default: `inspect.Parameter.empty` where there is none.
         help: what it does, in whole sentences.
         heading: of the group that it belongs to.
+        needs: what it needs of other settings to have an effect: its option's, and its group's.
     """
 
     name: str
@@ -120,6 +133,7 @@ class Setting:
     default: Any
     help: str
     heading: str = ""
+    needs: tuple[Needs, ...] = ()
 
     @property
     def key(self) -> str:
@@ -157,6 +171,7 @@ class Settings:
 
     Attributes:
         heading: of these options in the program's help.
+        needs: conditions on other settings without which all of these have no effect.
 
     Raises:
         InputError: values outside their ranges; all are named.
@@ -164,6 +179,7 @@ class Settings:
     """
 
     heading: ClassVar[str] = ""
+    needs: ClassVar[Needs] = ()
 
     def __post_init__(self) -> None:
         outside: list[str] = []
@@ -207,7 +223,7 @@ def _read(cls: Any) -> tuple[Setting, ...]:
             default = field.default_factory()
         annotation, option = taken_apart(hints[field.name])
         text = texts.get(field.name) or option.help
-        settings.append(Setting(field.name, annotation, option, default, text, cls.heading))
+        settings.append(Setting(field.name, annotation, option, default, text, cls.heading, (cls.needs, option.needs)))
     return tuple(settings)
 
 
@@ -271,6 +287,77 @@ def refuse(given: Mapping[str, Any], why: str) -> None:
     named = [_with_value(name, value) for name, value in given.items() if value is not None]
     if named:
         raise InputError(f"{', '.join(named)}: no effect {why}")
+
+
+def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
+    """Raise an InputError that names every setting that is given and has no effect beside the others.
+
+    Args:
+        settings: of a door.
+        values: of all of them, by name.
+    """
+    known = {setting.name: setting for setting in settings}
+    idle: dict[str, dict[str, Any]] = {}
+    for name, setting in known.items():
+        value = values[name]
+        if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
+            continue
+        for needs in setting.needs:
+            if needs and (why := _unmet([needs] if isinstance(needs, dict) else needs, known, values)):
+                idle.setdefault(why, {})[name] = value
+                break
+    if idle:
+        named = (
+            f"{', '.join(_with_value(*each) for each in given.items())}: no effect {why}" for why, given in idle.items()
+        )
+        raise InputError("; ".join(named))
+
+
+def _unmet(alternatives: list[dict[str, Any]], known: Mapping[str, Setting], values: Mapping[str, Any]) -> str:
+    """Say what is missing where none of the alternatives holds; empty: one does. Settings that no door has hold."""
+    missing: dict[str, Any] = {}
+    for needs in alternatives:
+        unmet = {
+            name: condition
+            for name, condition in needs.items()
+            if name in known and not _holds(condition, values[name])
+        }
+        if not unmet:
+            return ""
+        missing |= dict([next(iter(unmet.items()))])
+    if len(missing) > 1:
+        wanted = " or ".join(_wanted(*each) for each in missing.items())
+        return f"without {wanted}{_why(alternatives[0])}; give one, or leave it out"
+    ((name, condition),) = missing.items()
+    if condition is False or callable(condition):
+        return f"with {_with_value(name, values[name])}{_why(alternatives[0])}; leave one of them out"
+    if condition is True or not _has_value(values[name]):
+        return f"without {_wanted(name, condition)}{_why(alternatives[0])}; give it, or leave this out"
+    return f"with {_with_value(name, values[name])}{_why(alternatives[0])}; it goes with {_wanted(name, condition)}"
+
+
+def _has_value(value: Any) -> bool:
+    return value is not None and value is not False and not (isinstance(value, _PLAIN) and value in ("", (), [], {}))
+
+
+def _holds(condition: Condition, value: Any) -> bool:
+    if isinstance(condition, bool):
+        return condition == _has_value(value)
+    if callable(condition):
+        return bool(condition(value))
+    wanted = {condition} if isinstance(condition, str) else {*condition}
+    every = value if isinstance(value, (list, tuple)) else [value]
+    return any(each in wanted or (isinstance(each, str) and each.partition(":")[0] in wanted) for each in every)
+
+
+def _wanted(name: str, condition: Condition) -> str:
+    if isinstance(condition, bool) or callable(condition):
+        return spelled(name)
+    return spelled(name, condition if isinstance(condition, str) else " or ".join(condition))
+
+
+def _why(needs: Mapping[str, Any]) -> str:
+    return f" ({needs['why']})" if "why" in needs else ""
 
 
 def _with_value(name: str, value: Any) -> str:
