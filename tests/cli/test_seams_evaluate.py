@@ -14,7 +14,7 @@ from fakes import HashingEncoder
 from foils.data import Run, load_collection
 from foils.encode import VectorStore
 from foils.evaluation import bm25_run, rerank_run
-from foils.evaluation.opening import named_systems
+from foils.evaluation.systems import named_systems
 from foils.runtime.errors import InputError
 from foils.runtime.files import write_json
 

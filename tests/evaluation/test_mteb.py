@@ -1,13 +1,15 @@
 from __future__ import annotations
 
-import numpy as np
+import re
+from pathlib import Path
+
 import pytest
 
 from foils.data.read import collection_from_mteb
 from foils.encode import EncoderSettings, SentenceEncoder
-from foils.evaluation import measure_encoder
-from foils.evaluation.mteb import MTEBEncoder
-from foils.runtime.errors import InputError, MissingExtraError
+from foils.evaluation import measure_rankings, qrels_of, rankings_of
+from foils.runtime.errors import InputError
+from foils.searching import DimensionSettings, embed_collection, search_collection
 from train_models import made_up, static_model
 
 mteb = pytest.importorskip("mteb")
@@ -67,42 +69,24 @@ def task_of(collection, *, instructions=False):
     return MadeUpRetrieval()
 
 
-def encoder_of(**settings):
-    return SentenceEncoder(static_model(), EncoderSettings(**settings), name="static")
-
-
-@pytest.fixture(scope="module")
-def results():
-    encoder = MTEBEncoder(encoder_of())
-    return mteb.evaluate(encoder, task_of(made_up()), cache=None, show_progress_bar=False, co2_tracker=False)
-
-
-def test_mteb_s_protocol_gives_our_figures(results):
-    collection = made_up()
-    assert results.model_name == "foils/static"
-    assert results.model_revision == encoder_of().fingerprint
-    for split in ("dev", "test"):
-        ours = measure_encoder(static_model(), collection, split, ["nDCG@10", "RR@10"]).means
-        (theirs,) = results.task_results[0].scores[split]
-        assert ours["nDCG@10"] == pytest.approx(theirs["ndcg_at_10"], abs=1e-4)
-        assert ours["RR@10"] == pytest.approx(theirs["mrr_at_10"], abs=1e-4)
-        assert 0 < theirs["ndcg_at_10"] < 1
-
-
-def test_the_encoder_s_prompts_count():
-    texts = [{"text": ["ba be", "bi"]}, {"text": ["bo"]}]
-    plain, prompted = MTEBEncoder(encoder_of()), MTEBEncoder(encoder_of(query_prompt="fa fe "))
-    query, document = mteb.types.PromptType.query, mteb.types.PromptType.document
-    assert plain.encode(texts, prompt_type=query).shape == (3, 16)
-    assert np.array_equal(plain.encode(texts, prompt_type=document), prompted.encode(texts, prompt_type=document))
-    assert np.array_equal(plain.encode(texts), plain.encode(texts, prompt_type=document))
-    assert not np.allclose(plain.encode(texts, prompt_type=query), prompted.encode(texts, prompt_type=query))
-    assert isinstance(plain, mteb.models.EncoderProtocol)
-    a, b = np.eye(2, dtype=np.float32), np.array([[3, 4], [5, 6]], np.float32)
-    assert np.asarray(plain.similarity(a, b)).tolist() == [[3, 5], [4, 6]]
-    assert np.asarray(plain.similarity_pairwise(a, b)).tolist() == [3, 6]
-    with pytest.raises(InputError, match="has image"):
-        plain.encode([{"image": []}])
+@pytest.mark.parametrize("method", ["none", "rdime"])
+def test_the_example_of_the_docs_gives_our_figures(method, monkeypatch):
+    """On retrieval by mteb's protocol nDCG@10 is that of our own search."""
+    page = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text("utf-8")
+    (code,) = re.findall(r"^```py\n(import mteb\n.*?)^```", page, re.M | re.S)
+    collection, encoder = (
+        made_up(),
+        SentenceEncoder(static_model(), EncoderSettings(similarity="cosine"), name="static"),
+    )
+    monkeypatch.setattr("foils.encode.load_encoder", lambda name: encoder)
+    monkeypatch.setattr(mteb, "get_task", lambda name: task_of(collection))
+    exec(compile(code.replace('"rdime"', repr(method)), "deploying.md", "exec"), found := {})
+    embedded = embed_collection(collection, encoder, None, split="test")
+    run = search_collection(embedded, DimensionSettings(method)).run
+    ours = measure_rankings(rankings_of(run), qrels_of(collection, "test"), ["nDCG@10"]).means["nDCG@10"]
+    (theirs,) = found["results"].task_results[0].scores["test"]
+    assert 0 < theirs["ndcg_at_10"] == pytest.approx(ours, abs=1e-4)
+    assert found["results"].model_name == "foils/static"
 
 
 def test_a_task_becomes_a_collection():
@@ -118,7 +102,7 @@ def test_a_task_becomes_a_collection():
     assert len(alone.queries) == 10
 
 
-def test_what_is_refused(monkeypatch):
+def test_what_is_refused():
     task = task_of(made_up())
     with pytest.raises(InputError, match="no retrieval task"):
         collection_from_mteb(made_up())
@@ -141,6 +125,3 @@ def test_what_is_refused(monkeypatch):
     images.dataset["default"]["dev"]["corpus"] = corpus.rename_column("text", "image")
     with pytest.raises(InputError, match="of texts"):
         collection_from_mteb(images)
-    monkeypatch.setitem(__import__("sys").modules, "mteb", None)
-    with pytest.raises(MissingExtraError, match=r"foils\[mteb\]"):
-        MTEBEncoder(encoder_of())

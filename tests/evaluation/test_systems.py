@@ -1,12 +1,23 @@
-"""Systems over a collection, and rerankers over a first stage."""
+"""Systems over a collection: first stages, rerankers over them, what they score."""
 
 import json
 
 import numpy as np
 import pytest
 
+import foils
+from fakes import HashingEncoder
 from foils.data import Collection, Run
-from foils.evaluation import evaluate_runs, qrels_of, rankings_of, rerank_run
+from foils.evaluation import (
+    bm25_run,
+    evaluate_runs,
+    first_documents,
+    measure_rankings,
+    rankings_of,
+    rerank_run,
+    trec_eval_order,
+)
+from foils.mining import BM25Retriever
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.statistics import holm
 
@@ -52,10 +63,6 @@ def test_the_result_has_its_shape_and_is_json(collection):
     assert low <= value["systems"][0]["measures"]["AP"] <= high
 
 
-def test_one_system_is_measured_without_comparisons(collection):
-    assert evaluate_runs(collection, [noisy("only", 0, 1.0)], rng=rng()).to_json()["comparisons"] == []
-
-
 def test_unanswered_queries_count_and_are_listed(collection):
     run = Run.from_dict({"q0": {"d0": 1.0, "d1": 2.0}, "q5": {"d0": 1.0}}, name="one")
     system = evaluate_runs(collection, [run], rng=rng(), measures=["R@10"]).to_json()["systems"][0]
@@ -94,12 +101,6 @@ def test_unusable_runs_are_refused(collection):
         evaluate_runs(collection, [noisy("a", 0, 1)], rng=rng(), split="train")
 
 
-def test_judgements_and_runs_as_dictionaries(collection):
-    assert qrels_of(collection, "test") == QRELS
-    run = Run.from_dict({"q": {"a": 1.0, "b": 3.0, "c": 3.0}, "p": {"a": 0.0}})
-    assert rankings_of(run) == {"q": ["b", "c", "a"], "p": ["a"]}
-
-
 def by_number(pairs):
     return np.array([float(text.split()[-1]) for _, text in pairs])
 
@@ -131,3 +132,75 @@ def test_a_reranker_that_fails_is_an_error_not_a_score(collection):
         rerank_run(Run.from_dict({"other": {"d0": 1.0}}), collection, by_number)
     with pytest.raises(InputError, match="depth"):
         rerank_run(run, collection, by_number, depth=0)
+
+
+TEXTS = {"d0": "red apple", "d1": "green apple tree", "d2": "blue sky", "q1": "apple apple", "d3": "stone"}
+WORLD = Collection.from_dicts(
+    "w", TEXTS, {"q0": "red apple", "q1": "apple tree", "q2": "nothing alike"},
+    {"train": {"q0": {"d0": 1}}, "test": {"q1": {"d1": 1}, "q0": {"d0": 1}, "q2": {"d2": 1}}},
+)  # fmt: skip
+
+
+def test_a_bm25_run_has_the_retrievers_order_and_scores_for_the_queries_of_the_split():
+    run = bm25_run(WORLD, "test")
+    assert list(rankings_of(run)) == ["q1", "q0"]  # q2 shares no term with any document
+    rows, scores = BM25Retriever(WORLD).search(np.array([0]), 5)
+    there = rows[0] >= 0
+    own = [row for row in run.table.to_pylist() if row["query_id"] == "q0"]
+    assert [each["doc_id"] for each in own] == WORLD.documents["doc_id"].take(rows[0][there]).to_pylist()
+    assert [each["score"] for each in own] == pytest.approx(scores[0][there])
+
+
+def test_the_document_of_the_querys_own_id_is_left_out_before_the_first_are_counted():
+    assert "q1" not in rankings_of(bm25_run(WORLD, "test"))["q1"]
+    assert len(rankings_of(bm25_run(WORLD, "test", depth=2))["q1"]) == 2
+    with pytest.raises(InputError, match="depth 0"):
+        bm25_run(WORLD, "test", depth=0)
+
+
+def test_first_documents_are_those_of_the_split():
+    run = Run.from_dict({"q0": {"d0": 3.0, "d1": 2.0, "d2": 1.0}, "q1": {"q1": 3.0, "d1": 2.0, "d2": 1.0}})
+    assert rankings_of(first_documents(run, WORLD, 2)) == {"q0": ["d0", "d1"], "q1": ["d1", "d2"]}
+    assert list(rankings_of(first_documents(run, WORLD, 2, split="train"))) == ["q0"]
+    with pytest.raises(InputError, match="no query of the split 'train'"):
+        first_documents(Run.from_dict({"q1": {"d1": 1.0}}), WORLD, 2, split="train")
+
+
+def test_ties_in_a_run_that_was_given_are_told_and_can_be_those_of_trec_eval(collection, tmp_path):
+    """pytrec_eval, given the scores, is trec_eval: its order is by document id from Z to A."""
+    ir_measures = pytest.importorskip("ir_measures")
+    scores = {q: {f"d{i}": float(i % 2) for i in (6, 0, 5, 1, 4, 2, 3)} for q in QRELS}
+    run = Run.from_dict(scores, name="tied")
+    theirs = ir_measures.calc_aggregate([ir_measures.nDCG @ 10, ir_measures.RR], QRELS, scores)
+    ours = measure_rankings(rankings_of(trec_eval_order(run)), QRELS, ["nDCG@10", "RR"]).means
+    assert ours == pytest.approx({str(measure): value for measure, value in theirs.items()})
+    assert ours != pytest.approx(measure_rankings(rankings_of(run), QRELS, ["nDCG@10", "RR"]).means)
+    run.write(tmp_path / "tied.trec")
+    for ties, order in (("given", "in the order given"), ("trec_eval", "by id")):
+        result = foils.evaluate(collection, run=tmp_path / "tied.trec", measures=["nDCG@10"], ties=ties)
+        assert f"tied: equal scores in 5 queries, ranked {order}" in result.tables()[0].caption
+        assert (result.systems[0].means["nDCG@10"] == pytest.approx(ours["nDCG@10"])) == (ties == "trec_eval")
+    apart = np.float64(1) + 1e-9  # one number in float32, as trec_eval reads it
+    close = trec_eval_order(Run.from_dict({"q": {"a": apart, "b": 1.0}}))
+    assert rankings_of(close) == {"q": ["b", "a"]}
+
+
+def test_runs_are_written_into_their_folder_alone(collection, tmp_path):
+    runs = [Run(noisy("a", 0, 1).table, name) for name in ("../x", "org/model", "plain")]
+    result = foils.evaluate(collection, run=runs, measures=["AP"])
+    result.write_runs(tmp_path / "runs")
+    assert sorted(path.name for path in tmp_path.rglob("*.trec")) == ["_x.trec", "org_model.trec", "plain.trec"]
+    assert {path.parent for path in tmp_path.rglob("*.trec")} == {tmp_path / "runs"}
+    twice = foils.evaluate(collection, run=[Run(runs[0].table, "a/b"), Run(runs[0].table, "a_b")], measures=["AP"])
+    with pytest.raises(InputError, match="one name"):
+        twice.write_runs(tmp_path)
+
+
+def test_every_system_is_opened_before_the_first_is_embedded(collection, tmp_path):
+    encoder = HashingEncoder()
+    for wrong in ({"run": tmp_path / "missing.trec"}, {"reranker": str(tmp_path / "no-model")}):
+        with pytest.raises(InputError):
+            foils.evaluate(collection, [encoder], vectors=tmp_path / "v", **wrong)
+    with pytest.raises(InputError):
+        foils.evaluate(collection, [encoder, str(tmp_path / "no-model")], vectors=tmp_path / "v")
+    assert encoder.encoded == 0

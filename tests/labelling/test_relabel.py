@@ -21,7 +21,7 @@ from foils.labelling.relabelled import Relabelled
 from foils.labelling.relabelling import Cascade
 from foils.labelling.shares import share_by_answers
 from foils.runtime.errors import FailureError, InputError
-from foils.statistics.crowd import Answers
+from foils.statistics.noisy_labels import Answers
 from in_browser import assert_fits_everyone, needs_chromium
 from llm_server import Reply, serving
 

@@ -13,8 +13,7 @@ from scipy.special import expit, logit
 from scipy.stats import binomtest, kstest
 
 from foils.runtime.errors import InputError
-from foils.statistics.drawing import draw, permanent_numbers
-from foils.statistics.survey import Share, corrected_share, difference, estimate_share
+from foils.statistics.survey import Share, corrected_share, difference, draw, estimate_share, permanent_numbers
 
 Floats = npt.NDArray[np.float64]
 SIZES = np.array([8.0, 1.0, 2.0, 4.0, 0.0, 1.0, 3.0])

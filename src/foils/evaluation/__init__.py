@@ -1,24 +1,26 @@
 """Measures of systems on the judgements of a split."""
 
-from foils.evaluation.alignment import alignment, uniformity
-from foils.evaluation.measures import DEFAULT_MEASURES, Measured, measure_rankings
 from foils.evaluation.measuring import (
+    DEPTH,
     bm25_run,
     dense_run,
     encoder_score,
+    first_documents,
     measure_encoder,
     measure_reranker,
+    qrels_of,
+    rankings_of,
+    rerank_run,
     reranker_score,
 )
-from foils.evaluation.rerank import first_documents, rerank_run
-from foils.evaluation.systems import Evaluation, evaluate_runs, qrels_of, rankings_of
-from foils.statistics import parse_measures
+from foils.evaluation.systems import Evaluation, evaluate_runs, named_systems, runs_of, trec_eval_order
+from foils.statistics.measures import DEFAULT_MEASURES, Measured, measure_rankings, parse_measures
 
 __all__ = [
     "DEFAULT_MEASURES",
+    "DEPTH",
     "Evaluation",
     "Measured",
-    "alignment",
     "bm25_run",
     "dense_run",
     "encoder_score",
@@ -27,10 +29,12 @@ __all__ = [
     "measure_encoder",
     "measure_rankings",
     "measure_reranker",
+    "named_systems",
     "parse_measures",
     "qrels_of",
     "rankings_of",
     "rerank_run",
     "reranker_score",
-    "uniformity",
+    "runs_of",
+    "trec_eval_order",
 ]

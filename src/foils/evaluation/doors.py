@@ -10,13 +10,23 @@ import numpy as np
 
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.encode.opening import OF_CROSS_ENCODERS, EmbeddingSettings
-from foils.evaluation.measures import DEFAULT_MEASURES
-from foils.evaluation.opening import BM25, NamedSystem, SystemsLike, named_systems, runs_of
-from foils.evaluation.systems import Evaluation, evaluate_runs
+from foils.evaluation.systems import (
+    BM25,
+    TIES,
+    Evaluation,
+    NamedSystem,
+    SystemsLike,
+    Ties,
+    evaluate_runs,
+    named_systems,
+    runs_of,
+    tied_queries,
+    trec_eval_order,
+)
 from foils.runtime.doors import door
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
-from foils.statistics import ALTERNATIVES, Alternative
+from foils.statistics.measures import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
     Names = str | Sequence[str]
@@ -37,7 +47,8 @@ class EvaluationSettings(Settings):
         top: Number of documents that an encoder or BM25 returns for each query.
         rerank_depth: Number of documents of each query that a reranker scores.
         against: Compare the other systems with this system alone; may be given several times. Default: compare all.
-        alternative: Alternative hypothesis of the tests: two-sided, or one-sided as published for Eclipse (greater).
+        ties: Order of equal scores in a run that was given: that of its file (given), or by document id from Z to A,
+            as trec_eval has it (trec_eval).
         seed: Seed of the intervals; the same seed gives the same bytes.
     """
 
@@ -46,7 +57,7 @@ class EvaluationSettings(Settings):
     top: Annotated[int, Option(least=1)] = 1000
     rerank_depth: Annotated[int, Option(least=1)] = 100
     against: Annotated[list[str] | None, Option(metavar="NAME")] = None
-    alternative: Annotated[Alternative, Option(names=ALTERNATIVES)] = "two-sided"
+    ties: Annotated[Ties, Option(names=TIES)] = "given"
     seed: Annotated[int, Option(least=0)] = 0
 
     def measure_names(self) -> list[str]:
@@ -73,11 +84,11 @@ def _refuse_idle(
         refuse({**depth, **idle, **scale.changed("ray")}, why)
     if "reranker" not in kinds:
         refuse(evaluation.changed("rerank_depth"), f"without {spelled('reranker')}; give one, or leave it out")
+    if "run" not in kinds:
+        refuse(evaluation.changed("ties"), f"without {spelled('run')}; the order of other systems is their own")
     if len(kinds) == 1:
-        refuse(
-            evaluation.changed("against", "alternative"),
-            "with one system, which is compared with nothing; give another, or leave it out",
-        )
+        why = "with one system, which is compared with nothing; give another, or leave it out"
+        refuse(evaluation.changed("against"), why)
 
 
 def _every(systems: SystemsLike | None, run: SystemsLike | None, reranker: SystemsLike | None) -> list[NamedSystem]:
@@ -99,7 +110,7 @@ def evaluate(
     """Measure systems on a split and compare them.
 
     Every judged query counts, answered or not. Differences are tested pair by pair: Shapiro–Wilk, then the paired
-    t-test or Wilcoxon's, with Holm's correction.
+    t-test or Wilcoxon's, with Holm's correction; the paired randomisation test's p stands beside.
 
     Args:
         systems: Encoder to search with, exactly, or bm25; may be given several times. In Python a dictionary by name,
@@ -116,6 +127,11 @@ def evaluate(
     depths = {"top": evaluation.top, "rerank_depth": evaluation.rerank_depth}
     every = _every(systems, run, reranker)
     runs = runs_of(every, loaded, embedding, split=evaluation.split, **depths)
+    tied = {}
+    for place, system in enumerate(every):
+        if system.kind == "run" and (count := tied_queries(runs[place])):
+            tied[runs[place].name] = count
+            runs[place] = trec_eval_order(runs[place]) if evaluation.ties == "trec_eval" else runs[place]
     result = evaluate_runs(
         loaded,
         runs,
@@ -123,6 +139,7 @@ def evaluate(
         split=evaluation.split,
         measures=evaluation.measure_names(),
         against=evaluation.against,
-        alternative=evaluation.alternative,
     )
-    return replace(result, runs=tuple(runs))
+    order = "by id, as in trec_eval" if evaluation.ties == "trec_eval" else "in the order given; trec_eval's differs"
+    remarks = [f"{name}: equal scores in {count:,} queries, ranked {order}" for name, count in tied.items()]
+    return replace(result, runs=tuple(runs), remarks=tuple(remarks))

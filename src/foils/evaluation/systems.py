@@ -1,22 +1,59 @@
-"""Several systems over one split of a collection: measured alike, compared pair by pair, as one result."""
+"""Several systems over one split of a collection: what they are, measured alike, compared pair by pair."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from foils.data import Collection, Run
 from foils.data.read import identical_ids_caption
-from foils.data.run import without_identical
-from foils.evaluation.measures import DEFAULT_MEASURES, Measured, Qrels, Rankings, measure_rankings
+from foils.data.run import ranks_within, without_identical
+from foils.encode import EmbeddingSettings
+from foils.encode.cross_encoders import logits
+from foils.encode.models import own_kind
+from foils.evaluation.measuring import bm25_run, dense_run, qrels_of, rankings_of, rerank_run
 from foils.runtime.errors import InputError
+from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number, p_value
+from foils.searching import own_run
 from foils.statistics import Alternative, Comparison, bootstrap_interval, compare_systems
+from foils.statistics.measures import DEFAULT_MEASURES, Measured, measure_rankings
+
+if TYPE_CHECKING:
+    SystemLike = str | Path | Run | Any  # Any: an Encoder, a SentenceTransformer, a CrossEncoder
+    SystemsLike = Mapping[str, SystemLike] | Sequence[SystemLike] | SystemLike
+else:
+    SystemsLike = list[str]
+
+BM25: Literal["bm25"] = "bm25"
+Kind = Literal["encoder", "bm25", "run", "reranker"]
+Ties = Literal["given", "trec_eval"]
+TIES = ("given", "trec_eval")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NamedSystem:
+    """One system to evaluate.
+
+    Attributes:
+        kind: `encoder`, `bm25`, `run` or `reranker`.
+        what: a name, a path or an object.
+        name: what it is called; empty: it is called by what it is.
+    """
+
+    kind: Kind
+    what: SystemLike
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +68,7 @@ class Evaluation(Result):
         identical_ids: queries of the split for which the document of the query's own id was left out of every run.
         collection: its name.
         runs: what was measured, one run a system; empty: not kept.
+        remarks: what must be said of the runs.
     """
 
     split: str
@@ -40,6 +78,7 @@ class Evaluation(Result):
     identical_ids: int = 0
     collection: str = ""
     runs: tuple[Run, ...] = field(default=(), repr=False, compare=False)
+    remarks: tuple[str, ...] = ()
 
     def tables(self) -> list[Table]:
         """Return the systems' means with their intervals, and the comparisons."""
@@ -57,19 +96,31 @@ class Evaluation(Result):
         ]
         count = len(self.systems[0].query_ids)
         title = f"{self.collection} ({self.split}), {count:,} queries, mean and 95 % interval"
-        means = Table(title, ["system", *measures, "unanswered"], rows, identical_ids_caption(self.identical_ids))
+        caption = "\n".join(filter(None, [identical_ids_caption(self.identical_ids), *self.remarks]))
+        means = Table(title, ["system", *measures, "unanswered"], rows, caption)
         if not self.comparisons:
             return [means]
         rows = [
-            (f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, p_value(c.p), p_value(c.p_holm))
+            (
+                f"{c.a} − {c.b}", c.measure, f"{c.difference:+.4f}", c.test, p_value(c.p), p_value(c.p_holm),
+                p_value(c.p_randomised),
+            )
             for c in self.comparisons
-        ]
-        return [means, Table("Differences", ["systems", "measure", "difference", "test", "p", "p (Holm)"], rows)]
+        ]  # fmt: skip
+        columns = ["systems", "measure", "difference", "test", "p", "p (Holm)", "p (randomised)"]
+        return [means, Table("Differences", columns, rows)]
 
     def write_runs(self, folder: str | Path) -> None:
-        """Write the run of each system in TREC form, as NAME.trec."""
-        for run in self.runs:
-            run.write(Path(folder) / f"{run.name}.trec")
+        """Write the run of each system in TREC form, as NAME.trec in the folder; what no file's name holds is `_`.
+
+        Raises:
+            InputError: two systems whose files would have one name.
+        """
+        files = [re.sub(r"[/\\:\x00-\x1f]", "_", run.name).lstrip(".") + ".trec" for run in self.runs]
+        if len(set(files)) < len(files):
+            raise InputError(f"systems whose files would have one name: {', '.join(sorted(files))}; give other names")
+        for run, file in zip(self.runs, files, strict=True):
+            run.write(Path(folder) / file)
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as plain values: split, systems (measures, per query), comparisons."""
@@ -155,17 +206,125 @@ def _measured(collection: Collection, runs: Sequence[Run], split: str, measures:
     return systems
 
 
-def qrels_of(collection: Collection, split: str) -> Qrels:
-    """Return a split's judgements as query id → document id → grade, queries in the order of the judgements."""
-    table = collection.judgements(split)
-    qrels: dict[str, dict[str, int]] = {}
-    columns = (table[name].to_pylist() for name in ("query_id", "doc_id", "relevance"))
-    for query, document, grade in zip(*columns, strict=True):
-        qrels.setdefault(query, {})[document] = grade
-    return qrels
+def trec_eval_order(run: Run) -> Run:
+    """Return a run whose equal scores are ordered as trec_eval orders them: by document id, from Z to A.
+
+    Scores are equal where they are in float32, as trec_eval reads them.
+    """
+    table = run.table
+    codes = table["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    scores = table["score"].to_numpy().astype(np.float32)
+    ids = pc.rank(table["doc_id"], sort_keys="descending", tiebreaker="dense").to_numpy()
+    order = np.lexsort((ids, -scores, codes))
+    table = table.take(pa.array(order))
+    return Run(
+        table.set_column(table.column_names.index("rank"), "rank", pa.array(ranks_within(codes[order]))), run.name
+    )
 
 
-def rankings_of(run: Run) -> Rankings:
-    """Return a run as query id → document ids, best first."""
-    rows = zip(run.table["query_id"].to_pylist(), run.table["doc_id"].to_pylist(), strict=True)
-    return {query: [document for _, document in of] for query, of in groupby(rows, key=lambda row: row[0])}
+def tied_queries(run: Run) -> int:
+    """Return for how many queries of a run two documents have one score, which trec_eval would order by their ids."""
+    queries = run.table["query_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    scores = run.table["score"].to_numpy().astype(np.float32)
+    return len(np.unique(queries[1:][(queries[1:] == queries[:-1]) & (scores[1:] == scores[:-1])]))
+
+
+def named_systems(systems: SystemsLike | None, kind: Kind | None = None) -> list[NamedSystem]:
+    """Return systems with their names.
+
+    Args:
+        systems: name → system, systems, or one; a text is [NAME=]MODEL or [NAME=]FILE.
+        kind: of all of them; None: runs are `Run` objects and files, rerankers are cross-encoders that are loaded,
+            `bm25` is BM25 (a folder of this name is `./bm25`), and the others are encoders.
+    """
+    if systems is None:
+        return []
+    if isinstance(systems, Mapping):
+        pairs = list(systems.items())
+    else:
+        if isinstance(systems, str) or not isinstance(systems, Sequence):
+            systems = [systems]
+        pairs = [_parted(each) if isinstance(each, str) else ("", each) for each in systems]
+    return [NamedSystem(kind or _kind(each), each, name) for name, each in pairs]
+
+
+def runs_of(
+    systems: Sequence[NamedSystem],
+    collection: Collection,
+    embedding: EmbeddingSettings,
+    *,
+    split: str,
+    top: int,
+    rerank_depth: int,
+) -> list[Run]:
+    """Return the run of each system, in their order: an encoder's exact search, BM25's, a run, a reranked run.
+
+    Every model is opened and every file read before the first text is embedded.
+
+    Args:
+        systems: rerankers score the documents of the first run or, where there is none, of the first encoder or BM25.
+        collection: what encoders search.
+        embedding: how encoders and cross-encoders are loaded, and where vectors are kept.
+        split: whose queries encoders and BM25 search for.
+        top: documents that they return for each query.
+        rerank_depth: documents of each query that a reranker scores.
+
+    Raises:
+        InputError: there is no encoder and no run, or one that cannot be read.
+    """
+    if all(system.kind == "reranker" for system in systems):
+        raise InputError(
+            f"nothing to evaluate; give an encoder ({spelled('systems')} MODEL) or a run ({spelled('run')} FILE)"
+        )
+    opened = [_opened(system, collection, embedding, split=split, top=top) for system in systems]
+    runs = [None if system.kind == "reranker" else run() for system, run in zip(systems, opened, strict=True)]
+    files = [run for system, run in zip(systems, runs, strict=True) if system.kind == "run"]
+    first = next(run for run in [*files, *runs] if run is not None)
+    for place, system in enumerate(systems):
+        if system.kind == "reranker":
+            name = system.name or f"{first.name} + {_file_name(system.what) or 'reranker'}"
+            runs[place] = rerank_run(first, collection, opened[place], depth=rerank_depth, name=name)
+    return [run for run in runs if run is not None]
+
+
+def _opened(
+    system: NamedSystem, collection: Collection, embedding: EmbeddingSettings, *, split: str, top: int
+) -> Callable[..., Any]:
+    """What makes the run of a system whose model is loaded; of a reranker, what scores pairs."""
+    if system.kind == "reranker":
+        return partial(logits, embedding.open_cross_encoder(system.what))
+    if system.kind == "run":
+        run = _read(system)
+        return lambda: run
+    if system.kind == BM25:
+        return partial(bm25_run, collection, split, depth=top, name=system.name or BM25)
+    if own_kind(system.what):
+        return partial(own_run, embedding.open_own(system.what), collection, split, depth=top, name=system.name)
+    encoder = embedding.open_encoder(system.what, collection)
+    if (length := getattr(encoder, "max_length", None)) is not None:
+        log.info("%s: texts cut after %s tokens", encoder.name, length)
+    return partial(dense_run, encoder, collection, split, depth=top, store=embedding.open_store(), name=system.name)
+
+
+def _read(system: NamedSystem) -> Run:
+    if isinstance(system.what, Run):
+        return Run(system.what.table, system.name or system.what.name)
+    return Run(Run.read(system.what).table, system.name or _file_name(system.what).partition(".")[0])
+
+
+def _kind(system: SystemLike) -> Kind:
+    if isinstance(system, Run) or (isinstance(system, (str, Path)) and Path(system).is_file()):
+        return "run"
+    if system == BM25:
+        return BM25
+    return "reranker" if hasattr(system, "predict") and not hasattr(system, "encode") else "encoder"
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """The name and the rest of [NAME=]REST; a file's own name may have an equals sign."""
+    name, equals, path = text.partition("=")
+    return (name, path) if equals and name and not Path(text).exists() else ("", text)
+
+
+def _file_name(system: SystemLike) -> str:
+    return Path(system).name if isinstance(system, (str, Path)) else ""

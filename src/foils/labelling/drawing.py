@@ -13,7 +13,7 @@ import pyarrow as pa
 from foils.data.labels import BETWEEN, pair_keys
 from foils.data.negatives import Negatives
 from foils.runtime.errors import InputError
-from foils.statistics.drawing import Drawn, Rows, draw, importance, permanent_numbers
+from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
 
 
 @dataclass(frozen=True)

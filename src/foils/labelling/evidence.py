@@ -15,7 +15,7 @@ from foils.runtime import progress
 from foils.scoring import Decided, Scores, ScoreSettings, decide_sources, score_sources
 from foils.scoring.compose import triplets_of_rows
 from foils.scoring.measure import pair_similarities
-from foils.statistics.crowd import logits_of
+from foils.statistics.noisy_labels import logits_of
 
 Floats = npt.NDArray[np.float64]
 

@@ -24,7 +24,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.files import write_text
 from foils.runtime.options import spelled
 from foils.runtime.results import Table, number
-from foils.statistics.drawing import permanent_numbers
+from foils.statistics.survey import permanent_numbers
 
 PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
 IDS = ["query_id", "doc_id"]

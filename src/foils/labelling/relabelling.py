@@ -1,7 +1,7 @@
 """Relabelling: a cascade of judges, each asked where those before it leave most open, within a budget.
 
 The first step costs nothing: the belief of the decision about each row, and its evidence (`evidence_of`). What a judge
-answers teaches how the evidence is to be read, for all rows (`foils.statistics.crowd`).
+answers teaches how the evidence is to be read, for all rows (`foils.statistics.noisy_labels`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from foils.labelling.evidence import Evidence
 from foils.labelling.judging import PairJudge
 from foils.labelling.shares import CHANCE, LEAST, SURE, UNKNOWN, believed_errors, share_by_answers
 from foils.labelling.sheet import Shown, shown_of
-from foils.statistics.crowd import Answers, Crowd, evidence_of, learn, logits_of, threshold
-from foils.statistics.drawing import draw, importance, permanent_numbers
+from foils.statistics.noisy_labels import Answers, Crowd, evidence_of, learn, logits_of, threshold
+from foils.statistics.survey import draw, importance, permanent_numbers
 
 log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
@@ -106,7 +106,7 @@ class Cascade:
         """Ask a judge about rows, first about those that are most open, in a few draws; learn from each.
 
         Row j keeps its number u_j from draw to draw, so that it is drawn in one of them where u_j < max_r size_rj·T_r:
-        the probability that its answer counts with, whichever draw it came from (`foils.statistics.drawing.draw`).
+        the probability that its answer counts with, whichever draw it came from (`foils.statistics.survey.draw`).
 
         Args:
             judge: whom to ask.

@@ -19,8 +19,7 @@ from foils.llm import ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Result, Table, number
-from foils.statistics.drawing import Rows
-from foils.statistics.survey import Floats, Share, estimate_share
+from foils.statistics.survey import Floats, Rows, Share, estimate_share
 
 PEOPLE = "people"
 READ = 20  # documents on the page, of each kind

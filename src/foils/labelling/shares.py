@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from foils.statistics.crowd import Answers
+from foils.statistics.noisy_labels import Answers
 
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]

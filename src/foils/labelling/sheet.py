@@ -16,7 +16,7 @@ from foils.data.labels import CHECKS, LABELS, PERSON, Labels, pair_keys, pair_ro
 from foils.data.tables import Provenance
 from foils.labelling.drawing import Universe
 from foils.pages.page import shortened
-from foils.statistics.drawing import Drawn
+from foils.statistics.survey import Drawn
 
 LONGEST = 5_000  # characters of a text that a file shows; spreadsheets cut longer cells
 _SPARED = 10  # a file that takes so many times the time since the last writing is written later

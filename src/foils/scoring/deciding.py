@@ -33,7 +33,7 @@ from foils.scoring.results import Scores
 from foils.scoring.settings import BeliefSettings
 from foils.scoring.wording import sentences
 from foils.scoring.worth import SourceWorth, Worth, in_batch_odds, strengths_of
-from foils.statistics.drawing import draw, importance
+from foils.statistics.survey import draw, importance
 
 MEANS = 200  # draws that means over the belief are taken of
 RECORDS = 2_000  # that the decision looks at, at most, drawn at random

@@ -9,7 +9,7 @@ from foils.searching.findings import Findings
 from foils.searching.grids import Grid, dime_grid, published_grid
 from foils.searching.index import ExactIndex, Index
 from foils.searching.masks import query_masks
-from foils.searching.own import Retrieved
+from foils.searching.own import Retrieved, own_run
 from foils.searching.passes import Ranked, search_vectors
 from foils.searching.pyterrier import pyterrier_transformer
 from foils.searching.ranks import Relevant, measure_ranks
@@ -54,6 +54,7 @@ __all__ = [
     "measure_ranks",
     "moon",
     "oracle",
+    "own_run",
     "published_grid",
     "pyterrier_transformer",
     "query_masks",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy import stats
 
 from foils.runtime import memory
 from foils.runtime.errors import InputError
@@ -65,17 +66,13 @@ def kendall_taus(a: Floats, b: Floats) -> Floats:
 
 def spearman_rho(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return Spearman's ρ: Pearson's r of the ranks, ties sharing their mean rank; arguments as `kendall_tau`."""
-    from scipy.stats import rankdata
-
-    return pearson_r(*(rankdata(each[0]) for each in _rows(a, b)))
+    return pearson_r(*(stats.rankdata(each[0]) for each in _rows(a, b)))
 
 
 def pearson_r(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return Pearson's r: Σ(a − ā)(b − b̄) / √(Σ(a − ā)² Σ(b − b̄)²); arguments as `kendall_tau`."""
-    x, y = (each[0] - each[0].mean() for each in _rows(a, b))
-    if not (np.ptp(np.asarray(a)) and np.ptp(np.asarray(b))):
-        return float("nan")
-    return float(np.clip((x * y).sum() / np.sqrt((x * x).sum() * (y * y).sum()), -1.0, 1.0))
+    x, y = (each[0] for each in _rows(a, b))
+    return float(stats.pearsonr(x, y).statistic) if np.ptp(x) and np.ptp(y) else float("nan")
 
 
 def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Hashable] | None = None) -> float:
@@ -96,8 +93,13 @@ def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Has
 
     Source: ECI_sem, section on simplifications (Table 4).
     """
-    alike = np.equal(*(_signs(each)[0] for each in _rows(a, b)))
-    counted = _within(len(alike), settings) & ~np.eye(len(alike), dtype=bool)
+    x, y = _rows(a, b)
+    n = x.shape[1]
+    if settings is not None and len(settings) != n:
+        raise InputError(f"expected one setting for each of {n} sources, found {len(settings)}")
+    of = [None] * n if settings is None else settings
+    counted = np.array([[at != other and of[at] == of[other] for other in range(n)] for at in range(n)])
+    alike = (_signs(x) == _signs(y))[0]
     return float(alike[counted].mean()) if counted.any() else float("nan")
 
 
@@ -169,14 +171,6 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     rows, *inner = shape
     size = memory.rows_at_once(8 * 6 * math.prod(inner) * (inner[0] if len(inner) == 1 else 1), most=max(rows, 1))
     return (slice(start, start + size) for start in range(0, rows, size))
-
-
-def _within(n: int, settings: Sequence[Hashable] | None) -> npt.NDArray[np.bool_]:
-    if settings is None:
-        return np.ones((n, n), bool)
-    if len(settings) != n:
-        raise InputError(f"expected one setting for each of {n} sources, found {len(settings)}")
-    return np.array([[a == b for b in settings] for a in settings], bool)
 
 
 def _signs(values: Floats) -> Floats:

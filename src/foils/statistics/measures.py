@@ -1,13 +1,48 @@
-"""Names of retrieval measures, as ir_measures reads them."""
+"""Retrieval measures of rankings, per query: ir_measures does the counting, every judged query counts.
+
+A query that a system did not answer counts with the measure's value for an empty list (0), so leaving hard queries
+out never pays. Rankings are measured in their own order: scores, and how a scorer breaks their ties, play no part.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from foils.runtime.errors import InputError, require
 
+Floats = npt.NDArray[np.float64]
+Qrels = Mapping[str, Mapping[str, int]]
+Rankings = Mapping[str, Sequence[str]]
+
+DEFAULT_MEASURES = ("nDCG@10", "R@100", "RR@10", "AP")
 _EXAMPLES = "nDCG@10, R@100, RR@10, AP, P@5"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one system scores, query by query.
+
+    Attributes:
+        name: what to call the system.
+        query_ids: (n,) the judged queries, in the order of the judgements.
+        per_query: measure → (n,) values in [0, 1]; 0 where the system gave no answer.
+        unanswered: the judged queries for which the system returned nothing.
+    """
+
+    name: str
+    query_ids: tuple[str, ...]
+    per_query: dict[str, Floats]
+    unanswered: tuple[str, ...]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean of each measure over all judged queries."""
+        return {measure: float(np.mean(values)) for measure, values in self.per_query.items()}
 
 
 def parse_measures(names: Sequence[str]) -> list[Any]:
@@ -34,3 +69,95 @@ def parse_measures(names: Sequence[str]) -> list[Any]:
     if wrong:
         raise InputError(f"{'; '.join(wrong)}; expected ir_measures' names, as in {_EXAMPLES} (capitals matter)")
     return parsed
+
+
+def measure_rankings(
+    rankings: Rankings, qrels: Qrels, measures: Sequence[str] = DEFAULT_MEASURES, *, name: str = "system"
+) -> Measured:
+    """Measure rankings against judgements.
+
+    nDCG is trec_eval's: gain = the grade, discount = 1/log2(rank + 1), divided by the best possible. R, RR, AP and
+    P count documents of grade ≥ 1. Documents without a judgement are not relevant.
+
+    Args:
+        rankings: query id → document ids, best first, each document once. Queries that are not judged are ignored.
+        qrels: query id → document id → grade (an integer; 0 and below: not relevant).
+        measures: ir_measures' names, as `nDCG@10`; any cut-off.
+        name: what to call the system.
+
+    Raises:
+        InputError: no judged query; a name that ir_measures does not know or cannot compute here; a document that is
+            twice in one ranking. All bad names and rankings are listed at once.
+        MissingExtraError: ir-measures is not installed.
+    """
+    if not qrels:
+        raise InputError("no judged query; expected at least one query with judgements")
+    parsed = parse_measures(measures)
+    if repeated := [q for q in qrels if q in rankings and len(set(rankings[q])) != len(rankings[q])]:
+        raise InputError(
+            f"{len(repeated)} rankings name a document twice (queries {', '.join(repeated[:5])}…); "
+            "keep the best rank of each document"
+        )
+    run = {
+        query: {document: -float(rank) for rank, document in enumerate(rankings[query])}
+        for query in qrels
+        if query in rankings and len(rankings[query])
+    }
+    judged = {query: dict(grades) for query, grades in qrels.items()}
+    place = {query: index for index, query in enumerate(qrels)}
+    values = {str(measure): np.zeros(len(place)) for measure in parsed}
+    for metric in require("ir_measures", "evaluate").iter_calc(parsed, judged, run):
+        values[str(metric.measure)][place[metric.query_id]] = metric.value
+    return Measured(name, tuple(place), values, tuple(query for query in place if query not in run))
+
+
+def alignment(a: npt.ArrayLike, b: npt.ArrayLike, *, exponent: float = 2.0) -> float:
+    """Return the mean distance of positive pairs: mean_i ‖a_i − b_i‖^exponent, in [0, 2^exponent]; lower is closer.
+
+    Args:
+        a: (n, d) unit vectors, n ≥ 1.
+        b: (n, d) unit vectors; b_i is the positive of a_i.
+        exponent: above 0; 2 is the published choice.
+
+    Raises:
+        InputError: shapes that differ, no pair, vectors that are not of length 1, an exponent not above 0.
+
+    Source: Wang and Isola 2020, eq. 1.
+    """
+    first, second = _unit(a), _unit(b)
+    if first.shape != second.shape or exponent <= 0:
+        raise InputError(
+            f"expected pairs of equal shape and exponent > 0; found {first.shape}, {second.shape}, {exponent}"
+        )
+    return float(np.mean(np.linalg.norm(first - second, axis=1) ** exponent))
+
+
+def uniformity(x: npt.ArrayLike, *, t: float = 2.0, block: int = 1024) -> float:
+    """Return log mean_{i<j} exp(−t‖x_i − x_j‖²), in [−4t, 0]; lower is more evenly spread over the sphere.
+
+    Args:
+        x: (n, d) unit vectors, n ≥ 2.
+        t: above 0; 2 is the published choice.
+        block: rows at a time; changes memory and speed, not the result beyond rounding.
+
+    Raises:
+        InputError: fewer than two vectors, vectors that are not of length 1, t or block not above 0.
+
+    Source: Wang and Isola 2020, eq. 2.
+    """
+    vectors = _unit(x)
+    n = len(vectors)
+    if n < 2 or t <= 0 or block < 1:
+        raise InputError(f"expected at least 2 vectors, t > 0 and block ≥ 1; found {n} vectors, t={t}, block={block}")
+    total = 0.0
+    for start in range(0, n, block):
+        squared = np.maximum(2.0 - 2.0 * (vectors[start : start + block] @ vectors[start:].T), 0.0)
+        total += float(np.sum(np.triu(np.exp(-t * squared), k=1)))
+    return float(np.log(total / (n * (n - 1) / 2)))
+
+
+def _unit(x: npt.ArrayLike) -> Floats:
+    vectors = np.asarray(x, np.float64)
+    if vectors.ndim != 2 or not len(vectors) or not np.all(np.abs(np.linalg.norm(vectors, axis=1) - 1.0) < 1e-3):
+        raise InputError(f"expected unit vectors of shape (n, d), n ≥ 1; found {vectors.shape}; normalise them")
+    return vectors

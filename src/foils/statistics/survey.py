@@ -1,20 +1,120 @@
-"""What a few judged units say of all: shares with intervals, and judges that err."""
+"""Which units to look at, and what a few judged ones say of all: draws, shares with intervals, judges that err."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from foils.runtime.errors import InputError
 
 Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+
 SUREST = 1e-6  # a belief of 0 or 1 is taken as this far from it
 FARTHEST = 60.0  # logits that a belief is moved by, at most
 REPLICATES = 20_000  # draws of a corrected share
+EQUALLY = 0.2
+"""The part of an importance that does not heed the belief: no weight exceeds five times that of an equal draw."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Units that were drawn.
+
+    Attributes:
+        rows: (k,) which, in the order of the draw: its beginning is what a smaller draw would have been.
+        probability: (k,) of each being drawn, in (0, 1].
+        threshold: T, the smallest number over size among the units that were not drawn; ∞ where all were.
+    """
+
+    rows: Rows
+    probability: Floats
+    threshold: float = np.inf
+
+
+def permanent_numbers(keys: Iterable[str], *, seed: int = 0) -> Floats:
+    """Return (n,) numbers spread evenly over (0, 1), each decided by its key and the seed alone.
+
+    Draws that use them are coordinated: a unit keeps its number, whatever other units there are.
+
+    Args:
+        keys: of the units, no two alike.
+        seed: at least 0.
+
+    Source: Brewer, Early & Joyce 1972, permanent random numbers.
+    """
+    hashes = np.array([xxhash.xxh3_64_intdigest(key.encode(), seed) for key in keys], np.uint64)
+    return np.asarray(((hashes >> np.uint64(11)).astype(np.float64) + 0.5) / 2.0**53)
+
+
+def draw(sizes: npt.ArrayLike, numbers: npt.ArrayLike, n: int) -> Drawn:
+    """Draw n units with probabilities in proportion to their sizes; a larger n keeps what a smaller n drew.
+
+    Unit j gets ξ_j = u_j/size_j; drawn are the n smallest. Let T be the next larger one. Given the numbers of all
+    other units, j is drawn where u_j < size_j·T: with probability p_j = min(1, size_j·T), exactly. Therefore
+    Σ x_j/p_j over what was drawn is unbiased for the total of any x, and for n ≥ 2 its terms are uncorrelated
+    between units, as if each unit had been drawn by itself. Strata are not formed: their quotas would give up units
+    when n grows.
+
+    Args:
+        sizes: (m,) finite, at least 0; a unit of size 0 is never drawn.
+        numbers: (m,) in (0, 1), as `permanent_numbers` gives them.
+        n: how many, at least 1; where fewer have a size above 0 all these are drawn, with probability 1.
+
+    Raises:
+        InputError: shapes that differ, sizes that are negative or not finite, n below 1.
+
+    Source: sequential Poisson sampling (Ohlsson 1998), with the probabilities of priority sampling (Duffield, Lund &
+    Thorup 2007, theorem 1 and section 4).
+    """
+    sizes, numbers = np.asarray(sizes, np.float64), np.asarray(numbers, np.float64)
+    if sizes.ndim != 1 or sizes.shape != numbers.shape or n < 1:
+        raise InputError(f"{sizes.shape} sizes, {numbers.shape} numbers, n {n}; expected one number a size, n ≥ 1")
+    if not np.isfinite(sizes).all() or (sizes < 0).any():
+        raise InputError("sizes to draw by are negative or not finite; a unit that is never drawn has size 0")
+    possible = np.flatnonzero(sizes > 0)
+    order = numbers[possible] / sizes[possible]
+    ranked = np.argsort(order, kind="stable")
+    rows = possible[ranked[:n]]
+    threshold = float(order[ranked[n]]) if len(ranked) > n else np.inf
+    return Drawn(rows, np.minimum(1.0, sizes[rows] * threshold), threshold)
+
+
+def importance(members: Sequence[Rows], pairs: int, *, belief: npt.ArrayLike | None = None) -> Floats:
+    """Return (N,) how much each pair is worth looking at: Σ over the sources that hold it of √(π(1 − π))/|J_s|.
+
+    That is how much the share of false negatives of each source depends on it, times the standard deviation of what is
+    believed of it; a fifth of it heeds the first factor alone, for where the belief is wrong. Its sum is 1.
+
+    Args:
+        members: of each source the rows of the pairs that it holds, J_s.
+        pairs: N, how many there are.
+        belief: (N,) π, today's probability that each pair is relevant, in [0, 1]; None: equal for all.
+
+    Raises:
+        InputError: beliefs that are no probabilities, or not one a pair.
+
+    Source: ours; Neyman 1934 for the standard deviation, Hesterberg 1995 for the fifth.
+    """
+    plain = np.zeros(pairs)
+    for rows in members:
+        plain[rows] += 1 / max(len(rows), 1)
+    plain /= plain.sum()
+    if belief is None:
+        return plain
+    pi = np.asarray(belief, np.float64)
+    if pi.shape != (pairs,) or not ((pi >= 0) & (pi <= 1)).all():
+        raise InputError(f"beliefs {pi.shape}; expected a probability for each of {pairs} pairs")
+    uncertain = plain * np.sqrt(pi * (1 - pi))
+    if not uncertain.sum():
+        return plain
+    return np.asarray((1 - EQUALLY) * uncertain / uncertain.sum() + EQUALLY * plain)
 
 
 @dataclass(frozen=True)

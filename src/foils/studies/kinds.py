@@ -16,7 +16,7 @@ from foils.data import Collection, Run
 from foils.data.splitting import recurrence
 from foils.encode import EncoderSettings, SentenceEncoder
 from foils.evaluation import Measured, bm25_run, first_documents, measure_encoder, measure_rankings, measure_reranker
-from foils.evaluation.systems import qrels_of, rankings_of
+from foils.evaluation.measuring import qrels_of, rankings_of
 from foils.scoring import DecisionSettings
 from foils.studies.cells import FIRST_STAGE, IN_BATCH, UNTRAINED
 from foils.studies.checks import train_settings

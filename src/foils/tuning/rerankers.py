@@ -20,10 +20,8 @@ from foils.encode import EmbeddingSettings, SentenceEncoder, VectorStore
 from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.evaluation import first_documents, measure_rankings
-from foils.evaluation.measuring import reranker_score
-from foils.evaluation.opening import BM25, named_systems, runs_of
-from foils.evaluation.rerank import rerank_run
-from foils.evaluation.systems import qrels_of, rankings_of
+from foils.evaluation.measuring import qrels_of, rankings_of, rerank_run, reranker_score
+from foils.evaluation.systems import BM25, named_systems, runs_of
 from foils.runtime.files import file_digest
 from foils.tuning.encoders import SAMPLE_TEXTS, cut_encoder, seconds_of_embedding
 from foils.tuning.kept import Kept

@@ -9,7 +9,7 @@ from scipy.special import expit, log_expit
 from sklearn.linear_model import LogisticRegression
 
 from foils.runtime.errors import InputError
-from foils.statistics.crowd import Answers, learn, threshold
+from foils.statistics.noisy_labels import Answers, learn, threshold
 
 
 def test_without_answers_the_offset_is_what_is_known() -> None:

@@ -1,4 +1,4 @@
-"""Measures of rankings: worked by hand, and every judged query counts."""
+"""Measures of rankings, worked by hand, and every judged query counts; alignment and uniformity."""
 
 from math import log2
 
@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foils.evaluation import measure_rankings, parse_measures
 from foils.runtime.errors import InputError
+from foils.statistics import alignment, measure_rankings, parse_measures, uniformity
 
 QRELS = {"a": {"d1": 1, "d2": 2}, "b": {"d3": 1}}
 
@@ -44,13 +44,6 @@ def test_a_grade_of_zero_or_below_is_not_relevant():
     assert measured.means["RR"] == pytest.approx(1 / 3)
 
 
-def test_the_order_given_is_the_order_measured():
-    ids = [f"d{i:03d}" for i in range(50)]
-    for position in (0, 7, 49):
-        measured = measure_rankings({"q": ids}, {"q": {ids[position]: 1}}, ["RR"])
-        assert measured.means["RR"] == pytest.approx(1 / (position + 1))
-
-
 @given(st.permutations(list(range(12))), st.sets(st.integers(0, 11), min_size=1))
 def test_a_better_rank_never_hurts(order, relevant):
     """Moving the first relevant document to the top raises, or keeps, every measure."""
@@ -75,3 +68,43 @@ def test_bad_names_are_listed_together_with_examples():
 def test_unusable_input_is_refused(rankings, qrels, said):
     with pytest.raises(InputError, match=said):
         measure_rankings(rankings, qrels)
+
+
+def unit(n, d, seed=0):
+    x = np.random.default_rng(seed).normal(size=(n, d))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def test_alignment_and_uniformity_worked_by_hand():
+    """Uniformity of three points with squared distances 2, 2 and 4; of points spread evenly over a sphere."""
+    a, b = np.array([[1.0, 0], [0, 1]]), np.array([[1.0, 0], [1, 0]])
+    assert alignment(a, b) == pytest.approx((0 + 2) / 2)
+    assert alignment(a, b, exponent=1) == pytest.approx(np.sqrt(2) / 2)
+    x = np.array([[1.0, 0], [0, 1], [-1, 0]])
+    assert uniformity(x) == pytest.approx(np.log((2 * np.exp(-4) + np.exp(-8)) / 3))
+    assert uniformity(x, t=1) == pytest.approx(np.log((2 * np.exp(-2) + np.exp(-4)) / 3))
+    assert uniformity(unit(3000, 3)) == pytest.approx(np.log((1 - np.exp(-8)) / 8), abs=0.01)
+
+
+def test_alignment_and_uniformity_do_not_depend_on_order_rotation_or_blocks():
+    x, rotation = unit(70, 6), np.linalg.qr(np.random.default_rng(1).normal(size=(6, 6)))[0]
+    order = np.random.default_rng(2).permutation(70)
+    for value in (uniformity(x[order]), uniformity(x @ rotation), uniformity(x, block=7)):
+        assert value == pytest.approx(uniformity(x))
+    assert alignment(x @ rotation, x[order] @ rotation) == pytest.approx(alignment(x, x[order]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: alignment(np.ones((2, 2)), unit(2, 2)),
+        lambda: alignment(unit(2, 2), unit(3, 2)),
+        lambda: alignment(unit(2, 2), unit(2, 2), exponent=0),
+        lambda: uniformity(unit(1, 2)),
+        lambda: uniformity(unit(3, 2), t=0),
+        lambda: uniformity(np.full((2, 2), np.nan)),
+    ],
+)
+def test_vectors_that_are_not_unit_are_refused(call):
+    with pytest.raises(InputError):
+        call()
