@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from foils.searching.systems import Kind, System
-from foils.statistics import Comparison, bootstrap_interval, compare_systems, holm, paired_test
+from foils.statistics import Comparison, bootstrap_interval, compare_systems, holm, paired_test, randomisation_p
 
 Tests = dict[tuple[str, str, str], Comparison]  # (name, kind, measure) ->
 KINDS: tuple[tuple[Kind, ...], ...] = (("fixed", "honest"), ("oracle",))  # each corrected apart
@@ -74,8 +74,9 @@ def compare_halves(
             corrected = holm([test.p for test in found])
             for (name, rival), (a, b), test, p in zip(pairs, values, found, corrected, strict=True):
                 low, high = bootstrap_interval(a - b, rng=rng)
+                randomised = randomisation_p(a - b, rng=rng.spawn(1)[0])
                 tests[name, kind, measure] = Comparison(
-                    name, rival, measure, test.difference, low, high, test.test, test.p, float(p)
+                    name, rival, measure, test.difference, low, high, test.test, test.p, float(p), randomised
                 )
     return tests
 
@@ -122,7 +123,10 @@ def compare_moons(
         corrected = zip(pools, drawn, differ, holm([of.p for of in differ]), good, holm(good), strict=True)
         for pool, values, of, p, as_good, as_good_holm in corrected:
             low, high = bootstrap_interval(values - last, rng=rng)
-            difference = Comparison(pool, "exact", measure, of.difference, low, high, of.test, of.p, float(p))
+            randomised = randomisation_p(values - last, rng=rng.spawn(1)[0])
+            difference = Comparison(
+                pool, "exact", measure, of.difference, low, high, of.test, of.p, float(p), randomised
+            )
             tests[pool, measure] = MoonTest(difference, as_good, float(as_good_holm))
     return tests
 
