@@ -358,3 +358,16 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert cache_folder() == Path("/c/foils")
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder() == Path.home() / ".cache" / "foils"
+
+
+def test_a_loop_of_links_is_no_place_to_write(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with pytest.raises(InputError, match=r"cannot write .*a: .*; choose another name"):
+        write_text(tmp_path / "a", "x")
+
+
+def test_the_cache_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
+    write_text(tmp_path / "cache" / "vectors" / "x", "x")
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700

@@ -14,7 +14,7 @@ import pytest
 from cyclopts import App, CycloptsError
 
 from foils.cli.program import Verb, add_verb
-from foils.runtime.doors import door, settings_taken
+from foils.runtime.doors import door
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import parsed_settings
 from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling, taken_apart
@@ -148,7 +148,7 @@ def test_a_door_takes_the_fields_of_its_groups_one_by_one() -> None:
     }  # fmt: skip
     assert not budgets
     names = ["collection", "method", "top", "ranks", "draw", "weights", "penalty", "budget", "seed"]
-    assert list(inspect.signature(see).parameters) == names == list(settings_taken(see))
+    assert list(inspect.signature(see).parameters) == names == list(see.settings)  # type: ignore[attr-defined]
     assert "penalty: A number with another name in the program. Range: above 0." in (see.__doc__ or "")
     assert (see.__doc__ or "").index("draw: Sampling strategy.") < (see.__doc__ or "").index("Raises:")
 

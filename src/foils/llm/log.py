@@ -13,7 +13,7 @@ import numpy as np
 
 from foils.data.records import json_value
 from foils.runtime.errors import FailureError, FormatError
-from foils.runtime.files import CHANGED, SEAL, intact, lock_alone, mark_used, sealed
+from foils.runtime.files import CHANGED, SEAL, intact, lock_alone, make_folder, mark_used, sealed
 
 
 class RecordLog:
@@ -41,7 +41,7 @@ class RecordLog:
 
     def __enter__(self) -> RecordLog:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self.path.parent)
             self._file = self.path.open("a+b")
             lock_alone(self._file, self.path)
             self._read_on(self._file)

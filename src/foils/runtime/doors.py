@@ -16,13 +16,13 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Protocol, TypeVar, overload, runtime_checkable
 
-from foils.runtime.options import Needs, Option, Setting, Settings, documented, refuse_idle, settings_of, taken_apart
+from foils.runtime.options import Needs, Setting, Settings, documented, refuse_idle, settings_of, taken_apart
 
 Result = TypeVar("Result")
+Groups = Mapping[str, tuple[type[Settings], Settings | None]]
 
 
 @runtime_checkable
@@ -64,30 +64,22 @@ def door(
         TypeError: (of the door) an unknown argument; the message names the nearest.
     """
     if function is None:
-        return functools.partial(_opened, check=check, needs=needs or {})
-    return _opened(function, check=check, needs=needs or {})
-
-
-def _opened(
-    function: Callable[..., Result], *, check: Callable[..., None] | None, needs: Mapping[str, Needs]
-) -> Callable[..., Result]:
-    groups = _groups(function)
-    settings = _with_needs(settings_taken(function), needs, groups)
-    former = {alias: each.name for each in settings.values() for alias in each.option.aliases}
-    own = {name: each for name, each in inspect.signature(function).parameters.items() if name not in groups}
-    signature = inspect.Signature([_parameter(each, own.get(each.name)) for each in settings.values()])
+        return functools.partial(door, check=check, needs=needs)
+    groups, own = _taken(function)
+    settings = _settings(function, own, groups, needs or {})
+    parameters = [
+        own[each.name].replace(annotation=each.annotation)
+        if each.name in own and each.name not in groups
+        else inspect.Parameter(
+            each.name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.annotation
+        )
+        for each in settings.values()
+    ]
+    signature = inspect.Signature(parameters)
 
     @functools.wraps(function)
-    def opened(*args: Any, **kwargs: Any) -> Result:
-        for name in former.keys() & kwargs.keys():
-            warnings.warn(f"{name} is called {former[name]} now", FutureWarning, stacklevel=2)
-            kwargs.setdefault(former[name], kwargs.pop(name))
-        for name in kwargs:
-            if name not in settings:
-                near = get_close_matches(name, settings, n=1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; expected some of {', '.join(settings)}"
-                raise TypeError(f"{function.__name__}() got an unexpected argument {name!r}{hint}")
-        bound = signature.bind(*args, **kwargs)
+    def opened(*args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **_known(function.__name__, settings, kwargs))
         bound.apply_defaults()
         given = dict(bound.arguments)
         grouped = {
@@ -95,10 +87,8 @@ def _opened(
             for name, (group, _) in groups.items()
         }
         given = {name: settings[name].checked(value) for name, value in given.items()}
-        refuse_idle(
-            settings.values(),
-            {**given, **{key: value for each in grouped.values() for key, value in vars(each).items()}},
-        )
+        fields = {name: value for group in grouped.values() for name, value in vars(group).items()}
+        refuse_idle(settings.values(), {**given, **fields})
         if check is not None:
             check(**{name: {**given, **grouped}[name] for name in inspect.signature(check).parameters})
         with ExitStack() as around:
@@ -113,64 +103,64 @@ def _opened(
     return opened
 
 
-def settings_taken(function: Callable[..., Any]) -> dict[str, Setting]:
-    """Return what a door takes, by name: its own parameters, and the fields of its groups in their places."""
-    if hasattr(function, "settings"):
-        return dict(function.settings)
-    texts, groups = documented(function.__doc__ or ""), _groups(function)
-    taken: dict[str, Setting] = {}
+def _known(door: str, settings: Mapping[str, Setting], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments by their present names; an unknown one is refused."""
+    former = {alias: each.name for each in settings.values() for alias in each.option.aliases}
+    known = {}
+    for name, value in given.items():
+        if name in former:
+            warnings.warn(f"{name} is called {former[name]} now", FutureWarning, stacklevel=3)
+        elif name not in settings:
+            near = get_close_matches(name, settings, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"expected some of {', '.join(settings)}"
+            raise TypeError(f"{door}() got an unexpected argument {name!r}; {hint}")
+        known[former.get(name, name)] = value
+    return known
+
+
+def _taken(function: Callable[..., Any]) -> tuple[Groups, dict[str, inspect.Parameter]]:
+    """The groups of a function's parameters, with their own defaults, and all parameters, their annotations read."""
+    groups, own = {}, {}
     for name, parameter in inspect.signature(function).parameters.items():
+        if isinstance(parameter.annotation, str):  # read in the function's own module
+            parameter = parameter.replace(annotation=eval(parameter.annotation, vars(sys.modules[function.__module__])))
+        own[name], kind = parameter, taken_apart(parameter.annotation)[0]
+        if isinstance(kind, type) and issubclass(kind, Settings):
+            groups[name] = (kind, None if parameter.default is inspect.Parameter.empty else parameter.default)
+    return groups, own
+
+
+def _settings(
+    function: Callable[..., Any], own: Mapping[str, inspect.Parameter], groups: Groups, needs: Mapping[str, Needs]
+) -> dict[str, Setting]:
+    """What a door takes, by name: its own parameters, and the fields of its groups in their places."""
+    texts, taken = documented(function.__doc__ or ""), list[Setting]()
+    for name, parameter in own.items():
+        more = (needs[name],) if name in needs else ()
         if name not in groups:
-            kind, option = taken_apart(_annotation(function, parameter))
+            kind, option = taken_apart(parameter.annotation)
             text = texts.get(name) or option.help
-            taken[name] = Setting(name, kind, option, parameter.default, text, needs=(option.needs,))
+            taken.append(Setting(name, kind, option, parameter.default, text, needs=(option.needs, *more)))
             continue
         group, base = groups[name]
         for each in settings_of(group):
             default = each.default if base is None else getattr(base, each.name)
-            if each.name in taken:
-                raise TypeError(f"{function.__name__}: two settings are called {each.name!r}")
             kind = each.annotation | None if default is None else each.annotation
-            taken[each.name] = Setting(each.name, kind, each.option, default, each.help, each.heading, each.needs)
-    return taken
-
-
-def _with_needs(
-    settings: dict[str, Setting], needs: Mapping[str, Needs], groups: Mapping[str, tuple[type[Settings], Any]]
-) -> dict[str, Setting]:
-    """The settings with what they need in this door; what a group needs, all of its settings do."""
-    for name, conditions in needs.items():
-        members = [each.name for each in settings_of(groups[name][0])] if name in groups else [name]
-        for member in members:
-            settings[member] = replace(settings[member], needs=(*settings[member].needs, conditions))
-    return settings
-
-
-def _groups(function: Callable[..., Any]) -> dict[str, tuple[type[Settings], Settings | None]]:
-    groups = {}
-    for name, parameter in inspect.signature(function).parameters.items():
-        kind = taken_apart(_annotation(function, parameter))[0]
-        if isinstance(kind, type) and issubclass(kind, Settings):
-            groups[name] = (kind, None if parameter.default is inspect.Parameter.empty else parameter.default)
-    return groups
-
-
-def _annotation(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """The annotation of a parameter; one that is written as text is read in the function's own module."""
-    if not isinstance(parameter.annotation, str):
-        return parameter.annotation
-    return eval(parameter.annotation, vars(sys.modules[function.__module__]))
-
-
-def _parameter(setting: Setting, own: inspect.Parameter | None) -> inspect.Parameter:
-    """A parameter of the door's signature: the function's own, or a field's."""
-    return setting.parameter() if own is None else own.replace(annotation=setting.annotation)
+            wants = (*each.needs, *more, *((needs[each.name],) if each.name in needs else ()))
+            taken.append(Setting(each.name, kind, each.option, default, each.help, each.heading, wants))
+    names = [each.name for each in taken]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise TypeError(f"{function.__name__}: two settings are called {min(twice)!r}")
+    return dict(zip(names, taken, strict=True))
 
 
 def _with_arguments(docstring: str, settings: Iterable[Setting]) -> str:
     """The docstring, its section of arguments made of the settings, in their order."""
-    lines = inspect.cleandoc(docstring).splitlines()
-    arguments = ["Args:", *(f"    {each.name}: {_help(each)}" for each in settings)]
+    lines, arguments = inspect.cleandoc(docstring).splitlines(), ["Args:"]
+    for each in settings:
+        names, bounds = each.option.allowed(), each.option.range
+        text = [each.help, f"One of {', '.join(names)}." if names else "", f"Range: {bounds}." if bounds else ""]
+        arguments.append(f"    {each.name}: {' '.join(filter(None, text))}")
     if "Args:" in lines:
         start = lines.index("Args:")
         end = next((at for at in range(start, len(lines)) if not lines[at].strip()), len(lines))
@@ -178,10 +168,3 @@ def _with_arguments(docstring: str, settings: Iterable[Setting]) -> str:
         start = end = lines.index("Raises:") if "Raises:" in lines else len(lines)
         arguments = [*arguments, ""] if end < len(lines) else ["", *arguments]
     return "\n".join([*lines[:start], *arguments, *lines[end:]])
-
-
-def _help(setting: Setting) -> str:
-    option: Option = setting.option
-    names = option.allowed()
-    more = [f"One of {', '.join(names)}." if names else "", f"Range: {option.range}." if option.range else ""]
-    return " ".join(filter(None, [setting.help, *more]))

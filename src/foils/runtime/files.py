@@ -10,7 +10,7 @@ import secrets
 import shutil
 import weakref
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any
@@ -25,54 +25,83 @@ except ImportError:  # not on Windows: what a killed writer left aside stays the
     fcntl = None  # type: ignore[assignment]
 
 
-ASIDE = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
+TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
+SEAL = "checksum"
+CHANGED = "its contents have changed since they were written (their checksum is another)"
 
 
-def place_aside(path: Path) -> Path:
-    """Return where to write aside, beside the path; the folder is made, what is dead in it removed."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
-    remove_dead(path.parent)
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; the cache's own is for its user alone."""
+    cache = cache_folder()
+    if cache in (folder, *folder.parents) and not cache.exists():
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        cache.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
-def held(aside: Path, *, folder: bool = False) -> Iterator[None]:
-    """Make what is written aside, and hold a lock on it that ends with this process: others see whether it lives."""
-    if fcntl is None:
-        aside.mkdir() if folder else aside.touch()
-        yield
-        return
-    while True:
-        if folder:
-            aside.mkdir(exist_ok=True)
-        handle = os.open(aside, os.O_RDONLY if folder else os.O_RDWR | os.O_CREAT, 0o666)
+def _temporary(path: Path, *, folder: bool = False) -> Iterator[Path]:
+    """Give a new file or folder beside `path`, locked for as long as this process lives; it is removed at the end.
+
+    What writers that were killed left in the folder is removed first.
+    """
+    try:
+        make_folder(path.parent)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {path.parent}: {error.strerror}; choose another place") from error
+    remove_dead(path.parent)
+    temporary = _beside(path)
+    try:
+        with _locked_anew(temporary, folder=folder):
+            yield temporary
+    except OSError as error:
+        raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
+    finally:
+        _remove(temporary)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextmanager
+def _locked_anew(temporary: Path, *, folder: bool) -> Iterator[None]:
+    """Make a temporary file or folder and lock it, so that others see whether its writer lives."""
+    handle = None
+    while handle is None:
+        temporary.mkdir(exist_ok=True) if folder else temporary.touch()
+        if fcntl is None:
+            break
+        handle = os.open(temporary, os.O_RDONLY if folder else os.O_RDWR)
         with suppress(OSError):  # a file system without locks: nobody can take it for dead
             fcntl.flock(handle, fcntl.LOCK_EX)
-        with suppress(OSError):
-            if os.path.samestat(os.fstat(handle), aside.stat()):
-                break
-        os.close(handle)  # another process took it for dead before the lock
+        if not _is_open(handle, temporary):  # another process took it for dead before the lock
+            os.close(handle)
+            handle = None
     try:
         yield
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
+
+
+def _is_open(handle: int, path: Path) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.fstat(handle), path.stat())
+    return False
 
 
 def remove_dead(folder: Path) -> None:
-    """Remove what writers that were killed left aside: that on which nobody holds a lock."""
+    """Remove what writers that were killed left in a folder: that on which nobody holds a lock."""
     for left in folder.glob(".*.part") if fcntl else ():
-        if not ASIDE.fullmatch(left.name):
-            continue
-        with suppress(OSError):
-            handle = os.open(left, os.O_RDONLY)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            finally:
-                os.close(handle)
+        if TEMPORARY.fullmatch(left.name):
+            with suppress(OSError), _alone(left):
+                _remove(left)
 
 
 def lock_alone(opened: IO[bytes], path: str | Path) -> None:
@@ -117,32 +146,31 @@ def remove_unused(path: Path) -> bool:
     Raises:
         FailureError: it may not be removed.
     """
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
+    temporary = _beside(path)
     try:
-        with _alone(path):
+        with ExitStack() as locks:
+            locks.enter_context(_alone(path))
             for writing in path.glob(".*.part") if path.is_dir() else ():
-                if ASIDE.fullmatch(writing.name):
-                    with _alone(writing):
-                        pass
-            path.rename(aside)  # what a kill leaves of it, the next writer beside it removes
-            shutil.rmtree(aside) if aside.is_dir() else aside.unlink()
-    except _InUseError:
-        return False
+                if TEMPORARY.fullmatch(writing.name):
+                    locks.enter_context(_alone(writing))
+            path.rename(temporary)  # what a kill leaves of it, the next writer beside it removes
+            shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink()
     except FileNotFoundError:
         return not path.exists()
     except OSError as error:
-        if fcntl is None and isinstance(error, PermissionError):
+        if isinstance(error, _InUseError) or (fcntl is None and isinstance(error, PermissionError)):
             return False
         raise FailureError(f"cannot remove {path}: {error.strerror or error}; look at its permissions") from error
     return True
 
 
-class _InUseError(Exception):
+class _InUseError(OSError):
     """Another process holds it."""
 
 
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
+    """Lock a file or folder that nobody else holds."""
     if fcntl is None:
         yield
         return
@@ -182,19 +210,12 @@ def write_whole(path: str | Path) -> Iterator[Path]:
         except OSError as error:
             raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
         return
-    path = path.resolve()
-    aside = place_aside(path)
-    try:
-        with held(aside):
-            yield aside
-            flush(aside)
-            aside.replace(path)
-            flush(path.parent)
-    except OSError as error:
-        raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
-    finally:
-        with suppress(OSError):
-            aside.unlink()
+    path = _resolved(path)
+    with _temporary(path) as temporary:
+        yield temporary
+        flush(temporary)
+        temporary.replace(path)
+        flush(path.parent)
 
 
 @contextmanager
@@ -211,22 +232,16 @@ def write_whole_folder(path: str | Path, *, mark: str) -> Iterator[Path]:
         InputError: the folder that is to hold it cannot be made.
         FailureError: it cannot be written (full disk, no permission, something else in its place).
     """
-    path = Path(path).resolve()
-    aside = place_aside(path)
-    try:
-        with held(aside, folder=True):
-            yield aside
-            _flush_all(aside)
-            try:
-                aside.rename(path)
-                flush(path.parent)
-            except OSError as error:
-                if not (path / mark).is_file():
-                    raise FailureError(f"cannot write {path} ({error.strerror}); remove what is there") from error
-    except OSError as error:
-        raise FailureError(f"cannot write {path}: {error.strerror or error}; nothing was changed") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    path = _resolved(path)
+    with _temporary(path, folder=True) as temporary:
+        yield temporary
+        _flush_all(temporary)
+        try:
+            temporary.rename(path)
+            flush(path.parent)
+        except OSError as error:
+            if not (path / mark).is_file():
+                raise FailureError(f"cannot write {path} ({error.strerror}); remove what is there") from error
 
 
 @contextmanager
@@ -240,23 +255,28 @@ def fill_folder(path: str | Path) -> Iterator[Path]:
         InputError: the folder cannot be made.
         FailureError: a file cannot be written (full disk, no permission).
     """
-    path = Path(path).resolve()
-    aside = place_aside(path)
+    path = _resolved(path)
+    with _temporary(path, folder=True) as temporary:
+        yield temporary
+        _flush_all(temporary)
+        for file in sorted((each for each in temporary.rglob("*") if each.is_file()), key=_inner_first):
+            place = path / file.relative_to(temporary)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(place)
+            flush(place.parent)
+        flush(path.parent)
+
+
+def _inner_first(path: Path) -> tuple[int, Path]:
+    return -len(path.parts), path
+
+
+def _resolved(path: str | Path) -> Path:
+    """The path that links lead to; what no link can lead to is refused."""
     try:
-        with held(aside, folder=True):
-            yield aside
-            _flush_all(aside)
-            files = [each for each in aside.rglob("*") if each.is_file()]
-            for file in sorted(files, key=lambda each: (-len(each.parts), each)):
-                place = path / file.relative_to(aside)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                file.replace(place)
-                flush(place.parent)
-            flush(path.parent)
-    except OSError as error:
-        raise FailureError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        return Path(path).resolve()
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise InputError(f"cannot write {path}: {error}; choose another name") from error
 
 
 def flush(path: Path) -> None:
@@ -277,7 +297,7 @@ def flush(path: Path) -> None:
 
 def _flush_all(folder: Path) -> None:
     """Flush every file and folder in a folder, and the folder itself last."""
-    for each in sorted(folder.rglob("*"), key=lambda path: (-len(path.parts), path)):
+    for each in sorted(folder.rglob("*"), key=_inner_first):
         if each.is_file() or each.is_dir():
             flush(each)
     flush(folder)
@@ -285,8 +305,8 @@ def _flush_all(folder: Path) -> None:
 
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file whole, as UTF-8."""
-    with write_whole(path) as aside:
-        aside.write_text(text, encoding="utf-8", newline="\n")
+    with write_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def without_nan(value: Any) -> Any:
@@ -334,12 +354,6 @@ def _is_special(path: Path) -> bool:
         return path.exists() and not path.is_file()
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}; choose another name") from error
-
-
-SEAL = "checksum"
-
-
-CHANGED = "its contents have changed since they were written (their checksum is another)"
 
 
 def sealed(value: Mapping[str, Any]) -> dict[str, Any]:

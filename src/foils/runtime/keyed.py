@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Option, Setting, Settings, dashed, settings_of, spelled
 
 _NEXT = re.compile(r",\s*(?=[A-Za-z][\w-]*=)")
 _FIRST = re.compile(r"(?<=\.)\s+(?=[A-Z])")  # where a sentence ends
-_WORD = re.compile(r"(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*")  # a name, or a path
-_NOT_WORDS = ("true", "false", "null", "NaN", "Infinity")  # what JSON reads otherwise
-_SWITCH = {"true": True, "false": False}
+_WORD = re.compile(
+    r"(?!(?:true|false|null|NaN|Infinity)\Z)(?:[^\W\d]|\.{0,2}/|~)[\w./:~-]*"
+)  # no JSON: a name or a path
 
 
 def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bool = False) -> dict[str, Any]:
@@ -41,12 +41,10 @@ def parsed_settings(texts: Iterable[str], *, option: str = "settings", words: bo
         if not equals:
             raise InputError(f"{spelled(option)} {text}: expected NAME=VALUE, as in margin=0.1")
         try:
-            settings[name] = json.loads(value)
+            settings[name] = value if words and _WORD.fullmatch(value) else json.loads(value)
         except (ValueError, RecursionError) as error:
-            if not (words and _WORD.fullmatch(value)):
-                expected = "a number, true, false or a list as in [100, 200, 400, 600]"
-                raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
-            settings[name] = value
+            expected = "a number, true, false or a list as in [100, 200, 400, 600]"
+            raise InputError(f"{spelled(option)} {text}: {value!r} is not {expected}") from error
     return settings
 
 
@@ -69,26 +67,23 @@ class KeyedSetting(Setting):
 
 def options_of(settings: Sequence[Setting]) -> list[Setting]:
     """Return the program's options for these settings: those within one option are joined, where the last one stood."""
+    last = {each.option.within: each for each in settings if each.option.within}
     options: list[Setting] = []
-    for place, setting in enumerate(settings):
+    for setting in settings:
         name = setting.option.within
         if not name:
             options.append(setting)
-        elif not any(each.option.within == name for each in settings[place + 1 :]):
-            options.append(_joined(name, tuple(each for each in settings if each.option.within == name)))
+        elif setting is last[name]:
+            keys = tuple(each for each in settings if each.option.within == name)
+            text = "\n".join(["Further settings, as KEY=VALUE,KEY=VALUE:", *map(_described, keys)])
+            option = Option(metavar="KEY=…", parse=partial(parsed_keys, keys=keys), repeated=True)
+            options.append(KeyedSetting(name, list[str] | None, option, None, text, setting.heading, keys=keys))
     return options
-
-
-def _joined(name: str, keys: tuple[Setting, ...]) -> KeyedSetting:
-    lines = ["Further settings, as KEY=VALUE,KEY=VALUE:", *map(_described, keys)]
-    option = Option(metavar="KEY=…", parse=partial(parsed_keys, keys=keys), repeated=True)
-    return KeyedSetting(name, list[str] | None, option, None, "\n".join(lines), keys[-1].heading, keys=keys)
 
 
 def _described(setting: Setting) -> str:
     """What the help of a keyed option says of a key: its default, the first sentence of its help, and what it takes."""
-    default = setting.default
-    shown = "…" if default in (None, (), "") else str(default).lower() if isinstance(default, bool) else default
+    shown = "…" if setting.default in (None, (), "") else _text(setting.default)
     allowed = ", ".join(setting.option.allowed()) or setting.option.range
     return f"{setting.key}={shown}: {_FIRST.split(setting.help)[0]}" + (f" [{allowed}]" if allowed else "")
 
@@ -132,20 +127,18 @@ def _value(setting: Setting, text: str) -> Any:
     """The value of a text, by the setting's own reader or type."""
     if setting.option.parse is not None:
         return setting.option.parse([text] if setting.option.repeated else text)
-    kinds, expected = get_args(setting.annotation) or (setting.annotation,), ""
-    try:
-        if bool in kinds:
-            expected = "true or false"
-            return _SWITCH[text.lower()]
-        if int in kinds:
-            expected = "a whole number"
-            return int(text)
-        if float in kinds:
-            expected = "a number"
-            return float(text)
-    except (KeyError, ValueError):
-        raise InputError(f"{spelled(setting.name, text)}: expected {expected}") from None
-    return Path(text) if Path in kinds and str not in kinds else text
+    readers: dict[type, tuple[str, Callable[[str], Any]]] = {
+        bool: ("true or false", lambda text: {"true": True, "false": False}[text.lower()]),
+        int: ("a whole number", int),
+        float: ("a number", float),
+    }
+    for kind, (expected, reader) in readers.items():
+        if kind in setting.kinds:
+            try:
+                return reader(text)
+            except (KeyError, ValueError):
+                raise InputError(f"{spelled(setting.name, text)}: expected {expected}") from None
+    return Path(text) if Path in setting.kinds and str not in setting.kinds else text
 
 
 def arguments(settings: Settings, *names: str) -> list[str]:
@@ -157,27 +150,19 @@ def arguments(settings: Settings, *names: str) -> list[str]:
 
 def _arguments(setting: Setting, value: Any) -> list[str]:
     if setting.option.within:
-        text = (
-            ",".join(map(str, value))
-            if isinstance(value, (list, tuple))
-            else str(value).lower()
-            if isinstance(value, bool)
-            else str(value)
-        )
-        return [dashed(setting.option.within), f"{setting.key}={text}"]
+        return [dashed(setting.option.within), f"{setting.key}={_text(value)}"]
     if isinstance(value, bool):
         return [setting.flag if value else f"--no-{setting.flag.removeprefix('--')}"]
-    texts = [str(value)]
     if isinstance(value, Mapping):
-        texts = [f"{name}={_json_text(each)}" for name, each in value.items()]
-    elif isinstance(value, (list, tuple)):
-        texts = [str(each) for each in value] if setting.option.repeated else [",".join(map(str, value))]
+        words = {name: isinstance(each, str) and _WORD.fullmatch(each) for name, each in value.items()}
+        texts = [f"{name}={each if words[name] else json.dumps(each)}" for name, each in value.items()]
+    else:
+        texts = list(map(str, value)) if setting.option.repeated else [_text(value)]
     return [part for text in texts for part in (setting.flag, text)]
 
 
-def _json_text(value: Any) -> str:
-    """A value as `parsed_settings` reads it."""
-    word = (
-        isinstance(value, str) and _WORD.fullmatch(value) and value not in ("true", "false", "null", "NaN", "Infinity")
-    )
-    return value if word else json.dumps(value)
+def _text(value: Any) -> str:
+    """A value as the program reads it."""
+    if isinstance(value, (list, tuple)):
+        return ",".join(map(str, value))
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -12,14 +12,14 @@ Attributes:
 
         top: Annotated[int, Option(least=1)] = 10
 
-Name, type and default are the field's own; the help stands in the docstring; the range and what the program needs
-beside them stand in `Option`.
+Name, type and default are the field's own; the help stands in the docstring; the range, what the option needs of others
+to have an effect, and what the program needs beside them stand in `Option`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, fields
@@ -32,7 +32,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin, get_
 from foils.runtime.errors import InputError, UnknownNameError
 
 N = TypeVar("N", int, float)
-_PLAIN = (str, int, float, PurePath, tuple, list, Mapping)  # what can be compared; an array cannot
+Value = TypeVar("Value")
+_PLAIN = (str, int, float, PurePath, tuple, list, dict)  # what can be compared; an array cannot
 
 Condition = Collection[str] | bool | Callable[[Any], bool]
 """On the value of another setting: one of these values, or the part before a colon of `NAME:…` (of a list: any of it);
@@ -54,8 +55,8 @@ class Option:
         most: The largest value allowed; None: no bound.
         above: Values must be larger than this; None: no bound.
         names: The values allowed, or a function that returns them.
-        parse: Makes the value of the text that the program is given (of the list of texts where `repeated`), and
-            raises an InputError for a text that is not of its form. None: the program reads it by its type.
+        parse: Makes the value of a text (of the list of texts where `repeated`), and raises an InputError for a text
+            that is not of its form. None: the program reads it by its type.
         repeated: Whether the program takes the option several times.
         within: Name of the option of which it is a key in the program, as encoder_args for --encoder-args KEY=VALUE
             (see `foils.runtime.keyed`); empty: it is an option of its own.
@@ -85,12 +86,8 @@ class Option:
     @property
     def range(self) -> str:
         """What values are expected, in words; empty: any."""
-        bounds = [
-            f"at least {self.least:g}" if self.least is not None else "",
-            f"above {self.above:g}" if self.above is not None else "",
-            f"at most {self.most:g}" if self.most is not None else "",
-        ]
-        return " and ".join(filter(None, bounds))
+        bounds = {"at least": self.least, "above": self.above, "at most": self.most}
+        return " and ".join(f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None)
 
     def check(self, name: str, value: Any) -> None:
         """Raise an InputError where a value (or one of several) is outside the range or not an allowed name.
@@ -99,9 +96,7 @@ class Option:
             name: of the setting, as the caller knows it.
             value: None is not checked: it stands for a default.
         """
-        if value is None:
-            return
-        for each in value if isinstance(value, (list, tuple)) and not isinstance(value, str) else [value]:
+        for each in value if isinstance(value, (list, tuple)) else [value]:
             if isinstance(each, str) and (allowed := self.allowed()) and each not in allowed:
                 raise UnknownNameError(name, each, allowed)
             if isinstance(each, bool) or not isinstance(each, (int, float)):
@@ -124,7 +119,7 @@ class Setting:
         default: `inspect.Parameter.empty` where there is none.
         help: what it does, in whole sentences.
         heading: of the group that it belongs to.
-        needs: what it needs of other settings to have an effect: its option's, and its group's.
+        needs: what it needs of other settings to have an effect: its option's, its group's, and its door's.
     """
 
     name: str
@@ -147,23 +142,22 @@ class Setting:
             return f"{dashed(self.option.within)} {self.key}=…"
         return self.option.flag or dashed(self.name)
 
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of its values: the members of a union, or the one type."""
+        return (self.annotation, *get_args(self.annotation))
+
     def checked(self, value: Any) -> Any:
-        """Return a value of it, whole numbers as the floats that the program reads.
+        """Return a value of it: a text is read as the program reads it, a whole number made the float that it reads.
 
         Raises:
-            InputError: the value is outside the range.
+            InputError: the value is outside the range, or a text is not of its form.
             UnknownNameError: the value is not one of the allowed names.
         """
+        if isinstance(value, str) and self.option.parse is not None and str not in self.kinds:
+            value = self.option.parse([value] if self.option.repeated else value)
         self.option.check(spelled(self.name), value)
-        if type(value) is int and float in (self.annotation, *get_args(self.annotation)):
-            return value if int in get_args(self.annotation) else float(value)
-        return value
-
-    def parameter(self) -> inspect.Parameter:
-        """Return it as a keyword parameter of a signature."""
-        return inspect.Parameter(
-            self.name, inspect.Parameter.KEYWORD_ONLY, default=self.default, annotation=self.annotation
-        )
+        return float(value) if type(value) is int and float in self.kinds and int not in self.kinds else value
 
 
 class Settings:
@@ -209,27 +203,26 @@ class Settings:
 
 
 def settings_of(cls: type[Settings]) -> tuple[Setting, ...]:
-    """Return the settings that a dataclass defines, in their order."""
+    """Return the settings that a dataclass defines, in their order.
+
+    A class may leave the help of inherited fields to the class that it has them from.
+    """
     return _read(cls)  # type: ignore[arg-type]  # mypy takes a class for its instances here
 
 
 @cache
 def _read(cls: Any) -> tuple[Setting, ...]:
-    hints, texts = get_type_hints(cls, include_extras=True), _texts(cls)
+    hints = get_type_hints(cls, include_extras=True)
+    texts = {name: text for each in reversed(cls.__mro__) for name, text in documented(each.__doc__ or "").items()}
     settings = []
     for field in fields(cls):
         default = field.default if field.default is not MISSING else inspect.Parameter.empty
         if field.default_factory is not MISSING:
             default = field.default_factory()
-        annotation, option = taken_apart(hints[field.name])
+        kind, option = taken_apart(hints[field.name])
         text = texts.get(field.name) or option.help
-        settings.append(Setting(field.name, annotation, option, default, text, cls.heading, (cls.needs, option.needs)))
+        settings.append(Setting(field.name, kind, option, default, text, cls.heading, (cls.needs, option.needs)))
     return tuple(settings)
-
-
-def _texts(cls: type[Settings]) -> dict[str, str]:
-    """The help of each field; a class may leave that of inherited ones to the class that it has them from."""
-    return {name: text for each in reversed(cls.__mro__) for name, text in documented(each.__doc__ or "").items()}
 
 
 def taken_apart(annotation: Any) -> tuple[Any, Option]:
@@ -280,6 +273,8 @@ def dashed(name: str) -> str:
 def refuse(given: Mapping[str, Any], why: str) -> None:
     """Raise an InputError where options are given that have no effect.
 
+    For what depends on more than settings; what an option needs of other settings is declared in `Option(needs=…)`.
+
     Args:
         given: names of keyword arguments, and values; None: not given.
         why: completes `NAME VALUE: no effect …`, and says what to do.
@@ -297,43 +292,42 @@ def refuse_idle(settings: Iterable[Setting], values: Mapping[str, Any]) -> None:
         values: of all of them, by name.
     """
     known = {setting.name: setting for setting in settings}
-    idle: dict[str, dict[str, Any]] = {}
+    idle: dict[str, list[str]] = {}
     for name, setting in known.items():
         value = values[name]
         if value is setting.default or (isinstance(value, _PLAIN) and value == setting.default):
             continue
-        for needs in setting.needs:
-            if needs and (why := _unmet([needs] if isinstance(needs, dict) else needs, known, values)):
-                idle.setdefault(why, {})[name] = value
-                break
+        alternatives = [[needs] if isinstance(needs, dict) else needs for needs in setting.needs if needs]
+        if why := next(filter(None, (_unmet(each, known, values) for each in alternatives)), ""):
+            idle.setdefault(why, []).append(_with_value(name, value))
     if idle:
-        named = (
-            f"{', '.join(_with_value(*each) for each in given.items())}: no effect {why}" for why, given in idle.items()
-        )
-        raise InputError("; ".join(named))
+        raise InputError("; ".join(f"{', '.join(given)}: no effect {why}" for why, given in idle.items()))
 
 
-def _unmet(alternatives: list[dict[str, Any]], known: Mapping[str, Setting], values: Mapping[str, Any]) -> str:
-    """Say what is missing where none of the alternatives holds; empty: one does. Settings that no door has hold."""
+def _unmet(alternatives: Sequence[dict[str, Any]], known: Collection[str], values: Mapping[str, Any]) -> str:
+    """Say what is missing where none of the alternatives holds; empty: one does. What is no setting here holds."""
     missing: dict[str, Any] = {}
     for needs in alternatives:
-        unmet = {
-            name: condition
-            for name, condition in needs.items()
-            if name in known and not _holds(condition, values[name])
-        }
+        unmet = [name for name in needs if name in known and not _holds(needs[name], values[name])]
         if not unmet:
             return ""
-        missing |= dict([next(iter(unmet.items()))])
+        missing.setdefault(unmet[0], needs[unmet[0]])
+    why = f" ({alternatives[0]['why']})" if "why" in alternatives[0] else ""
+    wanted = " or ".join(
+        spelled(
+            name,
+            None if isinstance(each, bool) or callable(each) else each if isinstance(each, str) else " or ".join(each),
+        )
+        for name, each in missing.items()
+    )
+    name, condition = next(iter(missing.items()))
     if len(missing) > 1:
-        wanted = " or ".join(_wanted(*each) for each in missing.items())
-        return f"without {wanted}{_why(alternatives[0])}; give one, or leave it out"
-    ((name, condition),) = missing.items()
+        return f"without {wanted}{why}; give one, or leave it out"
     if condition is False or callable(condition):
-        return f"with {_with_value(name, values[name])}{_why(alternatives[0])}; leave one of them out"
+        return f"with {_with_value(name, values[name])}{why}; leave one of them out"
     if condition is True or not _has_value(values[name]):
-        return f"without {_wanted(name, condition)}{_why(alternatives[0])}; give it, or leave this out"
-    return f"with {_with_value(name, values[name])}{_why(alternatives[0])}; it goes with {_wanted(name, condition)}"
+        return f"without {wanted}{why}; give it, or leave this out"
+    return f"with {_with_value(name, values[name])}{why}; it goes with {wanted}"
 
 
 def _has_value(value: Any) -> bool:
@@ -346,18 +340,9 @@ def _holds(condition: Condition, value: Any) -> bool:
     if callable(condition):
         return bool(condition(value))
     wanted = {condition} if isinstance(condition, str) else {*condition}
-    every = value if isinstance(value, (list, tuple)) else [value]
-    return any(each in wanted or (isinstance(each, str) and each.partition(":")[0] in wanted) for each in every)
-
-
-def _wanted(name: str, condition: Condition) -> str:
-    if isinstance(condition, bool) or callable(condition):
-        return spelled(name)
-    return spelled(name, condition if isinstance(condition, str) else " or ".join(condition))
-
-
-def _why(needs: Mapping[str, Any]) -> str:
-    return f" ({needs['why']})" if "why" in needs else ""
+    return any(
+        each in wanted or (isinstance(each, str) and each.partition(":")[0] in wanted) for each in several(value)
+    )
 
 
 def _with_value(name: str, value: Any) -> str:
@@ -366,11 +351,13 @@ def _with_value(name: str, value: Any) -> str:
         if name.endswith("=…"):
             return _valued(name, str(value).lower())
         return name if value else f"--no-{name.removeprefix('--')}"
-    if isinstance(value, Mapping):
-        value = [f"{key}={each}" for key, each in value.items()]
-    values = value if isinstance(value, (list, tuple)) else [value]
-    plain = (str, int, float, PurePath)
-    return _valued(name, " ".join(str(each) if isinstance(each, plain) else type(each).__name__ for each in values))
+    values = [f"{key}={each}" for key, each in value.items()] if isinstance(value, Mapping) else several(value)
+    return _valued(name, " ".join(str(each) if isinstance(each, _PLAIN) else type(each).__name__ for each in values))
+
+
+def several(given: Value | Sequence[Value]) -> list[Value]:
+    """Return what was given as a list: the values of a sequence, or the one value; a text is one value."""
+    return list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
 
 
 def numbers_of(kind: Callable[[str], N], name: str, expected: str, text: str) -> tuple[N, ...]:
