@@ -28,6 +28,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("encode", "llm"),
     ("statistics", "upkeep"),
     STAGES,
+    ("deciding",),
     ("studies", "tuning"),
     ("cli",),
 )

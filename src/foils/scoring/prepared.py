@@ -10,6 +10,7 @@ import numpy as np
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
+from foils.data.tokens import Vocabulary
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.scoring.diagnostics import Gates
@@ -18,6 +19,8 @@ from foils.scoring.lexical import Lexicon, texts_digest
 from foils.scoring.measure import Geometry, pair_similarities, triplet_similarities
 from foils.scoring.records import Records
 from foils.scoring.uniting import make_records
+
+NO_WORDS = Lexicon(*([Vocabulary().sets([])] * 2))
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,14 @@ def prepare(
 
 def measure(prepared: Prepared, encoder: Encoder, store: VectorStore, temperature: float) -> Measured:
     """Embed what is not embedded yet, and measure every triplet once."""
-    records = prepared.records
+    measured = measure_records(prepared.records, encoder, store, temperature, prepared.coverage)
+    return replace(measured, lexicon=prepared.lexicon)
+
+
+def measure_records(
+    records: Records, encoder: Encoder, store: VectorStore, temperature: float, coverage: Float64s | None = None
+) -> Measured:
+    """Embed what is not embedded yet, and measure every triplet once; without a coverage it is 0."""
     queries = store.embed(encoder, records.collection.query_texts(records.queries), "query")
     documents = store.embed(encoder, records.texts, "document")
     geometry = Geometry(queries, documents, records.positives, records.record, records.document)
@@ -93,9 +103,11 @@ def measure(prepared: Prepared, encoder: Encoder, store: VectorStore, temperatur
     every = pair_similarities(queries, records.positive_record, documents, records.all_positives)
     best = np.full(len(records), -np.inf)
     np.maximum.at(best, records.positive_record, every)
-    similarities = Similarities(s_p[records.record], s_n, s_pn, prepared.coverage, distance)
+    similarities = Similarities(
+        s_p[records.record], s_n, s_pn, np.zeros(len(s_n)) if coverage is None else coverage, distance
+    )
     gates = Gates.of(similarities, temperature)
-    return Measured(records, geometry, prepared.lexicon, similarities, s_p, best, gates)
+    return Measured(records, geometry, NO_WORDS, similarities, s_p, best, gates)
 
 
 def _corpus_digest(records: Records, corpus: str) -> str:

@@ -34,6 +34,7 @@ def make_records(
     shared: bool = False,
     control: bool = True,
     seed: int = 0,
+    queries: Rows | None = None,
 ) -> Records:
     """Unite sources into records (ECI_sem, Problem Setup).
 
@@ -53,6 +54,7 @@ def make_records(
             from the distinct texts of the sources, so that no further text has to be embedded; fewer where the
             sources have no more texts.
         seed: of sample and control.
+        queries: rows of the queries that alone are looked at; then a source may have no negative of theirs.
 
     Raises:
         InputError: no source, a reserved or empty name, sources without any negative, a sample below 1, or `shared`
@@ -63,12 +65,14 @@ def make_records(
     loaded = {name: _load(negatives, collection, positives.query_rows) for name, negatives in sources.items()}
     chosen = np.unique(np.concatenate([part.record for part in loaded.values()]))
     considered = len(positives)
+    if queries is not None:
+        chosen, considered = chosen[np.isin(positives.query_rows[chosen], queries)], len(queries)
     if sample is not None:
         considered = min(sample, len(chosen))
         chosen = _draw(chosen, [part.record for part in loaded.values()], considered, np.random.default_rng([seed, 1]))
     loaded = {name: part.among(chosen) for name, part in loaded.items()}
-    queries = positives.query_rows[chosen]
-    known_record, known_rows = _pairs_of(collection.known_positives, queries)
+    looked_at, every = positives.query_rows[chosen], queries is None
+    known_record, known_rows = _pairs_of(collection.known_positives, looked_at)
     pool = Pool(collection, [DocumentTexts(collection, known_rows), *(part.texts for part in loaded.values())])
     labelled = pair_codes(known_record, pool.index_of_rows(known_rows))
     triplets = {
@@ -76,13 +80,13 @@ def make_records(
         for name, part in loaded.items()
     }
     dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
-    _check_triplets(triplets, dropped, split)
+    _check_triplets(triplets if every else {}, dropped, split)
     if shared:
         triplets = _shared_alone(triplets)
-    own_record, own_rows = _pairs_of(positives, queries)
+    own_record, own_rows = _pairs_of(positives, looked_at)
     own = (own_record, pool.index_of_rows(own_rows))
     rng = np.random.default_rng([seed, 2]) if control else None
-    return _united_records(collection, queries, own, triplets, labelled, pool.texts, dropped, rng)
+    return _united_records(collection, looked_at, own, triplets, labelled, pool.texts, dropped, rng)
 
 
 def _united_records(

@@ -1,0 +1,181 @@
+"""What a source's negatives are worth for a training, given how many of them are unlabelled answers.
+
+    B_s = mean over records of Σ_j a_j · ℓ_j · (1 − (1 + κ)·π_j)
+
+a_j is what negative j adds to the listwise loss of a query that has M in-batch negatives anyway. With x_j = exp((s_j −
+s_p)/τ), S = Σ_j x_j and Z = 1 + M·E[x] over documents of the collection, the list J adds log(1 + S/Z) to the loss log
+Z, and j its part x_j/S of that. So no mined negatives are worth 0, and so is a record for which a source has none. ℓ_j
+is its learnability: 1 for a model that tells positives from random documents already; ρ_j·η_j for one that starts from
+nothing, to which all documents are alike, x_j = 1. Where documents recur less, R + (1 − R)·ρ_j¹⁶: what a word table
+learns of a document by itself serves the share R of the queries to come whose relevant documents are positives of
+training queries too; the rest profits from negatives that it tells from positives already. π_j is the probability that
+it is an unlabelled answer, κ how much worse such a negative is than a true one is good (ANMI 2.0, proof of Theorem 4,
+eq. A.1: κ = D/G).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, logit
+
+from foils.data.collection import Collection, Rows
+from foils.deciding.unlabelled import Pairs
+from foils.scoring.gates import Float64s
+from foils.scoring.prepared import Measured
+
+STARTS = ("encoder", "nothing")
+HARM = 1.5  # κ; 1 to 5 lose as little on the grid's choice cells, 1.5 and 2 order best
+ALREADY = 16  # power of ρ in the learnability of negatives where documents do not recur
+MOST = 0.985  # share of unlabelled answers, at most
+LOGITS = np.linspace(-23.0, float(logit(MOST)), 64)  # of the shares at which a source's constant is solved for
+NEWTON, CLOSE = 20, 1e-5
+
+
+class Odds:
+    """How the unlabelled answers of a source spread over its negatives, at any share φ of them.
+
+    logit π_j = c + log(n_L/n_U)_j, c such that the mean of π over the source's negatives is φ.
+
+    Args:
+        logs: (k,) log n_L/n_U of its negatives, k ≥ 1.
+    """
+
+    def __init__(self, logs: Float64s) -> None:
+        self.logs = logs
+        self._constants, self._means = np.empty((2, len(LOGITS)))
+        constant = LOGITS[0] - logs.max() - np.log(np.exp(logs - logs.max()).mean())
+        for at, target in enumerate(LOGITS):
+            for _ in range(NEWTON):
+                p = expit(constant + logs)
+                mean = p.mean()
+                step = (target - logit(mean)) * mean * (1 - mean) / (p * (1 - p)).mean()
+                constant += np.clip(step, -2, 2)
+                if abs(step) < CLOSE:
+                    break
+            self._constants[at], self._means[at] = constant, p @ logs / p.sum()
+
+    def line(self, share: float, slope: float = 1.0) -> tuple[float, float]:
+        """Return a and β with logit π_j = a + β·log n_L/n_U: at β = 1 the mean of π over the negatives is `share`.
+
+        Other slopes turn the line about the mean of log n_L/n_U over the answers among them.
+        """
+        at = np.log(max(share, 1e-12) / (1 - min(share, MOST)))
+        turned = 0.0 if slope == 1 else (1 - slope) * float(np.interp(at, LOGITS, self._means))
+        return float(np.interp(at, LOGITS, self._constants)) + turned, slope
+
+
+def added_losses(record: Rows, s_n: Float64s, s_p: Float64s, in_batch: Float64s, temperature: float) -> Float64s:
+    """Return (k,) a_j = log(1 + S/Z)·x_j/S of each negative: its part in what its record's list adds to the loss.
+
+    Args:
+        record: (k,) record of each negative, ascending.
+        s_n: (k,) similarity of query and negative.
+        s_p: (T,) similarity of query and positive.
+        in_batch: (T,) log(M·E[x]) of each record; −∞: the batch has no other negatives.
+        temperature: τ.
+    """
+    records, start = np.unique(record, return_index=True)
+    counts = np.diff(np.r_[start, len(record)])
+    logits = (s_n - np.repeat(s_p[records], counts)) / temperature
+    top = np.maximum.reduceat(logits, start)
+    spread = np.exp(logits - np.repeat(top, counts))
+    total = np.add.reduceat(spread, start)
+    added = np.logaddexp(0.0, top + np.log(total) - np.logaddexp(0.0, in_batch[records]))
+    return np.asarray(spread * np.repeat(added / total, counts))
+
+
+def learnabilities(measured: Measured, triplets: Rows, starts: str, recurrence: float | None) -> Float64s:
+    """Return (k,) ℓ_j: ρ_j·η_j for a model that starts from nothing, else R + (1 − R)·ρ_j¹⁶.
+
+    Args:
+        measured: the scoring.
+        triplets: (k,) to look at.
+        starts: encoder: the encoder is what is trained; nothing: the model starts from nothing.
+        recurrence: R in [0, 1], the share of the queries to come whose relevant documents are positives of training
+            queries too; None stands for 1.
+    """
+    if starts == "nothing":
+        return np.asarray((measured.gates.rho * measured.gates.eta)[triplets])
+    if recurrence is None or recurrence == 1:
+        return np.ones(len(triplets))
+    return np.asarray(recurrence + (1 - recurrence) * measured.gates.rho[triplets] ** ALREADY)
+
+
+def pulls(measured: Measured, triplets: Rows, starts: str) -> tuple[Float64s, Float64s]:
+    """Return s_n (k,) of triplets and s_p (T,), as the model that is trained sees them: all alike from nothing."""
+    if starts == "nothing":
+        return np.zeros(len(triplets)), np.zeros(len(measured.s_p))
+    return measured.similarities.s_n[triplets], measured.s_p
+
+
+def in_batch_odds(measured: Measured, unlabelled: Pairs, count: int, temperature: float, starts: str) -> Float64s:
+    """Return (T,) log(M·E[x]) of each record: M random documents of the collection against its positive.
+
+    Args:
+        measured: the scoring.
+        unlabelled: pairs that stand for all of the collection.
+        count: M, at least 0.
+        temperature: τ.
+        starts: as in `learnabilities`.
+    """
+    records = len(measured.s_p)
+    if not count:
+        return np.full(records, -np.inf)
+    if starts == "nothing":
+        return np.full(records, np.log(count))
+    logits = (unlabelled.similarity - measured.s_p[unlabelled.record]) / temperature
+    top = np.full(records, -np.inf)
+    np.maximum.at(top, unlabelled.record, logits)
+    top = np.where(np.isfinite(top), top, 0.0)
+    spread = np.bincount(unlabelled.record, unlabelled.count * np.exp(logits - top[unlabelled.record]), records)
+    size = np.bincount(unlabelled.record, unlabelled.count, records)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.log(count * spread / size) + top
+    return np.where(size > 0, odds, -np.inf)
+
+
+def expected_recurrence(collection: Collection, split: str) -> float:
+    """Return R by the training pairs alone: 1 − n₁/n, n₁ of the n pairs having a document that no other pair has.
+
+    It is the estimate of Good (1953) and Turing for the chance that the next document was seen before; 1 where the
+    split has no relevant document. Judgements of other splits are not looked at.
+    """
+    counts = np.bincount(collection.positives(split).doc_rows)
+    return 1 - float((counts == 1).sum() / counts.sum()) if counts.sum() else 1.0
+
+
+# What a benefit is worth in points of nDCG@10, fitted on the reliable choice cells of benchmarks/results/grid.json and
+# tried on its test cells (`benchmarks/evidence/ablation.py`): the gain over none is slope·sign(B)·|B|^power, its errors
+# follow Student's t with 3 degrees of freedom: one of the slope for all sources, one of its own for each.
+@dataclass(frozen=True)
+class Points:
+    """How a benefit becomes points of nDCG@10.
+
+    Attributes:
+        slope, power: of the mean. `slope_error`: scale of the slope's error. `error`: of each source's.
+    """
+
+    slope: float
+    power: float
+    slope_error: float
+    error: float
+
+    def mean(self, benefit: npt.ArrayLike) -> Float64s:
+        """Return the expected gain over no mined negatives, in points."""
+        given = np.asarray(benefit, np.float64)
+        return np.asarray(self.slope * np.sign(given) * np.abs(given) ** self.power)
+
+    def drawn(self, benefits: Float64s, errors: tuple[Float64s, Float64s]) -> Float64s:
+        """Return (D, S) gains with the errors of the form, (D,) of the slope and (D, S) of the sources."""
+        slope, own = errors
+        return np.asarray(self.mean(benefits) * (1 + self.slope_error / self.slope * slope[:, None]) + self.error * own)
+
+
+FORM: Mapping[str, Points] = {
+    "encoder": Points(slope=2.13, power=0.5, slope_error=0.18, error=0.29),
+    "nothing": Points(slope=10.0, power=1.0, slope_error=0.0, error=0.60),
+}

@@ -1,0 +1,333 @@
+"""How likely an unlabelled pair is an answer, up to one constant: labelled pairs against unlabelled ones.
+
+Labelled positives are taken for a sample of the relevant pairs that does not depend on what the pairs look like
+(positive-unlabelled learning with labels selected completely at random, at the level of a pair of query and document).
+With o unlabelled relevant pairs for each labelled one, and n_L(x), n_U(x) the labelled and the unlabelled pairs at x,
+
+    π(x) = min(1, o · n_L(x)/n_U(x)).
+
+x is the similarity to the query, the rank among the query's unlabelled documents and the resemblance to its labelled
+positives, by the frozen encoder. Source: Elkan & Noto 2008; Bekker & Davis 2020, section 3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.data.collection import Rows
+from foils.encode.vectors import Vectors
+from foils.runtime import progress
+from foils.scoring.gates import Float64s
+from foils.scoring.prepared import Measured
+
+if TYPE_CHECKING:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    _Half = tuple[HistGradientBoostingClassifier | None, float]
+
+Floats = npt.NDArray[np.float32]
+
+NEAREST = 3  # labelled positives that resemblance is the mean over
+COMPARED = 64  # labelled positives of a query that a document is compared with, at most
+EXACT = 512  # ranks that are counted; deeper ones are estimated
+DEEP = 24  # unlabelled documents of a query beyond these ranks that stand for the others
+DRAWN = 4  # unlabelled documents of a query in each step of ranks
+STEPS = np.array([0, 1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40, 56, 80, 112, 160, 224, 320, EXACT])
+BLOCK = 256  # queries at once
+DOCUMENTS = 8_192  # documents at once
+FITTED = 60_000  # unlabelled pairs that a classifier sees, at most
+TREES, LEAF = 60, 60  # of the classifier; pairs of a leaf, at least
+SMOOTHING = 5.0  # pairs that each step of ranks is smoothed by
+TAILS = np.linspace(0.02, 0.5, 25)  # shares of the labelled pairs whose region may bound o
+BITS = 11  # of a vector's component beside its sign, with which inner products are exact
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """n pairs of a query and a document.
+
+    Attributes:
+        record: (n,) the record of each pair's query.
+        similarity: (n,) of query and document.
+        rank: (n,) how many unlabelled documents of the collection are nearer the query, 0-based.
+        resemblance: (n,) mean cosine of the document to the three nearest labelled positives of the query, itself left
+            out, or a random one for a document that is no labelled positive; NaN where there are fewer than two.
+        count: (n,) pairs of the collection that each stands for: 1, or more for those that were drawn.
+    """
+
+    record: Rows
+    similarity: Float64s
+    rank: Float64s
+    resemblance: Float64s
+    count: Float64s
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+    def select(self, rows: Rows) -> Pairs:
+        """Return these pairs."""
+        return Pairs(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: list[Pairs]) -> Pairs:
+        """Return the pairs of all parts, in order."""
+        return cls(*(np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(cls)))
+
+    def features(self, resembling: bool) -> Float64s:
+        """(n, 3) what the classifiers see, or (n, 2) where no query has several positives to resemble."""
+        columns = [self.similarity, np.log1p(self.rank), self.resemblance]
+        return np.column_stack(columns if resembling else columns[:2])
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Pairs of all records of a scoring.
+
+    Attributes:
+        labelled: labelled positives. `unlabelled`: drawn ones, which stand for all of the collection. `negatives`: the
+            triplets, in their order.
+        documents: of the collection.
+    """
+
+    labelled: Pairs
+    unlabelled: Pairs
+    negatives: Pairs
+    documents: int
+
+
+def rounded(vectors: npt.NDArray[np.floating]) -> Floats:
+    """Return vectors whose inner products are exact in float32, so that no number of threads changes a bit.
+
+    Components are rounded to 2⁻¹¹ of the power of two nearest the vector's length, so that an inner product is a whole
+    number below 2²⁴ of their product. That moves the inner product of two unit vectors by about 2·10⁻⁴.
+
+    Args:
+        vectors: (n, d), finite.
+    """
+    lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
+    units = np.exp2(np.ceil(np.log2(np.maximum(lengths, 1e-30)) - 0.5) - BITS).astype(np.float32)[:, None]
+    return np.asarray(np.rint(vectors / units) * units, np.float32)
+
+
+def survey_pairs(measured: Measured, documents: Vectors, rows: Rows, rng: np.random.Generator) -> Survey:
+    """Look at the labelled, the unlabelled and the sources' pairs of all records.
+
+    One pass of inner products of the queries with the documents; ranks beyond the first 512 are estimated from the
+    documents that are drawn there.
+
+    Args:
+        measured: the triplets.
+        documents: (M, d) vectors of documents of the collection: all of them, or a random draw.
+        rows: (M,) their rows, ascending.
+        rng: draws unlabelled documents, and the positive that is left out.
+    """
+    of, geometry = measured.records, measured.geometry
+    scale = max(1.0, len(of.collection.documents) / max(1, len(rows)))
+    known = of.collection.known_positives
+    place = known.places(of.queries)
+    own, triplet = (np.searchsorted(np.sort(each), np.arange(len(of) + 1)) for each in (of.positive_record, of.record))
+    order = np.argsort(of.positive_record, kind="stable")
+    parts: tuple[list[Pairs], ...] = ([], [], [])
+    with progress.task("surveying pairs", total=len(of), unit="queries") as advance:
+        for start in range(0, len(of), BLOCK):
+            block = np.arange(start, min(start + BLOCK, len(of)))
+            queries = rounded(geometry.queries.take(block))
+            nearness = np.concatenate([queries @ rounded(part).T for _, part in documents.blocks(DOCUMENTS)], axis=1)
+            for record, query, similarities in zip(block.tolist(), queries, nearness, strict=True):
+                labelled = np.flatnonzero(np.isin(rows, known.of(int(place[record]))))
+                similarities[labelled] = -np.inf
+                ladder = _Ladder.of(similarities, len(labelled), scale, rng)
+                positives = order[own[record] : own[record + 1]]
+                drawn = rounded(documents.take(ladder.drawn))
+                texts = rounded(geometry.documents.take(of.all_positives[positives]))
+                among = rounded(geometry.documents.take(of.document[triplet[record] : triplet[record + 1]]))
+                alike = _resemblances(texts, np.concatenate([drawn, among]), rng)
+                for part, similarity, rank, resemblance, count in (
+                    (parts[0], texts @ query, None, alike[0], None),
+                    (parts[1], similarities[ladder.drawn], ladder.ranks, alike[1][: len(drawn)], ladder.counts),
+                    (parts[2], among @ query, None, alike[1][len(drawn) :], None),
+                ):
+                    ranks = ladder.rank(similarity) if rank is None else rank
+                    counts = np.ones(len(ranks)) if count is None else count
+                    numbers = np.full(len(ranks), record)
+                    part.append(Pairs(numbers, similarity.astype(np.float64), ranks, resemblance, counts))
+            advance(len(block))
+    labelled_pairs, unlabelled, negatives = (Pairs.joined(part) for part in parts)
+    return Survey(labelled_pairs, unlabelled, negatives, len(of.collection.documents))
+
+
+@dataclass(frozen=True)
+class _Ladder:
+    """The unlabelled documents of one query by similarity: the first ranks exactly, deeper ones by a draw.
+
+    `top` and `far` are ascending similarities, `drawn` places of documents, `counts` how many each stands for.
+    """
+
+    top: Floats
+    far: Floats
+    deep: float
+    scale: float
+    drawn: Rows
+    ranks: Float64s
+    counts: Float64s
+
+    @classmethod
+    def of(cls, similarities: Floats, labelled: int, scale: float, rng: np.random.Generator) -> _Ladder:
+        exact = min(EXACT, len(similarities) - labelled)
+        if not exact:  # every document is labelled relevant
+            none, nothing = np.zeros(0, np.float32), np.zeros(0)
+            return cls(none, none, 0.0, scale, np.zeros(0, np.int64), nothing, nothing)
+        first = np.argpartition(-similarities, exact - 1)[:exact] if exact < len(similarities) else np.arange(exact)
+        first = first[np.argsort(-similarities[first], kind="stable")]
+        places, counts = [], []
+        for low, high in zip(STEPS, np.minimum(STEPS[1:], exact), strict=False):
+            if low < high:
+                chosen = min(DRAWN, int(high - low))
+                places.append(low + np.sort(rng.permutation(int(high - low))[:chosen]))
+                counts.append(np.full(chosen, (high - low) / chosen))
+        rank = np.concatenate(places).astype(np.float64)
+        drawn = first[np.concatenate(places)]
+        below = np.flatnonzero((similarities < similarities[first[-1]]) & np.isfinite(similarities))
+        far = np.sort(rng.choice(below, min(DEEP, len(below)), replace=False)) if len(below) else below
+        far = far[np.argsort(-similarities[far], kind="stable")]
+        deep = float(len(below))
+        if len(far):
+            drawn = np.concatenate([drawn, far])
+            rank = np.concatenate([rank, exact + (np.arange(len(far)) + 0.5) * deep / len(far)])
+            counts.append(np.full(len(far), deep / len(far)))
+        stands_for = np.concatenate(counts) * scale
+        return cls(similarities[first][::-1], similarities[far][::-1], deep, scale, drawn, rank * scale, stands_for)
+
+    def rank(self, similarity: Floats) -> Float64s:
+        """Return how many unlabelled documents have a larger similarity."""
+        above = len(self.top) - np.searchsorted(self.top, similarity, side="right")
+        if len(self.far):
+            deeper = len(self.far) - np.searchsorted(self.far, similarity, side="right")
+            above = above + deeper * (self.deep / len(self.far))
+        return np.asarray(above * self.scale, np.float64)
+
+
+def _resemblances(positives: Floats, others: Floats, rng: np.random.Generator) -> tuple[Float64s, Float64s]:
+    """Mean cosine to the nearest positives: of these, themselves left out; of others, a random one left out."""
+    if len(positives) < 2:
+        return np.full(len(positives), np.nan), np.full(len(others), np.nan)
+    with_them = rng.permutation(len(positives))[: COMPARED + 1]
+    compared = positives[with_them]
+    nearest = min(NEAREST, len(with_them) - 1)
+    among = positives @ compared.T
+    among[np.arange(len(positives))[:, None] == with_them[None, :]] = -np.inf
+
+    def mean_of_nearest(cosines: Floats) -> Float64s:
+        return np.asarray(np.partition(cosines, -nearest, axis=1)[:, -nearest:].mean(axis=1, dtype=np.float64))
+
+    return mean_of_nearest(among), mean_of_nearest(others @ compared[1:].T)
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """The ratio n_L(x)/n_U(x), from classifiers that saw the other half of the queries each.
+
+    Attributes:
+        halves: the classifiers for even and for odd records (None: too few pairs, so that ranks alone count), and the
+            logarithm of what their odds are short of n_L/n_U by.
+        edges: (steps + 1,) of the steps of ranks.
+        stands_for: (steps,) unlabelled pairs that one drawn in each step stands for.
+        correction: (steps,) observed over expected labelled pairs, by step of ranks.
+        resembling: whether resemblance is known of any pair.
+    """
+
+    halves: tuple[_Half, _Half]
+    edges: Float64s
+    stands_for: Float64s
+    correction: Float64s
+    resembling: bool
+
+    @classmethod
+    def fit(cls, survey: Survey, *, seed: int = 0) -> Relevance:
+        """Fit a monotone gradient boosting on each half of the queries, and correct it by steps of ranks.
+
+        A document nearer the query, of a better rank, or more like a labelled positive is never less likely relevant.
+        The correction makes the expected number of labelled pairs in each step of ranks the observed one, smoothed by
+        five: so a plain window of the encoder's own ranks gets what counting gives.
+        """
+        labelled, unlabelled = survey.labelled, survey.unlabelled
+        scale = max(1.0, float(unlabelled.count.min(initial=1.0)))
+        edges = np.append(STEPS * scale, max(float(survey.documents), EXACT * scale + 1) + 1)
+        step, steps = _step(edges, unlabelled), len(edges) - 1
+        counts = np.bincount(step, unlabelled.count, steps)
+        stands_for = np.where(counts > 0, counts / np.maximum(np.bincount(step, minlength=steps), 1), 1.0)
+        resembling = bool(np.isfinite(labelled.resemblance).any())
+        halves = (_fitted(survey, 1, resembling, seed), _fitted(survey, 0, resembling, seed))
+        plain = cls(halves, edges, stands_for, np.ones(steps), resembling)
+        seen = np.bincount(_step(edges, labelled), minlength=steps)
+        expected = np.bincount(step, unlabelled.count * plain.ratio(unlabelled), minlength=steps)
+        return cls(halves, edges, stands_for, (seen + SMOOTHING) / (expected + SMOOTHING), resembling)
+
+    def ratio(self, pairs: Pairs) -> Float64s:
+        """Return (n,) n_L/n_U of each pair: its probability of being relevant is o times that, up to 1."""
+        ratios, step = np.empty(len(pairs)), _step(self.edges, pairs)
+        for half, (classifier, short) in enumerate(self.halves):
+            of = np.flatnonzero(pairs.record % 2 == half)
+            if len(of):
+                seen = pairs.select(of).features(self.resembling)
+                logits = 0.0 if classifier is None else classifier.decision_function(seen)
+                # Threads sum the classifier's gradients in any order, which changes the last of 16 digits.
+                ratios[of] = np.exp(np.round(np.clip(logits + short, -30, 30), 9))
+        return ratios / self.stands_for[step] * self.correction[step]
+
+    def bound(self, survey: Survey, confidence: float = 0.99) -> float:
+        """Return the upper bound ō of o: nowhere may more unlabelled pairs be relevant than there are.
+
+        For every region A of x, o·n_L(A) ≤ n_U(A). The regions are those whose ratio is above a threshold that 2–50 %
+        of the labelled pairs exceed; n_U is taken at the upper and n_L at the lower end of its interval. An encoder
+        that cannot tell positives from negatives gives a large bound, which says nothing.
+
+        Source: Garg et al., NeurIPS 2021 (best bin estimation).
+        """
+        from scipy.stats import beta, gamma
+
+        of_labelled, of_unlabelled = np.sort(self.ratio(survey.labelled)), self.ratio(survey.unlabelled)
+        order = np.argsort(-of_unlabelled, kind="stable")
+        total, squares = (np.cumsum(survey.unlabelled.count[order] ** power) for power in (1, 2))
+        thresholds = np.quantile(of_labelled, 1 - TAILS)
+        among = np.searchsorted(-of_unlabelled[order], -thresholds, side="right")
+        bounds = []
+        for threshold, inside in zip(thresholds, among, strict=True):
+            n_l = len(of_labelled) - int(np.searchsorted(of_labelled, threshold))
+            fewest = float(beta.ppf(1 - confidence, n_l, len(of_labelled) - n_l + 1)) * len(of_labelled)
+            size = squares[inside - 1] / total[inside - 1] if inside else 1.0
+            drawn = total[inside - 1] / size if inside else 0.0
+            bounds.append(float(gamma.ppf(confidence, drawn + 1)) * size / max(fewest, 1e-9))
+        return min(bounds)
+
+
+def _step(edges: Float64s, pairs: Pairs) -> Rows:
+    return np.clip(np.searchsorted(edges, pairs.rank, side="right") - 1, 0, len(edges) - 2)
+
+
+def _fitted(survey: Survey, half: int, resembling: bool, seed: int) -> _Half:
+    """A classifier of labelled against drawn unlabelled pairs, of one half of the records."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    rng = np.random.default_rng([seed, 5, half])
+    columns, each = [], []
+    for pairs in (survey.labelled, survey.unlabelled):
+        rows = np.flatnonzero(pairs.record % 2 == half)
+        rows = rows if len(rows) else np.arange(len(pairs))
+        chosen = np.sort(rng.permutation(rows)[:FITTED])
+        columns.append(pairs.select(chosen).features(resembling))
+        each.append(len(rows) / max(1, len(chosen)))
+    if min(len(part) for part in columns) < 2 * LEAF:
+        return None, 0.0
+    classifier = HistGradientBoostingClassifier(
+        max_iter=TREES, max_leaf_nodes=15, min_samples_leaf=LEAF, monotonic_cst=[1, -1, 1][: 2 + resembling],
+        l2_regularization=1.0, early_stopping=False, random_state=seed,
+    )  # fmt: skip
+    seen = np.concatenate(columns)
+    seen[:, np.isnan(seen).all(axis=0)] = 0.0  # known in the other half alone; the classifier refuses an empty column
+    fitted = classifier.fit(seen, np.repeat([1, 0], [len(part) for part in columns]))
+    return fitted, float(np.log(each[0] / each[1]))
