@@ -25,7 +25,7 @@ TITLES = {  # of the packages, from the data to what joins the stages
     "data": "Data", "encode": "Encoding", "llm": "Language models", "mining": "Mining", "scoring": "Scoring",
     "labelling": "Labelling", "rating": "Rating", "selection": "Selection", "batching": "Batching",
     "training": "Training", "evaluation": "Evaluation", "statistics": "Statistics", "searching": "Searching",
-    "tuning": "Tuning", "studies": "Studies", "upkeep": "The cache",
+    "deciding": "Deciding", "experiments": "Tuning and studies", "upkeep": "The cache",
 }  # fmt: skip
 CONSTANTS = {  # what public constants are: they have no docstring that the reference could show
     "batching.METHODS": "Ways of filling batches, by name.",
@@ -47,7 +47,7 @@ CONSTANTS = {  # what public constants are: they have no docstring that the refe
     "selection.WEIGHTS": "Weights of the tiers in training.",
     "statistics.ALTERNATIVES": "Alternative hypotheses of a paired test, by name.",
     "statistics.Alternative": "The name of an alternative hypothesis.",
-    "studies.PREDICTORS": "What a study compares with the trained models, by name.",
+    "experiments.PREDICTORS": "What a study compares with the trained models, by name.",
     "training.LEARNING_RATES": "Peak learning rates by kind of model.",
     "training.LOSSES": "Losses of encoders, by name.",
     "training.VECTOR_LOSSES": "Losses of encoders that learn a teacher's vectors, by name.",

@@ -29,7 +29,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("statistics", "upkeep"),
     STAGES,
     ("deciding",),
-    ("studies", "tuning"),
+    ("experiments", "tuning"),
     ("cli",),
 )
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}

@@ -39,17 +39,16 @@ from scipy.sparse.csgraph import connected_components
 import foils
 from common import hidden, mined, narrowed
 from foils.data import Collection, Negatives, load_collection
+from foils.data.splitting import expected_recurrence
 from foils.encode import VectorStore
+from foils.experiments import Cell, read_cells
+from foils.experiments.cells import source_file
+from foils.experiments.predictors import predict
+from foils.experiments.study import StudySettings, open_study, run_cells
+from foils.experiments.tasks import BASELINES, FIRST_STAGE, IN_BATCH, UNTRAINED
 from foils.runtime.files import cache_folder, write_json
 from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
 from foils.statistics import bootstrap_interval, holm, paired_test
-from foils.studies import Cell, read_cells
-from foils.studies.cells import BASELINES, FIRST_STAGE, IN_BATCH, UNTRAINED, source_file
-from foils.studies.kinds import kind_of_study
-from foils.studies.predictors import predict
-from foils.studies.run import open_study, run_cells
-from foils.studies.scored import scoring_encoder
-from foils.studies.settings import StudySettings
 
 COMPLETE = ("banking77", "clinc150")  # collections all of whose judgements are known
 MARGIN, ENCODER = "dense, margin 5 %", "all-MiniLM-L6-v2"
@@ -155,9 +154,12 @@ def made_of(
     """Score the sources, and decide; `believed` are settings of the belief."""
     settings, store = settings_of(cell), _store()
     (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
-    encoder = scoring_encoder(opened, settings)
+    encoder = opened.scorer(settings.score_with)
     scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    deciding = replace(kind_of_study(settings, [collection], None).deciding(cell["path"], collection), **believed)
+    belief = opened.belief()
+    own = expected_recurrence(collection) if opened.task.kind == "static embedding" else 1.0
+    recurs = None if belief.starts == "nothing" else own
+    deciding = replace(DecisionSettings(in_batch=belief.in_batch, starts=belief.starts, recurrence=recurs), **believed)
     return Made(scores, decide_sources(scores, sources, encoder, store, deciding).decision, deciding)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from foils.experiments.outcomes import reliability_of
+from foils.experiments.tasks import BASELINES, IN_BATCH
 from foils.runtime.files import without_nan
 from foils.scoring.worth import HARM
 from foils.statistics.agreement import kendall_tau
-from foils.studies.cells import BASELINES, IN_BATCH
-from foils.studies.reliability import reliability_of
 
 PARTS = {"choice": "chosen on", "test": "tested on", "cause": "cause"}
 OURS = ("benefit", "strength", "few_false")

@@ -15,24 +15,31 @@ and model.
 from __future__ import annotations
 
 import argparse
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import foils
 from common import save
+from foils.experiments.cells import AND
 
 TOP, FAR, LENGTH = 10, 50, 128
 SHOWN = ("benefit", "eci_sem", "eci", "mnrl_proxy", "gradient_energy", "rho")
 
 
 def sources_of(collection: Any, encoder: str) -> dict[str, Any]:
-    """BM25's first ten, dense retrieval's first ten, and its ten from rank 50."""
+    """BM25's first ten, dense retrieval's first ten, its ten from rank 50, and all twenty of each two of these."""
     dense = {"encoder": encoder, "max_length": LENGTH, "top": TOP}
-    return {
+    sources = {
         "bm25": foils.mine(collection, "bm25", top=TOP),
         "dense": foils.mine(collection, "dense", **dense),
         "far": foils.mine(collection, "dense", ranks=(FAR, FAR + TOP), **dense),
     }
+    hybrids = {
+        AND.join(names): foils.fuse(collection, {name: sources[name] for name in names}, method="interleave")
+        for names in combinations(sources, 2)
+    }
+    return {**sources, **hybrids}
 
 
 def rows_of(study: dict[str, Any]) -> list[dict[str, Any]]:
@@ -73,9 +80,7 @@ def main() -> None:
             test_on=[str(given.data / each) for each in given.test_on if each != name],
             seeds=given.seeds,
             queries=given.queries,
-            per_query=TOP,
-            hybrids=2,
-            whole_hybrids=True,
+            per_query=None,
             measures=("nDCG@10",),
             score_with=given.score_with,
             training={"batch_size": given.batch_size, "max_length": LENGTH, "warmup": 0.1},

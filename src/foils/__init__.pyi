@@ -9,6 +9,8 @@ from .data.run import Run as Run
 from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
 from .evaluation.doors import evaluate as evaluate
+from .experiments.doors import report as report
+from .experiments.doors import study as study
 from .labelling.doors import label as label
 from .labelling.doors import relabel as relabel
 from .mining.doors import filter as filter
@@ -25,8 +27,6 @@ from .searching.doors import search as search
 from .searching.doors import sweep as sweep
 from .selection.doors import compose as compose
 from .selection.doors import select as select
-from .studies.doors import report as report
-from .studies.doors import study as study
 from .training.doors import train as train
 from .tuning.demo import demo as demo
 from .tuning.doors import merge as merge

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from fuzz_formats import BrokenPromiseError, Format
 
-from foils.studies import Cell, read_cells
-from foils.studies.cells import IN_BATCH, trained_file
+from foils.experiments import Cell, read_cells
+from foils.experiments.cells import trained_file
+from foils.experiments.tasks import IN_BATCH
+from foils.runtime.files import sealed
 
 SOURCES = {name: f"{at:010x}" for at, name in enumerate(("random", "bm25", "é <b>"))}
 FACTS: dict[str, Any] = {
@@ -21,8 +23,8 @@ FACTS: dict[str, Any] = {
     "sources": SOURCES,
 }
 SCORED: dict[str, Any] = {
-    "of": {"sources": SOURCES, "probe": None},
-    "sources": {name: {"eci_sem": 0.25 + at, "rho": -1, "probe": 1e-9} for at, name in enumerate(SOURCES)},
+    "of": {"sources": SOURCES, "score_with": None},
+    "sources": {name: {"eci_sem": 0.25 + at, "rho": -1} for at, name in enumerate(SOURCES)},
 }
 RESULT: dict[str, Any] = {
     "source": "bm25", "seed": 0, "rows": 40, "steps": 3, "seconds": 1.5, "measures": {"nDCG@10": 0.5, "RR@10": 0.75},
@@ -32,9 +34,9 @@ CELL = "cells/made-up--static--x"
 WHOLE = "foils_checkpoint.json"  # foils.training.callbacks.WHOLE, which torch need not be loaded for
 
 
-def written(value: object) -> bytes:
-    """Return a value as the bytes of a JSON file."""
-    return json.dumps(value, ensure_ascii=False).encode()
+def written(value: dict[str, Any]) -> bytes:
+    """Return a value as the bytes of a JSON file with its checksum."""
+    return json.dumps(sealed(value), ensure_ascii=False).encode()
 
 
 def study_files() -> dict[str, bytes]:
@@ -114,7 +116,7 @@ KEPT: dict[str, Format] = {
         Format("study-result", lambda: [written(RESULT)],
                _study(3, lambda cell: sum(values.shape[1] for values in cell.outcomes["é <b>"].values())),
                lambda data: sum(len(of) for of in _said(data)["per_query"].values()), file=_TRAINED),
-        Format("checkpoint-list", lambda: [written({"model.safetensors": 5, "sub/state.json": 5})], _checkpoint,
-               _is_whole, file=f"checkpoint-7/{WHOLE}"),
+        Format("checkpoint-list", lambda: [json.dumps({"model.safetensors": 5, "sub/state.json": 5}).encode()],
+               _checkpoint, _is_whole, file=f"checkpoint-7/{WHOLE}"),
     )
 }  # fmt: skip

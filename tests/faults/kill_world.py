@@ -18,7 +18,7 @@ IMPORTED = (
     "bm25s", "faiss", "ir_measures", "openai", "plotly.graph_objects", "sentence_transformers", "sklearn.mixture",
     "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
     "foils.mining.doors", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
-    "foils.selection.doors", "foils.studies", "foils.studies.probe", "foils.training.models", "foils.training.reranker",
+    "foils.selection.doors", "foils.experiments", "foils.training.models", "foils.training.reranker",
     "foils.tuning.doors",
 )  # fmt: skip
 """What verbs import: imported once, before processes are forked."""
@@ -182,7 +182,7 @@ def _verbs() -> Iterator[Verb]:
     yield Verb("search", verb("search", "@made", "--model", "@bert", "--dimensions", "eclipse", "--index", "hnsw",
                               "--index-file", "=index.faiss", "--run", "=out.trec", "--json", "=out.json"))  # fmt: skip
     yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static", "--hybrids",
-                             "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--probe", "@static", "--set",
+                             "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--set",
                              "batch_size=8", "--set", "checkpoint_steps=3", "-o", "=study"))  # fmt: skip
     yield Verb("tune", verb("tune", "@pairs.csv", "--model", "@static", "--keep", "@other.csv", "-o",
                             "=better", "--json", "=better.json"))  # fmt: skip

@@ -45,7 +45,7 @@ def world(tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.
     monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: HashingEncoder())
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     for module in ("analysis", "outcomes"):
-        monkeypatch.setattr(f"foils.studies.{module}.RESAMPLES", 10)  # quick
+        monkeypatch.setattr(f"foils.experiments.{module}.RESAMPLES", 10)  # quick
     folder = beir_folder("made")
     for name in ("bm25", "dense"):
         assert run(["mine", str(folder), "--with", name, "-o", str(tmp_path / f"{name}.parquet")]) == 0
@@ -151,7 +151,7 @@ def studying(world: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], l
     return lambda folder: [
         "study", "made", "bm25.parquet", "dense.parquet", "--model", "static",
         "--hybrids", "2", "--seeds", "1", "--set", "batch_size=2", "--set", "checkpoint_steps=2",
-        "--no-baselines", "-o", str(folder),
+        "-o", str(folder),
     ]  # fmt: skip
 
 

@@ -9,8 +9,8 @@ import torch
 
 from foils.cli.app import run
 from foils.encode import VectorStore
+from foils.experiments import StudySettings, read_cells, run_study
 from foils.runtime.files import write_json
-from foils.studies import StudySettings, read_cells, run_study
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
 from foils.training.models import LEARNING_RATES, kind_of, learning_rate_of, load_trainable, with_defaults
@@ -92,7 +92,7 @@ def test_the_verb_and_the_study_tell_the_rate_that_was_used(tmp_path, places, be
     assert f"| learning_rate | {RATE} |" in (tmp_path / "out" / "README.md").read_text()
     sources, store = {"a": negatives, "b": table(collection, seed=1)}, VectorStore(tmp_path / "v")
     models = [str(places / name) for name in ("static", "encoder")]
-    settings = StudySettings(seeds=1, baselines=False, training={"batch_size": 64})
+    settings = StudySettings(seeds=1, training={"batch_size": 64})
     run_study(tmp_path / "study", collection, sources, models, store, settings)
     rates = {cell.facts["model"]["name"]: cell.facts["settings"]["training"] for cell in read_cells(tmp_path / "study")}
     assert {name: each["learning_rate"] for name, each in rates.items()} == {
@@ -105,6 +105,6 @@ def test_the_default_and_the_same_rate_given_are_one_cell_of_a_study(tmp_path, p
     collection, store = made_up(), VectorStore(tmp_path / "v")
     sources = {"a": table(collection), "b": table(collection, seed=1)}
     for training in ({"batch_size": 16}, {"batch_size": 16, "learning_rate": RATE}):
-        settings = StudySettings(seeds=1, baselines=False, training=training)
+        settings = StudySettings(seeds=1, training=training)
         run_study(tmp_path / "study", collection, sources, [str(places / "static")], store, settings)
     assert len(read_cells(tmp_path / "study")) == 1

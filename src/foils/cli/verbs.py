@@ -172,12 +172,12 @@ DOORS: dict[str, Verb] = {
         writes="table of negatives",
     ),
     "study": Verb(
-        "foils.studies.doors:study",
+        "foils.experiments.doors:study",
         example="foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 "
         "-o study/",
     ),
     "report": Verb(
-        "foils.studies.doors:report",
+        "foils.experiments.doors:report",
         example="foils report study/ other-study/ --measure RR@10 -o report.html",
         after=_write_page,
         more=(PAGE,),

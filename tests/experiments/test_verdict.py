@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foils.experiments import analyse
+from foils.experiments.analysis import chance_of_best
+from foils.experiments.cells import Cell
+from foils.experiments.pages import study_page
+from foils.experiments.tasks import UNTRAINED
 from foils.statistics.agreement import kendall_tau
-from foils.studies import analyse
-from foils.studies.cells import UNTRAINED, Cell
-from foils.studies.page import study_page
-from foils.studies.verdict import chance_of_best
 
 MEASURE = "nDCG@10"
 
@@ -34,7 +35,7 @@ def cell(sources=6, *, rise=0.05, noise=0.0, seeds=4, queries=40, base=0.3, pred
         "collection": {"name": "world", "digest": "x"}, "model": {"name": "m", "fingerprint": "y"},
         "settings": {"measures": [MEASURE], "training": {"learning_rate": 2e-5}}, "sources": dict.fromkeys(names, ""),
     }  # fmt: skip
-    return Cell(Path(), facts, values, outcomes, {})
+    return Cell(Path(), facts, values, outcomes)
 
 
 def test_a_predictor_is_named_where_the_results_repeat_and_the_order_is_no_chance():

@@ -2,11 +2,9 @@
 
 ::
 
-    study/commands.txt                     what made it, a command a line
     study/cells/COLLECTION--MODEL--DIGEST/
         cell.json                          what it is
         sources/SOURCE--DIGEST.parquet     the rows of each source
-        first-stage.trec                   what rerankers rerank, where it was no file
         scores.json                        predictors of each source
         trained/SOURCE--DIGEST--N.json     what training N on a source gave
 
@@ -17,10 +15,9 @@ was killed goes on from its checkpoint.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,28 +25,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from foils.data.records import whole_text
+from foils.experiments.cache import digest_of, read_sealed
+from foils.experiments.tasks import BASELINES
 from foils.runtime.errors import FormatError, InputError
-from foils.runtime.files import write_sealed, write_text
-from foils.studies.kept import ANY, misfit, read_json
-
-UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"
-BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
+from foils.runtime.files import write_sealed
 
 AND = " & "  # between the names of a hybrid's parts
-COMMANDS = "commands.txt"
-SCORES_FILE, FIRST_STAGE_FILE = "scores.json", "first-stage.trec"
-DIGEST = re.compile("[0-9a-f]{10}")
-CELL: dict[str, Any] = {
-    "collection": {"name": str, "digest": str},
-    "model": {"name": str, "fingerprint": str},
-    "settings": {"measures": [str]},
-    "sources": {ANY: DIGEST},
-}
-TEST: dict[str, Any] = {"name": str, "queries": float}
-SCORES: dict[str, Any] = {"of": {}, "sources": {ANY: {ANY: float}}}
-TRAINED: dict[str, Any] = {"seconds": float, "per_query": {ANY: [float]}}
-"""What the files of a cell hold at least, as `read_json` takes it."""
+SCORES_FILE = "scores.json"
+TRAINING_FACTS = (
+    "test_on", "reranker", "first_stage", "queries", "per_query", "temperature", "batches", "epochs", "batch_size",
+    "learning_rate", "loss",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +47,7 @@ class Cell:
         facts: collection, model, settings, and what was asked for, as in cell.json.
         predictors: source → predictor → value; a predictor that could not be had is missing.
         outcomes: source (or baseline) → measure → (seeds, queries) values.
-        seconds: source → mean seconds of a training.
+        sizes_of: source (or baseline) → mean rows and steps of a training; of what was not trained there is nothing.
         apart: what tells it from other cells of the same collection and model, as "learning_rate 0.01"; "" alone.
     """
 
@@ -69,7 +55,7 @@ class Cell:
     facts: Mapping[str, Any]
     predictors: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     outcomes: Mapping[str, Mapping[str, npt.NDArray[np.float64]]] = field(default_factory=dict)
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    sizes_of: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     apart: str = ""
 
     @property
@@ -92,16 +78,8 @@ class Cell:
     @property
     def training(self) -> dict[str, Any]:
         """Settings of the trainings that are not the same for every study, as cell.json tells them."""
-        settings = self.facts["settings"]
-        names = ("test_on", "reranker", "first_stage", "rerank_depth", "queries", "per_query", "temperature", "batches")
-        known = {name: settings[name] for name in names if settings.get(name) is not None}
-        own = settings.get("training")
-        return {**known, **own} if isinstance(own, dict) else known
-
-    def means(self, measure: str) -> dict[str, npt.NDArray[np.float64]]:
-        """Return source or baseline → (seeds,) means over queries; of several collections, the mean of their means."""
-        known = {name: values[measure] for name, values in self.outcomes.items() if measure in values}
-        return {name: mean_of(values, self.sizes) for name, values in known.items()}
+        settings = {**self.facts["settings"], **self.facts["settings"].get("training", {})}
+        return {name: settings[name] for name in TRAINING_FACTS if settings.get(name) is not None}
 
     @property
     def tests(self) -> dict[str, slice]:
@@ -115,6 +93,17 @@ class Cell:
         """Queries of each collection that is tested on; of one alone, nothing."""
         sizes = [place.stop - place.start for place in self.tests.values()]
         return sizes if len(sizes) > 1 else []
+
+    def means(self, measure: str) -> dict[str, npt.NDArray[np.float64]]:
+        """Return source or baseline → (seeds,) means over queries; of several collections, the mean of their means."""
+        known = {name: values[measure] for name, values in self.outcomes.items() if measure in values}
+        return {name: mean_of(values, self.sizes) for name, values in known.items()}
+
+    def results(self, names: Sequence[str], measure: str) -> npt.NDArray[np.float64]:
+        """Return (sources, seeds) means over queries, of the seeds that all of the named sources have."""
+        means = self.means(measure)
+        common = min(len(means[name]) for name in names)
+        return np.stack([means[name][:common] for name in names])
 
 
 def mean_of(values: npt.NDArray[np.float64], sizes: Sequence[int]) -> npt.NDArray[np.float64]:
@@ -130,18 +119,11 @@ def mean_of(values: npt.NDArray[np.float64], sizes: Sequence[int]) -> npt.NDArra
     return np.asarray(np.mean([part.mean(axis=-1) for part in parts], axis=0))
 
 
-def results_of(cell: Cell, names: Sequence[str], measure: str) -> npt.NDArray[np.float64]:
-    """Return (sources, seeds) means over queries, of the seeds that all of the named sources have."""
-    means = cell.means(measure)
-    common = min(len(means[name]) for name in names)
-    return np.stack([means[name][:common] for name in names])
-
-
-def cell_folder(study: Path, collection: Mapping[str, str], model: Mapping[str, Any], settings: object) -> Path:
+def cell_folder(study: Path, facts: Mapping[str, Any]) -> Path:
     """Return where a cell lies; the same collection, weights and settings always lie in the same place."""
-    key = json.dumps([collection["digest"], model["fingerprint"], settings], sort_keys=True)
-    digest = hashlib.blake2b(key.encode(), digest_size=5).hexdigest()
-    return study / "cells" / f"{slug(collection['name'])}--{slug(str(model['name']))}--{digest}"
+    collection, model = facts["collection"], facts["model"]
+    digest = digest_of([collection["digest"], model["fingerprint"], facts["settings"]], 5)
+    return study / "cells" / f"{slug(collection['name'])}--{slug(model['name'])}--{digest}"
 
 
 def trained_file(folder: Path, source: str, digest: str, seed: int) -> Path:
@@ -157,16 +139,15 @@ def source_file(folder: Path, source: str, digest: str) -> Path:
 def known_sources(folder: Path) -> dict[str, str]:
     """Return source → digest of a cell's sources, those of every earlier call; none where there is no cell yet."""
     path = folder / "cell.json"
-    return dict(read_json(path, CELL)["sources"]) if path.is_file() else {}
+    return dict(read_sealed(path)["sources"]) if path.is_file() else {}
 
 
-def write_cell(folder: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+def write_cell(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write cell.json; sources that were there already stay."""
     path = folder / "cell.json"
     merged = {**facts, "sources": {**known_sources(folder), **facts["sources"]}}
-    if not path.is_file() or merged != read_json(path, CELL):
+    if not path.is_file() or merged != read_sealed(path):
         write_sealed(path, merged)
-    return merged
 
 
 def read_cells(study: Path) -> list[Cell]:
@@ -182,24 +163,39 @@ def read_cells(study: Path) -> list[Cell]:
     return [read_cell(folder) for folder in folders]
 
 
-def known_commands(study: Path) -> list[str]:
-    """Return the commands that made a study, oldest first.
+def read_cell(folder: Path) -> Cell:
+    """Read the cell of a folder.
 
     Raises:
-        FormatError: they are no text.
+        FormatError: a file of it is damaged.
     """
-    path = study / COMMANDS
-    return whole_text(path).splitlines() if path.is_file() else []
+    facts, scores = read_sealed(folder / "cell.json"), folder / SCORES_FILE
+    predictors = read_sealed(scores)["sources"] if scores.is_file() else {}
+    outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
+    sizes: dict[str, tuple[float, float]] = {}
+    for name, digest in {**facts["sources"], **dict.fromkeys(BASELINES, "")}.items():
+        if results := _results(folder, name, digest):
+            outcomes[name] = {
+                measure: np.array([result["per_query"][measure] for result in results], np.float64)
+                for measure in results[0]["per_query"]
+            }
+            if "rows" in results[0]:
+                rows, steps = ([float(result[key]) for result in results] for key in ("rows", "steps"))
+                sizes[name] = (float(np.mean(rows)), float(np.mean(steps)))
+    return Cell(folder, facts, predictors, outcomes, sizes)
 
 
-def add_command(study: Path, command: str) -> None:
-    """Write down a command of a study, unless it is there."""
-    known = known_commands(study)
-    if command not in known:
-        write_text(study / COMMANDS, "\n".join([*known, command]) + "\n")
+def _results(folder: Path, source: str, digest: str) -> list[dict[str, Any]]:
+    results: list[dict[str, Any]] = []
+    while (path := trained_file(folder, source, digest, len(results))).is_file():
+        results.append(read_sealed(path))
+        sizes = [{name: len(values) for name, values in each["per_query"].items()} for each in results]
+        if sizes[-1] != sizes[0]:
+            raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
+    return results
 
 
-def told_apart(cells: Sequence[Cell]) -> list[Cell]:
+def with_own_names(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells with names of their own: those of one collection and model say which settings differ.
 
     Cells whose settings do not differ (of two studies) are numbered.
@@ -209,59 +205,15 @@ def told_apart(cells: Sequence[Cell]) -> list[Cell]:
         alike.setdefault(replace(cell, apart="").name, []).append(cell)
     named_cells, numbers = [], Counter[str]()
     for cell in cells:
-        others = [{**each.facts["settings"], **each.training} for each in alike[replace(cell, apart="").name]]
-        own = {**cell.facts["settings"], **cell.training}
-        differ = [key for key in own if key != "training" and any(each.get(key) != own[key] for each in others)]
+        own, others = cell.training, [each.training for each in alike[replace(cell, apart="").name]]
+        differ = [key for key in own if any(each.get(key) != own[key] for each in others)]
         apart = ", ".join(f"{key} {own[key]}" for key in differ)
-        named = replace(cell, apart=apart)
-        numbers[named.name] += 1
-        if numbers[named.name] > 1:
-            number = f"({numbers[named.name]})"
-            named = replace(cell, apart=f"{apart} {number}".strip())
-        named_cells.append(named)
+        name = replace(cell, apart=apart).name
+        numbers[name] += 1
+        if numbers[name] > 1:
+            apart = f"{apart} ({numbers[name]})".strip()
+        named_cells.append(replace(cell, apart=apart))
     return named_cells
-
-
-def read_cell(folder: Path) -> Cell:
-    """Read the cell of a folder.
-
-    Raises:
-        FormatError: a file of it is damaged.
-    """
-    facts = read_json(folder / "cell.json", CELL)
-    tests = facts.get("tests", [])
-    if not (isinstance(tests, list) and all(misfit(each, TEST, "") is None for each in tests)):
-        raise FormatError("'tests' are no collections; remove it, and it will be made again", folder / "cell.json")
-    scores = folder / SCORES_FILE
-    predictors = read_json(scores, SCORES)["sources"] if scores.is_file() else {}
-    outcomes: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
-    seconds: dict[str, float] = {}
-    for name, digest in [*facts["sources"].items(), *((each, "") for each in BASELINES)]:
-        results = list(_results(folder, name, digest))
-        if results:
-            measures = results[0]["per_query"]
-            outcomes[name] = {
-                measure: np.array([result["per_query"][measure] for result in results], np.float64)
-                for measure in measures
-            }
-            seconds[name] = float(np.mean([float(result["seconds"]) for result in results]))
-    cell = Cell(folder, facts, predictors, outcomes, seconds)
-    lengths = {values.shape[1] for of in outcomes.values() for values in of.values()}
-    if cell.sizes and lengths - {sum(cell.sizes)}:
-        raise FormatError(f"{sum(cell.sizes)} test queries, and results of other numbers", folder / "cell.json")
-    return cell
-
-
-def _results(folder: Path, source: str, digest: str) -> Iterator[dict[str, Any]]:
-    seed, first = 0, None
-    while (path := trained_file(folder, source, digest, seed)).is_file():
-        result = read_json(path, TRAINED)
-        sizes = {measure: len(values) for measure, values in result["per_query"].items()}
-        first = sizes if first is None else first
-        if sizes != first:
-            raise FormatError("other measures or queries than with seed 0; remove it, and it will be made again", path)
-        yield result
-        seed += 1
 
 
 def slug(text: str) -> str:

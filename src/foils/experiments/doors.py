@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import logging
-import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-from foils.data import Collection, Run
+from foils.data import Collection
 from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
 from foils.data.sources import SourcesLike, as_sources
-from foils.encode.opening import StoreSettings
+from foils.experiments.analysis import StudyAnalysis, analyse
+from foils.experiments.cells import Cell, read_cells
+from foils.experiments.study import StudySettings, run_study
 from foils.runtime.doors import door
 from foils.runtime.files import write_json
-from foils.runtime.keyed import arguments
 from foils.runtime.options import Option
-from foils.runtime.several import several
-from foils.runtime.surroundings import MemorySettings
-from foils.studies.analysis import analyse
-from foils.studies.cells import FIRST_STAGE_FILE, Cell, add_command, known_commands, read_cells, source_file
-from foils.studies.results import StudyAnalysis
-from foils.studies.run import OpenCell, open_study, run_cells
-from foils.studies.settings import StudySettings
 
 if TYPE_CHECKING:
     StudiesLike = str | Path | StudyAnalysis | Sequence[str | Path | StudyAnalysis]
@@ -33,7 +25,6 @@ else:
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
 PAGE = "report.html"
-RESULTS = "results.json"
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +40,6 @@ def study(
     settings: StudySettings,
     device: str | None = None,
     reading: CollectionSettings,
-    storing: StoreSettings,
-    memory: MemorySettings,
 ) -> StudyAnalysis:
     """Train on each source with several seeds, measure, and say which predictor foresaw the order of the results.
 
@@ -78,39 +67,12 @@ def study(
         if remark := identical_ids_caption(tested.identical_ids(settings.test_split)):
             log.info(remark)
     tables = {source.name: source.negatives for source in as_sources(sources, loaded)}
-    cells = open_study(folder, loaded, tables, names, settings, tests=tests, device=device)
-    parts = ["foils", "study", _named(collection)]
-    parts += _paths(sources, list(tables), cells[0])
-    parts += [part for name in names for part in ("--model", name)]
-    parts += ["-o", str(folder), *(["--device", device] if device else [])]
-    parts += [part for each in given for part in ("--test-on", _named(each))]
-    recorded = settings
-    if isinstance(settings.first_stage, Run):
-        recorded = replace(settings, first_stage=cells[0].folder / FIRST_STAGE_FILE)
-    parts += [*arguments(recorded), *arguments(reading), *arguments(storing, "storage")]
-    add_command(folder, shlex.join(parts))
-    run_cells(cells, storing.open_store())
-    analysis: StudyAnalysis = report(folder, seed=settings.seed)
-    write_json(folder / RESULTS, analysis.to_json())
+    run_study(folder, loaded, tables, names, None, settings, tests=tests, device=device)
+    analysis: StudyAnalysis = report(folder)
+    write_json(folder / "results.json", analysis.to_json())
     analysis.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)
     return analysis
-
-
-def _named(collection: CollectionLike) -> str:
-    """The name of a collection in a command."""
-    return collection.name if isinstance(collection, Collection) else str(collection)
-
-
-def _paths(sources: SourcesLike, names: Sequence[str], cell: OpenCell) -> list[str]:
-    """Return [NAME=]PATH of each source; that of a table is the file that the cell keeps it in."""
-    if isinstance(sources, Mapping):
-        paths = [f"{name}={each}" if isinstance(each, (str, Path)) else "" for name, each in sources.items()]
-    else:
-        listed: list[Any] = several(sources)
-        paths = [str(each) if isinstance(each, (str, Path)) else "" for each in listed]
-    kept = [f"{name}={source_file(cell.folder, name, cell.facts['sources'][name])}" for name in names]
-    return [path or there for path, there in zip(paths, kept, strict=True)]
 
 
 @door
@@ -134,12 +96,7 @@ def report(
     Raises:
         InputError: no study in a folder, or nothing finished in any.
     """
-    cells, commands = list[Cell](), list[str]()
+    cells = list[Cell]()
     for each in [studies] if isinstance(studies, (str, Path, StudyAnalysis)) else studies:
-        if isinstance(each, StudyAnalysis):
-            cells += each.cells
-            commands += each.commands
-        else:
-            cells += read_cells(Path(each))
-            commands += known_commands(Path(each))
-    return analyse(cells, measure=measure, reliable=reliable, seed=seed, commands=commands)
+        cells += each.cells if isinstance(each, StudyAnalysis) else read_cells(Path(each))
+    return analyse(cells, measure=measure, reliable=reliable, seed=seed)

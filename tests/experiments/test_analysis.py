@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from foils.experiments import PREDICTORS, analyse
+from foils.experiments.analysis import resampled_means
+from foils.experiments.cells import Cell
+from foils.experiments.outcomes import RESAMPLES, mean_and_interval
+from foils.experiments.tasks import UNTRAINED
 from foils.runtime.errors import InputError
 from foils.statistics.agreement import kendall_tau
-from foils.studies import PREDICTORS, analyse
-from foils.studies.analysis import resampled_means
-from foils.studies.cells import UNTRAINED, Cell
-from foils.studies.outcomes import RESAMPLES, mean_and_interval
 
 
 def cell(name="world", *, good, noise=0.0, seeds=4, queries=30, values=None):
@@ -31,7 +32,7 @@ def cell(name="world", *, good, noise=0.0, seeds=4, queries=30, values=None):
         "collection": {"name": name, "digest": "x"}, "model": {"name": "m", "fingerprint": "y"},
         "settings": {"measures": ["nDCG@10"]}, "sources": dict.fromkeys(sources, ""),
     }  # fmt: skip
-    return Cell(Path(), facts, predictors, outcomes, {})
+    return Cell(Path(), facts, predictors, outcomes)
 
 
 def test_a_predictor_that_orders_the_sources_rightly_leads_and_loses_nothing():
@@ -132,7 +133,7 @@ def test_single_sources_and_hybrids_are_compared_each_with_their_own():
     facts = {**world.facts, "sources": dict.fromkeys(names.values(), "")}
     outcomes = {names.get(name, name): each for name, each in world.outcomes.items()}
     predictors = {name: {"eci_sem": value, "rho": -value} for name, value in values.items()}
-    found = analyse([Cell(Path(), facts, predictors, outcomes, {})])
+    found = analyse([Cell(Path(), facts, predictors, outcomes)])
     standings = {each.predictor: each for each in found.leaderboard}
     assert found.cells[0].parts == [1, 1, 1, 2, 2]
     for name, sign in (("eci_sem", 1), ("rho", -1)):

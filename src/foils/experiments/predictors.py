@@ -7,14 +7,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from foils.data.negatives import Negatives
-from foils.encode import Encoder, VectorStore
-from foils.scoring import DecisionSettings, decide_sources
+from foils.deciding import Candidate
 from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS, Float64s
 from foils.scoring.information import effective_rank, log_det, target_moments
 from foils.scoring.results import Scores
-from foils.scoring.worth import SourceWorth
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 
 LAMBDAS = (0.1, 0.01, 0.001)
@@ -54,18 +51,17 @@ PREDICTORS: dict[str, str] = {
     "danger": "share of negatives less than 100 Elo points below the positive, the encoder judging",
     "benefit": "the decision's benefit, without labels",
     "strength": "the decision's benefit, were no negative false",
-    "few_false": "1 − φ, the share that the decision believes not to be false",
-    "probe": "a probe: a cheap model trained on the source, measured on queries held out",
+    "few_false": "1 less the largest share of unlabelled answers that the pairs allow",
 }
 """Predictor → what it is. Higher is taken to mean better to train on; a negative agreement says that lower is."""
 
 
-def predict(scores: Scores, worths: Mapping[str, SourceWorth]) -> dict[str, dict[str, float]]:
+def predict(scores: Scores, worths: Mapping[str, Candidate]) -> dict[str, dict[str, float]]:
     """Return source → predictor → value, from a scoring; values that do not exist are left out.
 
     Args:
         scores: of the sources by the frozen encoder that training starts from, hybrids as sources of their own.
-        worths: source → what the decision believes of it (see `decided_worths`).
+        worths: source → what the decision says of it (`foils.deciding.decide`); none: nothing was decided.
     """
     measured, tau = scores.measured, scores.settings.temperature
     records = measured.records
@@ -94,29 +90,9 @@ def predict(scores: Scores, worths: Mapping[str, SourceWorth]) -> dict[str, dict
         values["variance"] = score_variance(highest, old.signal)
         values |= ratings(measured.s_p[record] - s_n, tau)
         if (worth := worths.get(score.name)) is not None:
-            values |= {"benefit": worth.benefit, "strength": worth.strength, "few_false": 1 - worth.false_share}
+            values |= {"benefit": worth.benefit, "strength": worth.strength, "few_false": 1 - worth.false_share_high}
         by_source[score.name] = {name: value for name, value in values.items() if math.isfinite(value)}
     return by_source
-
-
-def decided_worths(
-    scores: Scores, sources: Mapping[str, Negatives], encoder: Encoder, store: VectorStore, deciding: DecisionSettings
-) -> dict[str, SourceWorth]:
-    """Return source → what `foils score` decides by, its benefit first, at the mean belief without labels.
-
-    Nothing is returned where a single query was scored, which decides nothing.
-
-    Args:
-        scores: of the sources.
-        sources: name → the table, whose provenance may say how many positives it recaptures.
-        encoder: that scored.
-        store: of vectors; documents of the collection that it lacks are embedded, at most 100,000.
-        deciding: what the training starts from, and a query's in-batch negatives in it.
-    """
-    if len(scores.measured.records) < 2:
-        return {}
-    worths = decide_sources(scores, sources, encoder, store, deciding).decision.worths
-    return {name: worths[name] for name in sources if name in worths}
 
 
 def ratings(margins: Float64s, temperature: float) -> dict[str, float]:

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import time
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_verdict import MEASURE, cell
+from test_verdict import cell
 
-from foils.runtime.errors import InputError
-from foils.studies import StudySettings, analyse, read_cells, run_study
-from foils.studies import run as running
-from foils.studies.page import study_page
-from foils.studies.reliability import LEAST_SEEDS, MOST_SEEDS, Reliability, reliability_of, seeds_at_best
+from foils.experiments import analyse
+from foils.experiments.outcomes import LEAST_SEEDS, MOST_SEEDS, Reliability, reliability_of, seeds_at_best
+from foils.experiments.pages import study_page
 
 
 def table_of(sources: int, seeds: int, spread: float, seed: int = 0) -> np.ndarray:
@@ -133,54 +128,3 @@ def test_reliable_cells_alone_count_where_that_is_wanted():
     assert (every.left_out, chosen.left_out) == ([], ["doubtful · m"])
     assert list(chosen.leaderboard[0].cells) == ["world · m"]
     assert "as not reliable: doubtful · m" in str(chosen)
-
-
-QUICK = {"seeds": 1, "queries": 10, "training": {"batch_size": 16, "learning_rate": 0.05}, "measures": (MEASURE,)}
-
-
-def trained(study):
-    return sorted(re.sub(r"--\w*--", " ", path.name) for path in study.glob("cells/*/trained/*.json"))
-
-
-def test_seeds_are_added_until_the_order_repeats(world, monkeypatch):
-    collection, sources, model, store, study = world
-    results = table_of(3, 70, 10.0)
-    seen = []
-
-    def pretended(cell, names, measure):
-        seen.append(min(len(each) for each in cell.means(measure).values()))
-        return results[:, : len(cell.means(measure)["bm25"])]
-
-    monkeypatch.setattr(running, "results_of", pretended)
-    run_study(study, collection, sources, [model], store, StudySettings(**QUICK, until_reliable=True))
-    assert len(trained(study)) == 4 * LEAST_SEEDS + 1  # in-batch negatives and three sources; the untrained model once
-    before = {path: path.stat().st_mtime_ns for path in study.rglob("*.json")}
-    run_study(study, collection, sources, [model], store, StudySettings(**QUICK, until_reliable=True))
-    assert {path: path.stat().st_mtime_ns for path in study.rglob("*.json")} == before
-    (found,) = read_cells(study)
-    assert found.outcomes["bm25"][MEASURE].shape[0] == LEAST_SEEDS
-
-
-def test_no_training_begins_when_the_minutes_are_spent(world, monkeypatch):
-    collection, sources, model, store, study = world
-    monkeypatch.setattr(running, "results_of", lambda cell, names, measure: np.zeros((3, 1)))
-    start, clock = time.monotonic(), iter(range(10**6))
-    looked = SimpleNamespace(monotonic=lambda: start + 60 * next(clock), perf_counter=time.perf_counter)
-    monkeypatch.setattr(running, "time", looked)  # every look at the clock costs a minute
-    settings = StudySettings(**QUICK, until_reliable=True, minutes=8.5)
-    run_study(study, collection, sources, [model], store, settings)
-    assert len(trained(study)) == 5 + 3  # the first seed takes five minutes, and three are left
-    whole = run_study(study / "whole", collection, sources, [model], store, StudySettings(**{**QUICK, "seeds": 2}))
-    kept = {path.name: json.loads(path.read_text())["measures"] for path in whole[0].glob("trained/*.json")}
-    for path in study.glob("cells/*/trained/*.json"):
-        assert json.loads(path.read_text())["measures"] == kept[path.name]
-
-
-def test_what_has_no_effect_or_no_order_is_refused(world):
-    collection, sources, model, store, study = world
-    with pytest.raises(InputError, match=r"minutes 5\.0: no effect without until_reliable"):
-        StudySettings(minutes=5)
-    two = {name: sources[name] for name in ("random", "bm25")}
-    with pytest.raises(InputError, match="until_reliable: 2 sources have no order"):
-        run_study(study, collection, two, [model], store, StudySettings(**QUICK, until_reliable=True))
-    assert not study.exists()

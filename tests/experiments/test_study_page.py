@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from foils.studies import analyse
-from foils.studies.cells import IN_BATCH, Cell
-from foils.studies.page import study_page
+from foils.experiments import analyse
+from foils.experiments.cells import Cell
+from foils.experiments.pages import study_page
+from foils.experiments.tasks import IN_BATCH
 from hostile import ATTACK, assert_harmless
 
 
@@ -22,17 +23,16 @@ def cell(name, model="m", measure="nDCG@10"):
         "collection": {"name": name, "digest": "x" * 20}, "model": {"name": model, "fingerprint": "y" * 20},
         "settings": {"measures": [measure]}, "sources": dict.fromkeys(sources, ""),
     }  # fmt: skip
-    return Cell(Path(), facts, predictors, outcomes, {})
+    return Cell(Path(), facts, predictors, outcomes)
 
 
 def test_the_page_says_who_led_and_escapes_what_users_named():
-    analysis = analyse([cell(f"a {ATTACK}"), cell("b")], commands=[f"foils study {ATTACK}"])
+    analysis = analyse([cell(f"a {ATTACK}"), cell("b")])
     page = study_page(analysis)
     assert analysis.leaderboard[0].predictor in page
     assert "ECI_sem" in page
     assert "in-batch negatives" in page
     assert_harmless(page)
-    assert "Commands that repeat it" in page
 
 
 def test_cells_of_several_models_are_told_apart():
@@ -44,8 +44,8 @@ def test_cells_of_several_models_are_told_apart():
 def test_labels_of_figures_are_plain_text_and_names_of_sources_no_numbers():
     page = study_page(analyse([cell("a", measure=f"m {ATTACK}")]))
     figures = json.loads(re.search(r"^const figures = (.*);$", page, re.M).group(1))
-    _, outcomes, scatter = [figure["layout"] for figure in figures]
+    predictors, outcomes = [figure["layout"] for figure in figures]
     assert outcomes["xaxis"]["title"]["text"] == f"m {escape(ATTACK)}"
     assert outcomes["yaxis"]["type"] == "category"
     assert [each for each in outcomes["yaxis"]["categoryarray"] if "<" in each] == []
-    assert "<" not in scatter["xaxis"]["title"]["text"]
+    assert predictors["yaxis"]["categoryarray"] == ["rho", "eci_sem"]

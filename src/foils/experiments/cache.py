@@ -1,0 +1,84 @@
+"""Steps that are done once: what each gave is kept under a digest of what it depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from foils.data import Negatives, Run
+from foils.data.records import whole_json
+from foils.data.tables import read_table, write_table
+from foils.runtime.errors import FormatError, InputError
+from foils.runtime.files import CHANGED, SEAL, intact, write_sealed
+
+TEMPORARY = "checkpoints"
+
+
+def digest_of(key: object, size: int = 6) -> str:
+    """Return a digest of a JSON value, in hexadecimal: the same value, the same digest."""
+    text = json.dumps(key, sort_keys=True, ensure_ascii=False)
+    return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read a JSON object that `write_sealed` wrote, without its checksum.
+
+    Raises:
+        InputError: there is no such file, or it may not be read.
+        FormatError: it is damaged, has no checksum, or says something else than was written.
+    """
+    try:
+        value = whole_json(path)
+        whole = isinstance(value, dict) and SEAL in value and intact(value)
+    except FormatError as error:
+        raise FormatError("malformed JSON; remove it, and it will be made again", path, error.line) from error
+    except InputError:
+        raise
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise FormatError(f"{CHANGED}; remove it, and it will be made again", path)
+    return {name: each for name, each in value.items() if name != SEAL}
+
+
+class StepCache:
+    """A folder of finished steps, from which work that was killed goes on.
+
+    Args:
+        folder: made when the first step is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, name: str, key: object, ending: str = "") -> Path:
+        """Return where a step's result lies: the same name and key, the same place."""
+        return self.folder / f"{name}-{digest_of(key)}{ending}"
+
+    def temporary(self, name: str, key: object) -> Path:
+        """Return where something lies until all is done: a model of a short run, its checkpoints."""
+        return self.path(f"{TEMPORARY}/{name}", key)
+
+    def facts(self, name: str, key: object, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        """Return a step's numbers and texts, as JSON holds them."""
+        path = self.path(name, key, ".json")
+        if not path.is_file():
+            write_sealed(path, make())
+        return read_sealed(path)
+
+    def negatives(self, name: str, key: object, make: Callable[[], Negatives]) -> Negatives:
+        """Return a step's table of negatives."""
+        path = self.path(name, key, ".parquet")
+        if not path.is_file():
+            make().write(path)
+        return Negatives.read(path)
+
+    def run(self, name: str, key: object, make: Callable[[], Run]) -> Run:
+        """Return a step's ranking."""
+        path = self.path(name, key, ".parquet")
+        if not path.is_file():
+            write_table(path, make().table, {})
+        return Run(read_table(path)[0], name)

@@ -1,0 +1,469 @@
+"""Studies: every source trained, scored and measured once, in one folder to which every call adds."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from foils.data import Run
+from foils.deciding import BeliefSettings, decide
+from foils.encode import EncoderSettings, VectorStore, load_encoder
+from foils.encode.cross_encoders import load_cross_encoder
+from foils.evaluation import bm25_run, measure_encoder, measure_rankings, measure_reranker, qrels_of, rankings_of
+from foils.experiments import PREDICTORS, Cell, StudySettings, analyse, open_study, read_cells, run_study
+from foils.experiments import study as studying
+from foils.experiments.cells import mean_of, trained_file, write_cell
+from foils.experiments.outcomes import LEAST_SEEDS, mean_and_interval
+from foils.experiments.pages import study_page
+from foils.experiments.predictors import ratings
+from foils.experiments.study import drawn_queries, study_sources, table_digest
+from foils.experiments.tasks import FIRST_STAGE, IN_BATCH, UNTRAINED, EncoderTask, RerankerTask
+from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
+from foils.runtime.errors import FoilsError, FormatError, InputError
+from foils.runtime.files import SEAL, write_sealed
+from foils.scoring import ScoreSettings, score_sources
+from foils.training.models import load_trainable
+from train_models import bert_model, cross_encoder, made_up, static_model, table
+
+QUICK = {"batch_size": 16, "learning_rate": 0.05}
+SETTINGS = StudySettings(seeds=1, per_query=4, training=QUICK)
+COLLECTION = made_up()
+OTHERS = [replace(made_up(60, 90, seed=5), name="larger"), replace(made_up(20, 50, seed=7), name="smaller")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with models: static, a language model, a cross-encoder, and its body without a head."""
+    from transformers import BertForSequenceClassification
+
+    folder = tmp_path_factory.mktemp("studies")
+    static_model().save_pretrained(str(folder / "static"))
+    bert_model(folder / "language")
+    load_trainable(str(folder / "language")).save_pretrained(str(folder / "encoder"))
+    (folder / "cross").mkdir()
+    cross_encoder(folder / "cross")
+    shutil.copytree(folder / "cross", folder / "body")
+    BertForSequenceClassification.from_pretrained(folder / "cross").bert.save_pretrained(folder / "body")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sources():
+    mined = {
+        "random": mine_negatives(COLLECTION, RandomRetriever(COLLECTION, seed=0), split="train", top=4),
+        "bm25": mine_negatives(COLLECTION, BM25Retriever(COLLECTION), split="train", top=4),
+    }
+    return {**mined, "made": table(COLLECTION), "other": table(COLLECTION, seed=5)}
+
+
+@pytest.fixture
+def study(sources, place, tmp_path):
+    """Call a study in one folder with some of the sources, by name or as tables; the folder is `study.folder`."""
+    store = VectorStore(place / "vectors")
+
+    def call(*names, settings=SETTINGS, folder="study", tables=None, model="static", **more):
+        chosen = tables or {name: sources[name] for name in names or ("random", "bm25", "made")}
+        run_study(tmp_path / folder, COLLECTION, chosen, [str(place / model)], store, settings, **more)
+        return read_cells(tmp_path / folder)[-1]
+
+    call.folder, call.store = tmp_path / "study", store
+    return call
+
+
+def files(folder):
+    """The JSON files of a study, without what tells how long a training took."""
+    return {
+        path.relative_to(folder).as_posix(): re.sub(r' *"(seconds|checksum)":.*', "", path.read_text())
+        for path in sorted(folder.rglob("*.json"))
+    }
+
+
+def times(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*.json")}
+
+
+def test_it_scores_trains_and_measures_and_does_nothing_twice(study):
+    settings = StudySettings(seeds=2, queries=10, per_query=3, training=QUICK)
+    cell = study(settings=settings)
+    assert cell.sources == ["random", "bm25", "made"]
+    assert cell.outcomes["bm25"]["nDCG@10"].shape == (2, 10)
+    assert set(cell.outcomes) == {UNTRAINED, IN_BATCH, *cell.sources}
+    assert {cell.sizes_of[name] for name in cell.sources} == {(30, 2)}
+    first, at = files(study.folder), times(study.folder)
+    study(settings=settings)
+    assert times(study.folder) == at
+    next(path for path in study.folder.rglob("*.json") if "bm25" in path.name).unlink()
+    study(settings=settings)
+    assert files(study.folder) == first
+
+
+def test_a_later_call_adds_seeds_and_sources_as_if_all_had_come_together(study):
+    study("random", "bm25")
+    before = files(study.folder)
+    cell = study("made", "other", settings=replace(SETTINGS, seeds=2))
+    study("random", "bm25", settings=replace(SETTINGS, seeds=2))
+    assert cell.sources == ["random", "bm25", "made", "other"]
+    after = files(study.folder)
+    assert all(after[name] == text for name, text in before.items() if "trained/" in name)
+    whole = study("random", "bm25", "made", "other", folder="whole")
+    for name, values in cell.predictors.items():  # one scale for all
+        assert values == pytest.approx(whole.predictors[name], rel=1e-6, abs=1e-9)
+    study(settings=StudySettings(training={**QUICK, "epochs": 2}, seeds=1))
+    assert len(read_cells(study.folder)) == 2
+    for path in study.folder.glob("cells/*/sources/*"):
+        path.unlink()
+    assert study("made").predictors["bm25"] == cell.predictors["bm25"], "rows are gone, their predictors stay"
+
+
+def test_one_more_source_is_enough_and_no_name_takes_the_place_of_other_rows(study, sources):
+    with pytest.raises(FoilsError, match="two at least"):
+        study("random")
+    study("random", "bm25")
+    assert set(study("made").predictors) == {"random", "bm25", "made"}
+    before = files(study.folder)
+    with pytest.raises(FoilsError, match=r"bm25.*other rows.*NAME=FILE"):
+        study(tables={"bm25": sources["other"], "made": sources["made"]})
+    assert files(study.folder) == before
+
+
+def test_predictors_are_those_of_the_scores_and_the_decision(study, sources):
+    cell = study()
+    given = study_sources({name: sources[name] for name in cell.sources}, SETTINGS)
+    encoder = load_encoder(cell.facts["model"]["name"], EncoderSettings(max_length=128))
+    scores = score_sources(COLLECTION, given, encoder, study.store, ScoreSettings(hybrids=1, replicates=0))
+    for score in scores.sources:
+        found = cell.predictors[score.name]
+        for name in ("eci_sem", "rho", "mnrl_proxy", "gradient_energy", "eci"):
+            assert found[name] == pytest.approx(getattr(score, name)), name
+        assert set(found) <= set(PREDICTORS)
+    for batch, same in ((16, True), (4, False)):
+        worths = decide(COLLECTION, given, encoder, study.store, BeliefSettings(in_batch=batch - 1)).worths
+        for name in cell.sources:
+            found, worth = cell.predictors[name], worths[name]
+            assert (found["benefit"] == pytest.approx(worth.benefit)) == same, name
+            assert found["few_false"] == pytest.approx(1 - worth.false_share_high), name
+
+
+def test_rating_gaps_by_hand():
+    """A margin of 0.05 ln 10 at τ = 0.05 is a gap of 400 Elo points."""
+    found = ratings(np.array([0.0, 0.5, 0.75, 2.0]) * 0.05 * np.log(10), 0.05)
+    assert found == pytest.approx({"rating_gap": 325.0, "goldilocks": 0.5, "danger": 0.25})
+
+
+def test_one_query_has_no_benefit(sources, study):
+    first = sources["bm25"].table["query_id"][0].as_py()
+    alone = {
+        name: sources[name].reject(np.array(sources[name].table["query_id"]) != first, "no")
+        for name in ("random", "bm25")
+    }
+    values = study(tables=alone).predictors["bm25"]
+    assert "eci_sem" in values
+    assert "benefit" not in values
+
+
+def test_sources_that_were_not_trained_alike_are_told_in_the_table_and_warned_of(study, sources):
+    half = sources["bm25"].reject(np.arange(len(sources["bm25"])) % 2 == 0, "no")
+    found = analyse([study(tables={"half": half, "random": sources["random"]}, settings=replace(SETTINGS, seeds=2))])
+    (cell,) = found.cells
+    rows = {row[0]: row[5:7] for row in found.outcome_table(cell).rows}
+    assert rows["half"] == ("40", "3")
+    assert rows["random"] == ("80", "5")
+    assert rows[UNTRAINED] == ("", "")
+    assert "half 40 rows and 3 steps, random 80 rows and 5 steps" in " ".join(found.warnings)
+    assert [each.get("steps") for each in found.to_json()["cells"][0]["outcomes"] if each["source"] == "half"] == [3]
+
+
+def test_hybrids_take_turns_and_are_as_large_as_their_parts(sources):
+    three = {name: sources[name] for name in ("random", "bm25", "made")}
+    given = study_sources(three, replace(SETTINGS, hybrids=2, per_query=2))
+    assert list(given) == ["random", "bm25", "made", "random & bm25", "random & made", "bm25 & made"]
+    assert {int(each.keep.sum()) for each in given.values()} == {40}
+    pairs = {
+        name: set(zip(*(given[name].kept()[c].to_pylist() for c in ("query_id", "doc_id")), strict=True))
+        for name in ("random", "bm25", "random & bm25")
+    }
+    assert pairs["random & bm25"] <= pairs["random"] | pairs["bm25"]
+    assert all(pairs["random & bm25"] & pairs[name] for name in ("random", "bm25"))
+    for per_query, counted in ((4, True), (3, False)):  # a recapture of other rows is not used
+        cut = study_sources({"bm25": sources["bm25"]}, replace(SETTINGS, per_query=per_query))["bm25"]
+        assert ("recapture" in cut.provenance) == counted
+
+
+def test_a_seed_draws_its_queries_and_a_digest_sees_what_is_trained_on(sources):
+    drawn = [drawn_queries(COLLECTION, "train", 5, seed).positives("train").query_rows for seed in (0, 0, 1)]
+    assert np.array_equal(drawn[0], drawn[1])
+    assert not np.array_equal(drawn[0], drawn[2])
+    assert drawn_queries(COLLECTION, "train", None, 0) is COLLECTION
+    made = sources["made"]
+    assert table_digest(made) == table_digest(made.with_columns({"other": np.zeros(len(made))}))
+    assert table_digest(made) != table_digest(made.reject(np.arange(len(made)) == 0, "no"))
+
+
+RUN = Run.from_dict({"q39": {"other": 1.0}})
+BAD = [
+    ({"seeds": 0}, "seeds 0"),
+    ({"measures": ()}, "no measure"),
+    ({"minutes": 5}, r"minutes 5\.0: no effect without until_reliable"),
+    ({"measures": ("nDCG@10", "Nonsense@3")}, "Nonsense"),
+    ({"measures": ("nDCG@1000",)}, "nDCG@1000.*100"),
+    ({"training": {**QUICK, "batches": "nonsense"}}, "nonsense"),
+    ({"training": {**QUICK, "temperature": 0}}, "temperature 0"),
+    ({"training": {**QUICK, "loss": "nonsense"}}, "nonsense"),
+    ({"training": {**QUICK, "loss": "hybrid"}}, "ratings"),
+    ({"training": {**QUICK, "epochs": "two"}}, "epochs"),
+    ({"training": {**QUICK, "batch_size": 2.5}}, "batch_size"),
+    ({"training": {**QUICK, "patience": 3}}, "patience"),
+    ({"training": {"epoch": 2}}, r"epoch; known are .*epochs"),
+    ({"training": {**QUICK, "precision": "float16"}}, "float16"),
+    ({"score_with": "/nowhere/at/all"}, "/nowhere/at/all"),
+    ({"test_split": "train"}, "train"),
+    ({"split": "nonsense"}, "nonsense"),
+    ({"until_reliable": True}, "until_reliable: 2 sources have no order"),
+    ({"reranker": True, "measures": ("nDCG@60",)}, "nDCG@60.*first 50"),
+    ({"reranker": True, "training": {"batches": "hobit"}}, "batches: no effect with rerankers"),
+    ({"first_stage": "bm25"}, "first_stage bm25: no effect without reranker"),
+    ({"reranker": True, "training": {"loss": "mnrl"}}, "mnrl"),
+    ({"reranker": True, "training": {"loss": "regression"}}, "ratings"),
+    ({"reranker": True, "first_stage": "/nowhere/at/all.trec"}, "/nowhere/at/all"),
+    ({"reranker": True, "first_stage": RUN}, "other"),
+    ({"reranker": True, "first_stage": Run.from_dict({"q0": {"d0": 1.0}})}, "no query of the split 'test'"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), BAD, ids=range(len(BAD)))
+def test_what_cannot_be_done_is_refused_before_anything_is_trained(study, change, message):
+    model = "body" if change.get("reranker") else "static"
+    with pytest.raises(FoilsError, match=message):
+        study("random", "bm25", model=model, settings=StudySettings(**{"seeds": 1, "training": QUICK, **change}))
+    assert not study.folder.exists()
+
+
+def test_sources_and_models_are_looked_at_before_the_first_training(study, sources, place):
+    made = sources["made"]
+    few = made.reject(np.asarray(made.table["query_id"].to_pylist()) != "q0", "not this one")
+    with pytest.raises(FoilsError, match=r"few.*seed"):
+        study(tables={"few": few, "bm25": made}, settings=replace(SETTINGS, queries=2, seeds=3))
+    with pytest.raises(InputError, match="baseline"):
+        study(tables={"untrained": made, "x": sources["bm25"]})
+    two = {name: sources[name] for name in ("random", "bm25")}
+    weighted = {name: each.with_columns({"weight": np.full(len(each), 0.5)}) for name, each in two.items()}
+    lambdas = StudySettings(seeds=1, reranker=True, training={"loss": "st:LambdaLoss"})
+    with pytest.raises(InputError, match="weight other than 1"):
+        study(tables=weighted, model="body", settings=lambdas)
+    with pytest.raises(FoilsError, match="/nowhere/at/all"):
+        run_study(study.folder, COLLECTION, two, [str(place / "static"), "/nowhere/at/all"], study.store, SETTINGS)
+    with pytest.raises(InputError, match="two collections to test on are called larger"):
+        study(tests=[OTHERS[0], OTHERS[0]])
+    run = study.folder.parent / "run.trec"
+    Run.from_dict({"q59": {"d1": 1.0}}).write(run)
+    for first in (run, RUN):
+        with pytest.raises(InputError, match="a run is of one collection, and there are 2"):
+            study(model="body", tests=OTHERS, settings=StudySettings(reranker=True, first_stage=first))
+    assert not study.folder.exists()
+
+
+def test_every_training_is_measured_on_each_collection_and_the_mean_is_of_their_means(study):
+    settings = replace(SETTINGS, measures=("nDCG@10",))
+    cell = study(tests=OTHERS, settings=settings)
+    assert cell.sizes == [15, 5]
+    own = [measure_encoder(static_model(), each, "test", ["nDCG@10"]).means["nDCG@10"] for each in OTHERS]
+    assert cell.means("nDCG@10")[UNTRAINED] == pytest.approx([np.mean(own)])
+    found = analyse([cell])
+    outcomes = {each.source: each for each in found.outcomes[cell.name]}
+    assert dict(outcomes[UNTRAINED].tests) == pytest.approx(dict(zip(("larger", "smaller"), own, strict=True)))
+    assert all(each.mean == pytest.approx(np.mean(list(each.tests.values()))) for each in outcomes.values())
+    assert all("larger" in text and "smaller" in text for text in (str(found), study_page(found)))
+    named = [study(tests=tests, settings=settings, folder=str(at)).folder.name
+             for at, tests in enumerate(([], [COLLECTION], OTHERS[:1]))]  # fmt: skip
+    assert named[0] == named[1] != named[2]
+
+
+def test_the_interval_draws_queries_within_each_collection():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([np.full((2, 30), 0.2), np.full((2, 3), 0.8)], axis=1)
+    assert mean_of(values, [30, 3]) == pytest.approx([0.5, 0.5])
+    assert mean_and_interval(values, rng, [30, 3]) == pytest.approx((0.5, 0.5, 0.5))
+    mean, low, high = mean_and_interval(values, rng)
+    assert low < mean < high < 0.5
+
+
+def test_what_training_starts_from(study, sources, place):
+    """A language model and a head that nobody trained know nothing."""
+    two = {name: sources[name] for name in ("random", "bm25")}
+    rerankers = {"reranker": True, "training": {**QUICK, "max_length": 32}}
+    for model, more, expected in (
+        ("static", {}, ("encoder", 15)),
+        ("language", {}, ("nothing", 15)),
+        ("encoder", {}, ("encoder", 15)),
+        ("body", rerankers, ("nothing", 0)),
+        ("cross", rerankers, ("encoder", 0)),
+    ):
+        (cell,) = open_study(study.folder, COLLECTION, two, [str(place / model)], replace(SETTINGS, **more))
+        assert (cell.belief().starts, cell.belief().in_batch) == expected
+
+
+RERANKING = StudySettings(
+    reranker=True, seeds=2, per_query=3, training={"batch_size": 8, "learning_rate": 0.01, "max_length": 32}
+)
+
+
+def test_rerankers_train_on_lists_and_are_measured_by_the_order_that_the_first_stage_gets(study, place, caplog):
+    settings = replace(RERANKING, score_with=str(place / "static"))
+    cell = study("random", "bm25", model="body", settings=settings)
+    assert set(cell.outcomes) == {FIRST_STAGE, "random", "bm25"}
+    assert set(cell.outcomes["bm25"]) == {"nDCG@10", "RR@10"}
+    expected = measure_rankings(rankings_of(bm25_run(COLLECTION, "test", depth=50)), qrels_of(COLLECTION, "test"))
+    assert cell.means("nDCG@10")[FIRST_STAGE] == pytest.approx([expected.means["nDCG@10"]])  # once
+    assert cell.sizes_of["bm25"] == (20, 3)  # 20 lists in batches of 8
+    first, second = cell.outcomes["bm25"]["nDCG@10"]
+    assert not np.array_equal(first, second)
+    assert "bm25: the reranker learned nothing" in caplog.text
+    at = times(study.folder)
+    study("random", "bm25", model="body", settings=settings)
+    assert times(study.folder) == at
+    found = analyse([cell])
+    means = {each.source: each.mean for each in found.outcomes[cell.name]}
+    for each in found.outcomes[cell.name]:
+        if each.source != FIRST_STAGE:
+            assert each.gain == pytest.approx(means[each.source] - means[FIRST_STAGE])
+    assert "gain over first stage" in str(found)
+    assert found.warnings == []  # no training is doubted for coming near its first stage
+
+
+def test_every_seed_draws_a_head_and_a_trained_one_is_measured_as_evaluate_does(place):
+    pairs = [("ba be", "ba be bi")]
+    loads = {name: [RerankerTask(str(place / name)).load(seed=seed).predict(pairs)[0] for seed in (0, 0, 1)]
+             for name in ("body", "cross")}  # fmt: skip
+    assert loads["body"][0] == loads["body"][1] != loads["body"][2]
+    assert len(set(loads["cross"])) == 1
+    model, task = load_cross_encoder(place / "cross"), RerankerTask(str(place / "cross"))
+    whole = measure_reranker(model, COLLECTION, "test", bm25_run(COLLECTION, "test"), ["nDCG@10"], depth=50)
+    run = task.search(model, COLLECTION, "test")
+    assert measure_rankings(rankings_of(run), qrels_of(COLLECTION, "test")).means["nDCG@10"] == whole.means["nDCG@10"]
+
+
+def test_a_run_is_reranked_instead_of_bm25s(study, place, tmp_path):
+    rng, ids = np.random.default_rng(3), COLLECTION.documents["doc_id"].to_pylist()
+    queries = COLLECTION.judgements("test")["query_id"].to_pylist()
+    run = Run.from_dict({q: {d: float(rng.random()) for d in rng.choice(ids, 30, replace=False)} for q in queries})
+    run.write(tmp_path / "given.trec")
+    cells = {}
+    for name, given in (("file", tmp_path / "given.trec"), ("object", run), ("bm25", "bm25")):
+        settings = replace(RERANKING, seeds=1, first_stage=given, score_with=str(place / "static"))
+        cells[name] = study("random", "bm25", model="body", settings=settings, folder=name)
+    assert cells["file"].means("nDCG@10")["bm25"] == cells["object"].means("nDCG@10")["bm25"]
+    assert cells["file"].means("nDCG@10")[FIRST_STAGE] != cells["bm25"].means("nDCG@10")[FIRST_STAGE]
+    assert cells["file"].folder.name != cells["bm25"].folder.name
+
+
+def test_seeds_are_added_until_the_order_repeats(study, monkeypatch):
+    steady = np.arange(3.0)[:, None] + np.random.default_rng(0).normal(0, 0.01, (3, 70))
+    settings = StudySettings(seeds=1, queries=10, training=QUICK, measures=("nDCG@10",), until_reliable=True)
+    monkeypatch.setattr(Cell, "results", lambda cell, names, measure: steady[:, : len(cell.means(measure)["bm25"])])
+    cell = study(settings=settings)
+    trained = list(study.folder.glob("cells/*/trained/*.json"))
+    assert len(trained) == 4 * LEAST_SEEDS + 1  # in-batch negatives and three sources; the untrained model once
+    assert cell.outcomes["bm25"]["nDCG@10"].shape[0] == LEAST_SEEDS
+    at = times(study.folder)
+    study(settings=settings)
+    assert times(study.folder) == at
+
+
+def test_no_training_begins_when_the_minutes_are_spent(study, monkeypatch):
+    monkeypatch.setattr(Cell, "results", lambda cell, names, measure: np.zeros((3, 1)))
+    start, clock = time.monotonic(), iter(range(10**6))
+    looked = SimpleNamespace(monotonic=lambda: start + 60 * next(clock), perf_counter=time.perf_counter)
+    monkeypatch.setattr(studying, "time", looked)  # every look at the clock costs a minute
+    settings = StudySettings(seeds=1, queries=10, training=QUICK, until_reliable=True, minutes=8.5)
+    study(settings=settings)
+    trained = study.folder.glob("cells/*/trained/*.json")
+    assert len(list(trained)) == 5 + 3  # the first seed takes five minutes, and three are left
+
+
+# What lies on disk.
+
+SOURCES = {"random": "0" * 10, "bm25": "1" * 10, "dense": "2" * 10}
+FACTS = {
+    "collection": {"name": "c", "digest": "c" * 32}, "model": {"name": "m", "fingerprint": "m" * 32},
+    "settings": {"measures": ["nDCG@10"]}, "sources": SOURCES,
+}  # fmt: skip
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A cell with three sources, two seeds each; its files by kind."""
+    folder = tmp_path / "study" / "cells" / "c--m--x"
+    write_cell(folder, FACTS)
+    predictors = {name: {"eci_sem": float(at)} for at, name in enumerate(SOURCES)}
+    write_sealed(folder / "scores.json", {"of": {"sources": SOURCES}, "sources": predictors})
+    for at, (name, digest) in enumerate(SOURCES.items()):
+        for seed in range(2):
+            result = {"per_query": {"nDCG@10": [0.1 * at, 0.2 * at + 0.01 * seed]}, "rows": 3, "steps": 1}
+            write_sealed(trained_file(folder, name, digest, seed), result)
+    files = {"cell": folder / "cell.json", "scores": folder / "scores.json"}
+    return {"study": tmp_path / "study", "result": trained_file(folder, "bm25", SOURCES["bm25"], 1), **files}
+
+
+def test_it_is_a_good_study_and_what_is_written_again_keeps_its_sources(kept):
+    (read,) = read_cells(kept["study"])
+    assert read.sources == list(SOURCES)
+    assert read.outcomes["bm25"]["nDCG@10"] == pytest.approx(np.array([[0.1, 0.2], [0.1, 0.21]]))
+    assert analyse([read]).leaderboard[0].predictor == "eci_sem"
+    write_cell(read.folder, {**FACTS, "sources": {"new": "3" * 10}})
+    (again,) = read_cells(kept["study"])
+    assert again.facts["sources"] == {**SOURCES, "new": "3" * 10}
+    assert SEAL not in again.facts
+    with pytest.raises(InputError, match="no study here"):
+        read_cells(kept["study"] / "nothing")
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\x00", b"\xff", b"[" * 100_000, b'{"a":' * 100_000, b"1" * 5_000])
+@pytest.mark.parametrize("name", ["cell", "scores", "result"])
+def test_what_is_no_json_is_named_with_what_to_do(kept, name, data):
+    kept[name].write_bytes(data)
+    with pytest.raises(FormatError, match=r"remove it, and it will be made again") as caught:
+        read_cells(kept["study"])
+    assert caught.value.path == kept[name]
+    assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "is_now"),
+    [
+        ("cell", "1111", "1112"), ("scores", "2.0", "2.1"), ("result", "0.21", "0.22"),
+        ("result", "0.21", "1" * 400), ("cell", '"checksum"', '"check"'),
+    ],
+)  # fmt: skip
+def test_what_changed_or_has_no_checksum_is_refused(kept, name, was, is_now):
+    kept[name].write_text(kept[name].read_text().replace(was, is_now, 1))
+    with pytest.raises(FormatError, match=r"contents have changed .*remove it, and it will be made again") as caught:
+        read_cells(kept["study"])
+    assert caught.value.path == kept[name]
+
+
+def test_results_of_other_measures_and_a_folder_in_the_place_of_a_file(kept):
+    write_sealed(kept["result"], {"per_query": {"nDCG@10": [1, 2, 3]}})
+    with pytest.raises(FormatError, match="other measures or queries than with seed 0"):
+        read_cells(kept["study"])
+    for seed in range(2):
+        path = trained_file(kept["cell"].parent, "bm25", SOURCES["bm25"], seed)
+        write_sealed(path, {"per_query": {"AP": [1, 2]}})
+    with pytest.raises(InputError, match=r"c · m have no nDCG@10; measured were AP, nDCG@10"):
+        analyse(read_cells(kept["study"]))
+    kept["cell"].unlink()
+    kept["cell"].mkdir()
+    with pytest.raises(InputError, match=r"cell\.json: "):
+        read_cells(kept["study"])
+
+
+def test_an_encoder_is_cut_in_measures_as_in_training(place):
+    task = EncoderTask(str(place / "language"), max_length=4)
+    assert task.load().max_seq_length == task.encoder.max_length == 4
+    assert json.dumps(task.fingerprint)
