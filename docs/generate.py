@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 import foils
-from foils.cli.overview import PURPOSE
+from foils.cli.app import PURPOSE
 from foils.cli.program import described, help_text, options_of_verb, settings_of_verb, shown_default
-from foils.cli.verb import Verb
-from foils.cli.verbs import DOORS
+from foils.cli.verbs import DOORS, Verb
 from foils.data.negatives import KNOWN, REQUIRED
 from foils.runtime.keyed import KeyedSetting, options_of
 from foils.runtime.options import Setting

@@ -58,7 +58,7 @@ def test_mine_tells_what_it_did_on_stdout_and_in_json(foils: Foils, folder: Path
     ended = foils(
         "mine", folder, "--with", "bm25", "--top", 5, "-o", tmp_path / "b.parquet", "--json", tmp_path / "b.json"
     )
-    assert (ended.status, ended.err) == (0, "")
+    assert ended.status == 0
     said = json.loads((tmp_path / "b.json").read_text())
     assert said["source"] == "bm25"
     assert said["queries"] == 3
@@ -128,7 +128,7 @@ def test_a_second_run_encodes_nothing(
 def test_fuse(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
     named = f"lexical={sources[1]}"
     ended = foils("fuse", folder, named, sources[2], "-o", tmp_path / "f", "--json", tmp_path / "f.json")
-    assert (ended.status, ended.err) == (0, "")
+    assert ended.status == 0
     fused = Negatives.read(tmp_path / "f")
     assert set(fused.table["source"].to_pylist()) == {"lexical+dense"}
     assert json.loads((tmp_path / "f.json").read_text())["rows"] == len(fused)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -68,7 +69,7 @@ def test_version(foils: Callable[..., Any]) -> None:
         (["mine", "x", "-o", "y", "--bogus", "1"], "--bogus"),
         (["mine", "x", "-o", "y", "--tpo", "1"], "--top"),
         (["mine", "x", "-o", "y", "--top", "many"], "--top"),
-        (["mine", "x"], "-o requires an argument"),
+        (["mine", "x"], "-o FILE is missing. Write the table of negatives to this file."),
         (["mine", "-o", "y"], "COLLECTION"),
         (["mine", "x", "z", "-o", "y"], "z"),
         (["score", "x"], "SOURCE requires an argument"),
@@ -93,7 +94,8 @@ def test_usage_errors_are_one_line_that_points_to_the_help(
         (FailureError("it broke"), 1, "foils: failed: it broke\n"),
         (ConvergenceError("did not converge"), 1, "foils: failed: did not converge\n"),
         (FoilsError("something"), 1, "foils: failed: something\n"),
-        (KeyboardInterrupt(), 130, "foils: interrupted; what was finished is kept\n"),
+        (MemoryError(), 1, "foils: failed: the memory of this machine is used up; give less, or a machine with more\n"),
+        (KeyboardInterrupt(), 130, "foils: interrupted; what was finished is kept: run the same command to continue\n"),
     ],
 )
 def test_exit_statuses(
@@ -105,6 +107,13 @@ def test_exit_statuses(
     monkeypatch.setattr("foils.data.read.load_collection", load)
     ended = foils("mine", "x", "-o", "y")
     assert (ended.status, ended.out, ended.err) == (status, "", said)
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_escapes(beir_folder: Callable[..., Path], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "foils", "mine", str(beir_folder()), "-o", str(tmp_path / "o")]
+    done = subprocess.run(command, capture_output=True, timeout=300, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, b"Traceback" in done.stderr) == (0, False)
+    assert rb"(train) \u2192 " in done.stdout
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_program_quietly(tmp_path: Path) -> None:
@@ -199,6 +208,15 @@ def test_long_tasks_say_their_rate_on_stderr(
     assert "foils: reading: 250 of 300 texts, 10 texts/s, 5 s left\n" in err
     assert err.endswith("foils: reading: 250 texts in 25 s\n")
     assert err.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("done", "seconds", "unit", "said"),
+    [(3, 12.0, "steps", "4.0 s/step"), (100, 10.0, "texts", "10 texts/s"), (2, 7.0, "batches", "3.5 s/batch"),
+     (1, 5.0, "queries", "5.0 s/query")],
+)  # fmt: skip
+def test_what_takes_longer_than_a_second_says_how_long(done: int, seconds: float, unit: str, said: str) -> None:
+    assert show._rate(done, seconds, unit) == said
 
 
 def test_a_p_value_that_four_digits_cannot_show_is_no_zero() -> None:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from cyclopts import App, CycloptsError
 
-from foils.cli.program import Verb, add_verb
+from foils.cli.program import add_verb
+from foils.cli.verbs import Verb
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import parsed_settings
@@ -379,3 +380,9 @@ def test_a_setting_that_has_an_effect_or_its_default_is_taken(given: dict[str, A
 def test_a_former_name_of_a_setting_still_works() -> None:
     with pytest.warns(FutureWarning, match="encoder_model is called model now"):
         idle(encoder_model=None)
+
+
+def test_a_text_is_read_as_the_program_reads_it() -> None:
+    assert WindowSettings(ranks="0-7", weights="a=2").ranks == (0, 7)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="ranks 7: expected FROM-TO"):
+        see("c", ranks="7")

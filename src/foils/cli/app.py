@@ -1,60 +1,85 @@
-"""The program `foils`: which verb runs, and how failures end it."""
+"""The program `foils`: its help, which verb runs, and how failures end it. Nothing is loaded before it is needed."""
 
 from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from foils.cli.verb import UsageError
-from foils.cli.verbs import DOORS
-from foils.runtime.errors import FailureError, FoilsError, InputError, UnknownNameError
+from foils.cli.verbs import DOORS, UsageError
+from foils.runtime.errors import FoilsError, InputError, UnknownNameError
 
 EXIT_INPUT, EXIT_FAILURE, EXIT_INTERRUPTED = 2, 1, 130
+SHELLS = ("bash", "zsh", "fish", "powershell")
+PURPOSE = (
+    "Hard negatives for retrievers and rerankers: mine them, decide before any training which to train on, and measure "
+    "whether it helped."
+)
+OPTIONS = {
+    "-h, --help": "Show this help; foils VERB --help shows a verb's.",
+    "--version": "Print the version.",
+    "--install-completion": "Complete verbs and options in this shell from now on (bash, zsh, fish, powershell).",
+    "--show-completion SHELL": "Print the script that does.",
+}
 
 
 def main() -> None:
     """Run the program. Exit status: 0; 2 for bad input or usage, with a message; 1 for a failure."""
-    _quieten()
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # of other libraries, warnings alone are shown
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    for name in ("bm25s", "sentence_transformers", "httpx"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows ASCII alone
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run the program with these arguments and return its exit status; messages go to stderr."""
+    status = EXIT_INPUT
     try:
         return _run(arguments)
     except UsageError as error:
         verb = f" {arguments[0]}" if arguments[0] in DOORS else ""
-        _say(f"error: {error} (see: foils{verb} --help)")
-        return EXIT_INPUT
+        message = f"error: {error} (see: foils{verb} --help)"
     except InputError as error:
-        _say(f"error: {error}")
-        return EXIT_INPUT
-    except (FailureError, FoilsError) as error:
-        _say(f"failed: {error}")
-        return EXIT_FAILURE
+        message = f"error: {error}"
+    except FoilsError as error:
+        status, message = EXIT_FAILURE, f"failed: {error}"
+    except MemoryError:
+        status, message = (
+            EXIT_FAILURE,
+            "failed: the memory of this machine is used up; give less, or a machine with more",
+        )
     except KeyboardInterrupt:
-        _say("interrupted; what was finished is kept")
-        return EXIT_INTERRUPTED
+        again = "run the same command to continue" + (", with --resume" if arguments[0] == "train" else "")
+        status, message = EXIT_INTERRUPTED, f"interrupted; what was finished is kept: {again}"
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILURE
+    print(f"foils: {message}", file=sys.stderr)
+    return status
 
 
 def _run(arguments: Sequence[str]) -> int:
     """Run what the first argument names; only what it needs is imported."""
     first = arguments[0] if arguments else ""
     if first in DOORS:
-        from foils.cli.program import by_door
+        from foils.cli.program import run_verb
         from foils.cli.show import Progress, messages
         from foils.runtime.progress import reporting
 
         with Progress() as progress, reporting(progress), messages():
-            return by_door(arguments)
+            return run_verb(arguments)
     if first in ("", "-h", "--help"):
-        from foils.cli.overview import overview
-
         print(overview())
         return 0 if first else EXIT_INPUT
     if first == "--version":
@@ -63,25 +88,49 @@ def _run(arguments: Sequence[str]) -> int:
         print(f"foils {version('foils')}")
         return 0
     if first in ("--install-completion", "--show-completion"):
-        from foils.cli.completion import completion
-
         return completion(first, *arguments[1:])
     if first.startswith("-"):
         raise UsageError(f"unknown option {first!r}; options of a verb stand after it: foils VERB {first}")
     raise UsageError(str(UnknownNameError("verb", first, DOORS)))
 
 
-def _say(message: str) -> None:
-    from foils.cli.show import say
+def overview() -> str:
+    """Return the help of the program, as wide as the terminal."""
+    width = min(shutil.get_terminal_size().columns, 120)
+    verbs = {name: verb.summary() for name, verb in DOORS.items()}
+    parts = ["Usage: foils VERB [ARGUMENTS] [OPTIONS]", "", textwrap.fill(PURPOSE, width), ""]
+    for title, rows in (("Verbs:", verbs), ("Options:", OPTIONS)):
+        parts += [title, *_aligned(rows, width), ""]
+    return "\n".join([*parts, "Start with: foils demo"])
 
-    say(message)
+
+def _aligned(rows: Mapping[str, str], width: int) -> list[str]:
+    first = max(map(len, rows)) + 4
+    lines = {name: textwrap.wrap(text, max(width - first, 20)) for name, text in rows.items()}
+    return [f"  {name}".ljust(first) + ("\n" + " " * first).join(text) for name, text in lines.items()]
 
 
-def _quieten() -> None:
-    """Keep other libraries' progress bars and notices off the terminal; warnings of theirs stay."""
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TQDM_DISABLE", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    for name in ("bm25s", "sentence_transformers", "httpx"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+def completion(option: str, shell: str = "", *rest: str) -> int:
+    """Install the script that completes the program's verbs and options, or print it; return the exit status.
+
+    Args:
+        option: `--install-completion` or `--show-completion`.
+        shell: its name. Default: that of the shell that is used, by $SHELL.
+        rest: nothing may follow.
+
+    Raises:
+        UsageError: no such shell, or more arguments than one.
+    """
+    shell = shell or Path(os.environ.get("SHELL", "")).name
+    if shell not in SHELLS:
+        raise UsageError(str(UnknownNameError(f"shell; give {option} SHELL:", shell, SHELLS)))
+    if rest:
+        raise UsageError(f"{option} takes the name of a shell alone; found {' '.join(rest)}")
+    from foils.cli.program import program
+
+    app: Any = program()
+    if option == "--show-completion":
+        print(app.generate_completion(shell=shell))
+    else:
+        print(f"{app.install_completion(shell=shell)} is read by new shells")
+    return 0

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeRemainingColumn
@@ -52,62 +52,62 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True)
-        self._bars = Bars(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-        )
+        console = Console(stderr=True)
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
+                   TextColumn("{task.fields[rate]}"), TimeRemainingColumn())  # fmt: skip
+        self._bars = Bars(*columns, console=console, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> Progress:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._console.is_terminal:
+    def __exit__(self, *_: Any) -> None:
+        if self._bars is not None:
             self._bars.stop()
 
     @contextmanager
     def task(self, description: str, total: int | None, unit: str) -> Iterator[Advance]:
         """Show one task."""
         start = last = time.monotonic()
-        done = 0
-        bar = self._bars.add_task(description, total=total, rate="") if self._console.is_terminal else None
-        if bar is not None:
-            self._bars.start()
+        done, bars = 0, self._bars
+        if bars is not None:
+            bar = bars.add_task(description, total=total, rate="")
+            bars.start()
 
         def advance(count: int) -> None:
             nonlocal done, last
             done += count
             now = time.monotonic()
-            rate = f"{done / max(now - start, 1e-9):,.0f} {unit}/s"
-            if bar is not None:
-                self._bars.update(bar, advance=count, rate=rate)
+            rate = _rate(done, now - start, unit)
+            if bars is not None:
+                bars.update(bar, advance=count, rate=rate)
             elif now - last >= _EVERY:
                 last = now
-                say(f"{description}: {_of(done, total)} {unit}, {rate}{_left(done, total, now - start)}")
+                left = f", {(now - start) * (total - done) / done:,.0f} s left" if total and done else ""
+                of = f"{done:,}" if total is None else f"{done:,} of {total:,}"
+                say(f"{description}: {of} {_counted(total or done, unit)}, {rate}{left}")
 
         try:
             yield advance
         finally:
             spent = time.monotonic() - start
-            if bar is not None:
-                self._bars.remove_task(bar)
-                if not self._bars.task_ids:  # the terminal is free, for whoever asks or prints
-                    self._bars.stop()
+            if bars is not None:
+                bars.remove_task(bar)
+                if not bars.task_ids:  # the terminal is free, for whoever asks or prints
+                    bars.stop()
             if spent > _LEAST:
-                say(f"{description}: {done:,} {unit} in {spent:,.0f} s")
+                say(f"{description}: {done:,} {_counted(done, unit)} in {spent:,.0f} s")
 
 
-def _of(done: int, total: int | None) -> str:
-    return f"{done:,}" if total is None else f"{done:,} of {total:,}"
+def _rate(done: int, seconds: float, unit: str) -> str:
+    """Units a second, or seconds a unit where one takes longer than a second."""
+    rate = done / max(seconds, 1e-9)
+    return f"{1 / rate:,.1f} s/{_counted(1, unit)}" if 0 < rate < 1 else f"{rate:,.0f} {unit}/s"
 
 
-def _left(done: int, total: int | None, spent: float) -> str:
-    return f", {spent * (total - done) / done:,.0f} s left" if total and done else ""
+def _counted(count: int, unit: str) -> str:
+    """The name of a unit, singular for one: step, query, batch."""
+    if count != 1:
+        return unit
+    if unit.endswith("ies"):
+        return f"{unit[:-3]}y"
+    return unit[:-2] if unit.endswith(("ches", "shes", "sses", "xes")) else unit.removesuffix("s")

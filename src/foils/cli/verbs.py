@@ -1,70 +1,167 @@
-"""The program's verbs, and where their doors are."""
+"""The program's verbs: where their doors are, and what the program does beside them."""
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from foils.cli.verb import Verb, option
 from foils.runtime.errors import FailureError, InputError
-from foils.runtime.options import refuse
+from foils.runtime.options import Needs, Option, Setting
+
+Door = Callable[..., Any]
+Values = Mapping[str, Any]
+_ROOT = Path(__file__).parents[2]  # of the modules' files
 
 
-def _fail_where_damaged(result: Any, given: Mapping[str, Any]) -> None:
-    """End `foils cache verify` with status 1 where it found damage."""
+class UsageError(InputError):
+    """A command that the program does not understand."""
+
+
+@dataclass(frozen=True)
+class Output(Setting):
+    """An option of the program alone, mostly what to write of the result; nothing where it is not given.
+
+    Attributes:
+        write: writes a result to the value of the option. None: the option is for `Verb.after`.
+    """
+
+    write: Callable[[Any, Any], None] | None = None
+
+
+def _output(name: str, kind: Any, text: str, write: Callable[[Any, Any], None] | None, **option: Any) -> Output:
+    return Output(name, kind | None, Option(**option), None, text, "Output", write=write)
+
+
+def _write_json(result: Any, path: Path) -> None:
+    from foils.runtime.files import write_json
+
+    write_json(path, result.to_json())
+
+
+def _parsed_forms(texts: Sequence[str]) -> dict[str, Path]:
+    from foils.data.formats import parsed_exports
+
+    return parsed_exports(texts)
+
+
+def _export(result: Any, forms: Mapping[str, Path]) -> None:
+    for form, path in forms.items():
+        result.export(path, form=form)
+
+
+JSON = _output("json", Path, "Write the result as JSON to this file.", _write_json, metavar="FILE")
+REPORT = _output(
+    "report", Path, "Write an HTML page to this file.", lambda result, path: result.report(path), metavar="FILE"
+)
+EXPORT = _output(
+    "export",
+    dict,
+    "Write the kept rows for training, too: triplets, tuples, labelled-pairs, labelled-lists, flagembedding, tevatron, "
+    "nemo, ms-swift, ms-swift-pairs or trec; may be given several times. With scores: foils export.",
+    _export,
+    metavar="FORM=FILE",
+    parse=_parsed_forms,
+    repeated=True,
+)
+PROMOTED = _output(
+    "promoted",
+    Path,
+    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
+    "--add-judgements.",
+    lambda result, path: result.promoted.write(path),
+    metavar="FILE",
+)
+RUNS = _output(
+    "write_runs",
+    Path,
+    "Write the run of each system, in TREC form, to this folder.",
+    lambda result, folder: result.write_runs(folder),
+    metavar="FOLDER",
+)
+PAGE = _output(
+    "page",
+    Path,
+    "Write the page to this file.",
+    lambda result, path: result.report(path),
+    flag="--output",
+    short="-o",
+    metavar="FILE",
+)
+OPEN = _output("open_report", bool, "Open the report in a browser (on a terminal). Default: yes.", None, flag="--open")
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What the program needs of a verb beside its door.
+
+    Attributes:
+        door: where the door is, as MODULE:FUNCTION.
+        example: a command, for the help.
+        writes: what `-o` is the name of, as "table of negatives"; empty: the result is not written.
+        reports: whether the result has a page.
+        more: options of the program alone.
+        needs: what options need of others, some of the program alone, to have an effect (see `options.Needs`).
+        before: raises an InputError for options that do not go together, some of the program alone; it is given what
+            the door will be given, and the program's own options.
+        after: does what the program alone does with the result, once it is written and shown; it is given the result
+            and what `before` was given.
+        moved: what to give in place of options that the verb had once.
+        alone: whether it can go without arguments; where not, it shows its help then.
+        next: the command that mostly follows, in which {output} and other names of options stand for their values.
+    """
+
+    door: str
+    example: str
+    writes: str = ""
+    reports: bool = False
+    more: tuple[Output, ...] = ()
+    needs: Mapping[str, Needs] = field(default_factory=dict)
+    before: Callable[[Values], None] | None = None
+    after: Callable[[Any, Values], None] | None = None
+    moved: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
+    next: str = ""
+
+    def function(self) -> Door:
+        """Import the door."""
+        module, _, name = self.door.partition(":")
+        function: Door = getattr(import_module(module), name)
+        return function
+
+    def outputs(self) -> list[Output]:
+        """Return the options of the program alone."""
+        text = f"Write the {self.writes} to this file."
+        option, nothing = Option(short="-o", metavar="FILE"), inspect.Parameter.empty
+        output = Output("output", Path, option, nothing, text, "Output", write=lambda result, path: result.write(path))
+        return [*([output] if self.writes else []), *self.more, JSON, *([REPORT] if self.reports else [])]
+
+    def summary(self) -> str:
+        """Return the first line of the door's docstring, read from its file: nothing is imported for `foils --help`."""
+        module, _, name = self.door.partition(":")
+        source = _ROOT.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+        docstring = re.search(rf'^def {name}\(.*?"""(.*?)$', source, re.DOTALL | re.MULTILINE)
+        return docstring[1].strip() if docstring else ""
+
+
+def _fail_where_damaged(result: Any, _: Values) -> None:
     if damaged := getattr(result, "damaged", {}):
         raise FailureError(
             f"{len(damaged)} of the cache's files are damaged; remove them, and what they held is made again"
         )
 
 
-def _forms(texts: Sequence[str]) -> dict[str, Path]:
-    from foils.data.formats import parsed_exports
-
-    return parsed_exports(texts)
-
-
-def _fail_where_kept(result: Any, given: Mapping[str, Any]) -> None:
-    """End `foils tune` with status 1 where it kept the base."""
+def _fail_where_kept(result: Any, _: Values) -> None:
     if not getattr(result, "better", True):
         raise FailureError("no better model: the base is kept")
 
 
-EXPORT = option(
-    "export",
-    dict,
-    "Write the kept rows for training, too: triplets, tuples, labelled-pairs, labelled-lists, flagembedding, tevatron, "
-    "nemo, ms-swift, ms-swift-pairs or trec; may be given several times. With scores: foils export.",
-    metavar="FORM=FILE",
-    parse=_forms,
-    repeated=True,
-)
-
-
-def export_kept(result: Any, given: Mapping[str, Any]) -> None:
-    """Write the files that `--export` names; `result` has an `export(path, form=…)`."""
-    for form, path in given.get("export", {}).items():
-        result.export(path, form=form)
-
-
-def _check_split(given: Mapping[str, Any]) -> None:
-    """Refuse, of `foils fuse`, a split that no export asks for."""
-    if not given.get("export") and (split := given.get("split", "train")) != "train":
-        refuse({"split": split}, "without --export, which takes the positives of the split; leave it out")
-
-
-def _write_page(result: Any, given: Mapping[str, Any]) -> None:
-    """Write the page of `foils report`, where one is wanted."""
-    from foils.cli.show import say
-
-    if page := given.get("page"):
-        result.report(page)
-        say(f"report: {page}")
-
-
-def _open_report(result: Any, given: Mapping[str, Any]) -> None:
+def _open_report(_: Any, given: Values) -> None:
     """Open the report of `foils demo` in a browser, where there is somebody to look at it."""
     import webbrowser
 
@@ -72,171 +169,133 @@ def _open_report(result: Any, given: Mapping[str, Any]) -> None:
         webbrowser.open((given.get("output", Path("foils-demo")) / "report.html").resolve().as_uri())
 
 
-def _check_texts(given: Mapping[str, Any]) -> None:
+def _check_texts(given: Values) -> None:
     """Refuse, of `foils select`, a page or exports without texts, and what nothing but these needs."""
     from foils.selection.doors import refuse_seed
 
-    by, report = given.get("by", "table"), given.get("report")
-    if by == "benefit":
-        return refuse({"report": report}, "with --by benefit; foils score shows what the chosen table is worth")
-    shown = report or given.get("export")
-    if shown and given.get("collection") is None:
+    if (given.get("report") or given.get("export")) and given.get("collection") is None:
         raise InputError("--report and --export need the texts: give the --collection that was rated")
-    elif not shown:
-        split = given.get("split")
-        idle = {"collection": given.get("collection"), "split": None if split == "train" else split}
-        refuse(
-            {**idle, "keep_identical_ids": given.get("keep_identical_ids") or None},
-            "without --report or --export, which need the texts; give one of them, or leave it out",
-        )
-    if not report:
-        refuse_seed(by, given.get("seed", 0))
-    return None
+    if not given.get("report"):
+        refuse_seed(given.get("by", "table"), given.get("seed", 0))
 
 
-WRITE_RUNS = option("write_runs", Path, "Write the run of each system, in TREC form, to this folder.", metavar="FOLDER")
-
-
-def _write_runs(result: Any, given: Mapping[str, Any]) -> None:
-    if folder := given.get("write_runs"):
-        result.write_runs(folder)
-
-
-def _check_run(given: Mapping[str, Any]) -> None:
-    """Refuse a search whose result nobody sees."""
+def _check_run(given: Values) -> None:
     if given.get("run") is None:
         raise InputError("nothing to write; give --run FILE")
 
 
-PROMOTED = option(
-    "promoted",
-    Path,
-    "Write the rows that are called positive to this file, as labels (.tsv, .csv, .jsonl or .parquet): give it to "
-    "--add-judgements.",
-    metavar="FILE",
-)
-
-
-def _write_promoted(result: Any, given: Mapping[str, Any]) -> None:
-    """Write what `--promoted` and `--export` name."""
-    if path := given.get("promoted"):
-        result.promoted.write(path)
-    export_kept(result, given)
-
-
-PAGE = option("page", Path, "Write the page to this file.", flag="--output", short="-o", metavar="FILE")
-
-
-def _negatives(door: str, example: str, **more: Any) -> Verb:
-    """A verb whose result is a table of negatives, which may be exported."""
-    return Verb(door, example, writes="table of negatives", after=export_kept, more=(EXPORT,), **more)
-
-
+_OF_TEXTS: Needs = [{"report": True}, {"export": True}, {"by": "benefit"}]
+NEGATIVES: dict[str, Any] = {"writes": "table of negatives", "more": (EXPORT,)}
 DOORS: dict[str, Verb] = {
     "describe": Verb(
         "foils.data.doors:describe",
-        example="foils describe pairs.csv --columns query=question,positive=answer",
+        "foils describe pairs.csv --columns query=question,positive=answer",
+        next="foils mine {collection} -o bm25.parquet",
     ),
     "export": Verb(
         "foils.data.doors:export",
-        example="foils export scifact/ rated.parquet --form flagembedding --scores elo -o train.jsonl",
+        "foils export scifact/ rated.parquet --form flagembedding --scores elo -o train.jsonl",
         writes="records",
     ),
     "score": Verb(
         "foils.scoring.doors:score",
-        example="foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html "
-        "--json scores.json",
+        "foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html --json scores.json",
         reports=True,
     ),
-    "mine": _negatives(
+    "mine": Verb(
         "foils.mining.doors:mine",
-        example="foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
+        "foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
+        next="foils score {collection} {output}",
+        **NEGATIVES,
     ),
-    "generate": _negatives(
+    "generate": Verb(
         "foils.mining.doors:generate",
-        example="foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 "
-        "-o llm.parquet",
+        "foils generate scifact/ --base-url http://localhost:8000/v1 --llm-model NAME --limit 100 -o llm.parquet",
+        **NEGATIVES,
     ),
-    "fuse": _negatives(
+    "fuse": Verb(
         "foils.mining.doors:fuse",
-        example="foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet",
-        before=_check_split,
+        "foils fuse scifact/ bm25.parquet dense.parquet --method rrf -o both.parquet",
+        needs={"split": {"export": True, "why": "which takes the positives of the split"}},
+        next="foils score {collection} {sources} {output}",
+        **NEGATIVES,
     ),
-    "filter": _negatives(
+    "filter": Verb(
         "foils.mining.doors:filter",
-        example="foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet",
+        "foils filter scifact/ llm.parquet --scorer encoder --margin 0.05 -o filtered.parquet",
+        next="foils score {collection} {output}",
+        **NEGATIVES,
     ),
     "score-pairs": Verb(
         "foils.mining.doors:score_pairs",
-        example="foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet",
+        "foils score-pairs scifact/ bm25.parquet --teacher bi-encoder:all-MiniLM-L6-v2 -o taught.parquet",
         writes="table of negatives",
+        next="foils train {collection} {output} --loss margin-mse -o model/",
     ),
     "study": Verb(
         "foils.experiments.doors:study",
-        example="foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 "
-        "-o study/",
+        "foils study scifact/ bm25.parquet dense.parquet random.parquet --model static:all-MiniLM-L6-v2 -o study/",
+        next="foils report {output} -o report.html",
     ),
     "report": Verb(
         "foils.experiments.doors:report",
-        example="foils report study/ other-study/ --measure RR@10 -o report.html",
-        after=_write_page,
+        "foils report study/ other-study/ --measure RR@10 -o report.html",
         more=(PAGE,),
     ),
-    "demo": Verb(
-        "foils.tuning.demo:demo",
-        example="foils demo -o foils-demo/",
-        after=_open_report,
-        more=(
-            option("open_report", bool, "Open the report in a browser (on a terminal). Default: yes.", flag="--open"),
-        ),
-        alone=True,
-    ),
+    "demo": Verb("foils.tuning.demo:demo", "foils demo -o foils-demo/", more=(OPEN,), after=_open_report, alone=True),
     "rate": Verb(
         "foils.rating.doors:rate",
-        example="foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet",
+        "foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet",
         writes="table of negatives",
         reports=True,
+        next="foils select {output} -o train.parquet",
     ),
     "label": Verb(
         "foils.labelling.doors:label",
-        example="foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv",
+        "foils label scifact/ bm25.parquet dense.parquet -n 60 -o labels.tsv",
         reports=True,
+        next="foils score {collection} {sources} --labels {output}",
     ),
     "relabel": Verb(
         "foils.labelling.doors:relabel",
-        example="foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
+        "foils relabel scifact/ dense.parquet --judge llm:NAME --base-url http://localhost:8000/v1 "
         "--promoted found.tsv -o relabelled.parquet",
         writes="table of negatives",
         reports=True,
         more=(PROMOTED, EXPORT),
-        after=_write_promoted,
+        next="foils train {collection} {output} -o model/",
     ),
-    "select": _negatives(
+    "select": Verb(
         "foils.selection.doors:select",
-        example="foils select rated.parquet --by mixture -o train.parquet",
+        "foils select rated.parquet --by mixture -o train.parquet",
         reports=True,
+        needs={
+            "report": {"by": lambda by: by != "benefit", "why": "foils score shows what the chosen table is worth"},
+            **dict.fromkeys(("collection", "split", "keep_identical_ids"), _OF_TEXTS),
+        },
         before=_check_texts,
+        **NEGATIVES,
     ),
-    "compose": _negatives(
+    "compose": Verb(
         "foils.selection.doors:compose",
-        example="foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet",
+        "foils compose scifact/ bm25.parquet dense.parquet --top 10 -o composed.parquet",
+        next="foils train {collection} {output} -o model/",
+        **NEGATIVES,
     ),
     "evaluate": Verb(
         "foils.evaluation.doors:evaluate",
-        example="foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec "
-        "--json result.json",
-        more=(WRITE_RUNS,),
-        after=_write_runs,
+        "foils evaluate scifact/ --model all-MiniLM-L6-v2 --model tuned=model/ --run bm25.trec --json result.json",
+        more=(RUNS,),
     ),
     "batch": Verb(
         "foils.batching.doors:batch",
-        example="foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet",
+        "foils batch scifact/ bm25.parquet --with hobit --batch-size 32 --report page.html -o plan.parquet",
         writes="plan",
         reports=True,
     ),
     "search": Verb(
         "foils.searching.doors:search",
-        example="foils search scifact/ --tune train --run eclipse.trec",
+        "foils search scifact/ --tune train --run eclipse.trec",
         before=_check_run,
         moved={
             "--experiment": "compare with foils sweep COLLECTION EXPERIMENT",
@@ -248,39 +307,30 @@ DOORS: dict[str, Verb] = {
                 "let foils answer write the answers to a file, and give --answers FILE",
             ),
         },
+        next="foils evaluate {collection} --run {run}",
     ),
     "answer": Verb(
         "foils.searching.doors:answer",
-        example="foils answer scifact/ --base-url http://localhost:8000/v1 --llm-model NAME -o answers.jsonl",
+        "foils answer scifact/ --base-url http://localhost:8000/v1 --llm-model NAME -o answers.jsonl",
         writes="answers",
+        next="foils search {collection} --answers {output} --run answers.trec",
     ),
     "sweep": Verb(
         "foils.searching.doors:sweep",
-        example="foils sweep scifact/ filters --model all-MiniLM-L6-v2 --report sweep.html",
+        "foils sweep scifact/ filters --model all-MiniLM-L6-v2 --report sweep.html",
         reports=True,
     ),
     "train": Verb(
         "foils.training.doors:train",
-        example="foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 "
-        "-o model/",
+        "foils train scifact/ bm25.parquet --model all-MiniLM-L6-v2 --recipe eci-sem --batch-size 256 -o model/",
+        next="foils evaluate {collection} --model {output}",
     ),
     "tune": Verb(
         "foils.tuning.doors:tune",
-        example="foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/",
+        "foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/",
         after=_fail_where_kept,
     ),
-    "merge": Verb(
-        "foils.tuning.doors:merge",
-        example="foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/",
-    ),
-    "push": Verb(
-        "foils.data.doors:push",
-        example="foils push bm25.parquet hf:me/scifact-bm25 --license cc-by-4.0",
-    ),
-    "cache": Verb(
-        "foils.upkeep.doors:cache",
-        example="foils cache prune --keep 20GiB",
-        after=_fail_where_damaged,
-        alone=True,
-    ),
+    "merge": Verb("foils.tuning.doors:merge", "foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/"),
+    "push": Verb("foils.data.doors:push", "foils push bm25.parquet hf:me/scifact-bm25 --license cc-by-4.0"),
+    "cache": Verb("foils.upkeep.doors:cache", "foils cache prune --keep 20GiB", after=_fail_where_damaged, alone=True),
 }

@@ -33,7 +33,7 @@ LOCAL = "local"
 RETRIES = 5
 AHEAD = 4  # shards sent for each that can run at once: the others go on while the first in line is done again
 SHARED = ("FOILS_CACHE", "HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "TOKENIZERS_PARALLELISM")
-_HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d{1,5})")
+_HOST_PORT = re.compile(r"(?P<host>[^/:\s]+):(?P<port>\d+)")
 
 
 class RayExecutor:
@@ -140,7 +140,7 @@ def _connect(ray: Any, address: str) -> None:
         if host_port := _HOST_PORT.fullmatch(address):  # Ray itself would try for minutes
             socket.create_connection((host_port["host"], int(host_port["port"])), timeout=10).close()
         ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except (OverflowError, RuntimeError, ValueError, OSError) as error:  # also a port above 65535
         reason = str(error).strip().partition("\n")[0]
         raise InputError(
             f"no Ray cluster can be reached at {address} ({reason}); start one with 'ray start --head' and give its "
