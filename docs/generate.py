@@ -129,7 +129,7 @@ def api() -> str:
 
 def rooms() -> list[str]:
     """Return the packages that have public names."""
-    names = sorted(path.parent.name for path in SOURCE.glob("*/__init__.py"))
+    names = sorted([*(path.parent.name for path in SOURCE.glob("*/__init__.py")), "upkeep"])
     return [name for name in names if getattr(import_module(f"foils.{name}"), "__all__", None)]
 
 

@@ -31,4 +31,4 @@ from .training.doors import train as train
 from .tuning.demo import demo as demo
 from .tuning.doors import merge as merge
 from .tuning.doors import tune as tune
-from .upkeep.doors import cache as cache
+from .upkeep import cache as cache

@@ -21,7 +21,7 @@ from foils.encode import VectorStore
 from foils.llm import RecordLog
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.files import cache_folder, hold, remove_unused, write_whole
-from foils.upkeep import CacheCheck, CachePruned, CacheSize
+from foils.upkeep import Cache
 
 DAY = 86_400
 LOG = "llm/0123456789abcdef/answers.jsonl"
@@ -64,7 +64,7 @@ def placed(folder: Path) -> list[Path]:
 
 def test_what_lies_in_the_cache(kept: Path) -> None:
     found = foils.cache()
-    assert isinstance(found, CacheSize)
+    assert isinstance(found, Cache)
     assert {each.path for each in found.entries} == set(placed(kept))
     assert {each.kind: each.files for each in found.entries} == {
         "vectors": 1, "collections": 4, "compiled": 1, "judgements": 1, "llm": 1,
@@ -87,7 +87,7 @@ def test_nothing_lies_in_a_cache_that_is_not_there(tmp_path: Path, monkeypatch: 
 
 def test_a_whole_cache_is_whole(kept: Path) -> None:
     found = foils.cache("verify")
-    assert isinstance(found, CacheCheck)
+    assert isinstance(found, Cache)
     assert (found.checked, found.unchecked) == (
         {"vectors": 1, "collections": 1, "judgements": 1, "llm": 1}, {"compiled": 1},
     )  # fmt: skip
@@ -126,7 +126,7 @@ def test_the_least_recently_used_are_removed_first(kept: Path) -> None:
     for count in range(len(order) + 1):
         limit = sum(sizes[path] for path in order[count:])
         found = foils.cache("prune", keep=limit, dry_run=True)
-        assert isinstance(found, CachePruned)
+        assert isinstance(found, Cache)
         assert [each.path for each in found.removed] == order[:count]
     assert all(path.exists() for path in order), "a dry run removes nothing"
     assert run(["cache", "prune", "--keep", f"{sum(sizes[path] for path in order[2:])}B"]) == 0
@@ -221,7 +221,7 @@ def test_nothing_outside_the_cache_is_touched(kept: Path, tmp_path: Path) -> Non
 def test_what_is_refused(kept: Path) -> None:
     with pytest.raises(InputError, match=r"prune needs keep \(a size\), older_than \(days\), or both"):
         foils.cache("prune")
-    with pytest.raises(InputError, match="dry_run True: no effect with size; it goes with prune"):
+    with pytest.raises(InputError, match="dry_run True: no effect with action size; it goes with action prune"):
         foils.cache("size", dry_run=True)
     with pytest.raises(InputError, match=r"older_than -1; expected at least 0"):
         foils.cache("prune", older_than=-1)
@@ -235,7 +235,7 @@ def test_what_is_refused(kept: Path) -> None:
     ("arguments", "message"),
     [
         (["prune"], "prune needs --keep (a size), --older-than (days)"),
-        (["verify", "--keep", "1GB"], "--keep 1000000000: no effect with verify"),
+        (["verify", "--keep", "1GB"], "--keep 1000000000: no effect with ACTION verify"),
         (["prune", "--keep", "much"], "'much' is not a size"),
         (["shrink"], 'Choose from: "size", "verify", "prune"'),
     ],
