@@ -11,7 +11,7 @@ from foils.data import Negatives
 from foils.data.labels import Labels
 from foils.encode import VectorStore
 from foils.mining import RandomRetriever, mine_negatives
-from foils.mining.sampling import Uniform
+from foils.mining.rules import Uniform
 from foils.scoring import Scores, ScoreSettings, score_sources
 from hidden_positives import QUERIES, World
 

@@ -9,7 +9,7 @@ import numpy as np
 from foils.data import Collection, Recapture
 from foils.encode import Vectors
 from foils.mining import DenseRetriever
-from foils.mining.filters import PositiveScores
+from foils.mining.rules import PositiveScores
 
 QUERIES, DOCUMENTS, D = 500, 4_000, 16
 

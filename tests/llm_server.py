@@ -19,6 +19,7 @@ class Reply:
     ) -> None:
         self.content, self.status, self.body = content, status, body
         self.refusal, self.headers = more.get("refusal"), more.get("headers", {})
+        self.finish = more.get("finish", "stop")
         self.tokens: dict[str, float] | None = more.get("tokens")  # first token → log-probability
         self.stall, self.drip, self.hang_up = more.get("stall", 0.0), more.get("drip", 0.0), more.get("hang_up", False)
 
@@ -32,7 +33,7 @@ class Reply:
             logprobs = {"content": [{**top[0], "top_logprobs": top}], "refusal": None}
         return json.dumps({
             "id": "1", "object": "chat.completion", "created": 0, "model": "m",
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": logprobs}],
+            "choices": [{"index": 0, "message": message, "finish_reason": self.finish, "logprobs": logprobs}],
             "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
         }).encode()  # fmt: skip
 

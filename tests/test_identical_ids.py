@@ -19,8 +19,8 @@ from foils.encode import VectorStore
 from foils.evaluation import evaluate_runs, rankings_of, rerank_run
 from foils.evaluation.measuring import measure_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.dense import embed_queries
 from foils.mining.pairs import TextPairs
+from foils.mining.retrievers import embed_queries
 from foils.searching import DimensionSettings, embed_collection, search_collection
 from foils.searching.bench import prepare
 

@@ -17,7 +17,6 @@ STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "
 ARROWS = {  # among stages, only these
     "evaluation": {"mining", "searching"},
     "labelling": {"rating", "scoring"},
-    "mining": {"scoring"},
     "rating": {"selection"},
     "selection": {"mining", "scoring"},
     "training": {"batching", "evaluation", "mining", "selection"},

@@ -24,15 +24,12 @@ from foils.data import Collection, Negatives, Recapture, load_collection
 from foils.data.texts import DocumentTexts
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.mining.ance import ANCERetriever
-from foils.mining.carrying import carried_by_filter, carried_by_fusion
 from foils.mining.cross_encoder import CrossEncoderRetriever
-from foils.mining.filters import Margin, PositiveScores, ScoreAbove, filter_negatives
-from foils.mining.fusion import FUSIONS, fuse_sources
-from foils.mining.planting import PLANTED
-from foils.mining.sampling import SimANS, Uniform
-from foils.mining.scorers import EncoderScorer
-from foils.mining.trisampler import TriSampler
+from foils.mining.fusion import METHODS as FUSIONS
+from foils.mining.fusion import fuse_sources
+from foils.mining.planting import PLANTED, planted_by_filter, planted_by_fusion
+from foils.mining.retrievers import EncoderScorer
+from foils.mining.rules import Margin, PositiveScores, ScoreAbove, SimANS, TriSampler, Uniform, filter_negatives
 from foils.runtime.files import cache_folder
 
 UNIONS = (("bm25 0-10", "dense 0-10"), ("random", "dense 0-10"), ("uniform of dense 0-100", "dense 0-10"))
@@ -50,7 +47,7 @@ class Models:
         self.documents = self.store.embed(self.encoder, DocumentTexts(collection), "document")
         self.bm25, self.dense = BM25Retriever(collection), DenseRetriever(self.queries, self.documents)
         static = load_encoder("static:all-MiniLM-L6-v2", EncoderSettings(max_length=128))
-        self.ance = ANCERetriever(collection, static, self.store)
+        self.ance = DenseRetriever.of_model(collection, static, self.store, name="ance")
         self.positives = PositiveScores.of(collection, self.dense, rows)
 
     def reranked(self, pool: Any) -> CrossEncoderRetriever:
@@ -81,17 +78,15 @@ def ways(models: Models) -> dict[str, Callable[[], Settings]]:
         },
         "uniform of bm25 0-100": lambda: {"retriever": models.bm25, "ranks": (0, 100), "draw": Uniform()},
         "relative margin 5 %, minimum": lambda: margin(relative=0.05),
-        "relative margin 5 %, mean": lambda: margin(relative=0.05, against="mean"),
-        "margin 0.05, maximum, not filled": lambda: {**margin(absolute=0.05, against="maximum"), "fill": False},
         "margin 0.1, mean, of bm25 0-500": lambda: {
             "retriever": models.bm25, "scorer": scorer, "ranks": (0, 500),
-            "rules": [Margin(positives, absolute=0.1, against="mean")],
+            "rules": [Margin(positives, absolute=0.1)],
         },
         "score at most 0.6": lambda: {"retriever": dense, "rules": [ScoreAbove(0.6)], "ranks": (0, 500)},
         "cross-encoder of dense": lambda: {"retriever": models.reranked(dense)},
         "cross-encoder of bm25": lambda: {"retriever": models.reranked(models.bm25)},
         "cross-encoder of bm25, margin 5 %": lambda: {
-            "retriever": models.reranked(models.bm25), "rules": [Margin(positives, relative=0.05, against="mean")],
+            "retriever": models.reranked(models.bm25), "rules": [Margin(positives, relative=0.05)],
         },
         "trisampler": lambda: {"retriever": dense, "rules": [region], "draw": region, "ranks": (0, 100)},
     }  # fmt: skip
@@ -112,7 +107,7 @@ def union(
     named = {part.replace(" ", "-"): tables[part] for part in parts}
     fuse = partial(fuse_sources, method=method, top=top)
     fused = fuse(named)
-    return fused.with_provenance(carried_by_fusion(named, fused, collection, fuse))
+    return fused.with_provenance(planted_by_fusion(named, fused, collection, fuse))
 
 
 def row(negatives: Negatives, gone: Any, unlabelled: float) -> dict[str, float | str | None]:
@@ -144,11 +139,11 @@ def measured(whole: Collection, share: float, seed: int, top: int) -> dict[str, 
             rows[name] = row(union(collection, tables, parts, method, top), gone, unlabelled)
             rows[name] |= {"planting": time.process_time() - start}
             print(share, seed, name, rows[name], flush=True)
-    rules = [Margin(models.positives, relative=0.05, against="mean")]
+    rules = [Margin(models.positives, relative=0.05)]
     for name in ("dense 0-10", "uniform of dense 0-100"):
         marked = filter_negatives(tables[name], collection, rules)
-        carried = carried_by_filter(tables[name], marked, collection, rules)
-        rows[f"{name}, then relative margin 5 %, mean"] = row(marked.with_provenance(carried), gone, unlabelled)
+        carried = planted_by_filter(tables[name], marked, collection, rules)
+        rows[f"{name}, then relative margin 5 %"] = row(marked.with_provenance(carried), gone, unlabelled)
     return {"unlabelled": unlabelled, "ways": rows}
 
 

@@ -76,7 +76,7 @@ def ours(place: str, model: str, split: str, cache: Path, near_duplicate: float)
     from foils.data.texts import DocumentTexts
     from foils.encode import EncoderSettings, VectorStore, load_encoder
     from foils.mining import DenseRetriever, mine_negatives
-    from foils.mining.filters import Margin, PositiveScores
+    from foils.mining.rules import Margin, PositiveScores
 
     collection = load_collection(place)
     encoder, store = load_encoder(model, EncoderSettings(max_length=128)), VectorStore(cache / "ours")

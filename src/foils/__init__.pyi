@@ -6,6 +6,7 @@ from .data.doors import load as load
 from .data.doors import push as push
 from .data.negatives import Negatives as Negatives
 from .data.run import Run as Run
+from .deciding.mine import mine as mine
 from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
 from .evaluation.doors import evaluate as evaluate
@@ -16,7 +17,6 @@ from .labelling.doors import relabel as relabel
 from .mining.doors import filter as filter
 from .mining.doors import fuse as fuse
 from .mining.doors import generate as generate
-from .mining.doors import mine as mine
 from .mining.doors import score_pairs as score_pairs
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .rating.doors import rate as rate

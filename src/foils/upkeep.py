@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar
 from foils.data.collection import check_stored
 from foils.data.tables import read_table
 from foils.encode.shards import check_shard
-from foils.llm.log import check_log
+from foils.llm.answers import check_answers
 from foils.runtime import progress
 from foils.runtime.doors import door
 from foils.runtime.errors import FoilsError, InputError
@@ -58,7 +58,7 @@ KINDS = {  # name of the folder in the cache -> what lies there
         "judgements, a judge and collection each", re.compile(r"[^/]+-[0-9a-f]{16}"), "part-*.parquet", read_table
     ),
     "llm": Kind(
-        "answers of language models, a log each", re.compile(r"[^/]+/[^/]+\.jsonl"), check=check_log, files=True
+        "answers of language models, a collection each", re.compile(r"[0-9a-f]{16}"), "answers.sqlite", check_answers
     ),
 }
 

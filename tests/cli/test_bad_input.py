@@ -141,8 +141,7 @@ def test_a_damaged_gzip_file(foils: Foils, beir_folder: Callable[..., Path], tmp
         (["FOLDER", "--with", "bm52"], ["unknown --with 'bm52'", "bm25", "Did you mean 'bm25'"]),
         (["FOLDER", "--top", "0"], ["--top 0; expected at least 1"]),
         (["FOLDER", "--seed", "-1"], ["--seed -1; expected at least 0"]),
-        (["FOLDER", "--ranking-args", "b=1.5"], ["--ranking-args b=1.5; expected at least 0 and at most 1"]),
-        (["FOLDER", "--rule-args", "near_duplicate=0"], ["--rule-args near_duplicate=0; expected above 0"]),
+        (["FOLDER", "--near-duplicate", "0"], ["--near-duplicate 0; expected above 0"]),
         (
             ["FOLDER", "--with", "dense", "--encoder-args", "precision=int4"],
             ["--encoder-args precision", "int4", "bfloat16"],

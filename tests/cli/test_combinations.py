@@ -108,7 +108,7 @@ TAKEN = [
     f"{SEARCH} --dimensions dime --tune dev --index flat --index-file i",
     f"{SEARCH} --dimensions rdime {DIM} k_plus=3 --feedback FILE --feedback-depth 50 --second-pass retrieved",
     f"{SWEEP} all --measure P@5 --folds 3 {DIM} reading=spread,moon_pool=30,k_plus=3 --report page.html",
-    "answer nowhere --llm-model m --split dev --split test --llm-args most_tokens=9 --seed 3 -o out",
+    "answer nowhere --llm-model m --split dev --split test --llm-args max_tokens=9 --seed 3 -o out",
     f"{SWEEP} filters --answers FILE --split train --top 100 --feedback-depth 50 --rerank-depth 200",
     f"{SEARCH} --top 10 --feedback-depth 50 --rerank-depth 200 --second-pass retrieved",
     f"{SEARCH} --tune dev --top 10 --rerank-depth 200",

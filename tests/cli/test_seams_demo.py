@@ -11,8 +11,8 @@ import pytest
 
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
+from foils.deciding.mine import mine
 from foils.encode import VectorStore
-from foils.mining.doors import mine
 from foils.runtime import memory
 from foils.scoring.doors import score
 from foils.tuning.demo import demo

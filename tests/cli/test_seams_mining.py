@@ -14,10 +14,11 @@ import foils as library
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
 from foils.data.formats import NegativesResult
+from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.llm import Client
 from foils.mining.doors import filter as filter_door
-from foils.mining.doors import fuse, generate, mine
+from foils.mining.doors import fuse, generate
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.files import write_json
 from llm_server import Reply, serving
@@ -27,16 +28,16 @@ MINED: dict[str, tuple[list[object], dict[str, Any]]] = {
     "default": ([], {}),
     "random": (["--with", "random", "--seed", 3], {"method": "random", "seed": 3}),
     "rules": (
-        ["--top", 2, "--relative-margin", 0.3, "--rule-args", "max_score=3,keep_short=true"],
-        {"top": 2, "relative_margin": 0.3, "max_score": 3.0, "keep_short": True},
+        ["--top", 2, "--relative-margin", 0.3, "--max-score", 3],
+        {"top": 2, "relative_margin": 0.3, "max_score": 3.0},
     ),
     "window": (["--ranks", "1-6", "--draw", "simans:5,-1"], {"ranks": (1, 6), "draw": "simans:5,-1"}),
     "open window": (["--ranks", "2-"], {"ranks": (2, None)}),
     "dense": (["--with", "dense", "--top", 3, "--collection-args", "keep_identical_ids=true"],
               {"method": "dense", "top": 3, "keep_identical_ids": True}),
     "best ranks": (
-        ["--with", "dense", "--top", 1, "--ranks", "best", "--best-args", "depth=3,in_batch=9,temperature=0.1"],
-        {"method": "dense", "top": 1, "ranks": "best", "best_depth": 3, "in_batch": 9, "temperature": 0.1},
+        ["--with", "dense", "--top", 1, "--ranks", "best"],
+        {"method": "dense", "top": 1, "ranks": "best"},
     ),
     "trisampler": (["--with", "trisampler", "--top", 2], {"method": "trisampler", "top": 2}),
 }  # fmt: skip
@@ -99,7 +100,7 @@ def test_fuse_and_filter(foils: Foils, beir_folder: Callable[..., Path], tmp_pat
                                                             for name, each in tables.items()}):  # fmt: skip
         check(fuse(collection, sources, method="rrf", rrf_k=9), out, tmp_path, ended.out)
     export = ["--export", f"triplets={tmp_path / 'program.jsonl'}"]
-    ended = foils("filter", folder, paths[0], "--rule-args", "max_score=1", *write, *export)
+    ended = foils("filter", folder, paths[0], "--max-score", 1, *write, *export)
     assert ended.status == 0, ended.err
     for source in (paths[0], str(paths[0]), tables["bm25"]):
         filtered = filter_door(collection, source, max_score=1.0)
@@ -146,7 +147,7 @@ def test_llm_fuse_and_filter_are_verbs_of_their_own(foils: Foils, tmp_path: Path
 
 
 MINE, FUSE = "mine nowhere -o out", "fuse nowhere a b -o out"
-FILTER = "filter nowhere a -o out --rule-args min_score=1"
+FILTER = "filter nowhere a -o out --min-score 1"
 ENCODER = (
     "--encoder e", "--max-length 64", "--device cpu", "--encoder-args query_prompt=q",
     "--encoder-args document_prompt=d", "--encoder-args similarity=dot",
@@ -164,47 +165,40 @@ REFUSED = [
     (f"{FUSE} --rrf-k 9", "--rrf-k 9.0", "--method rrf"),
     (f"{FUSE} --method rrf --weight a=2", "--weight a=2.0", "--method weighted"),
     (f"{FUSE} --split dev", "--split dev", "without --export"),
-    (f"{MINE} --with dense --ranking-args b=0.5", "--ranking-args b=0.5", "does not rank by BM25"),
-    (f"{MINE} --with cross-encoder {CROSS} --pool random --ranking-args k1=2", "--ranking-args k1=2.0",
-     "does not rank by BM25"),
-    (f"{MINE} --pool dense --ranking-args pool_depth=9", "--pool dense, --ranking-args pool_depth=9",
-     "--with cross-encoder"),
+    (f"{MINE} --pool dense --pool-depth 9", "--pool dense, --pool-depth 9", "--with cross-encoder"),
     (f"{MINE} --with trisampler --draw uniform", "--draw uniform", "draws by itself"),
     (f"{MINE} --cross-encoder m", "--cross-encoder m", "--scorer cross-encoder"),
     (f"{FILTER} --cross-encoder m", "--cross-encoder m", "--scorer cross-encoder"),
-    (f"{MINE} --rule-args max_score=3 --rule-args against=mean", "--rule-args against=mean", "--margin"),
     *((f"{MINE} --with {way} {' '.join(idle)}", ", ".join(idle), "embed no text") for way, idle in (
         ("bm25", ENCODER),
         ("random", ENCODER[:-1]),  # the ranking is spread over machines
-        (f"random --scorer cross-encoder {CROSS} --rule-args min_score=1", BI_ENCODER),
+        (f"random --scorer cross-encoder {CROSS} --min-score 1", BI_ENCODER),
         (f"cross-encoder {CROSS} --pool random,bm25", BI_ENCODER),
         (f"cross-encoder {CROSS} --pool a.parquet", BI_ENCODER),
     )),
     (f"{FILTER} {' '.join(ENCODER)}", ", ".join(ENCODER), "embed no text"),
-    *((f"{MINE} --with {way} --seed 3", "--seed 3", f"with --with {way.split()[0]}, which draws nothing") for way in (
-        "bm25", "dense", "ance", f"cross-encoder {CROSS}", f"cross-encoder {CROSS} --pool a.parquet",
-    )),
 ]  # fmt: skip
 
 TAKEN = [
     f"{FUSE} --method rrf --rrf-k 9 --top 3",
     f"{FUSE} --method weighted --weight a=2",
     f"{FUSE} --split dev --export triplets=FILE",
-    "generate nowhere -o out --llm-model m --top 3 --split dev --rule-args near_duplicate=0.5 --domain law --seed 3",
-    f"filter nowhere a -o out --scorer cross-encoder {CROSS} --margin 0.1 --rule-args against=mean --split dev",
+    "generate nowhere -o out --llm-model m --top 3 --split dev --prompt eci --domain law --seed 3",
+    f"filter nowhere a -o out --scorer cross-encoder {CROSS} --margin 0.1 --split dev",
     f"{FILTER} --scorer encoder {' '.join(ENCODER)}",
     f"{MINE} --with trisampler --ranks 0-50 --margin 0.1 --seed 3",
-    f"{MINE} --with cross-encoder {CROSS} --pool bm25,dense --ranking-args pool_depth=50,k1=2 --ranks 1-",
-    f"{MINE} --with random --scorer encoder --relative-margin 0.1 --rule-args against=each,keep_short=true --seed 3",
+    f"{MINE} --with cross-encoder {CROSS} --pool bm25,dense --pool-depth 50 --ranks 1-",
+    f"{MINE} --with random --scorer encoder --relative-margin 0.1 --seed 3",
     *(f"{MINE} --with {way} {' '.join(ENCODER)}" for way in (
-        "dense", "ance", "trisampler", "random --scorer encoder --rule-args min_score=1",
+        "dense", "ance", "trisampler", "random --scorer encoder --min-score 1",
         f"cross-encoder {CROSS} --pool bm25,dense",
     )),
     *(f"{MINE} --with {way} {' '.join(OF_CROSS_ENCODERS)}" for way in (
-        f"cross-encoder {CROSS}", f"bm25 --scorer cross-encoder {CROSS} --rule-args min_score=1",
+        f"cross-encoder {CROSS}", f"bm25 --scorer cross-encoder {CROSS} --min-score 1",
     )),
     f"{MINE} --with random --ray local",
     f"{MINE} --with bm25 --draw uniform --seed 3",
+    *(f"{MINE} --with {way} --seed 3" for way in ("bm25", "dense --ranks best", "bm25 --margin 0.1")),
     f"{MINE} --with cross-encoder {CROSS} --pool bm25,random --seed 3",
 ]  # fmt: skip
 
@@ -233,10 +227,8 @@ def test_options_that_do_something_together_are_taken(
 
 def test_the_library_refuses_by_its_own_names() -> None:
     for given, said in (
-        ({"b": 0.5, "method": "dense"}, "b 0.5: no effect with method dense"),
         ({"encoder": "m"}, "encoder m: no effect with method bm25 and scorer own"),
-        ({"seed": 3}, "seed 3: no effect with method bm25"),
-        ({"against": "mean"}, "against mean: no effect without a margin; give one of margin, relative_margin"),
+        ({"pool": "dense"}, "pool dense: no effect with method bm25"),
         ({"draw": "simans:1"}, "draw simans:1: expected simans:A,B"),
     ):
         with pytest.raises(InputError, match=said):

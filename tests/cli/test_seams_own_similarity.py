@@ -67,7 +67,7 @@ def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(foil
     systems = json.loads(result.read_text())["systems"]
     assert len({json.dumps(system["per_query"], sort_keys=True) for system in systems}) == 1, "all three ways are one"
 
-    pool = ["--cross-encoder", models[kind], "--pool", "random", "--ranking-args", "pool_depth=30"]
+    pool = ["--cross-encoder", models[kind], "--pool", "random", "--pool-depth", "30"]
     for way in ([kind, "--encoder", models[kind]], ["cross-encoder", *pool]):
         said = foils(
             "mine", folder, "--with", *way, "--top", 4, "-o", tmp_path / "m.parquet", "--export",

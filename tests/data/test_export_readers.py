@@ -15,6 +15,7 @@ import pytest
 
 import foils
 from foils.data import Collection
+from train_models import static_model
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.slow
@@ -25,7 +26,7 @@ def write(small: Collection, tmp_path: Path) -> Write:
     """Write BM25's negatives in a form, with the positives' and the negatives' scores."""
 
     def written(form: str, **more: Any) -> Path:
-        mined = foils.mine(small, top=2, score_positives=True)
+        mined = foils.score_pairs(small, foils.mine(small, top=2), teacher=static_model())
         foils.export(small, mined, form=form, **more).write(tmp_path / f"{form}.jsonl")
         return tmp_path / f"{form}.jsonl"
 
@@ -33,15 +34,15 @@ def write(small: Collection, tmp_path: Path) -> Write:
 
 
 def expected(small: Collection) -> list[dict[str, Any]]:
-    mined = foils.mine(small, top=2, score_positives=True)
-    return list(foils.export(small, mined, form="labelled-lists", scores="score").records())
+    mined = foils.score_pairs(small, foils.mine(small, top=2), teacher=static_model())
+    return list(foils.export(small, mined, form="labelled-lists", scores="teacher").records())
 
 
 def test_flagembedding(small: Collection, write: Write, tmp_path: Path) -> None:
     arguments = pytest.importorskip("FlagEmbedding.abc.finetune.embedder.AbsArguments")
     module = pytest.importorskip("FlagEmbedding.abc.finetune.embedder.AbsDataset")
     settings = arguments.AbsEmbedderDataArguments(
-        train_data=[str(write("flagembedding", scores="score"))], knowledge_distillation=True, train_group_size=2,
+        train_data=[str(write("flagembedding", scores="teacher"))], knowledge_distillation=True, train_group_size=2,
         cache_path=str(tmp_path / "cache"),
     )  # fmt: skip
     data = module.AbsEmbedderTrainDataset(settings, None)
@@ -54,7 +55,7 @@ def test_flagembedding(small: Collection, write: Write, tmp_path: Path) -> None:
 def test_pylate(small: Collection, write: Write) -> None:
     processing = pytest.importorskip("pylate.utils").KDProcessing
     load = pytest.importorskip("datasets").Dataset.from_parquet
-    folder = write("pylate", scores="score")
+    folder = write("pylate", scores="teacher")
     train, queries, documents = (load(str(folder / f"{name}.parquet")) for name in ("train", "queries", "documents"))
     train.set_transform(processing(queries=queries, documents=documents).transform)
     rows = [{"anchor": row["query"], "documents": row["documents"], "scores": row["scores"]} for row in train]
@@ -64,7 +65,7 @@ def test_pylate(small: Collection, write: Write) -> None:
 def test_tevatron(small: Collection, write: Write, tmp_path: Path) -> None:
     dataset = pytest.importorskip("tevatron.retriever.dataset")
     settings = SimpleNamespace(
-        dataset_name="json", dataset_config=None, dataset_path=str(write("tevatron", scores="score")), num_proc=1,
+        dataset_name="json", dataset_config=None, dataset_path=str(write("tevatron", scores="teacher")), num_proc=1,
         dataset_split="train", dataset_cache_dir=str(tmp_path / "cache"), corpus_name=None, train_group_size=2,
         query_prefix="", passage_prefix="", assets_path=None,
     )  # fmt: skip
@@ -78,7 +79,7 @@ def test_tevatron(small: Collection, write: Write, tmp_path: Path) -> None:
 
 def test_nemo(small: Collection, write: Write) -> None:
     inline = pytest.importorskip("nemo_automodel.components.datasets.llm.retrieval_dataset_inline")
-    data, _ = inline.load_datasets(str(write("nemo", scores="score")))
+    data, _ = inline.load_datasets(str(write("nemo", scores="teacher")))
     for row, record in zip(data, expected(small), strict=True):
         assert row["question"] == record["anchor"]
         assert [each["text"] for each in (*row["pos_doc"], *row["neg_doc"])] == record["documents"]
@@ -86,7 +87,7 @@ def test_nemo(small: Collection, write: Write) -> None:
 
 def test_ms_swift(small: Collection, write: Write) -> None:
     load = pytest.importorskip("swift.dataset").load_dataset
-    data, _ = load([str(write("ms-swift-pairs", scores="score"))])
+    data, _ = load([str(write("ms-swift-pairs", scores="teacher"))])
     found = [(row["messages"][0]["content"], row["positive_messages"][0][0]["content"], row["label"]) for row in data]
     assert sorted(found) == sorted(
         (record["anchor"], document, score)

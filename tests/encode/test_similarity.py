@@ -22,7 +22,7 @@ from foils.data import Negatives
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.similarity import check_temperature_of, similarity_of
 from foils.evaluation.measuring import measure_encoder
-from foils.mining.scorers import EncoderScorer
+from foils.mining.retrievers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.scoring.doors import score
 from foils.training.cached import CachedContrastiveLoss

@@ -301,20 +301,8 @@ def _answers(path: Path) -> int:
 # What language models say, and are asked
 
 
-def _log(path: Path) -> int:
-    from foils.llm.log import RecordLog
-
-    with RecordLog(path) as log:
-        return len(log.records)
-
-
-def _logged(data: bytes) -> int:
-    whole = data[: data.rfind(b"\n") + 1]
-    return len({json.loads(line)["key"] for line in whole.split(b"\n") if line.strip()})
-
-
 def _answer(path: Path) -> int:
-    from foils.mining.generation_answers import parse, validated
+    from foils.mining.generation import parse, validated
 
     said = path.read_bytes().decode("utf-8", "surrogateescape")
     texts = parse(said)
@@ -326,9 +314,10 @@ def _answer(path: Path) -> int:
 
 
 def _prompt(path: Path) -> int:
-    from foils.mining.generation_prompt import WritingSettings
+    from foils.mining.generation import WritingSettings
 
-    WritingSettings(template=path).prompt("query {positive}", "positive \\1", 3, ["taken"]).encode()
+    writing = WritingSettings(prompt=path)
+    writing.asked("query {positive}", "positive \\1", 3, writing.drawn(np.random.default_rng(0)), ["taken"]).encode()
     return 1
 
 
@@ -456,8 +445,6 @@ FORMATS: dict[str, Format] = {
         Format("judgements-parquet", lambda: [parquet(pa.table(ANSWERS))], _answers, _parquet_rows, file="b.parquet"),
         Format("judgements-key", lambda: [b'{"judge": "x", "collection": "y"}'], _record_key,
                file="record/judgements.json"),
-        Format("llm-log", lambda: [jsonl({"key": "a", "texts": ["x"]}, {"key": "b", "n": 1}, {"key": "a"})], _log,
-               _logged, True, "log.jsonl"),
         Format("llm-answer", lambda: [
             b'{"negatives": ["one text", "another \\"text\\""]}', b"<think>[1]</think>\n```json\n[\"a\", \"b\"]\n```",
             b'1. first\n2) second\n- third', b'[{"text": "a"}, {"text": "b', b'{"negatives": ["cut off", "he'],

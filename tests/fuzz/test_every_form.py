@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from foils.runtime.errors import FoilsError, FormatError
 
-BY_LINE = [name for name, form in FORMATS.items() if form.lines and name != "llm-log"]
+BY_LINE = [name for name, form in FORMATS.items() if form.lines]
 VALID = {
     "beir-corpus": 5,
     "beir-queries": 3,
@@ -97,7 +97,7 @@ def test_damaged_gzip(name: str, place: Path) -> None:
         assert FORMATS[name].check(data, place / name).complaints
 
 
-@pytest.mark.parametrize("name", [*BY_LINE, "prompt", "llm-log"])
+@pytest.mark.parametrize("name", [*BY_LINE, "prompt"])
 def test_folders_and_pipes_in_the_place_of_files(name: str, place: Path) -> None:
     form = FORMATS[name]
     path = place / f"{name}-special" / form.file

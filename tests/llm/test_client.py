@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from foils.llm import Client, NoAnswerError, Usage, ask_all
+from foils.llm import Client, LLMSettings, NoAnswerError, Request, Sampling, Usage, ask_all
+from foils.llm.client import parsed_price
 from foils.runtime.errors import FailureError, InputError
 from llm_server import Reply, serving
 
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
 GOOD = Reply("yes")
+PLAIN = Sampling(0.0)
 
 
 @dataclass
@@ -26,7 +28,9 @@ class Answered:
 
 async def serve(session, record: str) -> Answered:
     try:
-        return Answered(await session.answer(record, seed=5, temperature=0.25, schema=SCHEMA), None, session.usage)
+        return Answered(
+            await session.answer(Request(record, Sampling(0.25, None, 5), schema=SCHEMA)), None, session.usage
+        )
     except NoAnswerError as error:
         return Answered(None, str(error), session.usage)
 
@@ -82,7 +86,11 @@ def test_what_may_pass_is_asked_again(bad):
     ("bad", "reason", "requests"),
     [
         (Reply(status=500, body=b"oops"), "status 500", 2),
-        (Reply(status=422, body=b"{}"), "status 422", 1),
+        (Reply(status=422, body=b"{}"), "status 422", 2),
+        (Reply(status=402, body=b'{"error": {"message": "no money"}}'), "status 402: no money", 1),
+        (Reply("half an", finish="length"), "an answer that was cut off; allow it more tokens", 1),
+        (Reply("<think>so, 3"), "thoughts without an end", 1),
+        (Reply("<think>1</think>a<think>so, 3"), "thoughts without an end", 1),
         (Reply(status=400, body=b"{}"), "status 400", 2),
         (Reply(hang_up=True), "no connection", 2),
         (Reply(stall=0.5, content="{}"), "no whole answer in 0.2 s", 2),
@@ -111,20 +119,46 @@ def test_a_schema_is_asked_for_unless_the_server_knows_none():
     shape = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
     assert server.seen[0]["response_format"] == shape
 
-    def schemaless(number, request):
-        return Reply(status=400, body=b"{}") if "response_format" in request else GOOD
-
-    found, server = ask(schemaless, ["a", "b"], concurrency=1)
-    assert [served.text for served in found.values()] == ["yes", "yes"]
-    assert ["response_format" in request for request in server.seen] == [True, False, False]
+    for refused in (Reply(status=400, body=b"{}"), Reply(status=422, body=b"{}")):
+        found, server = ask(
+            lambda _, asked, no=refused: no if "response_format" in asked else GOOD, ["a", "b"], concurrency=1
+        )
+        assert [served.text for served in found.values()] == ["yes", "yes"]
+        assert ["response_format" in request for request in server.seen] == [True, False, False]
     _, server = ask(good, ["a"], structured=False)
     assert "response_format" not in server.seen[0]
 
     async def plain(session, record):
-        return Answered(await session.answer(record, seed=0, temperature=0.0))
+        return Answered(await session.answer(Request(record, PLAIN)))
 
     _, server = ask(good, ["a"], serve=plain)
     assert "response_format" not in server.seen[0]
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize(
+    "unknown", [("seed",), ("temperature",), ("max_tokens",), ("max_tokens", "temperature", "seed")]
+)
+def test_what_a_server_does_not_know_is_left_out(unknown, status):
+    """Some refuse a seed or a temperature; some want max_completion_tokens."""
+
+    def answer(number, request):
+        for name in unknown:
+            if name in request:
+                reason = {"error": {"message": f"Unsupported parameter: '{name}' is not supported"}}
+                return Reply(status=status, body=json.dumps(reason).encode())
+        return GOOD
+
+    async def asks(session, record):
+        return Answered(await session.answer(Request(record, Sampling(0.5, 9, 11), schema=SCHEMA)))
+
+    found, server = ask(answer, ["a", "b"], serve=asks, concurrency=1)
+    assert [served.text for served in found.values()] == ["yes", "yes"]
+    assert len(server.seen) == len(unknown) + 2, "the second record is asked without at once"
+    sent = server.seen[-1]
+    assert not set(unknown) & set(sent)
+    assert ("max_completion_tokens" in sent) == ("max_tokens" in unknown)
+    assert "response_format" in sent
 
 
 def test_a_prompt_that_is_refused_leaves_the_schema_to_the_others():
@@ -138,7 +172,7 @@ def test_a_prompt_that_is_refused_leaves_the_schema_to_the_others():
 
 def test_settings_reach_the_server():
     async def asks(session, record):
-        return Answered(await session.answer(record, seed=11, temperature=0.5, schema=SCHEMA, name="w", most_tokens=9))
+        return Answered(await session.answer(Request(record, Sampling(0.5, 9, 11), schema=SCHEMA, name="w")))
 
     _, server = ask(good, ["a"], serve=asks)
     sent = server.seen[0]
@@ -148,7 +182,7 @@ def test_settings_reach_the_server():
 
 def test_a_record_may_ask_several_times_and_counts_all():
     async def twice(session, record):
-        said = [await session.answer(f"{record}{turn}", seed=turn, temperature=0.0) for turn in range(2)]
+        said = [await session.answer(Request(f"{record}{turn}", PLAIN, turn)) for turn in range(2)]
         return Answered(" ".join(said), None, session.usage)
 
     found, server = ask(good, ["a", "b"], serve=twice)
@@ -209,7 +243,7 @@ def test_an_unknown_model_and_a_dead_server_end_the_run():
     with serving(good) as server:
         url = server.url
     found = {}
-    with pytest.raises(FailureError, match=r"2 records in a row failed \(last: no connection"):
+    with pytest.raises(FailureError, match=r"2 records in a row failed \(last: no connection\) at http://127"):
         ask_all(
             Client("m", url, pause=0.0, retries=1, patience=2, concurrency=1), list("abc"), serve, found.__setitem__
         )
@@ -218,7 +252,7 @@ def test_an_unknown_model_and_a_dead_server_end_the_run():
 
 def test_patience_counts_failures_in_a_row():
     def answer(number, request):
-        return Reply(status=422, body=b"{}") if request["messages"][0]["content"] == "bad" else GOOD
+        return Reply(status=402, body=b"{}") if request["messages"][0]["content"] == "bad" else GOOD
 
     mixed = [f"{at}" if at % 2 else "bad" for at in range(8)]
     found, _ = ask(answer, mixed, concurrency=1, patience=2)
@@ -253,3 +287,27 @@ def test_what_usage_costs():
     assert total == Usage(3, 20, 8)
     assert total.cost((1.0, 2.0)) == pytest.approx(36e-6)
     assert Usage.total([]) == Usage()
+
+
+def test_settings_make_the_client(small, tmp_path):
+    expected = Client("m", "http://h/v1", concurrency=2)
+    assert LLMSettings(llm_model="m", base_url="http://h/v1", concurrency=2).client() == expected
+    assert LLMSettings(llm_model=expected).client() is expected
+    assert LLMSettings(log=tmp_path).folder(small) == tmp_path
+    assert small.digest[:16] in LLMSettings().folder(small).parts
+    for wrong in ({"concurrency": 0}, {"llm_temperature": -1}, {"price": (1.0, -1.0)}, {"max_tokens": 0}):
+        with pytest.raises(InputError, match="expected"):
+            LLMSettings(llm_model="m", **wrong)
+    with pytest.raises(InputError, match="no model"):
+        LLMSettings().client()
+
+
+def test_prices():
+    assert parsed_price("0.15,0.60") == (0.15, 0.6)
+    for bad in ("cheap", "1", "1,2,3"):
+        with pytest.raises(InputError, match="two numbers"):
+            parsed_price(bad)
+    usage = Usage(3, 2_000_000, 1_000_000)
+    assert usage.rows((1.0, 2.0))[-1] == ("cost", "4.00")
+    assert len(usage.rows()) == 3
+    assert usage.to_json((1.0, 2.0)) == {"requests": 3, "tokens": [2_000_000, 1_000_000], "cost": 4.0}

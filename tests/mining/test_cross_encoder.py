@@ -14,9 +14,9 @@ from foils.encode import VectorStore
 from foils.encode import vectors as vectors_module
 from foils.mining import BM25Retriever, RandomRetriever, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
-from foils.mining.filters import Margin, PositiveScores
 from foils.mining.pairs import TextPairs
-from foils.mining.pool import TableRetriever, UnionRetriever
+from foils.mining.retrievers import TableRetriever, UnionRetriever
+from foils.mining.rules import Margin, PositiveScores
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from tiny_models import tiny_cross_encoder
@@ -176,7 +176,7 @@ def test_margins_on_the_cross_encoders_own_scale(small, scorer):
     positives = PositiveScores.of(small, retriever, np.array([0, 1, 2]))
     found = mine_negatives(small, retriever, split="train", top=9, rules=[Margin(positives)], ranks=(0, 10))
     rows = small.query_rows(found.table["query_id"])
-    over = found.table["score"].to_numpy() > positives.reference(rows, "minimum")
+    over = found.table["score"].to_numpy() > positives.reference(rows)
     assert over.any()
     assert not over[found.keep].any()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foils.data.negatives import Negatives, negatives_table
-from foils.data.run import ranks_within
+from foils.data.fusion import fuse_runs, weighted_sum
+from foils.data.negatives import REQUIRED, Negatives, negatives_table
+from foils.data.run import Run, ranks_within
 from foils.mining.fusion import fuse_sources
 from foils.runtime.errors import InputError, UnknownNameError
 
@@ -70,6 +74,37 @@ def test_weighted_scores_by_hand():
     assert listed(alone)[0] == "x"
 
 
+@pytest.mark.parametrize(
+    ("normalisation", "expected"),
+    [
+        ("z", {"x": np.sqrt(1.5) - 1, "y": 1, "z": -np.sqrt(1.5) - 1, "w": -np.sqrt(1.5) - 1}),
+        ("theoretical-minimum", {"x": 1, "y": 5 / 9 + 1, "z": 1 / 9, "w": 0.5}),
+    ],
+)
+def test_other_normalisations_by_hand(normalisation, expected):
+    """Of b, y has .8 and w .4; what a source does not have counts as the least of its list, or as 0."""
+    found = fuse_sources({"a": A, "b": B}, method="weighted", normalisation=normalisation)
+    rows = {row["doc_id"]: row["score"] for row in found.table.to_pylist() if row["query_id"] == "q"}
+    assert rows == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("how", [{}, {"method": "weighted"}, {"method": "weighted", "normalisation": "z"}])
+def test_runs_are_fused_as_sources_are(how):
+    runs = [
+        Run.ranked(*(table.table[name] for name in ("query_id", "doc_id")), table.table["score"].to_numpy(), name=name)
+        for name, table in (("a", A), ("b", B))
+    ]
+    run, table = fuse_runs(runs, **how), fuse_sources({"a": A, "b": B}, **{"method": "rrf", **how}).table
+    assert run.name == "a+b"
+    for name in ("query_id", "doc_id", "rank"):
+        assert run.table[name].to_pylist() == table[name].to_pylist()
+    assert run.table["score"].to_numpy() == pytest.approx(table["score"].to_numpy())
+    least = weighted_sum(np.zeros(2, int), np.array([[0.5], [1.0]]), normalisation="theoretical-minimum", least=[-1.0])
+    assert least == pytest.approx([0.75, 1.0])
+    with pytest.raises(InputError, match="at least two runs"):
+        fuse_runs(runs[:1])
+
+
 def test_a_list_of_one_score_counts_one():
     found = fuse_sources({"a": A, "b": B}, method="weighted", weights={"b": 0.25})
     rows = {row["doc_id"]: row["score"] for row in found.table.to_pylist() if row["query_id"] == "p"}
@@ -113,6 +148,8 @@ def test_refusals():
         fuse_sources({"a": A, "b": B}, method="weighted", weights={"c": 1.0})
     with pytest.raises(InputError, match="at least 0"):
         fuse_sources({"a": A, "b": B}, method="weighted", weights={"a": -1.0})
+    with pytest.raises(UnknownNameError, match="min-max"):
+        fuse_sources({"a": A, "b": B}, method="weighted", normalisation="max")
     without = source("r", {"q": ["x", "v"]}, {"q": [np.nan, np.nan]})
     with pytest.raises(InputError, match=r"r \(2\)"):
         fuse_sources({"a": A, "r": without}, method="weighted")
@@ -152,3 +189,124 @@ def test_what_lies_before_a_window_is_no_verdict(small):
         return set(zip(kept["query_id"].to_pylist(), kept["doc_id"].to_pylist(), strict=True))
 
     assert pairs(found) == pairs(first) | pairs(second)
+
+
+Row = tuple[str, str, int, float, str | None, str | None]
+SCHEMA = pa.schema([*REQUIRED, ("text", pa.large_string()), ("keep", pa.bool_()), ("reason", pa.string())])
+
+
+def rows_source(rows: list[Row], *, texts: bool = True, verdicts: bool = True) -> Negatives:
+    """Rows of query, document, rank, score, text, reason."""
+    listed = [
+        {"query_id": q, "doc_id": d, "source": "s", "rank": rank, "score": score, "text": text, "keep": reason is None,
+         "reason": reason}
+        for q, d, rank, score, text, reason in rows
+    ]  # fmt: skip
+    table = pa.Table.from_pylist(listed, SCHEMA)
+    return Negatives(table.drop_columns([*([] if texts else ["text"]), *([] if verdicts else ["keep", "reason"])]))
+
+
+def plain_union(sources: dict[str, list[Row]]) -> list[dict[str, Any]]:
+    queries = list(dict.fromkeys(row[0] for rows in sources.values() for row in rows))
+    out = []
+    for query in queries:
+        found: dict[str, dict[str, Any]] = {}
+        for name, rows in sources.items():
+            for q, document, rank, score, text, reason in rows:
+                if q == query:
+                    entry = found.setdefault(document, {"doc_id": document, "reason": None, "text": text})
+                    entry[f"rank_{name}"], entry[f"score_{name}"] = rank, score
+                    entry["reason"] = entry["reason"] or reason
+        order = list(sources)
+
+        def best(entry: dict[str, Any], order: list[str] = order) -> tuple[int, int]:
+            return min((entry[f"rank_{name}"], at) for at, name in enumerate(order) if f"rank_{name}" in entry)
+
+        for rank, entry in enumerate(sorted(found.values(), key=best)):
+            out.append({**entry, "query_id": query, "rank": rank})
+    return out
+
+
+@st.composite
+def several(draw: st.DrawFn) -> dict[str, list[Row]]:
+    sources: dict[str, list[Row]] = {}
+    for name in "abc"[: draw(st.integers(2, 3))]:
+        rows: list[Row] = []
+        for query in draw(st.permutations(["q 1", "q2", "q3"])):
+            documents = draw(st.lists(st.sampled_from("uvwxyz"), unique=True, max_size=5))
+            for rank, document in enumerate(documents):
+                reason = draw(st.sampled_from([None, None, None, f"bad {name}"]))
+                text = "own text" if document in "yz" else None
+                rows.append((query, document, rank, draw(st.floats(-5, 5)), text, reason))
+        sources[name] = rows
+    return sources
+
+
+@settings(max_examples=120, deadline=None)
+@given(several())
+def test_the_union_equals_the_plain_loop(sources: dict[str, list[Row]]) -> None:
+    found = fuse_sources({name: rows_source(rows) for name, rows in sources.items()})
+    expected = plain_union(sources)
+    assert len(found) == len(expected)
+    for row, plain in zip(found.table.to_pylist(), expected, strict=True):
+        for key in ("query_id", "doc_id", "rank"):
+            assert row[key] == plain[key]
+        assert row["source"] == "+".join(sources)
+        assert math.isnan(row["score"])
+        assert row.get("text") == plain["text"]
+        assert row.get("reason") == plain["reason"]
+        assert row.get("keep", True) == (plain["reason"] is None)
+        for name in sources:
+            for column in (f"rank_{name}", f"score_{name}"):
+                assert row[column] == plain.get(column)
+
+
+def test_sources_of_different_columns_unite() -> None:
+    a = rows_source([("q", "x", 0, 1.0, None, None)], texts=False, verdicts=False)
+    b = rows_source([("q", "x", 0, 2.0, None, "bad"), ("q", "y", 1, math.nan, "own", None)])
+    found = fuse_sources({"a": a, "b": b}, digests={"a": "digest a", "b": "digest b"})
+    rows = found.table.to_pylist()
+    assert [(row["doc_id"], row["keep"], row["reason"], row["text"]) for row in rows] == [
+        ("x", False, "bad", None), ("y", True, None, "own"),
+    ]  # fmt: skip
+    assert rows[1]["score_a"] is None
+    assert math.isnan(rows[1]["score_b"])
+    assert found.provenance["inputs"] == {"a": "digest a", "b": "digest b"}
+    assert found.provenance["settings"]["sources"] == ["a", "b"]
+    neither = fuse_sources({"a": a, "c": a})
+    assert not {"text", "keep", "reason"} & set(neither.table.column_names)
+
+
+def test_the_first_sources_reason_stands() -> None:
+    a = rows_source([("q", "x", 5, 1.0, None, "of a")])
+    b = rows_source([("q", "x", 0, 2.0, None, "of b")])
+    for sources, reason in (({"a": a, "b": b}, "of a"), ({"b": b, "a": a}, "of b")):
+        row = fuse_sources(sources).table.to_pylist()[0]
+        assert (row["reason"], row["rank_a"], row["rank_b"]) == (reason, 5, 0)
+
+
+def test_empty_sources() -> None:
+    a, empty = rows_source([("q", "x", 0, 1.0, None, None)], texts=False, verdicts=False), rows_source([])
+    assert fuse_sources({"a": a, "b": empty}).table["doc_id"].to_pylist() == ["x"]
+    assert fuse_sources({"a": empty, "b": a}).table["score_b"].to_pylist() == [1.0]
+    assert len(fuse_sources({"a": empty, "b": empty})) == 0
+
+
+def test_one_id_with_two_texts_is_an_error() -> None:
+    """Two files written by language models may both call their passages 0, 1, 2."""
+    a = rows_source([("q", "0", 0, 1.0, "one text", None)])
+    b = rows_source([("q", "0", 0, 1.0, "another text", None)])
+    with pytest.raises(InputError, match=r"1 documents .*'0'.*id of its own"):
+        fuse_sources({"a": a, "b": b})
+    inside = rows_source([("q", "0", 0, 1.0, None, None)])
+    with pytest.raises(InputError, match="'0'"):
+        fuse_sources({"a": inside, "b": b})
+    other_query = rows_source([("r", "0", 0, 1.0, "another text", None)])
+    assert len(fuse_sources({"a": a, "b": other_query})) == 2
+
+
+def test_inputs_stay_as_they_are() -> None:
+    a = rows_source([("q", "x", 0, 1.0, None, "bad"), ("q", "y", 1, np.nan, "own", None)])
+    before = a.table.to_pylist()
+    fuse_sources({"a": a, "b": a})
+    assert str(a.table.to_pylist()) == str(before)

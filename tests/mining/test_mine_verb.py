@@ -51,9 +51,7 @@ def test_windows_and_draws(mined):
 @pytest.mark.parametrize(
     "options",
     [
-        ("--margin", "0.5"), ("--relative-margin", "0.3"), ("--rule-args", "share_of_positive=0.6"),
-        ("--rule-args", "max_score=0.9"), ("--rule-args", "min_score=0.8"),
-        ("--margin", "0.5", "--rule-args", "against=maximum"),
+        ("--margin", "0.5"), ("--relative-margin", "0.3"), ("--max-score", "0.9"), ("--min-score", "0.8"),
         ("--draw", "simans:5,-1", "--ranks", "0-4"),
     ],
 )  # fmt: skip
@@ -66,25 +64,15 @@ def test_each_rule_changes_the_negatives(mined, options):
         assert count > 0
 
 
-def test_answers_and_near_identical_queries(mined, tmp_path):
+def test_answers(mined, tmp_path):
     answers = tmp_path / "answers.jsonl"
     answers.write_text('{"query_id": "q2", "answers": ["loaf"]}\n')
-    found, _, facts = mined("--rule-args", f"answers={answers}")
+    _, _, facts = mined("--answers", answers)
     assert facts["rejected"] == {"holds an answer": 1}
-    assert "same_query" not in found.provenance["settings"]["rules"]
     answers.write_text('{"query_id": "q9", "answers": []}\n{"query_id": "q1"}\n')
-    message = mined("--rule-args", f"answers={answers}", status=2)
+    message = mined("--answers", answers, status=2)
     assert "answers.jsonl:1" in message
     assert "answers.jsonl:2" in message
-    found, _, _ = mined("--rule-args", "same_query=0.1", "--with", "random")
-    assert "relevant for a near-identical query" in found.rejected()
-
-
-def test_keep_short(mined):
-    _, _, filled = mined("--top", "2", "--rule-args", "max_score=0.9")
-    _, _, short = mined("--top", "2", "--rule-args", "max_score=0.9,keep_short=true")
-    assert short["negatives"] < filled["negatives"]
-    assert any("not filled" in why for why in short["short"])
 
 
 def test_fusion(mined, tmp_path):
@@ -118,7 +106,7 @@ def test_cross_encoder(mined, small, tmp_path):
         *vectors,
     )  # fmt: skip
     assert again.kept()["doc_id"].to_pylist() == [r["doc_id"] for r in both.kept().to_pylist() if r["rank"] == 0]
-    scored, _, _ = mined("--scorer", "cross-encoder", "--cross-encoder", folder, "--rule-args", "max_score=0", *vectors)
+    scored, _, _ = mined("--scorer", "cross-encoder", "--cross-encoder", folder, "--max-score", "0", *vectors)
     assert "logit" in scored.table.column_names
     assert "--cross-encoder MODEL" in mined("--with", "cross-encoder", status=2)
     assert "unknown --pool 'dens'" in mined(
@@ -138,17 +126,16 @@ def test_generate_and_filter(mined, tmp_path):
         options += ("--top", "3", "--limit", "2")
         found, printed, facts = mined(*options, verb="generate")
         assert all("response_format" in request for request in server.seen)
-        _, _, short = mined(*options, "--rule-args", "shortest=0.3", "--llm-args", "schema=false", verb="generate")
-        assert "response_format" not in server.seen[-1]
+        _, shown, _ = mined("--dry-run", "--prompt", "eci", verb="generate")
     assert (len(found), facts["answered"], facts["cost"]) == (6, 2, 14.0)
-    assert short["turned_away"]["much shorter than a positive"] > 0
+    assert '"hard_negative_document_10"' in shown
     assert "14.00" in printed
-    assert found.provenance["settings"]["prompt"] == "negatives-2"
+    assert found.provenance["settings"]["prompt"] == "negatives-3"
     found.write(source := tmp_path / "llm.parquet")
-    marked, _, facts = mined(source, "--rule-args", f"answers={answers_of(tmp_path)}", verb="filter")
+    marked, _, facts = mined(source, "--answers", answers_of(tmp_path), verb="filter")
     assert facts["rejected"] == {"holds an answer": 1}
     assert marked.provenance["before"]["stage"] == "generate"
-    assert "no rule to filter by; give --margin" in mined(source, verb="filter", status=2)
+    assert "no rule to filter by; give one of --margin" in mined(source, verb="filter", status=2)
     assert "no model" in mined(verb="generate", status=2)
     assert "two numbers" in mined("--llm-model", "m", "--llm-args", "price=cheap", verb="generate", status=2)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from foils.data import Collection
 from foils.data.negatives import EQUAL
 from foils.mining import Mined, RandomRetriever, candidates, mine_negatives
-from foils.mining.look_alikes import NEAR
+from foils.mining.rules import NEAR
 from foils.runtime.errors import InputError, UnknownNameError
 
 

@@ -9,10 +9,11 @@ import Stemmer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fakes import HashingEncoder
 from foils.data import Collection
-from foils.encode import Vectors
+from foils.encode import Vectors, VectorStore, nearest
 from foils.encode.nearest import top_inner_products
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, bm25, dense
+from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives, retrievers
 from foils.runtime.errors import InputError
 
 WORDS = [
@@ -88,7 +89,7 @@ def test_bm25_at_any_depth_begins_alike_whatever_is_scored_at_once(
 ) -> None:
     retriever = BM25Retriever(collection_of(*texts))
     deep, scores = retriever.search(np.arange(30), 60)
-    monkeypatch.setattr(bm25, "QUERIES", 7)
+    monkeypatch.setattr(retrievers, "QUERIES", 7)
     for depth in (1, 5, 59):
         rows, values = retriever.search(np.arange(30), depth)
         np.testing.assert_array_equal(rows, deep[:, :depth])
@@ -147,7 +148,7 @@ def test_dense_reads_float16_shards_and_queries_by_row(monkeypatch: pytest.Monke
     documents, queries = rng.standard_normal((50, 8)), rng.standard_normal((9, 8)).astype(np.float32)
     shards = tuple(part.astype(np.float16) for part in np.split(documents, [13, 30]))
     held = Vectors(shards, rng.permutation(50))
-    monkeypatch.setattr(dense, "BLOCK", 4)
+    monkeypatch.setattr(retrievers, "BLOCK", 4)
     rows, scores = DenseRetriever(Vectors.of(queries), held).search(np.array([8, 0, 5, 5, 1]), 7)
     products = queries[[8, 0, 5, 5, 1]] @ held.take(np.arange(50)).T
     np.testing.assert_array_equal(rows, np.argsort(-products, axis=1)[:, :7])
@@ -224,3 +225,53 @@ def test_random_draws_are_uniform_at_every_rank() -> None:
 def test_a_negative_seed_is_an_error() -> None:
     with pytest.raises(InputError, match="seed -1"):
         RandomRetriever(big(2), seed=-1)
+
+
+def test_a_retriever_on_a_device_ranks_the_same():
+    rng = np.random.default_rng(0)
+    queries, documents = (Vectors.of(rng.normal(size=(n, 8)).astype(np.float32)) for n in (12, 300))
+    rows = np.arange(12)
+    devices = (None, "cpu", "cuda:0")  # the last with or without a GPU
+    found = [DenseRetriever(queries, documents, device=device).search(rows, 20) for device in devices]
+    assert len({rows.tobytes() + scores.tobytes() for rows, scores in found}) == 1
+
+
+def test_the_device_is_handed_on(monkeypatch):
+    seen = []
+
+    class Noting(nearest._DeviceScreen):
+        def __init__(self, *given):
+            seen.append(given[-1])
+            super().__init__(*given)
+
+    monkeypatch.setattr(nearest, "_DeviceScreen", Noting)
+    held = Vectors.of(np.eye(4, dtype=np.float32))
+    DenseRetriever(held, held).search(np.arange(4), 2)
+    assert seen == []
+    DenseRetriever(held, held, device="cpu").search(np.arange(4), 2)
+    assert seen == ["cpu"]
+
+
+def test_a_changed_model_gives_other_negatives_and_an_unchanged_one_costs_nothing(small, tmp_path):
+    """ANCE: the model in training mines anew."""
+    store, rows = VectorStore(tmp_path), small.positives("train").query_rows
+    one, two = HashingEncoder(), HashingEncoder(salt="trained")
+
+    def mined(encoder):
+        retriever = DenseRetriever.of_model(small, encoder, store, query_rows=rows, name="ance")
+        return mine_negatives(small, retriever, split="train", top=3)
+
+    first, encoded = mined(one), one.encoded
+    assert mined(one).table.equals(first.table)
+    assert one.encoded == encoded
+    assert not mined(two).table.equals(first.table)
+    assert set(first.table["source"].to_pylist()) == {"ance"}
+    asked = {text for call in one.calls for text in call} & set(small.query_texts(range(5)))
+    assert asked == set(small.query_texts(rows)), "the split's alone"
+    for row in first.table.to_pylist():
+        query, document = small.query_rows([row["query_id"]]), small.document_rows([row["doc_id"]])
+        ours, theirs = (
+            one.encode(small.query_texts(query), "query"),
+            one.encode(small.document_texts(document), "document"),
+        )
+        assert row["score"] == pytest.approx((ours @ theirs.T).item(), abs=1e-5)

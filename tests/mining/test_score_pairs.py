@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -93,7 +95,7 @@ def test_a_language_model_grades_each_pair_once(use, tmp_path):
         return len(document) % 5
 
     def answer(number, body):
-        document = body["messages"][-1]["content"].partition("|")[2].partition("\n\nAnswer in JSON")[0]
+        document = re.search(r"<document-\w+>\n(.*)\n</document", body["messages"][-1]["content"], re.DOTALL).group(1)
         if document == broken:
             return Reply('{"grade": 7} or so')
         return Reply(f'<think>{{"grade": 9}}</think> {{"grade": {grade(document)}}}')

@@ -121,7 +121,7 @@ def test_the_question_is_ones_own_and_several_models_are_an_ensemble(folder, tmp
         assert rate(folder, *options, *more) == 0
         assert {asked["model"] for asked in server.seen} == {"one", "two"}
         assert " law Answer in JSON" in server.seen[0]["messages"][0]["content"]
-        assert len(list((tmp_path / "log" / "judge").glob("*.jsonl"))) == 2
+        assert (tmp_path / "log" / "answers.sqlite").is_file()
 
 
 def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_path):

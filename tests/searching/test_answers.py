@@ -96,18 +96,18 @@ def test_a_server_that_always_fails_ends_the_run(ask, tmp_path):
 @pytest.mark.parametrize(
     "other",
     [
-        {"sampling": Sampling(temperature=0.5, most_tokens=256)},
-        {"sampling": Sampling(most_tokens=7)},
-        {"sampling": Sampling(most_tokens=256, seed=3)},
+        {"sampling": Sampling(temperature=0.5, max_tokens=256)},
+        {"sampling": Sampling(max_tokens=7)},
+        {"sampling": Sampling(max_tokens=256, seed=3)},
         {"prompt": Template("Say. Query: {query}", "say", ("query",))},
     ],
 )
 def test_every_setting_is_sent_and_asks_anew(ask, tmp_path, other):
     ask(echo, tmp_path)
     _, server = ask(echo, tmp_path, **other)
-    sent, sampling = server.seen[0], other.get("sampling", Sampling(most_tokens=256))
+    sent, sampling = server.seen[0], other.get("sampling", Sampling(max_tokens=256))
     assert len(server.seen) == 3
-    assert (sent["temperature"], sent["max_tokens"]) == (sampling.temperature, sampling.most_tokens)
+    assert (sent["temperature"], sent["max_tokens"]) == (sampling.temperature, sampling.max_tokens)
     assert sent["seed"] == sampling.seed
     prompt = other.get("prompt", answer_prompt())
     assert sent["messages"][0]["content"] == prompt.filled(query="what is tack")

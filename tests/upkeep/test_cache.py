@@ -18,13 +18,13 @@ from foils.cli.app import run
 from foils.data import load_collection
 from foils.data.tables import write_table
 from foils.encode import VectorStore
-from foils.llm import RecordLog
+from foils.llm import AnswerStore
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.files import cache_folder, hold, remove_unused, write_whole
 from foils.upkeep import Cache
 
 DAY = 86_400
-LOG = "llm/0123456789abcdef/answers.jsonl"
+LOG = "llm/0123456789abcdef"
 JUDGED = f"judgements/{'a' * 16}-{'b' * 16}"
 EXPORT = "compiled/abc.onnx"
 
@@ -42,7 +42,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t1\n")
     load_collection(str(source))
     VectorStore(folder / "vectors").embed(HashingEncoder(), ["a", "b", "c"], "document")
-    with RecordLog(folder / LOG) as log:
+    with AnswerStore(folder / LOG) as log:
         log.add("k", {"score": 0.25})
     write_table(folder / JUDGED / "part-0.parquet", pa.table({"forward": np.linspace(0, 1, 99)}), {})
     (folder / EXPORT).mkdir(parents=True)
@@ -107,10 +107,11 @@ def test_a_changed_bit_of_each_kind_is_found(kept: Path, tmp_path: Path, capsys:
     flip(shard, -12)
     flip(part, 200)
     flip(documents, documents.read_bytes().index("text é 1".encode()))
-    flip(log, log.read_bytes().index(b"25"))
+    answers = log / "answers.sqlite"
+    flip(answers, answers.read_bytes().index(b"0.25") + 3)
     found = foils.cache("verify")
-    assert set(found.damaged) == {shard, part, collection, log}
-    assert f"{log}:1: a damaged line" in found.damaged[log]
+    assert set(found.damaged) == {shard, part, collection, answers}
+    assert "damaged answers" in found.damaged[answers]
     assert str(shard) in str(found)
     result = tmp_path / "result.json"
     assert run(["cache", "verify", "--json", str(result)]) == 1
@@ -143,7 +144,7 @@ def test_the_least_recently_used_are_removed_first(kept: Path) -> None:
 
 def test_days_since_the_last_use(kept: Path) -> None:
     log, judged, *rest = placed(kept)
-    for path in (log, judged, judged / "part-0.parquet"):
+    for path in (log, log / "answers.sqlite", judged, judged / "part-0.parquet"):
         os.utime(path, (0, 0))
     assert [each.path for each in foils.cache("prune", older_than=1_000).removed] == [judged, log]
     assert all(path.exists() for path in rest)
@@ -151,11 +152,11 @@ def test_days_since_the_last_use(kept: Path) -> None:
 
 def test_use_is_seen(kept: Path) -> None:
     log, _, vectors, _, _ = placed(kept)
-    with RecordLog(log):
+    with AnswerStore(log):
         pass
     VectorStore(kept / "vectors").embed(HashingEncoder(), ["a"], "document")
     used = {each.path: each.used for each in foils.cache().entries}
-    assert used[log] < 9_000_000_000, "the time of now"
+    assert log.stat().st_mtime < 9_000_000_000 < used[log], "the time of now"
     assert vectors.stat().st_mtime < 9_000_000_000 < used[vectors], "the files' own times are in the future"
 
 
@@ -163,7 +164,7 @@ def test_what_is_in_use_stays(kept: Path) -> None:
     log, judged, vectors, *_ = order = placed(kept)
     store = VectorStore(kept / "vectors")
     store.embed(HashingEncoder(), ["a"], "document")
-    with RecordLog(log), write_whole(judged / "part-1.parquet") as aside:
+    with AnswerStore(log), write_whole(judged / "part-1.parquet") as aside:
         aside.write_bytes(b"")
         found = foils.cache("prune", keep=0)
     assert {each.path for each in found.in_use} == {log, judged, vectors}
@@ -203,7 +204,7 @@ def test_nothing_outside_the_cache_is_touched(kept: Path, tmp_path: Path) -> Non
     outside.mkdir()
     (outside / "a.npy").write_bytes(b"precious")
     (kept / "vectors" / "linked-float32").symlink_to(outside)
-    (kept / LOG).with_name("linked.jsonl").symlink_to(outside / "a.npy")
+    (kept / LOG).with_name("1123456789abcdef").symlink_to(outside)
     placed(kept)[2].joinpath("inner").symlink_to(outside)
     (kept / "compiled" / "abc.onnx" / "model.onnx").unlink()
     (kept / "compiled" / "abc.onnx").rmdir()

@@ -203,7 +203,7 @@ DOORS: dict[str, Verb] = {
         reports=True,
     ),
     "mine": Verb(
-        "foils.mining.doors:mine",
+        "foils.deciding.mine:mine",
         "foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
         next="foils score {collection} {output}",
         **NEGATIVES,

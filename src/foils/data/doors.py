@@ -61,7 +61,7 @@ def export(
     Args:
         form: Form of the records.
         scores: Column of the table whose scores go along, of positives and negatives: score, cosine, logit, elo, … The
-            table of foils rate has those of positives, and that of mine or filter with score_positives.
+            table of foils rate and of foils score-pairs has those of positives.
         number: Negatives in an n-tuple; shorter lists are left out. Default: as many as the positive with most has.
         split: Split of the judgements whose positives go along.
 

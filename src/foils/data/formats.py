@@ -383,7 +383,7 @@ class TrainingData:
         if missing or unscored:
             raise InputError(
                 f"{unscored:,} of {len(positives):,} positives and {missing:,} of {len(order):,} negatives have no "
-                f"{self.scores}; score both: filter with score_positives and a scorer, score_pairs, or rate with "
+                f"{self.scores}; score both: score_pairs, or rate with "
                 f"positives={max(len(group.positives) for group in self.references())}"
             )
 

@@ -18,7 +18,7 @@ from foils.data.run import without_identical
 from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
 from foils.encode.opening import EncoderLike
-from foils.mining.bm25 import BM25Retriever
+from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.searching import DimensionSettings, embed_collection, search_collection

@@ -13,7 +13,7 @@ from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.settings import BY_PEOPLE, UNCERTAIN, Answer, LabelSettings
 from foils.labelling.sheet import Shown
 from foils.llm import LLMSettings, PairQuestions, ValueForm
-from foils.llm.template import TemplateLike
+from foils.llm.prompts import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
 from foils.rating.opening import JUDGES, Opening
 from foils.runtime.errors import InputError
@@ -137,7 +137,7 @@ def open_judge(
         named = LLMSettings(**{**vars(llm), "llm_model": where or llm.llm_model})
         if not named.llm_model:
             raise InputError(f"{spelled('ask', 'llm')} needs the model's name: llm:MODEL, or {spelled('llm_model')}")
-        return RelevanceJudge(named.client(), llm.folder(collection) / "label", question, llm.sampling())
+        return RelevanceJudge(named.client(), llm.folder(collection), question, llm.sampling())
     opening = Opening(JudgeSettings(judge=given), encoding, llm, QuestionSettings())
     opened = JUDGES[kind].open(where, opening, collection)
     return AgainstPositive(f"{kind}:{opened.name}", opened)

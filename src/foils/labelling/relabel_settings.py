@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from foils.data.labels import LabelsLike
 from foils.labelling.settings import Answer
-from foils.llm.template import TemplateLike
+from foils.llm.prompts import TemplateLike
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled

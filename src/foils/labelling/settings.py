@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from foils.data.labels import PERSON, LabelsLike, check_ending
-from foils.llm.template import TemplateLike
+from foils.llm.prompts import TemplateLike
 from foils.rating.judges import Judge
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, spelled

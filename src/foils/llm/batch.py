@@ -12,18 +12,17 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 from foils.llm.client import Usage
-from foils.llm.completions import NoAnswerError, Request
+from foils.llm.request import NoAnswerError, Request
 from foils.runtime.errors import FailureError, FormatError
 from foils.runtime.files import write_whole
 
 REQUESTS = "requests-"
-MOST_REQUESTS, MOST_BYTES = 50_000, 190_000_000  # of one file; OpenAI takes 50,000 and 200 MB
+MAX_REQUESTS, MAX_BYTES = 50_000, 190_000_000  # of one file; OpenAI takes 50,000 and 200 MB
 URL = "/v1/chat/completions"
 WAITS = "waits for the results of a batch"
 
@@ -47,51 +46,75 @@ class BatchFolder:
         self.folder = Path(folder)
         self.name = re.sub(r"[^A-Za-z0-9._-]+", "-", name)
         self.waiting = 0
-        self._requested: Counter[str] = Counter()
-        self._results: dict[str, list[tuple[Path, int]]] = {}
-        self._read = False
-        self._open: _RequestFile | None = None
+        self._known: tuple[Counter[str], dict[str, list[tuple[Path, int]]]] | None = None
+        self._new: list[bytes] = []
 
-    def requested(self, key: str) -> int:
-        """Return how often a question was requested, this run included.
+    def asked(
+        self,
+        key: str,
+        request_of: Callable[[int], Request],
+        read: Callable[[Any], Any | None],
+        *,
+        body_of: Callable[[Request], dict[str, Any]],
+        unreadable: str,
+        tries: int,
+    ) -> tuple[Any | None, str | None, Usage]:
+        """Return a question's value, why there is none, and what was used; request it where that is to be done.
+
+        It is requested anew where all that was requested has failed, `tries` times in all.
+
+        Args:
+            key: of the question.
+            request_of: number of the attempt → the request.
+            read: makes the value of an answer; None where it cannot be read.
+            body_of: request → body of the line in the file.
+            unreadable: the failure of an answer that cannot be read.
+            tries: how often it may be requested.
 
         Raises:
             FormatError: a file of the folder is damaged.
         """
-        self._index()
-        return self._requested[key]
-
-    def results(self, key: str) -> list[dict[str, Any]]:
-        """Return the lines of results about a question, in the order of their files.
-
-        Raises:
-            FormatError: a file of the folder is damaged.
-        """
-        self._index()
-        found = []
-        for path, start in self._results.get(key, []):
-            with path.open("rb") as file:
-                file.seek(start)
-                found.append(json.loads(file.readline()))
-        return found
-
-    def request(self, key: str, body: dict[str, Any]) -> None:
-        """Write a question to a file of requests, which is there when `settle` is called."""
-        line = {"custom_id": key, "method": "POST", "url": URL, "body": body}
-        written = json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
-        if self._open is None or not self._open.has_room(len(written)):
-            self._close()
-            self._open = _RequestFile(self._next_place())
-        self._open.add(written)
-        self._requested[key] += 1
+        requested, places = self._index()
+        results = [self._result(*place) for place in places.get(key, [])]
+        usage, failure = Usage(), None
+        for attempt, result in enumerate(results):
+            usage.requests += 1
+            try:
+                value = read(request_of(attempt).answer_of(_completion_of(result), usage))
+                if value is not None:
+                    return value, None, usage
+                failure = unreadable
+            except NoAnswerError as error:
+                failure = str(error)
+            except (AttributeError, TypeError) as error:
+                failure = f"an answer that is no completion ({type(error).__name__})"
+        if len(results) == requested[key]:
+            if requested[key] >= tries:
+                return None, failure, usage
+            body = body_of(request_of(requested[key]))
+            line = {"custom_id": key, "method": "POST", "url": URL, "body": body}
+            self._new.append(json.dumps(line, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+            requested[key] += 1
+        self.waiting += 1
+        return None, WAITS, usage
 
     def settle(self) -> None:
-        """Put the files of requests in their places, whole.
+        """Write the new requests, in whole files.
 
         Raises:
             WaitingError: questions wait for their results.
         """
-        self._close()
+        lines, self._new = self._new, []
+        while lines:
+            count, size = 0, 0
+            while count < min(len(lines), MAX_REQUESTS) and (not count or size + len(lines[count]) <= MAX_BYTES):
+                count, size = count + 1, size + len(lines[count])
+            number = 1
+            while (place := self.folder / f"{REQUESTS}{self.name}-{number:03d}.jsonl").exists():
+                number += 1
+            with write_whole(place) as aside:
+                aside.write_bytes(b"".join(lines[:count]))
+            lines = lines[count:]
         waiting, self.waiting = self.waiting, 0
         if waiting:
             raise WaitingError(
@@ -99,101 +122,31 @@ class BatchFolder:
                 f"{self.folder} that were not sent yet, put the files of results into the same folder, and run again"
             )
 
-    def _close(self) -> None:
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-    def _next_place(self) -> Path:
-        number = 1
-        while (place := self.folder / f"{REQUESTS}{self.name}-{number:03d}.jsonl").exists():
-            number += 1
-        return place
-
-    def _index(self) -> None:
-        """Read once which questions were requested and which have results; the same result in two files is one."""
-        if self._read:
-            return
-        self._read = True
-        known = set()
+    def _index(self) -> tuple[Counter[str], dict[str, list[tuple[Path, int]]]]:
+        """How often questions were requested, and where their results are; the same result in two files is one."""
+        if self._known is not None:
+            return self._known
+        requested, results, seen = Counter[str](), dict[str, list[tuple[Path, int]]](), set[tuple[str, str]]()
         for path in sorted(self.folder.glob("*.jsonl")):
-            requests, start = path.name.startswith(REQUESTS), 0
-            for number, line in enumerate(path.open("rb"), 1):
-                key, of = _keyed(line, path, number)
-                if key is not None and requests:
-                    self._requested[key] += 1
-                elif key is not None and (key, of) not in known:
-                    known.add((key, of))
-                    self._results.setdefault(key, []).append((path, start))
-                start += len(line)
+            start = 0
+            with path.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    key, of = _keyed(line, path, number)
+                    if key is not None and path.name.startswith(REQUESTS):
+                        requested[key] += 1
+                    elif key is not None and (key, of) not in seen:
+                        seen.add((key, of))
+                        results.setdefault(key, []).append((path, start))
+                    start += len(line)
+        self._known = requested, results  # whole: what a damaged file cut short is read again
+        return self._known
 
-
-class _RequestFile:
-    """A file of requests that is being written; it takes its place, whole, when it is closed."""
-
-    def __init__(self, place: Path) -> None:
-        self._stack = ExitStack()
-        aside = self._stack.enter_context(write_whole(place))
-        self._file: IO[bytes] = self._stack.enter_context(aside.open("wb"))
-        self._lines = self._bytes = 0
-
-    def has_room(self, size: int) -> bool:
-        return self._lines < MOST_REQUESTS and self._bytes + size <= MOST_BYTES
-
-    def add(self, line: bytes) -> None:
-        self._file.write(line)
-        self._lines, self._bytes = self._lines + 1, self._bytes + len(line)
-
-    def close(self) -> None:
-        self._stack.close()
-
-
-def from_batch(
-    batch: BatchFolder,
-    key: str,
-    request_of: Callable[[int], Request],
-    read: Callable[[Any], Any | None],
-    *,
-    body_of: Callable[[Request], dict[str, Any]],
-    unreadable: str,
-    tries: int,
-) -> tuple[Any | None, str | None, Usage]:
-    """Return a question's value, why there is none, and what was used; request it where that is to be done.
-
-    It is requested anew where all that was requested has failed, `tries` times in all.
-
-    Args:
-        batch: of the model.
-        key: of the question.
-        request_of: number of the try → the request.
-        read: makes the value of an answer; None where it cannot be read.
-        body_of: request → body of the line in the file.
-        unreadable: the failure of an answer that cannot be read.
-        tries: how often it may be requested.
-    """
-    results, usage, failure = batch.results(key), Usage(), None
-    for turn, result in enumerate(results):
-        usage.requests += 1
-        try:
-            value = read(request_of(turn).answer_of(_completion_of(result), usage))
-        except NoAnswerError as error:
-            failure = str(error)
-            continue
-        except (AttributeError, TypeError) as error:
-            failure = f"an answer that is no completion ({type(error).__name__})"
-            continue
-        if value is not None:
-            return value, None, usage
-        failure = unreadable
-    requested = batch.requested(key)
-    if requested > len(results):
-        batch.waiting += 1
-        return None, WAITS, usage
-    if requested >= tries:
-        return None, failure, usage
-    batch.request(key, body_of(request_of(requested)))
-    batch.waiting += 1
-    return None, WAITS, usage
+    @staticmethod
+    def _result(path: Path, start: int) -> dict[str, Any]:
+        with path.open("rb") as file:
+            file.seek(start)
+            result: dict[str, Any] = json.loads(file.readline())
+        return result
 
 
 def _completion_of(result: dict[str, Any]) -> Any:
@@ -207,8 +160,7 @@ def _completion_of(result: dict[str, Any]) -> Any:
     status = response.get("status_code")
     if result.get("error") or status != 200:
         raise NoAnswerError(f"status {status}" if status not in (None, 200) else "an error of the batch")
-    completion = json.loads(json.dumps(response.get("body")), object_hook=lambda each: SimpleNamespace(**each))
-    return completion
+    return json.loads(json.dumps(response.get("body")), object_hook=lambda each: SimpleNamespace(**each))
 
 
 def _keyed(line: bytes, path: Path, number: int) -> tuple[str | None, str]:

@@ -1,14 +1,21 @@
-"""How a language model is reached, and what asking it used."""
+"""Which language model is asked, how it is reached, and what asking it used."""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
 
+from foils.data.collection import Collection
 from foils.runtime.errors import InputError
+from foils.runtime.files import cache_folder
+from foils.runtime.options import Option, Settings, spelled
+
+Price = tuple[float, float]  # per million prompt tokens and per million completion tokens
 
 
 @dataclass(frozen=True)
@@ -31,7 +38,7 @@ class Client:
     base_url: str | None = None
     key_variable: str = "OPENAI_API_KEY"
     concurrency: int = 8
-    timeout: float = 120.0
+    timeout: float = 300.0
     retries: int = 5
     pause: float = 1.0
     structured: bool = True
@@ -79,12 +86,12 @@ class Usage:
     completion_tokens: int = 0
 
     def as_record(self) -> dict[str, Any]:
-        """Return it as a log has it."""
+        """Return it as a store of answers has it."""
         return {"requests": self.requests, "tokens": [self.prompt_tokens, self.completion_tokens]}
 
     @classmethod
     def total(cls, records: Iterable[Mapping[str, Any]]) -> Usage:
-        """Return the sum over a log's records."""
+        """Return the sum over records of a store."""
         total = cls()
         for record in records:
             total.requests += record["requests"]
@@ -92,13 +99,13 @@ class Usage:
             total.completion_tokens += record["tokens"][1]
         return total
 
-    def cost(self, price: tuple[float, float] | None) -> float | None:
+    def cost(self, price: Price | None) -> float | None:
         """Return what the tokens cost, at prices per million prompt and completion tokens; None without prices."""
         if price is None:
             return None
         return (self.prompt_tokens * price[0] + self.completion_tokens * price[1]) / 1e6
 
-    def rows(self, price: tuple[float, float] | None = None) -> list[tuple[str, str]]:
+    def rows(self, price: Price | None = None) -> list[tuple[str, str]]:
         """Return it as rows of a table, with the cost where prices are given."""
         cost = self.cost(price)
         return [
@@ -108,6 +115,119 @@ class Usage:
             *([("cost", f"{cost:,.2f}")] if cost is not None else []),
         ]
 
-    def to_json(self, price: tuple[float, float] | None = None) -> dict[str, Any]:
+    def to_json(self, price: Price | None = None) -> dict[str, Any]:
         """Return it for JSON, with the cost, None without prices."""
         return {**self.as_record(), "cost": self.cost(price)}
+
+
+@dataclass
+class ModelUse:
+    """What a model was asked so far.
+
+    Attributes:
+        usage: of the answers it gave, in this run and before.
+        failures: why there is no answer -> how many.
+        price: per million prompt tokens and per million completion tokens; None: not known.
+    """
+
+    usage: Usage = field(default_factory=Usage)
+    failures: Counter[str] = field(default_factory=Counter)
+    price: Price | None = None
+
+    def count(self, answers: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add what the answers of these questions took, by key: those of one question are one."""
+        self.usage = Usage.total([self.usage.as_record(), *answers.values()])
+        self.failures.update(each["failure"] for each in answers.values() if each["failure"] is not None)
+
+    def use(self, price: Price | None = None) -> ModelUse:
+        """Return it for a result, with the prices of the model's tokens."""
+        return replace(self, price=price)
+
+    def rows(self, name: str) -> list[tuple[str, str]]:
+        """Return it as rows of a table, each with the model's name."""
+        failed = ((f"failed: {why}", f"{count:,}") for why, count in self.failures.most_common())
+        return [(f"{name}: {what}", value) for what, value in (*self.usage.rows(self.price), *failed)]
+
+
+if TYPE_CHECKING:
+    LanguageModelLike = str | Client
+else:
+    LanguageModelLike = str
+
+LLM_ARGS = "llm_args"  # the program's option that takes rarely used settings as its keys
+
+
+def parsed_price(text: str) -> Price:
+    """Read two prices, `IN,OUT`.
+
+    Raises:
+        InputError: it is not of this form.
+    """
+    try:
+        prompts, completions = map(float, text.split(","))
+    except ValueError as error:
+        raise InputError(f"{spelled('price', text)}: expected two numbers, as in 0.15,0.60") from error
+    return prompts, completions
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How an answer is drawn.
+
+    Attributes:
+        temperature: of the sampling, at least 0.
+        max_tokens: of the answer; None: the server's default.
+        seed: sent to the server, plus the number of the attempt; a server may heed it.
+    """
+
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    seed: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        """Return it for provenance."""
+        return {"temperature": self.temperature, "seed": self.seed, "max_tokens": self.max_tokens}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LLMSettings(Settings):
+    """Which language model is asked. The server's key is read from the environment variable OPENAI_API_KEY.
+
+    Attributes:
+        llm_model: Name of the model on the server. In Python also a `Client`, which has its own settings.
+        base_url: Address of an OpenAI-compatible server, as http://localhost:8000/v1.
+        llm_temperature: Sampling temperature.
+        max_tokens: Maximum length of an answer, in tokens. An answer that is cut off there counts as a failure.
+            Default, where none is shown: the server's.
+        concurrency: Number of requests at once.
+        price: Prices per million prompt tokens and completion tokens, as 0.15,0.60. The result then shows the cost.
+        log: Folder where answers are kept, so that none is paid for twice. Default: the cache.
+    """
+
+    heading = "Language model"
+
+    llm_model: LanguageModelLike = ""
+    base_url: Annotated[str | None, Option(metavar="URL")] = None
+    llm_temperature: Annotated[float, Option(least=0, flag="temperature", within=LLM_ARGS)] = 0.0
+    max_tokens: Annotated[int | None, Option(least=1, within=LLM_ARGS, aliases=("most_tokens",))] = None
+    concurrency: Annotated[int, Option(least=1, within=LLM_ARGS)] = 8
+    price: Annotated[Price | None, Option(parse=parsed_price, least=0, within=LLM_ARGS)] = None
+    log: Annotated[str | Path | None, Option(within=LLM_ARGS)] = None
+
+    def client(self) -> Client:
+        """Return how the model is reached.
+
+        Raises:
+            InputError: no model is named.
+        """
+        if isinstance(self.llm_model, Client):
+            return self.llm_model
+        return Client(self.llm_model, self.base_url, concurrency=self.concurrency)
+
+    def folder(self, collection: Collection) -> Path:
+        """Return where answers about a collection are kept."""
+        return Path(self.log) if self.log else cache_folder() / "llm" / collection.digest[:16]
+
+    def sampling(self) -> Sampling:
+        """Return how answers are drawn."""
+        return Sampling(self.llm_temperature, self.max_tokens)

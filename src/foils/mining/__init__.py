@@ -1,9 +1,8 @@
 """Where negatives come from."""
 
-from foils.mining.bm25 import BM25Retriever
-from foils.mining.candidates import Retriever, mine_negatives
-from foils.mining.dense import DenseRetriever
-from foils.mining.random import RandomRetriever
+from foils.mining.candidates import mine_negatives
+from foils.mining.pairs import Retriever
 from foils.mining.results import Mined
+from foils.mining.retrievers import BM25Retriever, DenseRetriever, RandomRetriever
 
 __all__ = ["BM25Retriever", "DenseRetriever", "Mined", "RandomRetriever", "Retriever", "mine_negatives"]

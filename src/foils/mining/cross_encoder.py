@@ -17,9 +17,7 @@ from foils.encode.encoder import Kind, check_finite
 from foils.encode.own_similarity import as_pair_model
 from foils.encode.processes import Processes, in_processes
 from foils.encode.vectors import VectorStore
-from foils.mining.candidates import Retriever
-from foils.mining.pairs import Scores, TextPairs
-from foils.mining.planting import judged_anew
+from foils.mining.pairs import Retriever, Scores, TextPairs, with_judgements_of
 from foils.runtime.errors import InputError
 
 if TYPE_CHECKING:
@@ -131,7 +129,7 @@ class CrossEncoderRetriever:
 
     def with_judgements(self, collection: Collection) -> CrossEncoderRetriever | None:
         """Return it for other judgements, which leave out other documents; None where the pool cannot be had so."""
-        pool = judged_anew(self._pool, collection)
+        pool = with_judgements_of(self._pool, collection)
         if pool is None:
             return None
         return CrossEncoderRetriever(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 
@@ -14,23 +14,16 @@ from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EmbeddingSettings, EncodingSettings
 from foils.llm import LLMSettings
-from foils.mining.best_ranks import BestRanksSettings, ranks_of
-from foils.mining.candidates import mine_negatives
-from foils.mining.carrying import carried_by_filter, carried_by_fusion
-from foils.mining.checking import check_filtering, check_mining
-from foils.mining.filters import filter_negatives
 from foils.mining.fusion import fuse_sources
-from foils.mining.generation import SAMPLING, first_prompt, generate_negatives
-from foils.mining.generation_prompt import WritingSettings
-from foils.mining.methods import METHODS, Models
-from foils.mining.planting import PLANTED
-from foils.mining.results import FirstPrompt, Fused, Generated, Mined, ScoredPairs
+from foils.mining.generation import SAMPLING, WritingSettings, first_prompt, generate_negatives
+from foils.mining.methods import Models
+from foils.mining.planting import planted_by_filter, planted_by_fusion
+from foils.mining.results import FirstPrompt, Fused, Generated, ScoredPairs
+from foils.mining.rules import filter_negatives
 from foils.mining.settings import (
     FilterSettings,
     FusionSettings,
-    RankingSettings,
-    TakeSettings,
-    WindowSettings,
+    check_filtering,
 )
 from foils.mining.teachers import TEACHER, TaughtPairs, TeacherSettings, averaged, check_teachers, open_teachers
 from foils.runtime.doors import door
@@ -39,84 +32,6 @@ from foils.runtime.options import Option
 from foils.runtime.surroundings import MemorySettings, ScaleSettings
 
 WRITER = LLMSettings(llm_temperature=SAMPLING.temperature)
-
-
-@door(check=check_mining)
-def mine(
-    collection: CollectionLike,
-    method: Annotated[str, Option(flag="--with")] = "bm25",
-    *,
-    window: WindowSettings,
-    ranking: RankingSettings,
-    filters: FilterSettings,
-    best: BestRanksSettings,
-    reading: CollectionSettings,
-    scale: ScaleSettings,
-    encoding: EncodingSettings = AT_128,
-) -> Mined:
-    """Mine negatives: the best-ranked documents that are not labelled relevant.
-
-    Documents that equal or nearly equal a positive stay in the table, rejected with a reason. With the best ranks, it
-    mines deep, shows what each window of ranks is worth for the training, and takes the best one.
-
-    Args:
-        method: What ranks the documents: random, bm25, dense, cross-encoder, ance, trisampler, or the own similarity of
-            the encoder where that is a sparse or multi-vector model (sparse, multi-vector).
-
-    Raises:
-        InputError: a collection that cannot be read, a split without positives, or options that have no effect.
-        UnknownNameError: no such method.
-    """
-    loaded = reading.open(collection)
-    models = Models(loaded, window.split, filters, encoding, ranking, window.seed)
-    if method == "trisampler" and window.ranks is None:
-        window = replace(window, ranks=(0, 10 * window.top))
-    way = METHODS[method](models)
-    scorer, scored_by = models.scorer()
-    positives = models.positive_scores(scorer, way.retriever)
-    rules = [*way.rules, *filters.rules(loaded, positives)]
-    draw = way.draw or window.drawn(positives)
-    facts = {
-        "with": method,
-        **{name: getattr(window, name) for name in ("top", "split", "near_duplicate")},
-        **way.facts,
-        **scored_by,
-        **(
-            {"rules": {**filters.describe(), **window.changed("keep_short")}}
-            if rules or scorer or filters.score_positives
-            else {}
-        ),
-        **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
-        **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
-    }
-
-    def mined(top: int, ranks: tuple[int, int | None], more: dict[str, Any]) -> Mined:
-        shown = {"ranks": ranks} if ranks != (0, None) else {}
-        return mine_negatives(
-            loaded,
-            way.retriever,
-            split=window.split,
-            top=top,
-            near_duplicate=window.near_duplicate,
-            ranks=ranks,
-            rules=rules,
-            scorer=scorer,
-            fill=not window.keep_short,
-            draw=draw,
-            seed=window.seed,
-            plant=PLANTED,
-            made=provenance("mine", {**facts, **shown, **more}, inputs={"collection": loaded.digest}),
-        )
-
-    if isinstance(window.ranks, str):
-        depth = best.depth_of(window.top)
-        curve = best.curve(mined(depth, (0, depth), {}), *models.encoder, size=window.top, seed=window.seed)
-        result = mined(window.top, ranks_of(curve), {"best_of": best.describe(depth, curve)}).altered(curve=curve)
-    else:
-        result = mined(window.top, window.ranks or (0, None), {})
-    if not filters.score_positives:
-        return result
-    return result.altered(table=positives().beside(result, loaded, scorer.column if scorer else "score").table)
 
 
 @door(check=check_teachers)
@@ -173,7 +88,9 @@ def score_pairs(
 def generate(
     collection: CollectionLike,
     *,
-    taking: TakeSettings,
+    top: Annotated[int, Option(least=1)] = 10,
+    split: str = "train",
+    seed: Annotated[int, Option(least=0)] = 0,
     limit: Annotated[int | None, Option(least=1)] = None,
     dry_run: bool = False,
     writing: WritingSettings,
@@ -187,6 +104,9 @@ def generate(
     rejected with a reason.
 
     Args:
+        top: Negatives per query.
+        split: Split of the judgements; its queries that have a positive get negatives.
+        seed: Seed of the model's sampling, where the server heeds it, and of what is drawn for a prompt.
         limit: Ask for this many queries alone, the first ones. Default: all.
         dry_run: Show the first prompt, and ask nothing.
 
@@ -196,19 +116,17 @@ def generate(
         MissingExtraError: the openai package is not installed.
     """
     if dry_run:
-        loaded = reading.open(collection)
-        return FirstPrompt(first_prompt(loaded, writing, split=taking.split, top=taking.top))
+        return FirstPrompt(first_prompt(reading.open(collection), writing, split=split, top=top, seed=seed))
     client, loaded = llm.client(), reading.open(collection)
     generated = generate_negatives(
         loaded,
         client,
         llm.folder(loaded),
-        split=taking.split,
-        top=taking.top,
+        split=split,
+        top=top,
         writing=writing,
-        sampling=replace(llm.sampling(), seed=taking.seed),
+        sampling=replace(llm.sampling(), seed=seed),
         limit=limit,
-        near_duplicate=taking.near_duplicate,
     )
     return replace(generated, price=llm.price)
 
@@ -243,12 +161,13 @@ def fuse(
         top=fusion.top,
         k=fusion.rrf_k,
         weights=fusion.weights and {name: float(weight) for name, weight in fusion.weights.items()},
+        normalisation=fusion.normalisation,
         digests={each.name: each.digest for each in named},
     )
     tables = {each.name: each.negatives for each in named}
     negatives = fused_by(tables)
     return Fused.of(
-        negatives.with_provenance(carried_by_fusion(tables, negatives, loaded, fused_by)),
+        negatives.with_provenance(planted_by_fusion(tables, negatives, loaded, fused_by)),
         title=f"{fusion.method} of {len(named)} sources",
         collection=loaded,
         split=split,
@@ -264,7 +183,7 @@ def filter(
     filters: FilterSettings,
     split: str = "train",
     reading: CollectionSettings,
-    scale: ScaleSettings,
+    machine: ScaleSettings,
     encoding: EncodingSettings = AT_128,
 ) -> NegativesResult:
     """Reject likely false negatives of a source by rules; no row is dropped.
@@ -286,9 +205,7 @@ def filter(
     facts = {"split": split, "rules": filters.describe(), **scored_by}
     inputs = {"collection": loaded.digest, named.name: named.digest}
     before = {name: value for name, value in named.negatives.provenance.items() if name != "planted"}
-    carried = carried_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
-    origin = provenance("filter", facts, inputs=inputs, before=before, **carried)
-    if filters.score_positives:
-        marked = models.positive_scores(scorer)().beside(marked, loaded, scorer.column if scorer else "score")
+    planted = planted_by_filter(named.negatives, marked, loaded, rules, scorer=scorer)
+    origin = provenance("filter", facts, inputs=inputs, before=before, **planted)
     title = f"{named.name}, filtered"
     return NegativesResult.of(marked, provenance=origin, title=title, collection=loaded, split=split)

@@ -20,12 +20,11 @@ from foils.encode.processes import in_processes
 from foils.encode.vectors import VectorStore
 from foils.mining.candidates import QUERIES, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
-from foils.mining.dense import DenseRetriever
 from foils.mining.drop_in_arguments import Limits, Pairs, Prompts, chosen_form, opened_encoder, window_end
 from foils.mining.drop_in_forms import Lists, arrow_of
-from foils.mining.filters import PositiveScores
 from foils.mining.results import Mined
-from foils.mining.sampling import Uniform
+from foils.mining.retrievers import DenseRetriever
+from foils.mining.rules import PositiveScores, Uniform
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.options import refuse

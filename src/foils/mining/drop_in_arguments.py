@@ -19,8 +19,8 @@ from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEn
 from foils.encode.models import load_model
 from foils.encode.similarity import SIMILARITIES
 from foils.mining.drop_in_forms import FORMS
-from foils.mining.filters import Margin, PositiveScores, ScoreAbove, ScoreBelow
 from foils.mining.pairs import Rule
+from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow
 from foils.runtime.errors import InputError, UnknownNameError
 
 log = logging.getLogger(__name__)

@@ -7,39 +7,152 @@ failure is a record that says so, never an empty negative.
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
-from foils.data.tables import Provenance, provenance
-from foils.llm import Client, NoAnswerError, Sampling, Session, Usage, ask_missing, digest
-from foils.mining.filters import table_pairs
-from foils.mining.generation_answers import parse, validated
-from foils.mining.generation_prompt import WritingSettings, schema
-from foils.mining.look_alikes import NearPositive
+from foils.data.records import whole_text
+from foils.data.tables import provenance
+from foils.data.tokens import alphanumeric
+from foils.llm import Client, NoAnswerError, Request, Sampling, Session, Template, Usage, ask_missing, digest, fenced
+from foils.llm.answers import json_values, without_thoughts
+from foils.llm.prompts import TemplateLike
 from foils.mining.results import Generated
+from foils.mining.rules import NEAR, near_positives, table_pairs
 from foils.runtime.errors import InputError
+from foils.runtime.options import Option, Settings
 
 SOURCE = "llm"
 SAMPLING = Sampling(0.8)
+ATTEMPTS = 3  # times that the model is asked for a query's negatives, until it has written enough of them
+SHORTEST = 0.1  # share of the words of the shortest positive that a negative has at least
+NEAR_DUPLICATE = 0.9  # Jaccard similarity to a positive, as in mining
+SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "example", "keys")}
+_STREAM = 31  # of the draws of domain, difficulty and length
+_THOUGHTS = re.compile("reason|thought|think|expla|rational|analy", re.IGNORECASE)
+_LISTED_THOUGHTS = re.compile(rf'"[^"]*(?:{_THOUGHTS.pattern})[^"]*"\s*:\s*\[[^\]]*\]', re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt of the package, and what stands in its slots where the user says nothing.
+
+    Attributes:
+        version: name of its file.
+        domain, difficulty, length: alternatives, of which one is drawn for each query.
+        keyed: whether each negative has a key of its own in the answer, after the model's reasoning.
+    """
+
+    version: str
+    domain: str = "general"
+    difficulty: str = "hard"
+    length: str = "about as many words as the passage above"
+    keyed: bool = False
+
+
+PROMPTS = {
+    "ours": Prompt("negatives-3"),
+    "eci-sem": Prompt("eci-1", difficulty="college", length="similar in length to", keyed=True),
+    "eci": Prompt(  # ECI section 3.3: domain, difficulty and length are drawn per example
+        "eci-1",
+        domain="general knowledge|science and technology|medicine and health|business and finance|law|history",
+        difficulty="high school|college|PhD",
+        length="shorter than|similar in length to|longer than",
+        keyed=True,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingSettings(Settings):
+    """What the language model is asked to write.
+
+    Attributes:
+        prompt: ours; eci-sem, the prompt of ECI_sem's appendix; eci, the same with domain, difficulty and length drawn
+            for each query, as ECI does it; or a text file with {query}, {positive} and {number}, and optionally
+            {domain}, {difficulty}, {length} and {example}. In Python also a `Template`.
+        domain: Field of the collection, which the prompt names. Of alternatives, as law|history, one is drawn for each
+            query.
+        difficulty: How easily a negative could be mistaken for a correct answer (eci: education level), as the prompt
+            says it, or alternatives.
+        length: How long a negative is to be, as the prompt says it, or alternatives.
+        example: File with a worked example for the prompt. In Python its text.
+    """
+
+    heading = "Prompt"
+
+    prompt: Annotated[TemplateLike, Option(metavar="NAME|FILE")] = "ours"
+    domain: str | None = None
+    difficulty: str | None = None
+    length: str | None = None
+    example: Annotated[str, Option(parse=lambda path: whole_text(path).strip(), metavar="FILE")] = ""
+
+    @property
+    def known(self) -> Prompt:
+        """The prompt of the package whose defaults hold."""
+        return PROMPTS.get(str(self.prompt), PROMPTS["ours"])
+
+    @cached_property
+    def template(self) -> Template:
+        """The text of the prompt, with slots.
+
+        Raises:
+            InputError: no such file.
+            FormatError: it is not UTF-8, or its slots are not those expected.
+        """
+        given = None if isinstance(self.prompt, str) and self.prompt in PROMPTS else self.prompt
+        return Template.of(given, "foils.mining", self.known.version, **SLOTS)
+
+    def drawn(self, rng: np.random.Generator) -> dict[str, str]:
+        """Draw domain, difficulty and length for a query."""
+        slots = ("domain", "difficulty", "length")
+        choices = [(getattr(self, slot) or getattr(self.known, slot)).split("|") for slot in slots]
+        return {slot: str(rng.choice(of)) for slot, of in zip(slots, choices, strict=True)}
+
+    def asked(self, query: str, positive: str, number: int, drawn: dict[str, str], taken: Sequence[str] = ()) -> str:
+        """Return the prompt for one query; `taken` are negatives that it has already."""
+        keys = (f'- "hard_negative_document_{at}": a string, a hard negative document.' for at in range(1, number + 1))
+        example = f"\nExample:\n{self.example}\n" if self.example else ""
+        texts = fenced(query=query, positive=positive)
+        prompt = self.template.filled(**texts, number=str(number), **drawn, example=example, keys="\n".join(keys))
+        if taken:
+            prompt += "\nThese are there already; write others:\n" + "\n".join(f"- {text}" for text in taken) + "\n"
+        return prompt
+
+    def schema(self, number: int) -> dict[str, Any]:
+        """Return the JSON schema of an answer with so many negatives."""
+        texts = {"type": "array", "items": {"type": "string"}, "minItems": number, "maxItems": number}
+        properties: dict[str, Any] = {"negatives": texts}
+        if self.known.keyed:
+            names = ["reasoning", *(f"hard_negative_document_{at}" for at in range(1, number + 1))]
+            properties = {name: {"type": "string"} for name in names}
+        return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+    def describe(self) -> dict[str, str]:
+        """Return what provenance says of the prompt: its version, and a digest of template and slots."""
+        slots = (self.domain, self.difficulty, self.length, self.example, self.known)
+        return {"prompt": self.template.version, "prompt_digest": digest(self.template.text, *slots)}
 
 
 @dataclass(frozen=True)
 class Record:
-    """A query, its first positive, and all its positives."""
+    """A query, its first positive, all its positives, and what was drawn for it."""
 
     key: str
     query_id: str
     query: str
-    positive: str
     positives: tuple[str, ...]
+    drawn: dict[str, str]
 
 
 @dataclass
@@ -60,55 +173,38 @@ class Written:
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Task:
-    """What is asked for each query."""
-
-    writing: WritingSettings
-    sampling: Sampling
-    number: int
-
-    def describe(self) -> dict[str, Any]:
-        """What provenance says of it; the keys of records have it in this order."""
-        return {
-            **self.writing.describe(), "number": self.number, "asks": self.writing.asks, **self.sampling.describe(),
-            "shortest": self.writing.shortest,
-        }  # fmt: skip
-
-
-def first_prompt(collection: Collection, writing: WritingSettings, *, split: str, top: int) -> str:
+def first_prompt(collection: Collection, writing: WritingSettings, *, split: str, top: int, seed: int = 0) -> str:
     """Return the prompt of the split's first query, as it would be sent (a dry run)."""
-    record = _records(collection, _Task(writing, Sampling(), top), None, split, 1)[0]
-    return writing.prompt(record.query, record.positive, top)
+    record = _records(collection, writing, (), split, 1, seed)[0]
+    return writing.asked(record.query, record.positives[0], top, record.drawn)
 
 
 def generate_negatives(
     collection: Collection,
     client: Client,
-    log: str | Path,
+    folder: str | Path,
     *,
     split: str,
     top: int = 10,
     writing: WritingSettings | None = None,
     sampling: Sampling | None = None,
     limit: int | None = None,
-    near_duplicate: float = 0.9,
 ) -> Generated:
     """Let a model write negatives for every query of a split that has a positive.
 
     Each record is a query and its first labelled positive. Answers are validated against all positives of the query,
-    and asked for again while some are missing. Rows come in the order of the split, whatever order answers come in.
+    and asked for again, three times at most, while some are missing. Rows come in the order of the split, whatever
+    order answers come in.
 
     Args:
         collection: documents, queries, judgements.
         client: of the server.
-        log: folder for finished records, one file for each combination of model, server and settings.
+        folder: of finished records.
         split: whose queries.
         top: negatives per query, at least 1.
         writing: what is asked.
-        sampling: how answers are drawn; None: at temperature 0.8.
+        sampling: how answers are drawn, and domain, difficulty and length by its seed; None: at temperature 0.8.
         limit: ask for the first so many queries alone.
-        near_duplicate: reject texts whose token sets have this Jaccard similarity to a positive's, in (0, 1].
 
     Raises:
         InputError: settings out of range, an unknown split, or a server that refuses key or model.
@@ -116,21 +212,26 @@ def generate_negatives(
     """
     if top < 1:
         raise InputError(f"top {top}; expected at least 1 negative per query")
-    task = _Task(writing or WritingSettings(), sampling or SAMPLING, top)
-    records = _records(collection, task, client.identity, split, limit)
-    file = Path(log) / f"{digest(client.identity, sorted(task.describe().items()))}.jsonl"
+    writing, sampling = writing or WritingSettings(), sampling or SAMPLING
+    asked = {**writing.describe(), "number": top, "attempts": ATTEMPTS, **sampling.describe()}
+    records = _records(collection, writing, (client.identity, asked), split, limit, sampling.seed)
 
     async def serve(session: Session, record: Record) -> Written:
-        return await _write(session, record, task)
+        return await _write(session, record, writing, sampling, top)
 
-    answers = ask_missing(client, file, records, serve, task="asking for negatives", unit="queries")
+    answers = ask_missing(client, folder, records, serve, task="asking for negatives", unit="queries")
     counts, turned_away = [len(answer["negatives"]) for answer in answers], Counter[str]()
     for answer in answers:
         turned_away.update(answer["turned_away"])
-    facts = {"split": split, "limit": limit, **client.describe(), **task.describe()}
-    origin = provenance("generate", facts, inputs={"collection": collection.digest})
+    origin = provenance(
+        "generate",
+        {"split": split, "limit": limit, **client.describe(), **asked},
+        inputs={"collection": collection.digest},
+    )
+    table = _table([record.query_id for record in records], [answer["negatives"] for answer in answers])
+    negatives = Negatives(table, origin)
     return Generated.of(
-        _table(collection, records, answers, near_duplicate, origin),
+        negatives.reject(near_positives(table_pairs(negatives, collection), NEAR_DUPLICATE), NEAR),
         title=f"negatives of {collection.name} ({split}) by {client.model}",
         collection=collection,
         split=split,
@@ -144,36 +245,35 @@ def generate_negatives(
     )
 
 
-def _records(collection: Collection, task: _Task, identity: object, split: str, limit: int | None) -> list[Record]:
+def _records(
+    collection: Collection, writing: WritingSettings, decisive: object, split: str, limit: int | None, seed: int
+) -> list[Record]:
+    """The records of a split; `decisive` is what decides an answer beside the texts."""
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}; expected at least 1 query")
     positives, known = collection.positives(split), collection.known_positives
-    place = {int(row): index for index, row in enumerate(known.query_rows)}
     rows = positives.query_rows[:limit]
     ids = collection.queries["query_id"].take(pa.array(rows)).to_pylist()
     records = []
     for index, (identifier, query) in enumerate(zip(ids, collection.query_texts(rows), strict=True)):
-        first = collection.document_texts(positives.of(index)[:1])[0]
-        every = collection.document_texts(known.of(place[int(rows[index])]))
-        key = digest(identity, task.describe(), query, first, every)
-        records.append(Record(key, identifier, query, first, tuple(every)))
+        others = known.of(int(known.places(rows[index : index + 1])[0]))
+        texts = collection.document_texts([positives.of(index)[0], *others])
+        drawn = writing.drawn(np.random.default_rng([seed, int(rows[index]), _STREAM]))
+        key = digest(decisive, query, texts, drawn)
+        records.append(Record(key, identifier, query, tuple(dict.fromkeys(texts)), drawn))
     return records
 
 
-async def _write(session: Session, record: Record, task: _Task) -> Written:
+async def _write(
+    session: Session, record: Record, writing: WritingSettings, sampling: Sampling, number: int
+) -> Written:
     """Ask until the record has its number of negatives, or has been asked often enough."""
-    written, writing, sampling = Written(record.query_id, session.usage), task.writing, task.sampling
-    for turn in range(writing.asks):
-        wanted = task.number - len(written.negatives)
+    written = Written(record.query_id, session.usage)
+    for attempt in range(ATTEMPTS):
+        wanted = number - len(written.negatives)
+        prompt = writing.asked(record.query, record.positives[0], wanted, record.drawn, written.negatives)
         try:
-            answer = await session.answer(
-                writing.prompt(record.query, record.positive, wanted, written.negatives),
-                seed=sampling.seed + turn,
-                temperature=sampling.temperature,
-                schema=schema(wanted),
-                name="negatives",
-                most_tokens=sampling.most_tokens,
-            )
+            answer = await session.answer(Request(prompt, sampling, attempt, writing.schema(wanted), "negatives"))
         except NoAnswerError as error:
             written.failure = str(error)
             continue
@@ -184,12 +284,11 @@ async def _write(session: Session, record: Record, task: _Task) -> Written:
             positives=record.positives,
             taken=written.negatives,
             number=wanted,
-            prompt=writing.prompt("", "", wanted),
-            shortest=writing.shortest,
+            prompt=writing.asked("", "", wanted, record.drawn),
         )
         written.negatives += kept
         written.turned_away.update(away)
-        if len(written.negatives) == task.number:
+        if len(written.negatives) == number:
             break
         written.failure = "no usable negative in any answer" if texts else "an answer that holds no list of texts"
     if written.negatives:
@@ -197,21 +296,157 @@ async def _write(session: Session, record: Record, task: _Task) -> Written:
     return written
 
 
-def _table(
-    collection: Collection,
-    records: Sequence[Record],
-    answers: Sequence[dict[str, Any]],
-    near_duplicate: float,
-    origin: Provenance,
-) -> Negatives:
-    texts = [text for answer in answers for text in answer["negatives"]]
-    counts = [len(answer["negatives"]) for answer in answers]
-    queries = [record.query_id for record, count in zip(records, counts, strict=True) for _ in range(count)]
+def _table(query_ids: Sequence[str], lists: Sequence[Sequence[str]]) -> pa.Table:
+    """A row for each text, its id made of it."""
+    texts = [text for listed in lists for text in listed]
+    queries = [query for query, listed in zip(query_ids, lists, strict=True) for _ in listed]
     ids = [f"llm:{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}" for text in texts]
-    ranks = np.concatenate([np.arange(count) for count in counts]) if counts else np.zeros(0)
+    ranks = [rank for listed in lists for rank in range(len(listed))]
     table = negatives_table(
         pa.array(queries, pa.string()), pa.array(ids, pa.string()), SOURCE, ranks, np.full(len(texts), np.nan)
     )
-    negatives = Negatives(table.append_column("text", pa.array(texts, pa.large_string())), origin)
-    near = NearPositive(collection, near_duplicate)
-    return negatives.reject(near.marks(table_pairs(negatives, collection)), near.reason)
+    return table.append_column("text", pa.array(texts, pa.large_string()))
+
+
+def parse(content: str) -> list[str]:
+    """Read the negatives out of an answer, however it is wrapped; [] where there is none.
+
+    Accepted: the JSON asked for; a list, or one text each, under keys that name negatives ("hard_negatives";
+    "hard_negative_document_1", "hard_negative_document_2" and so on, as in ECI's prompt); where no key does, the first
+    list that is not under a key that names thoughts ("reasoning"); objects with one text each in the place of texts;
+    JSON inside a fence or among words, or after a model's thoughts; numbered or dashed lines.
+    """
+    answer = without_thoughts(content).strip()
+    values = list(json_values(answer))
+    called = [texts for value in values if (texts := _called_negatives(value)) is not None]
+    for texts in called or map(_first_list, json_values(_LISTED_THOUGHTS.sub("", answer))):
+        if texts:
+            return texts
+    lines = (re.match(r"\s*(?:\d+[.)]|[-*•])\s+(.*\S)", line) for line in answer.splitlines())
+    return [line.group(1) for line in lines if line]
+
+
+def _called_negatives(value: Any) -> list[str] | None:
+    """Texts under keys that name negatives, at any depth; None without such a key."""
+    listed: list[str | None] = []
+    called = False
+    for part in _parts(value):
+        for key, inner in part.items() if isinstance(part, dict) else ():
+            if _names_negatives(key):
+                called = True
+                single = [] if key.lower().endswith("s") else [inner]  # "negatives": "none" is no text
+                listed += map(_text, inner if isinstance(inner, list) else single)
+    return [text for text in listed if text is not None] if called else None
+
+
+def _first_list(value: Any) -> list[str]:
+    """Texts of the first list that holds any, outer lists before inner ones."""
+    for part in _parts(value):
+        texts = [text for item in part if (text := _text(item)) is not None] if isinstance(part, list) else []
+        if texts:
+            return texts
+    return []
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """Yield a JSON value and all that is inside it, in its order, less what is under keys for thoughts or negatives."""
+    waiting = [value]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, dict):
+            waiting += reversed([part[key] for key in part if not (_THOUGHTS.search(key) or _names_negatives(key))])
+        elif isinstance(part, list):
+            waiting += reversed(part)
+
+
+def _text(item: Any) -> str | None:
+    """A text, or an object's first one, that of a negative before others; None without one."""
+    if isinstance(item, dict):
+        texts = {key: text for key, text in item.items() if isinstance(text, str) and not _THOUGHTS.search(key)}
+        item = next((texts[key] for key in (*filter(_names_negatives, texts), *texts)), None)
+    return item.strip() if isinstance(item, str) else None
+
+
+def _names_negatives(key: str) -> bool:
+    return "negative" in key.lower() and not _THOUGHTS.search(key)
+
+
+def validated(
+    texts: Sequence[str],
+    *,
+    query: str,
+    positives: Sequence[str],
+    taken: Sequence[str],
+    number: int,
+    prompt: str = "",
+    shortest: float = SHORTEST,
+) -> tuple[list[str], Counter[str]]:
+    """Return the first `number` usable texts, and how many were turned away, by reason.
+
+    All comparisons are of folded letters and digits (`alphanumeric`). The reasons, of which the first that holds
+    counts: a text is empty or not valid Unicode; equals the query, a positive or another; is a part of a positive; is a
+    part of the query, or of the prompt, of two words or more; is in another script than the positives; has fewer words
+    than a share of the shortest positive; is one more than was asked for.
+
+    Args:
+        texts: of an answer.
+        query: of the record.
+        positives: all of the query's.
+        taken: negatives that the record has already.
+        number: wanted.
+        prompt: what the prompt says beside the record.
+        shortest: the share of the shortest positive's words that a text has at least.
+    """
+    seen = {_key(text): "repeats another" for text in taken}
+    of_positives = [_key(text) for text in positives]
+    seen.update(dict.fromkeys(of_positives, "equals a positive") | {_key(query): "equals the query"})
+    script, least = _script(" ".join(positives)), shortest * min(map(len, of_positives), default=0)
+    whole = [_spaced(words) for words in of_positives]
+    spaced_query, spaced_prompt = _spaced(_key(query)), _spaced(_key(prompt))
+    kept: list[str] = []
+    away: Counter[str] = Counter()
+    for text in texts:
+        words = _key(text)
+        if not words or not _encodes(text):
+            away["empty, or not valid text"] += 1
+        elif words in seen:
+            away[seen[words]] += 1
+        elif any(_spaced(words) in positive for positive in whole):
+            away["is a part of a positive"] += 1
+        elif len(words) > 1 and _spaced(words) in spaced_query:
+            away["is a part of the query"] += 1
+        elif len(words) > 1 and _spaced(words) in spaced_prompt:
+            away["repeats the prompt"] += 1
+        elif script and _script(text) not in (script, None):
+            away["in another script"] += 1
+        elif len(words) < least:
+            away["much shorter than a positive"] += 1
+        elif len(kept) == number:
+            away["more than asked for"] += 1
+        else:
+            kept.append(text)
+            seen[words] = "repeats another"
+    return kept, away
+
+
+def _key(text: str) -> tuple[str, ...]:
+    return tuple(alphanumeric(text))
+
+
+def _spaced(words: tuple[str, ...]) -> str:
+    return f" {' '.join(words)} "
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _script(text: str) -> str | None:
+    """The script of most letters, by the first word of their Unicode names; None without letters."""
+    names = Counter(unicodedata.name(letter, "?").partition(" ")[0] for letter in text if letter.isalpha())
+    return names.most_common(1)[0][0] if names else None

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from foils.data.collection import Collection
 from foils.data.sources import as_source
-from foils.data.texts import DocumentTexts
+from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
-from foils.encode.models import OWN_KINDS, called
-from foils.encode.opening import EncodingSettings
-from foils.encode.vectors import Vectors, VectorStore
-from foils.mining.ance import ANCERetriever
-from foils.mining.bm25 import BM25Retriever
-from foils.mining.candidates import Retriever
+from foils.encode.models import called
+from foils.encode.opening import EncodingSettings, description
+from foils.encode.vectors import VectorStore
+from foils.mining.candidates import mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
-from foils.mining.dense import DenseRetriever, embed_queries
-from foils.mining.filters import PositiveScores
-from foils.mining.own_similarity import OwnSimilarityRetriever
-from foils.mining.pairs import Draw, PairScorer, Rule
-from foils.mining.pool import TableRetriever, UnionRetriever
-from foils.mining.random import RandomRetriever
-from foils.mining.scorers import EncoderScorer
-from foils.mining.settings import FilterSettings, RankingSettings
-from foils.mining.trisampler import TriSampler
+from foils.mining.pairs import Draw, PairScorer, Retriever, Rule
+from foils.mining.planting import PLANTED
+from foils.mining.results import Mined
+from foils.mining.retrievers import (
+    BM25Retriever,
+    DenseRetriever,
+    EncoderScorer,
+    OwnSimilarityRetriever,
+    RandomRetriever,
+    TableRetriever,
+    UnionRetriever,
+)
+from foils.mining.rules import PositiveScores, TriSampler
+from foils.mining.settings import FilterSettings, RankingSettings, WindowSettings
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 
@@ -49,34 +52,59 @@ class Models:
         return self.encoding.open(self.collection)
 
     @cached_property
-    def vectors(self) -> tuple[Vectors, Vectors]:
-        """Vectors of the split's queries and of all documents, by row."""
-        encoder, store = self.encoder
-        queries = embed_queries(self.collection, encoder, store, self.collection.queries_of(self.split))
-        return queries, store.embed(encoder, DocumentTexts(self.collection), "document")
-
-    @property
-    def gpu(self) -> str | None:
-        """The device that screens documents: the one that was named for the encoder, where that is CUDA's."""
-        device = self.encoding.device
-        return device if device is not None and device.startswith("cuda") else None
-
-    @cached_property
     def cross_encoder(self) -> CrossEncoderScorer:
         """The cross-encoder, its scores kept where vectors are."""
         model = self.filters.cross_encoder
         if model is None:
             raise InputError(f"a cross-encoder is needed; name it with {spelled('cross_encoder')} MODEL")
         name = Path(model).name if isinstance(model, (str, Path)) else "cross-encoder"
-        return CrossEncoderScorer(
-            self.encoding.open_cross_encoder(model), VectorStore(self.encoding.open_store().folder), name=name
-        )
+        store = VectorStore(self.encoding.open_store().folder)
+        return CrossEncoderScorer(self.encoding.open_cross_encoder(model), store, name=name)
+
+    def dense(self, name: str) -> tuple[DenseRetriever, dict[str, Any]]:
+        """Return what ranks by the encoder's vectors, screened on the encoder's device where that is CUDA's."""
+        encoder, store = self.encoder
+        device = self.encoding.device
+        gpu = device if device is not None and device.startswith("cuda") else None
+        rows = self.collection.queries_of(self.split)
+        ranks = DenseRetriever.of_model(self.collection, encoder, store, query_rows=rows, device=gpu, name=name)
+        return ranks, {"encoder": description(encoder)}
+
+    def retriever(self, method: str) -> tuple[Retriever, dict[str, Any]]:
+        """Return what ranks by a method of METHODS, and what provenance says of it."""
+        if method == "random":
+            return RandomRetriever(self.collection, seed=self.seed), {"seed": self.seed}
+        if method == "bm25":
+            return BM25Retriever(self.collection), {"k1": 1.2, "b": 0.75}
+        if method in ("dense", "ance", "trisampler"):
+            return self.dense(method)
+        if method == "cross-encoder":
+            return self._over_pool()
+        model = self.encoding.open_own(self.encoding.encoder)
+        if model.kind != method:
+            way = spelled("method", model.kind)
+            raise InputError(f"{called(self.encoding.encoder)} is a {model.kind} model; give {way}")
+        return OwnSimilarityRetriever(self.collection, model), {"encoder": model.describe()}
+
+    def _over_pool(self) -> tuple[Retriever, dict[str, Any]]:
+        depth, names = self.ranking.pool_depth, self.ranking.pools()
+        facts: dict[str, Any] = {"cross_encoder": self.cross_encoder.describe(), "pool_depth": depth}
+        pool: Retriever
+        if names is None:
+            source = as_source(self.ranking.pool, self.collection)
+            pool = TableRetriever(self.collection, source.negatives, name=source.name)
+            facts["pool"] = {"source": source.name, "digest": source.digest}
+        else:
+            rankings = {name: self.retriever(name) for name in names}
+            pool = UnionRetriever([retriever for retriever, _ in rankings.values()])
+            facts["pool"] = {name: of for name, (_, of) in rankings.items()}
+        return CrossEncoderRetriever(self.collection, self.cross_encoder, pool, depth=depth), facts
 
     def scorer(self) -> tuple[PairScorer | None, dict[str, Any]]:
         """Return the scorer that rules see, None for the source's own, and what provenance says of it."""
         if self.filters.scorer == "encoder":
             encoder, store = self.encoder
-            return EncoderScorer(encoder, store), {"scored_by": described(encoder)}
+            return EncoderScorer(encoder, store), {"scored_by": description(encoder)}
         if self.filters.scorer == "cross-encoder":
             return self.cross_encoder, {"scored_by": self.cross_encoder.describe()}
         return None, {}
@@ -88,95 +116,68 @@ class Models:
 
         @cache
         def scored() -> PositiveScores:
-            own = retriever if hasattr(retriever, "score") else None
-            if (chosen := scorer or own) is None:
+            chosen: Any = scorer or (retriever if hasattr(retriever, "score") else None)
+            if chosen is None:
                 name = spelled("scorer")
                 raise InputError(
                     f"scores of the positives are wanted, which this source does not give; choose {name} encoder"
                 )
-            query_rows = self.collection.queries_of(self.split)
-            return PositiveScores.of(self.collection, chosen, query_rows)  # type: ignore[arg-type]
+            return PositiveScores.of(self.collection, chosen, self.collection.queries_of(self.split))
 
         return scored
 
 
-def described(encoder: Encoder) -> dict[str, Any]:
-    """Return what provenance says of an encoder."""
-    if hasattr(encoder, "describe"):
-        facts: dict[str, Any] = encoder.describe()
-        return facts
-    return {name: getattr(encoder, name) for name in ("name", "fingerprint", "dimension")}
-
-
 @dataclass(frozen=True)
-class Ranking:
-    """What ranks, what provenance says of it, and what it itself rejects and draws by."""
+class Mining:
+    """A method of mining, its models and rules ready: what `foils mine` does, for any window of ranks."""
 
+    models: Models
+    window: WindowSettings
     retriever: Retriever
+    rules: tuple[Rule, ...]
+    scorer: PairScorer | None
+    draw: Draw | None
     facts: dict[str, Any]
-    rules: tuple[Rule, ...] = ()
-    draw: Draw | None = None
 
+    @classmethod
+    def of(cls, models: Models, method: str, window: WindowSettings) -> Mining:
+        """Make what ranks, rejects and draws."""
+        loaded, filters = models.collection, models.filters
+        retriever, of_method = models.retriever(method)
+        scorer, scored_by = models.scorer()
+        positives = models.positive_scores(scorer, retriever)
+        rules, draw = filters.rules(loaded, positives), window.drawn(positives)
+        if method == "trisampler":
+            encoder, store = models.encoder
+            region = TriSampler.of_model(loaded, encoder, store, query_rows=loaded.queries_of(models.split))
+            rules, draw = [region, *rules], region
+            window = window if window.ranks is not None else replace(window, ranks=(0, 10 * window.top))
+        facts = {
+            "with": method,
+            **{name: getattr(window, name) for name in ("top", "split", "near_duplicate")},
+            **of_method,
+            **scored_by,
+            **({"rules": filters.describe()} if rules or scorer else {}),
+            **({"keep_identical_ids": True} if loaded.keep_identical_ids else {}),
+            **({"draw": window.draw, "seed": window.seed} if draw is not None else {}),
+        }
+        return cls(models, window, retriever, tuple(rules), scorer, draw, facts)
 
-def _random(models: Models) -> Ranking:
-    return Ranking(RandomRetriever(models.collection, seed=models.seed), {"seed": models.seed})
-
-
-def _bm25(models: Models) -> Ranking:
-    k1, b = models.ranking.k1, models.ranking.b
-    return Ranking(BM25Retriever(models.collection, k1=k1, b=b), {"k1": k1, "b": b})
-
-
-def _dense(models: Models) -> Ranking:
-    return Ranking(DenseRetriever(*models.vectors, device=models.gpu), {"encoder": described(models.encoder[0])})
-
-
-def _own_similarity(kind: str, models: Models) -> Ranking:
-    model = models.encoding.open_own(models.encoding.encoder)
-    if model.kind != kind:
-        way = spelled("method", model.kind)
-        raise InputError(f"{called(models.encoding.encoder)} is a {model.kind} model; give {way}")
-    return Ranking(OwnSimilarityRetriever(models.collection, model), {"encoder": model.describe()})
-
-
-def _ance(models: Models) -> Ranking:
-    encoder, store = models.encoder
-    query_rows = models.collection.queries_of(models.split)
-    return Ranking(
-        ANCERetriever(models.collection, encoder, store, query_rows=query_rows), {"encoder": described(encoder)}
-    )
-
-
-def _trisampler(models: Models) -> Ranking:
-    retriever, region = (
-        DenseRetriever(*models.vectors, device=models.gpu),
-        TriSampler(models.collection, *models.vectors),
-    )
-    retriever.name = "trisampler"
-    return Ranking(retriever, {"encoder": described(models.encoder[0])}, (region,), region)
-
-
-def _cross_encoder(models: Models) -> Ranking:
-    depth, names = models.ranking.pool_depth, models.ranking.pools()
-    facts: dict[str, Any] = {"cross_encoder": models.cross_encoder.describe(), "pool_depth": depth}
-    pool: Retriever
-    if names is None:
-        source = as_source(models.ranking.pool, models.collection)
-        pool = TableRetriever(models.collection, source.negatives, name=source.name)
-        facts["pool"] = {"source": source.name, "digest": source.digest}
-    else:
-        rankings = {name: METHODS[name](models) for name in names}
-        pool = UnionRetriever([ranking.retriever for ranking in rankings.values()])
-        facts["pool"] = {name: ranking.facts for name, ranking in rankings.items()}
-    return Ranking(CrossEncoderRetriever(models.collection, models.cross_encoder, pool, depth=depth), facts)
-
-
-METHODS: dict[str, Callable[[Models], Ranking]] = {
-    "random": _random,
-    "bm25": _bm25,
-    "dense": _dense,
-    "cross-encoder": _cross_encoder,
-    "ance": _ance,
-    "trisampler": _trisampler,
-    **{kind: partial(_own_similarity, kind) for kind in OWN_KINDS.values()},
-}
+    def mined(self, *, top: int, ranks: tuple[int, int | None], **more: Any) -> Mined:
+        """Mine a window of ranks; `more` goes into the provenance."""
+        collection, window = self.models.collection, self.window
+        shown = {"ranks": ranks} if ranks != (0, None) else {}
+        return mine_negatives(
+            collection,
+            self.retriever,
+            split=window.split,
+            top=top,
+            near_duplicate=window.near_duplicate,
+            ranks=ranks,
+            rules=self.rules,
+            scorer=self.scorer,
+            draw=self.draw,
+            seed=window.seed,
+            plant=PLANTED,
+            made=provenance("mine", {**self.facts, **shown, **more}, inputs={"collection": collection.digest}),
+        )

@@ -1,9 +1,9 @@
-"""(query, document) pairs, as rules, scorers and draws see them."""
+"""What mining is made of: (query, document) pairs, and what ranks, scores, rejects and draws them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,10 @@ from foils.runtime.errors import InputError
 
 Scores = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
+Part = TypeVar("Part")
+WHOLE = "the collection has no further document"
+BEFORE = "ranked before the window"
+NOT_DRAWN = "not drawn"
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,34 @@ class TextPairs:
     def documents(self) -> DocumentTexts:
         """The text of each pair's document, (n,)."""
         return DocumentTexts(self.collection, self.doc_rows, self.own)
+
+
+class Retriever(Protocol):
+    """Ranks documents of a collection for queries of it.
+
+    One that has an attribute `portable`, and it is true, may be sent to other processes: a ranking depends on its
+    query alone, and nothing is embedded or kept on the way. One that reads judgements is `Judged`.
+
+    Attributes:
+        name: of the source.
+        short: why a list may end before the collection does.
+    """
+
+    name: str
+    short: str
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Rank documents, best first, ties by document position.
+
+        Args:
+            query_rows: (n,) rows of queries.
+            depth: how many; a deeper search begins with the same documents.
+
+        Returns:
+            Document rows (n, depth), −1 after the end of a list, and their scores (n, depth), NaN there and where
+            the source has none.
+        """
+        ...
 
 
 class PairScorer(Protocol):
@@ -113,3 +145,8 @@ class Unjudged:
     def with_judgements(self, collection: Collection) -> Self:
         """Return itself."""
         return self
+
+
+def with_judgements_of(part: Part, collection: Collection) -> Part | None:
+    """Return a retriever, rule or draw with a collection's judgements: itself, unless it is `Judged`."""
+    return part.with_judgements(collection) if isinstance(part, Judged) else part

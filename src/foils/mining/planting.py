@@ -1,215 +1,254 @@
-"""What a way of mining would do with positives that it does not know: one of each query's is planted, and mined for.
+"""What a way of mining would do with positives that it does not know: one of each query's is held out and mined for.
 
 A sample of queries is mined once more, the label of one positive of each taken away. To whatever ranks, rejects and
 draws, the planted document is then one without a label among others. Where relevant documents are labelled
 independently of what they look like, a planted document behind k − 1 labels stands for the unlabelled ones behind k − 1
 labels, in every query and for every way of mining: with weight k, the share of the planted that are kept estimates
 without bias the share of the unlabelled relevant documents that are kept.
+
+A table's provenance lists all planted documents under `planted`, as rows that the table would have: rank −1 where it
+would not list one. Filtering and fusing a table does the same to these rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
-from foils.data.pair_index import Positives
+from foils.data.negatives import REQUIRED, Negatives, negatives_table
+from foils.data.pair_index import PairIndex, Positives
 from foils.data.recapture import Recapture
 from foils.data.tables import Provenance
-from foils.mining.pairs import Draw, Judged, Marks, Rule
+from foils.mining.pairs import Judged, Marks, PairScorer, Rule
+from foils.mining.rules import filter_negatives
+from foils.runtime.errors import InputError
 
-if TYPE_CHECKING:
-    from foils.mining.candidates import Retriever
-
-Part = TypeVar("Part")
 PLANTED = 2_000  # queries, at most: their share has a standard error of 0.011 at most where each has as many positives
-LISTED = np.dtype([("query", "i8"), ("document", "i8"), ("rank", "i4"), ("score", "f8"), ("keep", "?")])
+PLANTED_ROW = np.dtype([("query", "i8"), ("document", "i8"), ("rank", "i4"), ("score", "f8"), ("keep", "?")])
 _STREAM = 29  # of random numbers, apart from those of other draws by the same seed
-
-
-@dataclass(frozen=True)
-class Way:
-    """A way of mining: what ranks, what rejects, what draws."""
-
-    retriever: Retriever
-    rules: Sequence[Rule] = ()
-    draw: Draw | None = None
-
-    @property
-    def is_a_window(self) -> bool:
-        """Whether positives need only be counted: they are ranked as others are, and nothing rejects or draws."""
-        return not (self.rules or self.draw is not None or isinstance(self.retriever, Judged))
-
-    @property
-    def compares(self) -> bool:
-        """Whether a rule or the draw compares candidates with the query's positives, so that one must be left."""
-        return any(getattr(part, "compares", False) for part in (*self.rules, self.draw))
-
-    def with_judgements(self, collection: Collection) -> Way | None:
-        """Return the way of mining with a collection's judgements; None where a part does not say how it reads them."""
-        if not all(isinstance(part, Judged) for part in (*self.rules, self.draw) if part is not None):
-            return None
-        retriever, draw = judged_anew(self.retriever, collection), judged_anew(self.draw, collection)
-        rules = [rule for each in self.rules if (rule := judged_anew(each, collection)) is not None]
-        lost = retriever is None or len(rules) < len(self.rules) or (draw is None and self.draw is not None)
-        return None if retriever is None or lost else Way(retriever, rules, draw)
-
-
-def judged_anew(part: Part, collection: Collection) -> Part | None:
-    """Return a part of a way of mining with a collection's judgements: itself, unless it is `Judged`."""
-    return part.with_judgements(collection) if isinstance(part, Judged) else part
+_REJECTED = "rejected where it was planted"
 
 
 @dataclass(frozen=True)
 class Planted:
-    """One positive of each query of a sample.
+    """One positive of each query of a sample, and what became of it.
 
     Attributes:
-        query_rows: (n,) the queries, in the order in which they were given.
-        doc_rows: (n,) the planted documents.
+        rows: (n,) of PLANTED_ROW, by query: rank −1, not kept and without a score where the table does not list it.
         weights: (n,) the queries' numbers of positives.
     """
 
-    query_rows: Rows
-    doc_rows: Rows
+    rows: npt.NDArray[np.void]
     weights: Rows
 
-    @classmethod
-    def drawn(cls, known: Positives, query_rows: Rows, sample: Sample) -> Planted:
-        """Draw `most` of the queries that have at least `least` positives, and a positive of each; fewer: all of them.
-
-        Which positive is drawn depends on the seed and on the query's place among those that are given alone, so that
-        samples of the same seed have the same positives of the same queries.
-        """
-        rng = np.random.default_rng([sample.seed, _STREAM])
-        chance, order = rng.random(len(query_rows)), rng.permutation(len(query_rows))
-        counts = known.counts_of(query_rows)
-        chosen = np.sort(order[counts[order] >= max(sample.least, 1)][: sample.most])
-        rows, counts = query_rows[chosen], counts[chosen]
-        nth = np.minimum((chance[chosen] * counts).astype(np.int64), counts - 1)
-        return cls(rows, known.doc_rows[known.offsets[known.places(rows)] + nth], counts)
-
     @property
-    def pairs(self) -> tuple[Rows, Rows]:
-        """Query rows and document rows."""
-        return self.query_rows, self.doc_rows
+    def listed(self) -> npt.NDArray[np.void]:
+        """Those that the table lists."""
+        return self.rows[self.rows["rank"] >= 0]
 
     def contain(self, query_rows: Rows, doc_rows: Rows) -> Marks:
         """Return which (query, document) pairs, (n,), are planted."""
-        return np.isin((query_rows << 32) | doc_rows, (self.query_rows << 32) | self.doc_rows)
-
-    def among(self, query_rows: Rows, doc_rows: Rows) -> Marks:
-        """Return which of the planted, (n,), are among these pairs."""
-        return np.isin((self.query_rows << 32) | self.doc_rows, (query_rows << 32) | doc_rows)
+        return PairIndex(self.rows["query"], self.rows["document"]).contain(query_rows, doc_rows)
 
     def where(self, which: Marks) -> Planted:
         """Return those of them that are marked."""
-        return Planted(self.query_rows[which], self.doc_rows[which], self.weights[which])
+        return Planted(self.rows[which], self.weights[which])
 
-    def taken_from(self, collection: Collection) -> Collection:
-        """Return the collection without the labels of the planted documents, in any split."""
-
-        def remaining(table: pa.Table) -> pa.Table:
-            pairs = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
-            return table.filter(pa.array(~self.contain(*pairs)))
-
-        return replace(collection, qrels={split: remaining(table) for split, table in collection.qrels.items()})
-
-
-@dataclass(frozen=True)
-class Sample:
-    """How positives to plant are drawn, so that they can be drawn again."""
-
-    split: str
-    least: int
-    most: int
-    seed: int
+    def among(self, listed: npt.NDArray[np.void]) -> Planted:
+        """Return them as they stand among rows of a table, an array of PLANTED_ROW."""
+        index = PairIndex(listed["query"], listed["document"])
+        places = index.places(self.rows["query"], self.rows["document"])
+        rows = self.rows.copy()
+        rows["rank"], rows["score"], rows["keep"] = -1, np.nan, False
+        rows[places >= 0] = listed[places[places >= 0]]
+        return Planted(rows, self.weights)
 
 
-@dataclass(frozen=True)
-class Replay:
-    """Planted positives, and what became of them in a table of negatives.
+def drawn_positives(known: Positives, query_rows: Rows, *, least: int, most: int, seed: int) -> Planted:
+    """Draw `most` of the queries that have at least `least` positives, and a positive of each; fewer: all of them.
 
-    Attributes:
-        planted: all of them: those that each of the samples has.
-        samples: by which they were drawn.
-        listed: those that the table would have as rows, an array of LISTED.
+    Which positive is drawn depends on the seed and on the query's place among those that are given alone, so that
+    samples of the same seed have the same positives of the same queries.
     """
-
-    planted: Planted
-    samples: tuple[Sample, ...]
-    listed: npt.NDArray[np.void]
-
-    def recapture(self, labelled: float, kept: int) -> Recapture:
-        """Return the estimate of what would be returned of all labelled positives, beside `kept` negatives."""
-        kept_rows = self.listed[self.listed["keep"]]
-        returned = self.planted.weights * self.planted.among(kept_rows["query"], kept_rows["document"])
-        return Recapture.estimated(returned, self.planted.weights, labelled=labelled, kept=kept, way="planted")
-
-    def to_json(self, collection: Collection) -> Provenance:
-        """Return the samples, and the listed rows by ids."""
-        listed = self.listed
-        return {
-            "samples": [asdict(sample) for sample in self.samples],
-            "query_id": collection.queries["query_id"].take(pa.array(listed["query"])).to_pylist(),
-            "doc_id": collection.documents["doc_id"].take(pa.array(listed["document"])).to_pylist(),
-            "rank": listed["rank"].tolist(),
-            "score": [None if np.isnan(score) else score for score in listed["score"].tolist()],
-            "keep": listed["keep"].tolist(),
-        }
+    rng = np.random.default_rng([seed, _STREAM])
+    chance, order = rng.random(len(query_rows)), rng.permutation(len(query_rows))
+    counts = known.counts_of(query_rows)
+    chosen = np.sort(order[counts[order] >= max(least, 1)][:most])
+    rows, counts = query_rows[chosen], counts[chosen]
+    nth = np.minimum((chance[chosen] * counts).astype(np.int64), counts - 1)
+    planted = np.zeros(len(rows), PLANTED_ROW)
+    planted["query"], planted["rank"], planted["score"] = rows, -1, np.nan
+    planted["document"] = known.doc_rows[known.offsets[known.places(rows)] + nth]
+    return Planted(planted, counts)
 
 
-def recaptured(
-    collection: Collection,
-    way: Way,
-    listed: npt.NDArray[np.void],
-    mine: Callable[[Collection, Way, Planted], npt.NDArray[np.void]],
-    *,
-    split: str,
-    kept: int,
-    most: int,
-    seed: int,
+def without_labels(collection: Collection, planted: Planted) -> Collection:
+    """Return the collection without the labels of the planted documents, in any split."""
+
+    def remaining(table: pa.Table) -> pa.Table:
+        pairs = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+        return table.filter(pa.array(~planted.contain(*pairs)))
+
+    return replace(collection, qrels={split: remaining(table) for split, table in collection.qrels.items()})
+
+
+def counted(known: Positives, query_rows: Rows, listed: npt.NDArray[np.void], kept: int) -> Recapture:
+    """Return the estimate from every labelled positive, where those in a plain window of ranks are `listed`."""
+    labels = known.counts_of(query_rows)
+    returned = np.bincount(listed["query"], minlength=int(query_rows.max()) + 1)[query_rows]
+    of = labels > 0
+    return Recapture.estimated(returned[of], labels[of], labelled=int(labels.sum()), kept=kept, way="counted")
+
+
+def noted(
+    planted: Planted | None, collection: Collection, labelled: float, kept: int, recapture: Recapture | None = None
 ) -> Provenance:
-    """Return what a table's provenance says of the labelled positives that its way of mining would return.
+    """Return what provenance says of planted positives, and the estimate: that of theirs where none is given.
 
     Args:
-        collection: documents, queries, all judgements.
-        way: of mining.
-        listed: the labelled positives that a window of ranks holds, an array of LISTED.
-        mine: which planted documents a way of mining lists, an array of LISTED, of a collection without their labels.
-        split: whose queries were mined for.
-        kept: negatives in all.
-        most: queries to plant in.
-        seed: of their choice.
+        planted: all of them, as they stand in the table.
+        collection: documents and queries.
+        labelled: positives of all queries.
+        kept: negatives of the table.
+        recapture: counted otherwise.
+    """
+    if planted is None:
+        return {"recapture": recapture.to_json()} if recapture else {}
+    rows, weights = planted.rows, planted.weights
+    if recapture is None:
+        recapture = Recapture.estimated(weights * rows["keep"], weights, labelled=labelled, kept=kept, way="planted")
+    facts = {
+        "query_id": collection.queries["query_id"].take(pa.array(rows["query"])).to_pylist(),
+        "doc_id": collection.documents["doc_id"].take(pa.array(rows["document"])).to_pylist(),
+        "rank": rows["rank"].tolist(),
+        "score": [None if np.isnan(score) else score for score in rows["score"].tolist()],
+        "keep": rows["keep"].tolist(),
+    }
+    return {"recapture": recapture.to_json(), "planted": facts}
+
+
+def read_planted(negatives: Negatives, collection: Collection) -> Planted | None:
+    """Read from a table's provenance what became of the positives that were planted.
+
+    None where it does not say, where rows were rejected since, or where the collection is another one.
+
+    Raises:
+        InputError: what it says cannot be read.
+    """
+    facts, recapture = negatives.provenance.get("planted"), Recapture.of_table(negatives)
+    if facts is None or recapture is None or "samples" in facts:  # an older form, without those that were not listed
+        return None
+    try:
+        queries, documents = collection.query_rows(facts["query_id"]), collection.document_rows(facts["doc_id"])
+        scores = [np.nan if score is None else score for score in facts["score"]]
+        columns = (queries.tolist(), documents.tolist(), facts["rank"], scores, facts["keep"])
+        rows = np.array(list(zip(*columns, strict=True)), PLANTED_ROW)
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise InputError(f"what a table says of planted positives cannot be read ({error}); mine it again") from error
+    known = collection.known_positives
+    labelled = known.contain(rows["query"], rows["document"]).all()
+    return Planted(rows, known.counts_of(rows["query"])) if labelled else None
+
+
+def planted_by_filter(
+    negatives: Negatives,
+    marked: Negatives,
+    collection: Collection,
+    rules: Sequence[Rule],
+    *,
+    scorer: PairScorer | None = None,
+) -> Provenance:
+    """Return what the provenance of a filtered table says: planted positives are filtered as its rows are.
+
+    Args:
+        negatives: the table.
+        marked: what filtering made of it.
+        collection: documents, queries, judgements.
+        rules: that it was filtered by.
+        scorer: that the rules saw the scores of.
 
     Returns:
-        `recapture`, counted for a plain window, else planted, and `planted`, what became of the planted positives,
-        for what is done with the table later. The first is missing where it would be planted and a part of the way of
-        mining does not say how it reads judgements, or positives are compared with and no query has two; both are where
-        no query has a positive.
+        Nothing where planted positives are not known of the table, or a rule does not say how it reads judgements, or
+        compares with positives and no query has two.
     """
-    known, query_rows = collection.known_positives, collection.queries_of(split)
-    sample = Sample(split, 2 if way.compares else 1, most, seed)
-    planted = Planted.drawn(known, query_rows, sample)
-    labels = known.counts_of(query_rows)
-    labelled = int(labels.sum())
-    if not labelled:
+    planted = read_planted(negatives, collection)
+    if planted is None or not all(isinstance(rule, Judged) for rule in rules):
         return {}
-    if way.is_a_window:
-        returned = np.bincount(listed["query"], minlength=len(collection.queries))[query_rows]
-        of = labels > 0
-        recapture = Recapture.estimated(returned[of], labels[of], labelled=labelled, kept=kept, way="counted")
-        replay = Replay(planted, (sample,), listed[planted.contain(listed["query"], listed["document"])])
-        rest = {"planted": replay.to_json(collection)} if most else {}
-        return {"recapture": recapture.to_json(), **rest}
-    without = planted.taken_from(collection)
-    other = way.with_judgements(without) if len(planted.query_rows) else None
-    if other is None:
+    if any(getattr(rule, "compares", False) for rule in rules):
+        planted = planted.where(planted.weights >= 2)
+    reduced = without_labels(collection, planted)
+    known = [rule.with_judgements(reduced) for rule in rules if isinstance(rule, Judged)]
+    judged = [rule for rule in known if rule is not None]
+    if not len(planted.rows) or len(judged) < len(rules):
         return {}
-    replay = Replay(planted, (sample,), mine(without, other, planted))
-    return {"recapture": replay.recapture(labelled, kept).to_json(), "planted": replay.to_json(collection)}
+    listed = planted.listed.copy()
+    listed["keep"] = filter_negatives(_as_negatives(listed, collection), reduced, judged, scorer=scorer).keep
+    return noted(planted.among(listed), collection, _labelled(negatives), int(marked.keep.sum()))
+
+
+def planted_by_fusion(
+    sources: Mapping[str, Negatives],
+    fused: Negatives,
+    collection: Collection,
+    fuse: Callable[[Mapping[str, Negatives]], Negatives],
+) -> Provenance:
+    """Return what the provenance of a fused table says: lists with the planted positives are fused anew.
+
+    Args:
+        sources: name -> the tables.
+        fused: what fusing made of them.
+        collection: documents, queries, judgements.
+        fuse: how they were fused.
+
+    Returns:
+        Nothing where one of the sources does not say what became of planted positives, or they have none in common.
+    """
+    each = {name: read_planted(negatives, collection) for name, negatives in sources.items()}
+    known = {name: planted for name, planted in each.items() if planted is not None}
+    if len(known) < len(sources):
+        return {}
+    common = next(iter(known.values()))
+    for planted in known.values():
+        common = common.where(planted.contain(common.rows["query"], common.rows["document"]))
+    if not len(common.rows):
+        return {}
+    again = fuse(
+        {name: _with_planted(sources[name], common.among(of.listed), collection) for name, of in known.items()}
+    )
+    listed = np.zeros(len(again), PLANTED_ROW)
+    listed["query"], listed["document"] = again.rows_in(collection)
+    for name in ("rank", "score"):
+        listed[name] = again.table[name].to_numpy()
+    listed["keep"] = again.keep
+    labelled = _labelled(next(iter(sources.values())))
+    return noted(common.among(listed), collection, labelled, int(fused.keep.sum()))
+
+
+def _with_planted(negatives: Negatives, planted: Planted, collection: Collection) -> Negatives:
+    """The lists of the planted queries, each with its planted document where it would be, the rest one rank later."""
+    table = negatives.reject(np.zeros(len(negatives), bool), "").table
+    table = table.select([name for name in (*REQUIRED.names, "text", "keep", "reason") if name in table.column_names])
+    table = table.filter(pa.array(np.isin(collection.query_rows(table["query_id"]), planted.rows["query"])))
+    at = np.full(len(collection.queries), np.iinfo(np.int32).max, np.int64)
+    at[planted.listed["query"]] = planted.listed["rank"]
+    ranks = table["rank"].to_numpy()
+    later = ranks + (ranks >= at[collection.query_rows(table["query_id"])])
+    table = table.set_column(table.column_names.index("rank"), "rank", pa.array(later, pa.int32()))
+    own = _as_negatives(planted.listed, collection).table
+    return Negatives(pa.concat_tables([table, own], promote_options="default"))
+
+
+def _as_negatives(listed: npt.NDArray[np.void], collection: Collection) -> Negatives:
+    queries = collection.queries["query_id"].take(pa.array(listed["query"]))
+    documents = collection.documents["doc_id"].take(pa.array(listed["document"]))
+    table = Negatives(negatives_table(queries, documents, "planted", listed["rank"], listed["score"]))
+    return table.reject(~listed["keep"], _REJECTED)
+
+
+def _labelled(negatives: Negatives) -> float:
+    return float(negatives.provenance["recapture"]["labelled"])

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from foils.data.formats import NegativesResult, rejected_rows
 from foils.llm import ModelUse, Usage
 from foils.runtime.files import without_nan
 from foils.runtime.results import Result, Table, number
-
-if TYPE_CHECKING:
-    from foils.scoring import Curve
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +21,8 @@ class Mined(NegativesResult):
         top: negatives per query that were wanted.
         queries: number of queries of the split.
         positives_left_out: labelled positives that the ranking held above its last negative.
+        copies_left_out: copies of a query's positives beyond the 100 that the table shows.
         short: reason -> number of queries with fewer than `top` negatives.
-        curve: what each window of ranks is worth, where the best one was taken.
     """
 
     source: str
@@ -33,13 +30,7 @@ class Mined(NegativesResult):
     queries: int
     positives_left_out: int
     short: dict[str, int]
-    curve: Curve | None = None
-
-    def tables(self) -> list[Table]:
-        """Return the counts, with the curve that the ranks were chosen by."""
-        from foils.scoring.curve_shown import curve_table
-
-        return [*super().tables(), *([curve_table(self.curve)] if self.curve else [])]
+    copies_left_out: int = 0
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts as the program shows them."""
@@ -50,6 +41,7 @@ class Mined(NegativesResult):
             ("per query", f"{kept / self.queries:.2f}"),
             ("labelled positives left out", f"{self.positives_left_out:,}"),
             *rejected_rows(self),
+            *([("further copies of positives left out", f"{self.copies_left_out:,}")] if self.copies_left_out else []),
             *((f"queries with fewer than {self.top}: {reason}", f"{count:,}") for reason, count in self.short.items()),
         ]
 
@@ -62,8 +54,8 @@ class Mined(NegativesResult):
             "negatives": int(self.keep.sum()),
             "positives_left_out": self.positives_left_out,
             "rejected": self.rejected(),
+            **({"copies_left_out": self.copies_left_out} if self.copies_left_out else {}),
             "short": self.short,
-            **({"curve": self.curve.to_json()} if self.curve else {}),
         }
 
 

@@ -1,31 +1,25 @@
-"""The options of mining, generating, fusing and filtering."""
+"""The options of mining, filtering and fusing, and what does not go together among them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data.collection import Collection
+from foils.data.fusion import NORMALISATIONS
 from foils.data.records import Complaints, json_objects, text_field
 from foils.data.sources import SourceLike
-from foils.encode.opening import CrossEncoderLike
-from foils.mining.filters import (
-    REFERENCES,
-    HoldsAnswer,
-    LabelledElsewhere,
-    Margin,
-    PositiveScores,
-    ScoreAbove,
-    ScoreBelow,
-)
-from foils.mining.fusion import FUSIONS
+from foils.encode.models import OWN_KINDS
+from foils.encode.opening import AT_128, OF_CROSS_ENCODERS, CrossEncoderLike, EncodingSettings
+from foils.mining.fusion import METHODS as FUSIONS
 from foils.mining.pairs import Draw, Rule
-from foils.mining.sampling import SimANS, Uniform
+from foils.mining.rules import HoldsAnswer, Margin, PositiveScores, ScoreAbove, ScoreBelow, SimANS, Uniform
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.surroundings import MemorySettings, ScaleSettings
 
 if TYPE_CHECKING:
     AnswersLike = str | Path | Mapping[str, Sequence[str]]
@@ -34,12 +28,14 @@ else:
     AnswersLike = Path
     PoolLike = str
 
-RANKING_ARGS, RULE_ARGS = "ranking_args", "rule_args"  # options of the program that take settings as their keys
-BEST = "best"  # ranks that a curve chooses
+BEST = "best"  # ranks that are decided between
 DRAWS = ("top", "uniform", "simans")
 SCORERS = ("own", "encoder", "cross-encoder")
-_MARGINS = ("margin", "relative_margin", "share_of_positive")
-RULES = (*_MARGINS, "max_score", "min_score", "answers", "same_query")
+POOLS = ("random", "bm25", "dense")
+METHODS = ("random", "bm25", "dense", "cross-encoder", "ance", "trisampler", *OWN_KINDS.values())
+_DRAWN = {"random", "trisampler"}
+_EMBED = {"dense", "ance", "trisampler", *OWN_KINDS.values()}
+_OTHER_VERBS = {"llm": "generate", "fuse": "fuse", "filter": "filter"}
 
 
 def parsed_ranks(text: str) -> tuple[int, int | None] | str:
@@ -57,41 +53,29 @@ def parsed_ranks(text: str) -> tuple[int, int | None] | str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TakeSettings(Settings):
-    """How many negatives, of which queries.
-
-    Attributes:
-        top: Negatives per query.
-        split: Split of the judgements; its queries that have a positive get negatives.
-        near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their sets of tokens;
-            above 1, only those that equal one.
-        seed: Seed of everything that is drawn; the same seed gives the same bytes.
-    """
-
-    top: Annotated[int, Option(least=1)] = 10
-    split: str = "train"
-    near_duplicate: Annotated[float, Option(above=0, within=RULE_ARGS)] = 0.9
-    seed: Annotated[int, Option(least=0)] = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class WindowSettings(TakeSettings):
+class WindowSettings(Settings):
     """Which of the ranked documents become negatives.
 
     Attributes:
+        top: Negatives per query.
         split: Split of the judgements; its queries that have a positive get negatives. all: every query of the
             collection, with or without a positive.
         ranks: Take negatives from these ranks alone, counted from 0; TO is not included. best: from the ranks that are
             worth most for the training. In Python a pair, as (0, 100), or (20, None) for no end.
         draw: How negatives are taken from these ranks: top takes the first, uniform draws each with the same chance,
             simans:A,B prefers those whose score is near the positive's, as in simans:100,-0.1.
-        keep_short: Leave lists short where rows are rejected. Default: the next in rank takes the place.
+        near_duplicate: Reject documents of at least this Jaccard similarity to a positive, by their sets of tokens;
+            above 1, only those that equal one.
+        seed: Seed of everything that is drawn, the positives that are held out to estimate unlabelled answers among
+            them; the same seed gives the same bytes.
     """
 
+    top: Annotated[int, Option(least=1)] = 10
     split: str = "train"
     ranks: Annotated[tuple[int, int | None] | str | None, Option(parse=parsed_ranks, metavar="FROM-TO")] = None
     draw: str = "top"
-    keep_short: Annotated[bool, Option(within=RULE_ARGS)] = False
+    near_duplicate: Annotated[float, Option(above=0)] = 0.9
+    seed: Annotated[int, Option(least=0)] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,8 +109,6 @@ class RankingSettings(Settings):
     """What ranks the documents.
 
     Attributes:
-        k1: BM25's saturation of the term frequency.
-        b: BM25's weight of the document length.
         pool: What a cross-encoder ranks anew: random, bm25, dense, several of them as bm25,dense; or a source, as
             [NAME=]PATH. In Python also a table of negatives.
         pool_depth: Documents of the pool for each query.
@@ -134,10 +116,8 @@ class RankingSettings(Settings):
 
     heading = "Ranking"
 
-    k1: Annotated[float, Option(least=0, within=RANKING_ARGS)] = 1.2
-    b: Annotated[float, Option(least=0, most=1, within=RANKING_ARGS)] = 0.75
     pool: Annotated[PoolLike, Option(metavar="POOL")] = "bm25"
-    pool_depth: Annotated[int, Option(least=1, within=RANKING_ARGS)] = 100
+    pool_depth: Annotated[int, Option(least=1)] = 100
 
     def pools(self) -> list[str] | None:
         """Return the names of the rankings that are the pool; None where it is a source.
@@ -145,18 +125,17 @@ class RankingSettings(Settings):
         Raises:
             UnknownNameError: a name that is none of these, and no path of a source.
         """
-        known = ("random", "bm25", "dense")
         if isinstance(self.pool, str):
             names = [name.strip() for name in self.pool.split(",")]
         elif isinstance(self.pool, (list, tuple)):
             names = list(self.pool)
         else:
             return None
-        unknown = [name for name in names if name not in known]
+        unknown = [name for name in names if name not in POOLS]
         if unknown and isinstance(self.pool, str) and any(sign in self.pool for sign in "=/."):
             return None
         if unknown:
-            raise UnknownNameError(spelled("pool"), unknown[0], known)
+            raise UnknownNameError(spelled("pool"), unknown[0], POOLS)
         return names
 
 
@@ -165,55 +144,36 @@ class FilterSettings(Settings):
     """Rules, each of which rejects rows and says why.
 
     Attributes:
-        margin: Reject negatives that score within this margin of the positive.
-        relative_margin: Reject negatives that score within this share of the positive's score, as 0.05.
-        share_of_positive: Reject negatives that score above this share of the positive's score, as 0.95 (NV-Retriever).
-        against: Which of the query's positives margins are held against.
+        margin: Reject negatives that score within this margin of the query's lowest positive.
+        relative_margin: Reject negatives that score within this share of that positive's score, as 0.05 (0.05 is
+            NV-Retriever's 95 % of the positive).
         max_score: Reject negatives that score above this.
         min_score: Reject negatives that score below this.
         answers: Reject documents that contain an answer to the query, by a file of JSON lines {"query_id", "answers"}.
             In Python also a dictionary: query id -> answers.
-        same_query: Reject what is labelled relevant for another query of at least this Jaccard similarity, as 0.9.
         scorer: Whose scores the rules compare: own (the ranking's or the source's), encoder, or cross-encoder.
         cross_encoder: A sentence-transformers cross-encoder: a folder or hub name. In Python also a CrossEncoder.
-        score_positives: Add a rejected row with its score for each labelled positive, for exports with scores.
     """
 
     heading = "Rules"
 
     margin: float | None = None
     relative_margin: float | None = None
-    share_of_positive: Annotated[float | None, Option(within=RULE_ARGS)] = None
-    against: Annotated[str, Option(names=REFERENCES, within=RULE_ARGS)] = "minimum"
-    max_score: Annotated[float | None, Option(within=RULE_ARGS)] = None
-    min_score: Annotated[float | None, Option(within=RULE_ARGS)] = None
-    answers: Annotated[AnswersLike | None, Option(within=RULE_ARGS)] = None
-    same_query: Annotated[float | None, Option(above=0, most=1, within=RULE_ARGS)] = None
+    max_score: float | None = None
+    min_score: float | None = None
+    answers: Annotated[AnswersLike | None, Option()] = None
     scorer: Annotated[str, Option(names=SCORERS)] = "own"
     cross_encoder: Annotated[CrossEncoderLike | None, Option(metavar="MODEL")] = None
-    score_positives: Annotated[bool, Option(within=RULE_ARGS)] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.changed(*_MARGINS):
-            names = ", ".join(map(spelled, _MARGINS))
-            refuse(self.changed("against"), f"without a margin; give one of {names}")
 
     def rules(self, collection: Collection, positives: Callable[[], PositiveScores]) -> list[Rule]:
         """Return the rules, in the order in which they are asked; `positives` are scored for margins."""
         rules: list[Rule] = []
-        if self.same_query is not None:
-            rules.append(LabelledElsewhere(collection, threshold=self.same_query))
         if self.answers is not None:
             rules.append(HoldsAnswer(_answers(self.answers, collection)))
-        if self.changed(*_MARGINS):
-            scores = positives()
-            if self.margin is not None:
-                rules.append(Margin(scores, absolute=self.margin, against=self.against))
-            if self.relative_margin is not None:
-                rules.append(Margin(scores, relative=self.relative_margin, against=self.against))
-            if self.share_of_positive is not None:
-                rules.append(Margin(scores, relative=1 - self.share_of_positive, against=self.against))
+        if self.margin is not None:
+            rules.append(Margin(positives(), absolute=self.margin))
+        if self.relative_margin is not None:
+            rules.append(Margin(positives(), relative=self.relative_margin))
         if self.max_score is not None:
             rules.append(ScoreAbove(self.max_score))
         if self.min_score is not None:
@@ -223,11 +183,8 @@ class FilterSettings(Settings):
     def describe(self) -> dict[str, Any]:
         """Return the rules' settings for provenance."""
         facts = {
-            **self.changed(*_MARGINS),
-            **({"against": self.against} if self.changed(*_MARGINS) else {}),
-            **self.changed("max_score", "min_score", "answers", "same_query"),
+            **self.changed("margin", "relative_margin", "max_score", "min_score", "answers"),
             "scorer": self.scorer,
-            **self.changed("score_positives"),
         }
         if self.answers is not None:
             facts["answers"] = Path(self.answers).name if isinstance(self.answers, (str, Path)) else "given"
@@ -251,6 +208,65 @@ def _answers(answers: AnswersLike, collection: Collection) -> Mapping[str, Seque
             by_query[query] = [*by_query.get(query, []), *texts]
     complaints.settle()
     return by_query
+
+
+def check_mining(
+    method: str,
+    window: WindowSettings,
+    ranking: RankingSettings,
+    filters: FilterSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings,
+) -> None:
+    """Refuse a method that there is not, and options that do nothing beside the others."""
+    flag = spelled("method")
+    if method in _OTHER_VERBS:
+        raise InputError(
+            f"{flag} {method}: mining ranks documents; use {_OTHER_VERBS[method]}, which is a verb of its own"
+        )
+    if method not in METHODS:
+        raise UnknownNameError(flag, method, METHODS)
+    methods = {method, *((ranking.pools() or []) if method == "cross-encoder" else [])}
+    if method != "cross-encoder":
+        refuse(ranking.changed(), f"with {flag} {method}; give it with {flag} cross-encoder")
+    if method == "trisampler":
+        refuse(window.changed("draw"), f"with {flag} {method}, which draws by itself; leave it out")
+    if window.ranks == BEST:
+        if method in _DRAWN:
+            asked = spelled("ranks", BEST)
+            raise InputError(f"{asked}: {method} negatives are drawn, so that no ranks are better; leave it out")
+        refuse(window.changed("draw"), f"with {spelled('ranks', BEST)}, which takes all of the best; leave it out")
+        methods.add("encoder")
+    if method in OWN_KINDS.values():
+        if "encoder" in {*methods, filters.scorer}:
+            what = spelled("ranks", BEST) if window.ranks == BEST else spelled("scorer", "encoder")
+            raise InputError(f"{what} needs an encoder's vectors, and {flag} {method} has none; leave it out")
+        refuse(scale.changed("ray"), f"with {flag} {method}, which ranks in one process; leave it out")
+    spread = {} if method == "random" and filters.scorer == "own" else scale.changed("ray")
+    _check_models(filters, {**encoding.changed(base=AT_128), **spread}, methods, f"{flag} {method}")
+
+
+def check_filtering(filters: FilterSettings, machine: MemorySettings, encoding: EncodingSettings) -> None:
+    """Refuse options that do nothing beside the others, and filtering without a rule."""
+    _check_models(filters, {**encoding.changed(base=AT_128), **machine.changed("ray")}, set(), "filter")
+    rules = ("margin", "relative_margin", "max_score", "min_score", "answers")
+    if not filters.changed(*rules):
+        raise InputError(f"no rule to filter by; give one of {', '.join(map(spelled, rules))}")
+
+
+def _check_models(filters: FilterSettings, options: dict[str, Any], methods: Set[str], what: str) -> None:
+    """Refuse models that nothing asks, and options of an encoder where nothing is embedded."""
+    scorer, used = spelled("scorer"), {*methods, filters.scorer}
+    if "cross-encoder" not in used:
+        refuse(filters.changed("cross_encoder"), f"with {what}; it goes with {scorer} cross-encoder")
+    if "encoder" in used or used & _EMBED:
+        return
+    of_others = {*OF_CROSS_ENCODERS, "vectors"} if "cross-encoder" in used else set()
+    idle = {name: value for name, value in options.items() if name not in of_others}
+    refuse(
+        idle,
+        f"with {what} and {scorer} {filters.scorer}, which embed no text; leave it out, or give {scorer} encoder",
+    )
 
 
 def parsed_weights(texts: Sequence[str]) -> dict[str, float]:
@@ -277,11 +293,13 @@ class FusionSettings(Settings):
 
     Attributes:
         method: union orders by the best rank, interleave takes turns, rrf adds reciprocal ranks, weighted adds scores
-            that are scaled to [0, 1] in each list.
+            that are normalised in each list.
         top: Negatives per query. Default: all.
         rrf_k: Constant k of rrf; the larger it is, the less the tops of the lists count.
         weights: Weight of a source's scores in weighted; may be given several times. In Python a dictionary: name of
             the source -> weight. Default: 1 each.
+        normalisation: How weighted makes scores of a list comparable: min-max, to [0, 1]; z, to mean 0 and variance 1;
+            or theoretical-minimum, min-max from the least that a score can be, 0 for BM25 and −1 for cosines.
     """
 
     method: Annotated[str, Option(names=tuple(FUSIONS))] = "union"
@@ -291,9 +309,10 @@ class FusionSettings(Settings):
         Mapping[str, float] | None,
         Option(flag="--weight", parse=parsed_weights, repeated=True, metavar="NAME=NUMBER"),
     ] = None
+    normalisation: Annotated[str, Option(names=tuple(NORMALISATIONS))] = "min-max"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, method in (("rrf_k", "rrf"), ("weights", "weighted")):
+        for name, method in (("rrf_k", "rrf"), ("weights", "weighted"), ("normalisation", "weighted")):
             if self.method != method:
                 refuse(self.changed(name), f"without {spelled('method')} {method}; give it, or leave it out")

@@ -16,12 +16,11 @@ from foils.data.negatives import Negatives
 from foils.data.texts import texts_of
 from foils.encode import EmbeddingSettings
 from foils.encode.opening import OF_CROSS_ENCODERS, EncoderLike, description
-from foils.llm import Asked, LLMSettings
-from foils.llm.template import TemplateLike
+from foils.llm import LLMSettings, ModelUse, PairQuestions, ValueForm
+from foils.llm.prompts import TemplateLike
 from foils.mining.cross_encoder import CrossEncoderScorer
-from foils.mining.grading import LLMScorer
 from foils.mining.pairs import Marks, Scores, TextPairs
-from foils.mining.scorers import EncoderScorer
+from foils.mining.retrievers import EncoderScorer
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.several import several
@@ -35,6 +34,45 @@ if TYPE_CHECKING:
     TeachersLike = EncoderLike | Sequence[EncoderLike]
 else:
     TeachersLike = list[str]
+
+
+GRADES = "grade-2"
+HIGHEST = 4
+GRADE = ValueForm(
+    "grade",
+    {"type": "integer", "minimum": 0, "maximum": HIGHEST},
+    kind="grade",
+    prompt=("foils.mining", GRADES),
+    words=f'Answer in JSON: {{"grade": N}}, where N is a whole number from 0 to {HIGHEST}.',
+    accepts=lambda value: type(value) is int and 0 <= value <= HIGHEST,
+    unreadable=f"an answer without a grade from 0 to {HIGHEST}",
+)
+
+
+class LLMScorer(PairQuestions):
+    """Grades of a language model, from 0 to 4, for each pair by itself; NaN where no answer came or could be read.
+
+    Source: pointwise grades from 0 to 4 are those of Zhuang et al. 2024 (2310.14122), whose expected grade needs the
+    probabilities of words, which servers may lack; here a grade is what the model says.
+    """
+
+    form = GRADE
+
+    def describe(self) -> dict[str, Any]:
+        """Return what provenance says of it."""
+        return {"name": self.name, "fingerprint": self.fingerprint}
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the grade of each pair, (n,).
+
+        Raises:
+            InputError: the server refuses the key, or does not know the model.
+            FailureError: question after question failed, or the log cannot be written; what was answered is kept.
+            MissingExtraError: the openai package is not installed.
+        """
+        queries, documents = pairs.collection.query_texts(pairs.query_rows), pairs.documents[:]
+        grades = self.answers(list(zip(queries, documents, strict=True)))
+        return np.array([np.nan if grade is None else grade for grade in grades], np.float64)
 
 
 class Teacher(Protocol):
@@ -106,7 +144,7 @@ class OpenTeacher:
     name: str
     describe: Callable[[], dict[str, Any]]
     scorer: Teacher
-    asked: Asked | None = None
+    asked: ModelUse | None = None
 
 
 def open_teachers(
@@ -121,7 +159,7 @@ def open_teachers(
     for kind, model in teaching.kinds:
         if kind == LLM:
             client = LLMSettings(**{**vars(llm), "llm_model": model or llm.llm_model}).client()
-            asking = LLMScorer(client, llm.folder(collection) / "grades", teaching.question, llm.sampling())
+            asking = LLMScorer(client, llm.folder(collection), teaching.question, llm.sampling())
             opened.append(OpenTeacher(asking.name, asking.describe, asking, asking.asked))
         elif kind == CROSS_ENCODER:
             name = Path(model).name if isinstance(model, str) else CROSS_ENCODER

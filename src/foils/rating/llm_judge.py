@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from foils.llm import Asked, BatchFolder, Client, Question, RecordLog, Sampling, ask_questions, digest
+from foils.llm import AnswerStore, BatchFolder, Client, ModelUse, Question, Sampling, ask_questions, digest
 from foils.rating.candidates import Candidates
 from foils.rating.pairs import Floats, Pairs, Rows
 from foils.rating.pairwise import texts_of
@@ -28,7 +28,7 @@ class LLMJudge:
 
     Args:
         client: how to reach the model.
-        log: folder of the answers, one file of JSON lines for each model, server and way of asking.
+        log: folder of the answers.
         question: what is asked.
         sampling: how answers are drawn.
         batch: folder of OpenAI's batch form, in the place of the server (`foils.llm.batch`); `settle` then tells
@@ -53,9 +53,9 @@ class LLMJudge:
         self.name = client.model
         decisive = {**self._question.describe(), **self._sampling.describe()}
         self.fingerprint = digest("llm judge", client.identity, sorted(decisive.items()))
-        self._log = RecordLog(Path(log) / f"{self.fingerprint}.jsonl")  # read once, however often it is asked
+        self._log = AnswerStore(log)
         self._batch = None if batch is None else BatchFolder(batch, f"{self.name}-{self.fingerprint[:8]}")
-        self.asked = Asked()
+        self.asked = ModelUse()
 
     def settle(self) -> None:
         """Finish the files of a batch.

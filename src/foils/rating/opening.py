@@ -98,7 +98,7 @@ def _language_model(model: str, opening: Opening, collection: Collection) -> Jud
         raise InputError(
             f"{spelled('judge')} llm needs the model's name on the server: llm:MODEL, or {spelled('llm_model', 'NAME')}"
         )
-    place, asked = llm.folder(collection) / "judge", opening.question
+    place, asked = llm.folder(collection), opening.question
     return LLMJudge(llm.client(), place, asked, llm.sampling(), asked.batch)
 
 

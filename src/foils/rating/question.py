@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from foils.llm import Template, digest
 from foils.llm.answers import json_values, without_thoughts
-from foils.llm.settings import LLM_ARGS
-from foils.llm.template import TemplateLike
+from foils.llm.client import LLM_ARGS
+from foils.llm.prompts import TemplateLike
 from foils.runtime.options import Option, Settings, refuse, spelled
 
 TOKEN = "token"

@@ -21,7 +21,7 @@ from foils.runtime.files import write_text
 from foils.runtime.results import Result, Table
 
 VERSION = "answer-1"
-ANSWERING = LLMSettings(most_tokens=256)
+ANSWERING = LLMSettings(max_tokens=256)
 THE_ANSWERS = (
     'JSONL file of {"query_id", "answer"}, as foils answer writes it: their vectors are the suns. '
     "In Python also a dictionary, where None stands for no answer, or what `foils.answer` returns."
@@ -139,7 +139,7 @@ def ask_answers(
     Args:
         queries: id → text.
         client: of the server.
-        folder: for finished answers, one file for each combination of model, server and settings.
+        folder: for finished answers.
         prompt: with the slot {query}; None: the package's own.
         sampling: how answers are drawn; None: without temperature, at most 256 tokens.
 
@@ -158,7 +158,7 @@ def ask_answers(
     settings = sorted(facts.items())
     records = ask_questions(
         client,
-        Path(folder) / f"answers-{digest(client.identity, settings)}.jsonl",
+        folder,
         [Question(digest(client.identity, settings, text), prompt.filled(query=text)) for text in queries.values()],
         lambda reply: without_thoughts(reply).strip() or None,
         name="answer",

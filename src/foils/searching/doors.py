@@ -17,7 +17,7 @@ from foils.encode import DEFAULT_MODEL, Encoder, Vectors
 from foils.encode.models import own_kind
 from foils.encode.opening import EmbeddingSettings, EncoderLike, description
 from foils.llm import LLMSettings
-from foils.llm.template import TemplateLike
+from foils.llm.prompts import TemplateLike
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
 from foils.runtime.options import Option

@@ -129,13 +129,12 @@ class TrainingSet:
     def scores_of(self, column: str) -> Floats:
         """Return (N, 1 + k) what a column of the table says of each row's documents; NaN where it says nothing.
 
-        Positives have their scores in rejected rows, as `foils.score_pairs`, `foils rate` or `score_positives` of
-        `foils filter` add them.
+        Positives have their scores in rejected rows, as `foils score-pairs` and `foils rate` add them.
 
         Raises:
             InputError: there is no such column of numbers, or no row has one for its positive and for a negative.
         """
-        scoring = "foils.score_pairs scores positives and negatives, and so does foils filter with score_positives"
+        scoring = "foils.score_pairs scores positives and negatives"
         if self.negatives is None:
             raise InputError(f"pairs alone have no scores of negatives; give a table with a column {column}: {scoring}")
         table = self.negatives.table

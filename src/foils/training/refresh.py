@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from foils.data import Collection, Negatives
 from foils.data.training_rows import RowSettings
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
-from foils.mining.ance import refresh as mine_anew
+from foils.mining import DenseRetriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
 from foils.training.callbacks import checkpoint_of
 from foils.training.data import TrainingSet, training_set
@@ -150,7 +150,9 @@ def ance_refresh(
         encoder = SentenceEncoder(model, EncoderSettings(), name="checkpoint")
         with tempfile.TemporaryDirectory() as folder:  # vectors of weights that nobody meets again
             store = VectorStore(folder)
-            return mine_anew(collection, encoder, store, split=rows.split, top=top, ranks=ranks)
+            asked = collection.positives(rows.split).query_rows
+            retriever = DenseRetriever.of_model(collection, encoder, store, query_rows=asked, name="ance")
+            return mine_negatives(collection, retriever, split=rows.split, top=top, ranks=ranks)
 
     return Refresh(every, mine, lambda negatives: training_set(collection, negatives, **vars(rows)))
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from foils.data import load_collection
+from foils.deciding.mine import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.mining.doors import mine
 from foils.runtime.doors import door
 from foils.runtime.files import write_json
 from foils.runtime.options import Option

@@ -8,7 +8,7 @@ from typing import Any
 
 from foils.data import Collection, Negatives
 from foils.data.splitting import drawn_judgements, expected_recurrence
-from foils.mining.doors import mine
+from foils.deciding.mine import mine
 from foils.mining.settings import parsed_ranks
 from foils.runtime.errors import InputError
 from foils.tuning.kept import Kept

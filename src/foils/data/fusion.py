@@ -1,0 +1,173 @@
+"""One ranking made of several: by reciprocal ranks, or by a weighted sum of scores that are made comparable.
+
+Arrays hold n (query, document) pairs, those of a query together, and a column for each of m rankings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from foils.data.pair_index import PairIndex, Rows
+from foils.data.run import Run
+from foils.runtime.errors import InputError, UnknownNameError
+
+Scores = npt.NDArray[np.float64]
+
+
+def reciprocal_ranks(ranks: npt.NDArray[np.integer], *, k: float = 60.0) -> Scores:
+    """Return RRF(d) = Σ_r 1/(k + rank_r(d)), (n,), ranks counted from 1, over the rankings r that have the pair.
+
+    Args:
+        ranks: (n, m), counted from 0; below 0 where a ranking does not have the pair.
+        k: at least 0; more makes the tops of the lists count less.
+
+    Raises:
+        InputError: a negative k.
+
+    Source: ANMI 2.0 eq. 33; Cormack, Clarke and Büttcher, SIGIR 2009.
+    """
+    if not k >= 0:
+        raise InputError(f"k {k}; expected at least 0")
+    known = ranks >= 0
+    return np.asarray(np.where(known, 1.0 / (k + 1.0 + np.where(known, ranks, 0)), 0.0).sum(axis=1))
+
+
+def weighted_sum(
+    queries: Rows,
+    scores: Scores,
+    *,
+    weights: Sequence[float] | None = None,
+    normalisation: str = "min-max",
+    least: Sequence[float] | None = None,
+) -> Scores:
+    """Return Σ_r w_r f(s_r), (n,), where f makes the scores of a query's list in r comparable.
+
+    min-max: f(s) = (s − min s)/(max s − min s); z: (s − mean)/(standard deviation); theoretical-minimum:
+    (s − least)/(max s − least). Where all scores of a list are equal, min-max is 1 and z is 0. A pair that a ranking
+    does not have counts as the lowest of the query's list there (with theoretical-minimum as `least`).
+
+    Args:
+        queries: (n,) number of each pair's query, equal numbers side by side.
+        scores: (n, m), NaN where a ranking does not have the pair.
+        weights: (m,) each at least 0, one above; None: 1 each.
+        normalisation: min-max, z or theoretical-minimum.
+        least: (m,) the least that a ranking's score can be. None: 0 where none is below 0 (BM25), else −1 (cosines).
+
+    Raises:
+        UnknownNameError: no such normalisation.
+        InputError: weights below 0, or none above it.
+
+    Source: Bruch, Gai and Ingber, "An analysis of fusion functions for hybrid retrieval" (TOIS 2023).
+    """
+    if normalisation not in NORMALISATIONS:
+        raise UnknownNameError("normalisation", normalisation, NORMALISATIONS)
+    values = np.ones(scores.shape[1]) if weights is None else np.asarray(weights, np.float64)
+    if len(values) != scores.shape[1] or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise InputError(f"weights {values.tolist()}; expected {scores.shape[1]} of at least 0, one above")
+    total = np.zeros(len(queries))
+    for column, weight in enumerate(values):
+        here = np.flatnonzero(~np.isnan(scores[:, column]))
+        if not len(here):
+            continue
+        own = scores[here, column]
+        low = (0.0 if own.min() >= 0 else -1.0) if least is None else least[column]
+        normal, starts = NORMALISATIONS[normalisation](own, queries[here], low), _starts(queries[here])
+        absent = np.zeros(int(queries.max()) + 1)
+        absent[queries[here][starts]] = 0.0 if normalisation != "z" else np.minimum.reduceat(normal, starts)
+        of_column = absent[queries]
+        of_column[here] = normal
+        total += weight * of_column
+    return total
+
+
+def _min_max(values: Scores, queries: Rows, least: float) -> Scores:
+    starts = _starts(queries)
+    low = _spread(np.minimum.reduceat(values, starts), starts, len(values))
+    return _share(values - low, _spread(np.maximum.reduceat(values, starts), starts, len(values)) - low)
+
+
+def _z(values: Scores, queries: Rows, least: float) -> Scores:
+    starts = _starts(queries)
+    counts = np.diff(np.r_[starts, len(values)])
+    centred = values - np.repeat(np.add.reduceat(values, starts) / counts, counts)
+    deviation = np.repeat(np.sqrt(np.add.reduceat(centred**2, starts) / counts), counts)
+    return np.asarray(np.divide(centred, deviation, out=np.zeros(len(values)), where=deviation > 0))
+
+
+def _theoretical_minimum(values: Scores, queries: Rows, least: float) -> Scores:
+    starts = _starts(queries)
+    return _share(values - least, _spread(np.maximum.reduceat(values, starts), starts, len(values)) - least)
+
+
+NORMALISATIONS: dict[str, Callable[[Scores, Rows, float], Scores]] = {
+    "min-max": _min_max,
+    "z": _z,
+    "theoretical-minimum": _theoretical_minimum,
+}
+
+
+def fuse_runs(
+    runs: Sequence[Run],
+    *,
+    method: str = "rrf",
+    k: float = 60.0,
+    weights: Sequence[float] | None = None,
+    normalisation: str = "min-max",
+    least: Sequence[float] | None = None,
+    name: str = "",
+) -> Run:
+    """Return the run that two or more runs make together, ties by the best rank in any, then by the order of the runs.
+
+    Args:
+        runs: at least two.
+        method: rrf (`reciprocal_ranks`), or weighted (`weighted_sum`).
+        k: of rrf.
+        weights: of weighted.
+        normalisation: of weighted.
+        least: of weighted.
+        name: of the new run; empty: the names of the runs, joined.
+
+    Raises:
+        InputError: fewer than two runs.
+        UnknownNameError: no such method or normalisation.
+    """
+    if len(runs) < 2:
+        raise InputError(f"fusion needs at least two runs, not {len(runs)}")
+    if method not in ("rrf", "weighted"):
+        raise UnknownNameError("way of fusing", method, ("rrf", "weighted"))
+    stacked = pa.concat_tables([run.table for run in runs])
+    codes = [np.asarray(stacked[each].combine_chunks().dictionary_encode().indices, np.int64)
+             for each in ("query_id", "doc_id")]  # fmt: skip
+    index = PairIndex(*codes)
+    first = index.distinct[np.argsort(codes[0][index.distinct], kind="stable")]
+    pair = np.empty(len(stacked), np.int64)
+    pair[first] = np.arange(len(first))
+    pair = pair[index.first]
+    origin = np.repeat(np.arange(len(runs)), [len(run.table) for run in runs])
+    ranks, scores = np.full((len(first), len(runs)), -1), np.full((len(first), len(runs)), np.nan)
+    ranks[pair, origin], scores[pair, origin] = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
+    queries = codes[0][first]
+    if method == "rrf":
+        fused = reciprocal_ranks(ranks, k=k)
+    else:
+        fused = weighted_sum(queries, scores, weights=weights, normalisation=normalisation, least=least)
+    order = np.lexsort((np.where(ranks < 0, np.iinfo(np.int64).max, ranks).min(axis=1), -fused, queries))
+    rows = stacked.take(pa.array(first[order]))
+    return Run.ranked(rows["query_id"], rows["doc_id"], fused[order], name=name or "+".join(run.name for run in runs))
+
+
+def _starts(queries: Rows) -> Rows:
+    """Where each stretch of equal neighbouring numbers begins."""
+    return np.flatnonzero(np.r_[True, queries[1:] != queries[:-1]][: len(queries)])
+
+
+def _spread(values: Scores, starts: Rows, length: int) -> Scores:
+    return np.repeat(values, np.diff(np.r_[starts, length]))
+
+
+def _share(values: Scores, width: Scores) -> Scores:
+    return np.asarray(np.divide(values, width, out=np.ones(len(values)), where=width > 0))

@@ -1,0 +1,377 @@
+"""Asks an OpenAI-compatible server, many records at once, stays patient with it, and keeps what is finished.
+
+Retried, with growing pauses: 429, 5xx, a lost connection, an answer that takes longer than the time allowed (however
+slowly its bytes drip, which openai's own retries do not see). What a server refuses to know (schema, seed, temperature,
+max_tokens) is left out or renamed, and the server asked no more for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from foils.llm.answers import AnswerStore
+from foils.llm.batch import WAITS, BatchFolder
+from foils.llm.client import Client, Sampling, Usage
+from foils.llm.request import NoAnswerError, Request
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, InputError, require
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+MAX_PAUSE = 60.0  # seconds
+_UNKNOWN = (400, 422)  # statuses of a request with something that a server does not know
+
+
+class Keyed(Protocol):
+    """What is asked for."""
+
+    @property
+    def key(self) -> str:
+        """A digest of everything that decides the answer: the client's identity, settings, texts."""
+        ...
+
+
+class Served(Protocol):
+    """What a record came to."""
+
+    @property
+    def failure(self) -> str | None:
+        """Why it came to nothing; None where it came to something."""
+        ...
+
+
+class Kept(Served, Protocol):
+    """What a record came to, and can be kept."""
+
+    def as_record(self) -> dict[str, Any]:
+        """Return it as JSON has it, its `failure` with it."""
+        ...
+
+
+R = TypeVar("R")
+S = TypeVar("S", bound=Served)
+KeyedRecord = TypeVar("KeyedRecord", bound=Keyed)
+KeptRecord = TypeVar("KeptRecord", bound=Kept)
+
+
+def digest(*parts: object) -> str:
+    """Return 32 hexadecimal digits of values whose `repr` says all there is, in any process the same."""
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+
+
+def ask_all(
+    client: Client,
+    records: Sequence[R],
+    serve: Callable[[Session, R], Awaitable[S]],
+    finished: Callable[[R, S], None],
+) -> None:
+    """Serve every record, `concurrency` at once; hand each to `finished` as soon as it is.
+
+    Args:
+        client: of the server.
+        records: what is to be served.
+        serve: asks what it likes of the session, which is the record's own, and says what the record came to. A
+            `NoAnswerError` that it lets pass ends the run.
+        finished: takes the record and what it came to; called from one thread.
+
+    Raises:
+        InputError: the server refuses the key, or does not know the model.
+        FailureError: `patience` records in a row failed.
+        MissingExtraError: the openai package is not installed.
+    """
+    require("openai", "llm")
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        asyncio.run(_ask_all(client, records, serve, finished))
+        return
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(1) as pool:  # the caller runs a loop, as notebooks do: take another thread's
+        pool.submit(context.run, lambda: asyncio.run(_ask_all(client, records, serve, finished))).result()
+
+
+async def _ask_all(
+    client: Client,
+    records: Sequence[R],
+    serve: Callable[[Session, R], Awaitable[S]],
+    finished: Callable[[R, S], None],
+) -> None:
+    from openai import AsyncOpenAI
+
+    key = os.environ.get(client.key_variable) or "none"
+    waiting, in_a_row = iter(records), 0
+    async with AsyncOpenAI(api_key=key, base_url=client.base_url, max_retries=0, timeout=client.timeout) as openai:
+        server = _Server(client, openai, key)
+
+        async def work() -> None:
+            nonlocal in_a_row
+            for record in waiting:
+                served = await serve(Session(server), record)
+                finished(record, served)
+                in_a_row = 0 if served.failure is None else in_a_row + 1
+                if in_a_row >= client.patience:
+                    raise FailureError(
+                        f"{in_a_row} records in a row failed (last: {served.failure}) at "
+                        f"{client.server or 'the default server'}; what was finished is kept, and another run asks for "
+                        "the rest"
+                    )
+
+        workers = [asyncio.create_task(work()) for _ in range(min(client.concurrency, len(records)))]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+
+
+class Session:
+    """What serves one record: asks, and counts what that used.
+
+    Attributes:
+        usage: of this record so far, failed requests included.
+    """
+
+    def __init__(self, server: _Server) -> None:
+        self._server = server
+        self.usage = Usage()
+
+    async def answer(self, request: Request) -> Any:
+        """Return what the model answers: a text, never empty nor cut off, or token → probability of a first token.
+
+        Raises:
+            NoAnswerError: every attempt failed, the model refused, or its answer is empty or was cut off.
+            InputError: the server refuses the key, or does not know the model.
+        """
+        try:
+            completion = await self._server.complete(request, self.usage)
+            return request.answer_of(completion, self.usage)
+        except NoAnswerError as error:
+            raise NoAnswerError(self._server.scrubbed(str(error))) from None
+
+
+class _Server:
+    """One server, for the time of a run.
+
+    Attributes:
+        unknown: names of what it refused to know: settings of a request, or its `response_format`.
+    """
+
+    def __init__(self, client: Client, openai: AsyncOpenAI, key: str) -> None:
+        self._client, self._openai, self._key = client, openai, key
+        self.unknown: frozenset[str] = frozenset() if client.structured else frozenset({"response_format"})
+
+    def scrubbed(self, text: str) -> str:
+        """Return the text without the key."""
+        return text.replace(self._key, "***") if self._key != "none" else text
+
+    async def complete(self, asked: Request, usage: Usage) -> Any:
+        """Return a completion, asked for as often as the client allows, without what the server refuses to know."""
+        import openai
+
+        reason, attempt, unknown = "", 0, self.unknown
+        while attempt <= self._client.retries:
+            pause = min(MAX_PAUSE, self._client.pause * 2**attempt)
+            usage.requests += 1
+            body: Any = asked.body(self._client.model, without=unknown)
+            try:
+                completion = await asyncio.wait_for(self._openai.chat.completions.create(**body), self._client.timeout)
+                self.unknown |= unknown  # it was this that was refused: ask no other record with it
+                return completion
+            except (openai.AuthenticationError, openai.PermissionDeniedError) as error:
+                raise InputError(
+                    f"the server refuses the key (status {error.status_code}); set {self._client.key_variable}"
+                ) from None
+            except openai.NotFoundError:
+                raise InputError(f"the server does not know the model {self._client.model!r}, or the address") from None
+            except (openai.APITimeoutError, TimeoutError):
+                reason = f"no whole answer in {self._client.timeout:g} s"
+            except openai.APIConnectionError:
+                reason = "no connection"
+            except openai.APIStatusError as error:
+                reason = f"status {error.status_code}{_said(error)}"
+                refused = _refused(error, body) if error.status_code in _UNKNOWN else None
+                if refused is not None:
+                    unknown |= {refused}
+                    continue
+                if error.status_code < 500 and error.status_code not in (408, 409, 429):
+                    raise NoAnswerError(reason) from None
+                pause = _retry_pause(error.response.headers.get("retry-after"), pause)
+            except (openai.APIError, ValueError) as error:
+                reason = f"an answer that is no completion ({type(error).__name__})"
+            attempt += 1
+            if attempt <= self._client.retries:
+                await asyncio.sleep(pause)
+        raise NoAnswerError(reason)
+
+
+def _refused(error: Any, body: Mapping[str, Any]) -> str | None:
+    """What of a request the server does not know: what it names, else the schema; None: nothing that can be left."""
+    reason = _said(error)
+    named = (name for name in ("max_tokens", "seed", "temperature") if name in body and name in reason)
+    return next(named, "response_format" if "response_format" in body else None)
+
+
+def _said(error: Any) -> str:
+    """The server's own reason, on one line, after a colon; empty where it gives none."""
+    body = error.body if isinstance(error.body, Mapping) else {}
+    reason = body.get("message") or body.get("detail") or ""
+    return f": {' '.join(str(reason).split())[:200]}" if reason else ""
+
+
+def _retry_pause(header: str | None, otherwise: float) -> float:
+    try:
+        return min(MAX_PAUSE, max(0.0, float(header or "")))
+    except ValueError:
+        return otherwise
+
+
+def ask_missing(
+    client: Client,
+    folder: str | Path | AnswerStore,
+    records: Sequence[KeyedRecord],
+    serve: Callable[[Session, KeyedRecord], Awaitable[KeptRecord]],
+    *,
+    task: str,
+    unit: str,
+    batch: Callable[[KeyedRecord], KeptRecord] | None = None,
+) -> list[dict[str, Any]]:
+    """Return what each record came to, as JSON has it, in the order of `records`.
+
+    A record that the store has, and not as a failure, is not asked for again; each other is on disk as soon as it is
+    finished, so that a run that was stopped asks for what is missing alone. Records of one key are asked for once.
+
+    Args:
+        client: of the server.
+        folder: of the finished records, or the store in it.
+        records: what is to be served.
+        serve: as in `ask_all`.
+        task: what the progress says.
+        unit: what it counts.
+        batch: what a record came to in a batch, in the place of the server; one that waits is not kept.
+
+    Raises:
+        FormatError: the store is damaged.
+        InputError: the server refuses the key, or does not know the model.
+        FailureError: the store cannot be written, or record after record failed; what was finished is kept.
+    """
+    with folder if isinstance(folder, AnswerStore) else AnswerStore(folder) as kept:
+        by_key: dict[str, KeyedRecord] = {}
+        for record in records:
+            by_key.setdefault(record.key, record)
+        answers = {key: line for key in by_key if (line := kept.get(key)) is not None and line["failure"] is None}
+        missing = [record for key, record in by_key.items() if key not in answers]
+        with progress.task(task, total=len(by_key), unit=unit) as advance:
+            advance(len(answers))
+
+            def finished(record: KeyedRecord, served: KeptRecord) -> None:
+                answers[record.key] = served.as_record()
+                if served.failure != WAITS:
+                    kept.add(record.key, answers[record.key])
+                advance(1)
+
+            if batch is not None:
+                for record in missing:
+                    finished(record, batch(record))
+            elif missing:
+                ask_all(client, missing, serve, finished)
+        return [answers[record.key] for record in records]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A prompt, and a digest of everything that decides its answer."""
+
+    key: str
+    prompt: str
+
+
+@dataclass
+class _Answered:
+    name: str
+    usage: Usage
+    value: Any = None
+    failure: str | None = None
+
+    def as_record(self) -> dict[str, Any]:
+        return {self.name: self.value, "failure": self.failure, **self.usage.as_record()}
+
+
+def ask_questions(
+    client: Client,
+    folder: str | Path | AnswerStore,
+    questions: Sequence[Question],
+    read: Callable[[Any], Any | None],
+    *,
+    first_token: bool = False,
+    name: str,
+    unreadable: str,
+    sampling: Sampling,
+    tries: int = 1,
+    schema: Mapping[str, Any] | None = None,
+    batch: BatchFolder | None = None,
+    task: str,
+    unit: str = "questions",
+) -> list[dict[str, Any]]:
+    """Return for each question, in their order, `name` (None: no answer), `failure`, `requests` and `tokens`.
+
+    What the store has is not asked for again, except for failures.
+
+    Args:
+        client: of the server.
+        folder: of the finished answers, or the store in it.
+        questions: to ask; those of one key are asked once.
+        read: makes the value of an answer's text; None where it cannot be read.
+        first_token: ask for one token, and have `read` take how probable each one is, token → probability.
+        name: of the value, in the store and for the schema.
+        unreadable: the failure of an answer that cannot be read.
+        sampling: how answers are drawn.
+        tries: how often a question is asked, until its answer can be read.
+        schema: JSON schema of an answer; None: free text.
+        batch: files of requests and results in the place of the server; what is open is written, and `batch.settle`
+            tells whether any question waits. None: the server is asked.
+        task: what the progress says.
+        unit: what it counts.
+
+    Raises:
+        FormatError: the store is damaged.
+        InputError: the server refuses the key, or does not know the model.
+        FailureError: the store cannot be written, or question after question failed; what was finished is kept.
+    """
+
+    def request(question: Question, attempt: int) -> Request:
+        return Request(question.prompt, sampling, attempt, schema=schema, name=name, first_token=first_token)
+
+    async def serve(session: Session, question: Question) -> _Answered:
+        answered = _Answered(name, session.usage)
+        for attempt in range(tries):
+            try:
+                answered.value = read(await session.answer(request(question, attempt)))
+            except NoAnswerError as error:
+                answered.failure = str(error)
+                continue
+            answered.failure = unreadable if answered.value is None else None
+            if answered.failure is None:
+                break
+        return answered
+
+    def in_batch(batch: BatchFolder, question: Question) -> _Answered:
+        def body_of(asked: Request) -> dict[str, Any]:
+            return asked.body(client.model, without=() if client.structured else ("response_format",))
+
+        of = partial(request, question)
+        value, failure, usage = batch.asked(question.key, of, read, body_of=body_of, unreadable=unreadable, tries=tries)
+        return _Answered(name, usage, value, failure)
+
+    by_batch = None if batch is None else partial(in_batch, batch)
+    return ask_missing(client, folder, questions, serve, task=task, unit=unit, batch=by_batch)

@@ -1,0 +1,402 @@
+"""What ranks documents: BM25, an encoder, chance, a model's own similarity, a table, several of these together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import bm25s
+import numpy as np
+import Stemmer
+from scipy import sparse
+
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import Negatives
+from foils.data.texts import DocumentTexts
+from foils.data.tokens import alphanumeric_2
+from foils.encode.encoder import Encoder
+from foils.encode.nearest import BLOCK, top_inner_products
+from foils.encode.own_similarity import OwnIndex, OwnSimilarity
+from foils.encode.vectors import Vectors, VectorStore
+from foils.mining.pairs import WHOLE, Retriever, Scores, TextPairs, with_judgements_of
+from foils.runtime import memory, progress
+from foils.runtime.errors import InputError
+
+QUERIES = 256  # that BM25 scores at once, at most
+ENTRY = 16  # bytes of a BM25 score and its document, while the product is made
+PAIRS = 4_096  # whose vectors are multiplied at once, at most
+
+_ASCII = re.compile(r"\b\w\w+\b", re.ASCII)
+_DRAWS = 256  # random documents at once; fixed, so that a deeper search begins with the same ones
+
+
+class BM25Retriever:
+    """Ranks documents by BM25 (Lucene's variant), with English stop words left out and Snowball stemming.
+
+    A document that shares no term with the query is not ranked at all. The index is made by bm25s; since its
+    variant scores only documents with a term of the query, a block of queries is one sparse matrix product.
+
+    Args:
+        collection: documents and queries.
+        k1: saturation of the term frequency, at least 0; at 0 a term counts once, however often it is there.
+        b: how much a long document is held against its terms, in [0, 1].
+        language: of stemmer and stop words, as Snowball names it.
+
+    Raises:
+        InputError: k1 or b out of range.
+    """
+
+    name = column = "bm25"
+    short = "no further document shares a term with the query"
+
+    def __init__(self, collection: Collection, *, k1: float = 1.2, b: float = 0.75, language: str = "english") -> None:
+        if not (np.isfinite(k1) and k1 >= 0):
+            raise InputError(f"k1 {k1}; expected a finite number of at least 0")
+        if not 0 <= b <= 1:
+            raise InputError(f"b {b}; expected a number from 0 to 1")
+        self._collection = collection
+        self._tokenizer = bm25s.tokenization.Tokenizer(
+            splitter=words, stopwords=language, stemmer=Stemmer.Stemmer(language), lower=True
+        )
+        documents = len(collection.documents)
+        with progress.task("indexing for BM25", total=documents, unit="documents") as advance:
+            ids = [tokens for part in self._document_ids(documents, advance) for tokens in part]
+        index = bm25s.BM25(method="lucene", k1=k1, b=b)
+        with np.errstate(invalid="ignore"):  # the mean length of documents without a term is 0
+            index.index((ids, self._tokenizer.get_vocab_dict()), show_progress=False, create_empty_token=False)
+        stored = index.scores
+        terms = len(stored["indptr"]) - 1
+        self._scores = sparse.csr_array((stored["data"], stored["indices"], stored["indptr"]), shape=(terms, documents))
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and BM25 scores; −1 and NaN after the last document that shares a term."""
+        rows = np.full((len(query_rows), depth), -1, np.int64)
+        scores = np.full((len(query_rows), depth), np.nan)
+        for start, ranked in self._products(query_rows):
+            for at in range(ranked.shape[0]):
+                part = slice(ranked.indptr[at], ranked.indptr[at + 1])
+                best, values = _best(ranked.indices[part], ranked.data[part], depth)
+                rows[start + at, : len(best)], scores[start + at, : len(best)] = best, values
+        return rows, scores
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the BM25 score of each pair, (n,), 0 where no term is shared.
+
+        Raises:
+            InputError: a document that is not in the collection.
+        """
+        if (pairs.doc_rows < 0).any():
+            raise InputError("documents with a text of their own are not in the BM25 index; use another scorer")
+        rows, index = np.unique(pairs.query_rows, return_inverse=True)
+        scores = np.zeros(len(pairs))
+        for start, ranked in self._products(rows):
+            here = np.flatnonzero((index >= start) & (index < start + ranked.shape[0]))
+            scores[here] = ranked[index[here] - start, pairs.doc_rows[here]]
+        return scores
+
+    def _products(self, query_rows: Rows) -> Iterator[tuple[int, sparse.csr_array]]:
+        """Yield where a block of queries begins, and its scores of all documents that share a term, sparse."""
+        size = memory.rows_at_once(ENTRY * self._scores.shape[1], most=QUERIES)  # a common term may rank every document
+        terms = self._scores.shape[0]
+        for start in range(0, len(query_rows), size):
+            lists = self._ids(self._collection.query_texts(query_rows[start : start + size]), grow=False)
+            known = [[term for term in listed if 0 <= term < terms] for listed in lists]
+            offsets = np.cumsum([0, *map(len, known)])
+            flat = np.fromiter((term for listed in known for term in listed), np.int64, int(offsets[-1]))
+            counts = sparse.csr_array((np.ones(len(flat), np.float32), flat, offsets), shape=(len(lists), terms))
+            yield start, counts @ self._scores
+
+    def _document_ids(self, documents: int, advance: progress.Advance) -> Iterator[list[list[int]]]:
+        for start in range(0, documents, 10_000):
+            texts = self._collection.document_texts(np.arange(start, min(documents, start + 10_000)))
+            yield self._ids(texts, grow=True)
+            advance(len(texts))
+
+    def _ids(self, texts: list[str], *, grow: bool) -> list[list[int]]:
+        """Term numbers of each text, none where it has none: two texts of stop words share no term."""
+        numbers: list[list[int]] = self._tokenizer.tokenize(
+            texts, update_vocab=grow, show_progress=False, return_as="ids", allow_empty=False
+        )
+        return numbers
+
+
+def words(text: str) -> list[str]:
+    """Return the words of a text, of two characters and more: bm25s' own, where they are ASCII, and else with marks.
+
+    bm25s cuts words at combining marks, and so finds nothing in scripts that write vowels with them.
+    """
+    return _ASCII.findall(text) if text.isascii() else alphanumeric_2(text)
+
+
+def _best(rows: Rows, scores: Scores, depth: int) -> tuple[Rows, Scores]:
+    """The `depth` best of one query, ties by document position."""
+    positive = scores > 0
+    rows, scores = rows[positive], scores[positive]
+    if len(rows) > depth:
+        least = np.partition(scores, len(scores) - depth)[len(scores) - depth]
+        rows, scores = rows[scores >= least], scores[scores >= least]
+    order = np.lexsort((rows, -scores))[:depth]
+    return rows[order], scores[order]
+
+
+class RandomRetriever:
+    """Ranks documents uniformly at random, without repetition, each query by its own seeded generator.
+
+    Args:
+        collection: whose documents.
+        seed: of all generators, at least 0; a query's draw depends on it and on the query's row alone.
+
+    Raises:
+        InputError: a negative seed.
+    """
+
+    name = "random"
+    portable = True
+    short = WHOLE
+
+    def __init__(self, collection: Collection, *, seed: int = 0) -> None:
+        if seed < 0:
+            raise InputError(f"seed {seed}; expected 0 or above")
+        self._documents, self._seed = len(collection.documents), seed
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) distinct document rows and NaN for their scores."""
+        if not len(query_rows):
+            return np.zeros((0, depth), np.int64), np.zeros((0, depth))
+        rows = np.stack([self._draw(int(query), depth) for query in query_rows])
+        return rows, np.full(rows.shape, np.nan)
+
+    def _draw(self, query: int, depth: int) -> Rows:
+        rng = np.random.default_rng([self._seed, query])
+        drawn: dict[int, None] = {}
+        while len(drawn) < min(depth, self._documents):
+            drawn.update(dict.fromkeys(rng.integers(self._documents, size=_DRAWS).tolist()))
+        rows = np.full(depth, -1, np.int64)
+        rows[: self._documents] = list(drawn)[:depth]
+        return rows
+
+
+def embed_queries(
+    collection: Collection, encoder: Encoder, store: VectorStore, query_rows: Rows | None = None
+) -> Vectors:
+    """Return vectors of all queries of a collection by row; with `query_rows`, of these alone."""
+    rows = np.arange(len(collection.queries)) if query_rows is None else query_rows
+    return store.embed(encoder, collection.query_texts(rows), "query").spread(rows, len(collection.queries))
+
+
+class DenseRetriever:
+    """Ranks documents by the inner product of their vectors with the query's (ECI_sem eq. 1–2: cosine, for unit ones).
+
+    Exact, ties by document position. Documents are read block by block from where the vectors lie, so the corpus may
+    be larger than memory.
+
+    Args:
+        queries: vectors of all queries of the collection, or of those that will be asked for, by query row.
+        documents: vectors of all documents, by row.
+        device: torch device that screens the documents (`top_inner_products`); None, or CUDA where there is none, as in
+            a process without a GPU: the processor. The ranking is the same, bit for bit.
+        name: of the source.
+    """
+
+    column = "dense"
+    portable = True
+    short = WHOLE
+
+    def __init__(self, queries: Vectors, documents: Vectors, *, device: str | None = None, name: str = "dense") -> None:
+        if queries.dimension != documents.dimension:
+            raise InputError(
+                f"query vectors have d = {queries.dimension}, document vectors {documents.dimension}; "
+                "use one encoder for both"
+            )
+        self._queries, self._documents, self._device, self.name = queries, documents, device, name
+
+    @classmethod
+    def of_model(
+        cls,
+        collection: Collection,
+        encoder: Encoder,
+        store: VectorStore,
+        *,
+        query_rows: Rows | None = None,
+        device: str | None = None,
+        name: str = "dense",
+    ) -> DenseRetriever:
+        """Embed a collection's documents, and its queries or those of `query_rows`, and rank by these vectors.
+
+        With the checkpoint of a model in training it ranks as ANCE does, by exact search in the place of an approximate
+        one: other weights have another fingerprint, so no vector of an older checkpoint is used.
+
+        Source: Xiong et al., ANCE (ICLR 2021); HOBIT, baselines.
+        """
+        queries = embed_queries(collection, encoder, store, query_rows)
+        documents = store.embed(encoder, DocumentTexts(collection), "document")
+        return cls(queries, documents, device=device, name=name)
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and inner products."""
+        device = _there(self._device)
+        parts = [
+            top_inner_products(
+                self._queries.take(query_rows[start : start + BLOCK]), self._documents, depth, device=device
+            )
+            for start in range(0, max(1, len(query_rows)), BLOCK)
+        ]
+        return np.concatenate([rows for rows, _ in parts]), np.concatenate([scores for _, scores in parts])
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the inner product of each pair, (n,).
+
+        Raises:
+            InputError: a document that is not in the collection; `EncoderScorer` scores those too.
+        """
+        if (pairs.doc_rows < 0).any():
+            raise InputError("documents with a text of their own have no vector here; score them with an encoder")
+        return paired_products(self._queries, pairs.query_rows, self._documents, pairs.doc_rows)
+
+
+def _there(device: str | None) -> str | None:
+    """The device, where this process has it."""
+    if device is None or not device.startswith("cuda"):
+        return device
+    import torch
+
+    return device if torch.cuda.is_available() else None
+
+
+class EncoderScorer:
+    """Scores pairs by the inner product of an encoder's vectors: cosines, for unit ones. Texts are embedded once.
+
+    The column of the scores is called by the encoder's similarity: cosine or dot.
+
+    Args:
+        encoder: makes the vectors.
+        store: keeps them.
+    """
+
+    def __init__(self, encoder: Encoder, store: VectorStore) -> None:
+        self._encoder, self._store = encoder, store
+        self.column: str = getattr(encoder, "similarity", "cosine")
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the inner product of each pair, (n,), of documents in the collection or with a text of their own."""
+        rows, query = np.unique(pairs.query_rows, return_inverse=True)
+        texts, document = distinct_texts(pairs)
+        queries = self._store.embed(self._encoder, pairs.collection.query_texts(rows), "query")
+        return paired_products(queries, query, self._store.embed(self._encoder, texts, "document"), document)
+
+
+def paired_products(queries: Vectors, query_rows: Rows, documents: Vectors, doc_rows: Rows) -> Scores:
+    """Return the inner product of each (query row, document row), (n,)."""
+    products, size = np.empty(len(query_rows)), memory.rows_at_once(8 * queries.dimension, most=PAIRS)
+    for start in range(0, len(products), size):
+        part = slice(start, start + size)
+        products[part] = np.einsum("nd,nd->n", queries.take(query_rows[part]), documents.take(doc_rows[part]))
+    return products
+
+
+def distinct_texts(pairs: TextPairs) -> tuple[DocumentTexts, Rows]:
+    """Return the texts of the pairs' documents, each document's once, and which each pair has, (n,)."""
+    count = len(pairs.collection.documents)
+    keys, document = np.unique(
+        np.where(pairs.doc_rows < 0, count - 1 - pairs.doc_rows, pairs.doc_rows), return_inverse=True
+    )
+    return DocumentTexts(pairs.collection, np.where(keys < count, keys, count - 1 - keys), pairs.own), document
+
+
+class OwnSimilarityRetriever:
+    """Ranks all documents by the similarity that a sparse or multi-vector model was made for; exact.
+
+    Args:
+        collection: documents and queries.
+        model: a sparse or multi-vector model.
+    """
+
+    short = WHOLE
+
+    def __init__(self, collection: Collection, model: OwnSimilarity) -> None:
+        self._collection, self._model = collection, model
+        self._index = OwnIndex(model, DocumentTexts(collection))
+        self.name, self.column = model.kind, model.similarity_name
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and similarities."""
+        rows, scores = self._index.search(self._collection.query_texts(query_rows), depth)
+        return rows, scores.astype(np.float64)
+
+    def score(self, pairs: TextPairs) -> Scores:
+        """Return the similarity of each pair, (n,)."""
+        queries = pairs.collection.query_texts(pairs.query_rows)
+        return self._model.predict([*zip(queries, pairs.documents[:], strict=True)]).astype(np.float64)
+
+
+class TableRetriever:
+    """Ranks each query's documents as a table of negatives has them, less its rejected rows, with its scores.
+
+    Args:
+        collection: the table was made from.
+        negatives: the table.
+        name: of the source.
+
+    Raises:
+        InputError: ids that the collection does not know, or documents with a text of their own.
+    """
+
+    short = "the source has no further document"
+    compares = False
+
+    def __init__(self, collection: Collection, negatives: Negatives, *, name: str = "source") -> None:
+        self.name = name
+        queries, documents = negatives.rows_in(collection)
+        keep = negatives.keep
+        if (documents[keep] < 0).any():
+            raise InputError(f"{name} has documents with a text of their own; a pool ranks documents of the collection")
+        order = np.lexsort((np.asarray(negatives.table["rank"].to_numpy()), queries))
+        order = order[keep[order]]
+        self._documents = documents[order]
+        self._scores: Scores = np.asarray(negatives.table["score"].to_numpy(), np.float64)[order]
+        self._offsets = np.searchsorted(queries[order], np.arange(len(collection.queries) + 1))
+
+    def with_judgements(self, collection: Collection) -> None:
+        """Return None: what the table would hold of its queries' positives, were they not known, it does not say."""
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and the table's scores, −1 and NaN after a list's end."""
+        at = self._offsets[query_rows][:, None] + np.arange(depth)
+        inside = at < self._offsets[np.asarray(query_rows) + 1][:, None]
+        at = np.where(inside, at, 0)
+        if not len(self._documents):
+            return np.full(at.shape, -1, np.int64), np.full(at.shape, np.nan)
+        return np.where(inside, self._documents[at], -1), np.where(inside, self._scores[at], np.nan)
+
+
+class UnionRetriever:
+    """Ranks what several retrievers rank, by best rank, ties by their order; without a score.
+
+    Args:
+        retrievers: at least one.
+    """
+
+    compares = False
+    short = "no ranking has a further document"
+
+    def __init__(self, retrievers: Sequence[Retriever]) -> None:
+        if not retrievers:
+            raise InputError("a union of rankings needs at least one")
+        self._retrievers = tuple(retrievers)
+        self.name = "+".join(retriever.name for retriever in retrievers)
+
+    def with_judgements(self, collection: Collection) -> UnionRetriever | None:
+        """Return the union of its retrievers with other judgements; None where one of them cannot be had so."""
+        parts = [with_judgements_of(retriever, collection) for retriever in self._retrievers]
+        known = [part for part in parts if part is not None]
+        return UnionRetriever(known) if len(known) == len(parts) else None
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows, and NaN for scores."""
+        lists = [retriever.search(query_rows, depth)[0] for retriever in self._retrievers]
+        merged = np.stack(lists, axis=2).reshape(len(query_rows), -1)  # rank by rank, the retrievers in turn
+        ranked = np.full((len(merged), depth), -1, np.int64)
+        for row, listed in enumerate(merged):
+            distinct = list(dict.fromkeys(listed[listed >= 0].tolist()))[:depth]
+            ranked[row, : len(distinct)] = distinct
+        return ranked, np.full(ranked.shape, np.nan)

@@ -1,0 +1,438 @@
+"""What rejects candidates, and what draws among them; the first rule that holds gives the reason.
+
+Margins compare a candidate's score s with the scores of its query's labelled positives, on one scale.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import Negatives
+from foils.data.run import ranks_within
+from foils.data.texts import DocumentTexts, texts_of
+from foils.data.tokens import DocumentSets, alphanumeric, cut_by_bytes
+from foils.encode.encoder import Encoder
+from foils.encode.vectors import Vectors, VectorStore
+from foils.mining.pairs import Marks, PairScorer, Rule, Scores, TextPairs, Unjudged
+from foils.runtime import memory
+from foils.runtime.errors import InputError
+
+NEAR = "near-duplicate of a positive"
+BLOCK = 16_384  # pairs whose vectors TriSampler multiplies at once, at most
+
+
+@dataclass(frozen=True)
+class PositiveScores:
+    """Scores of labelled positives, on the scale of the candidates' scores.
+
+    Attributes:
+        query_rows: (m,) rows of queries, each query's positives together.
+        doc_rows: (m,) rows of the positives.
+        scores: (m,) finite.
+
+    Made by `PositiveScores.of`.
+    """
+
+    query_rows: Rows
+    doc_rows: Rows
+    scores: Scores
+
+    @classmethod
+    def of(cls, collection: Collection, scorer: PairScorer, query_rows: Rows) -> PositiveScores:
+        """Score every positive, of any split, of these queries."""
+        queries, documents = collection.known_positives.pairs()
+        wanted = np.isin(queries, query_rows)
+        pairs = TextPairs(collection, queries[wanted], documents[wanted], np.full(int(wanted.sum()), np.nan))
+        return cls(pairs.query_rows, pairs.doc_rows, scorer.score(pairs))
+
+    def with_judgements(self, collection: Collection) -> PositiveScores:
+        """Return the scores of those that are positives in a collection with fewer judgements."""
+        left = collection.known_positives.contain(self.query_rows, self.doc_rows)
+        return PositiveScores(self.query_rows[left], self.doc_rows[left], self.scores[left])
+
+    def reference(self, query_rows: Rows, *, mean: bool = False) -> Scores:
+        """Return the lowest score of the positives of these queries, (n,), or their mean.
+
+        Raises:
+            InputError: queries without a scored positive.
+        """
+        queries, group = np.unique(self.query_rows, return_inverse=True)
+        at = np.minimum(np.searchsorted(queries, query_rows), max(len(queries) - 1, 0))
+        unknown = queries[at] != query_rows if len(queries) else np.ones(len(query_rows), bool)
+        if unknown.any():
+            raise InputError(
+                f"{len(np.unique(query_rows[unknown]))} queries have no labelled positive; a margin needs one"
+            )
+        if mean:
+            return np.asarray((np.bincount(group, self.scores) / np.bincount(group))[at])
+        lowest = np.full(len(queries), np.inf)
+        np.minimum.at(lowest, group, self.scores)
+        return np.asarray(lowest[at])
+
+
+@dataclass(frozen=True)
+class Margin:
+    """Rejects s > p − absolute − relative·|p|, with the score p of the query's lowest positive, the safest.
+
+    With `relative` alone: at least this share of the positive's magnitude below it, whatever its sign. A share of the
+    positive (NV-Retriever's TopK-PercPos: s ≤ 0.95·p) is relative = 1 − share; for p ≥ 0 the two are equal, and for
+    p < 0, where share·p would lie above the positive, it stays below it.
+
+    Args:
+        positives: their scores.
+        absolute: on the scale of the scores; more rejects more.
+        relative: share of |p|, at most 1; more rejects more.
+
+    Raises:
+        InputError: a margin that is not finite, a relative one above 1, a candidate without a score, or a query
+            without a positive.
+    """
+
+    positives: PositiveScores
+    absolute: float = 0.0
+    relative: float = 0.0
+    compares = True
+
+    def __post_init__(self) -> None:
+        if not np.isfinite([self.absolute, self.relative]).all():
+            raise InputError(f"margins {self.absolute} and {self.relative}; expected finite numbers")
+        if self.relative > 1:
+            raise InputError(f"relative margin {self.relative}; expected a share of the positive's score, at most 1")
+
+    @property
+    def reason(self) -> str:
+        """Why, in a few words."""
+        parts = [f"{self.absolute:g}"] if self.absolute or not self.relative else []
+        parts += [f"{100 * self.relative:g} %"] if self.relative else []
+        return f"less than {' and '.join(parts)} below the minimum positive's score"
+
+    def marks(self, pairs: TextPairs) -> Marks:
+        """Return which candidates score over the limit, (n,)."""
+        lowest = self.positives.reference(pairs.query_rows)
+        return np.asarray(_scored(pairs) > lowest - self.absolute - self.relative * np.abs(lowest))
+
+    def with_judgements(self, collection: Collection) -> Margin:
+        """Return the margin against the positives that a collection with fewer judgements has."""
+        return replace(self, positives=self.positives.with_judgements(collection))
+
+
+@dataclass(frozen=True)
+class ScoreAbove(Unjudged):
+    """Rejects s > limit."""
+
+    limit: float
+
+    @property
+    def reason(self) -> str:
+        """Why, in a few words."""
+        return f"score above {self.limit:g}"
+
+    def marks(self, pairs: TextPairs) -> Marks:
+        """Return which candidates score above the limit, (n,)."""
+        return np.asarray(_scored(pairs) > self.limit)
+
+
+@dataclass(frozen=True)
+class ScoreBelow(Unjudged):
+    """Rejects s < limit."""
+
+    limit: float
+
+    @property
+    def reason(self) -> str:
+        """Why, in a few words."""
+        return f"score below {self.limit:g}"
+
+    def marks(self, pairs: TextPairs) -> Marks:
+        """Return which candidates score below the limit, (n,)."""
+        return np.asarray(_scored(pairs) < self.limit)
+
+
+class HoldsAnswer(Unjudged):
+    """Rejects documents that hold an answer of the query, as whole words: equal tokens (`alphanumeric`) in a row.
+
+    Args:
+        answers: query id -> its answers; a query that is not in it has none. An answer without a letter or digit is
+            none.
+
+    Source: DPR's has_answer (Karpukhin et al. 2020).
+    """
+
+    reason = "holds an answer"
+
+    def __init__(self, answers: Mapping[str, Sequence[str]]) -> None:
+        tokens = {key: [alphanumeric(answer) for answer in listed] for key, listed in answers.items()}
+        self._answers = {key: [f" {' '.join(each)} " for each in listed if each] for key, listed in tokens.items()}
+
+    def marks(self, pairs: TextPairs) -> Marks:
+        """Return which documents hold an answer, (n,)."""
+        rows, index = np.unique(pairs.query_rows, return_inverse=True)
+        ids = pairs.collection.queries["query_id"].take(pa.array(rows)).to_pylist()
+        answers_of = [self._answers.get(key, []) for key in ids]
+        marks = np.zeros(len(pairs), bool)
+        for row, text in enumerate(pairs.documents[:]):
+            if answers := answers_of[index[row]]:
+                words = f" {' '.join(alphanumeric(text))} "
+                marks[row] = any(answer in words for answer in answers)
+        return marks
+
+
+class LookAlikes:
+    """Compares candidates with the positives of their query.
+
+    Args:
+        collection: documents and judgements of all splits.
+        threshold: Jaccard similarity of token sets at which two documents are near-duplicates, in (0, 1]; above 1:
+            none are; None: nobody looks.
+    """
+
+    def __init__(self, collection: Collection, threshold: float | None) -> None:
+        self.collection, self.threshold = collection, threshold
+        self.known = collection.known_positives
+        self._sets = DocumentSets(collection)
+
+    def marks(self, queries: Rows, documents: Rows) -> tuple[Marks, Marks]:
+        """Return which (query, document) pairs, each (n,), equal a positive of the query, and which only nearly do.
+
+        A query without a positive has no look-alike of one.
+        """
+        equal, near = np.zeros(len(queries), bool), np.zeros(len(queries), bool)
+        pair, positives = self._positives(queries)
+        ours, least = documents[pair], np.inf if self.threshold is None else self.threshold
+        close = np.flatnonzero(self._sets.may_be_near(ours, positives, min(least, 1.0)))
+        for part in self._parts(ours[close], positives[close]):
+            at = close[part]
+            similarity = self._sets.jaccard(ours[at], positives[at])
+            near[pair[at[similarity >= least]]] = True
+            alike = at[similarity == 1]  # the same tokens, perhaps in another order
+            equal[pair[alike[self._written_alike(ours[alike], positives[alike])]]] = True
+        return equal, near & ~equal
+
+    def _parts(self, documents: Rows, positives: Rows) -> list[slice]:
+        """Cut pairs so that the texts of a part fit into a sixteenth of the memory budget; their sets take more."""
+        lengths = self._sets.lengths
+        return cut_by_bytes(lengths[documents] + lengths[positives], memory.budget() // 16)
+
+    def _positives(self, queries: Rows) -> tuple[Rows, Rows]:
+        """Return which of the queries, and which positive of it, for every positive of each."""
+        counts, index = self.known.counts_of(queries), self.known.places(queries)
+        pair = np.repeat(np.arange(len(queries)), counts)
+        return pair, self.known.doc_rows[np.repeat(self.known.offsets[index], counts) + ranks_within(pair)]
+
+    def _written_alike(self, rows: Rows, others: Rows) -> Marks:
+        pairs = zip(*(map(_tokens, self.collection.document_texts(side)) for side in (rows, others)), strict=True)
+        return np.array([one == other for one, other in pairs], bool)
+
+
+def _tokens(text: str) -> list[str]:
+    return alphanumeric(text) or [text]
+
+
+def near_positives(pairs: TextPairs, threshold: float) -> Marks:
+    """Return which documents, of the collection or with a text of their own, have a token set near a positive's, (n,).
+
+    Args:
+        pairs: their collection has the judgements of all splits.
+        threshold: Jaccard similarity, above 0; above 1 none is near.
+    """
+    known = pairs.collection.known_positives
+    rows = [known.of(place) if place >= 0 else np.zeros(0, np.int64) for place in known.places(pairs.query_rows)]
+    distinct = np.unique(np.concatenate([*rows, np.zeros(0, np.int64)]))
+    texts = pairs.collection.document_texts(distinct)
+    sets = {row: set(_tokens(text)) for row, text in zip(distinct.tolist(), texts, strict=True)}
+    near = np.zeros(len(pairs), bool)
+    for at, text in enumerate(pairs.documents[:]):
+        own = set(_tokens(text))
+        near[at] = any(len(own & sets[row]) >= threshold * len(own | sets[row]) for row in rows[at].tolist())
+    return near
+
+
+class Uniform(Unjudged):
+    """Every candidate is as likely."""
+
+    def log_weights(self, pairs: TextPairs) -> Scores:
+        """Return 0 for each pair, (n,)."""
+        return np.zeros(len(pairs))
+
+
+@dataclass(frozen=True)
+class SimANS:
+    """Candidates near the positive's score are likely: log p(d) = −a (s(q, d) − s(q, d⁺) − b)², up to a constant.
+
+    Args:
+        positives: scores s(q, d⁺), on the candidates' scale; of several positives of a query their mean counts.
+        a: sharpness, at least 0, per squared unit of the score; 0 is uniform. The default is the authors' (for inner
+            products, which differ by several units); cosines, which differ by less, want 100 and more.
+        b: which distance from the positive is likeliest; negative: below it.
+
+    Raises:
+        InputError: a negative `a`, values that are not finite, or candidates without scores.
+
+    Source: SimANS (Zhou et al. 2022), p_i ∝ exp(−a (s(q, d_i) − s(q, d̃⁺) − b)²), as also in the authors' code, whose
+    defaults are a = 0.5, b = 0. Two differences of that code are not taken over: it adds b (its b = 1 for Natural
+    Questions is −1 here, below the positive), and for MS MARCO passages it has exp(−3 |s − s⁺|). There the positive is
+    one (the first, or a random one), and the pool has 100 ranks. Both draw without repetition, this one in a
+    single step.
+    """
+
+    positives: PositiveScores
+    a: float = 0.5
+    b: float = 0.0
+    compares = True
+
+    def __post_init__(self) -> None:
+        if not (self.a >= 0 and np.isfinite([self.a, self.b]).all()):
+            raise InputError(f"a {self.a}, b {self.b}; expected a at least 0 and finite numbers")
+
+    def log_weights(self, pairs: TextPairs) -> Scores:
+        """Return −a (s − s⁺ − b)², (n,)."""
+        if np.isnan(pairs.scores).any():
+            raise InputError("candidates without a score; SimANS needs a scorer for this source")
+        reference = self.positives.reference(pairs.query_rows, mean=True)
+        return np.asarray(-self.a * (pairs.scores - reference - self.b) ** 2)
+
+    def with_judgements(self, collection: Collection) -> SimANS:
+        """Return the draw by the positives that a collection with fewer judgements has."""
+        return replace(self, positives=self.positives.with_judgements(collection))
+
+
+class TriSampler:
+    """Candidates that make a triangle with the query and its positive: the region as a rule, its draw as a draw.
+
+    With cosines s, and unit vectors: a candidate d⁻ lies in the region where
+
+        θ = |arccos s(q, d⁺) − arccos s(q, d⁻)| ≤ 60°   and   s(d⁺, d⁻) ≤ c,
+
+    and is drawn with log p(d⁻) = −(s(q, d⁻) − s(q, d⁺))²/4 + log max(0, s(d⁺, d⁻) − s(q, d⁻)), up to a constant: the
+    negative is to be nearer to the positive than to the query. d⁺ is the query's first labelled positive.
+
+    Args:
+        collection: whose judgements name the positives.
+        queries: vectors of all queries, by row; scaled to unit length here.
+        documents: vectors of all documents, by row.
+        angle: bound of θ in degrees, in (0, 180]; less rejects more.
+        closest: bound c of s(d⁺, d⁻), in (−1, 1]; less rejects more.
+
+    Raises:
+        InputError: a bound out of its range; a candidate that is not in the collection.
+
+    Source: Yang et al., TriSampler (AAAI 2024, arXiv 2402.11855). Checked against a published digest of the paper: the
+    angle θ and its bound of 60°; p ∝ exp(−(s⁻ − s⁺)²/4) over the first K; p ∝ ReLU(s(d⁺, d⁻) − s(q, d⁻)). Not found
+    there, and ours: that the two are multiplied in one draw; K, 10 times the number of negatives (`--ranks`); cosines,
+    on which the first factor is nearly flat, in the place of the model's own scores; the bound c on the closeness to
+    the positive (HOBIT section 5.1: "neither trivial nor too close to the positive").
+    """
+
+    compares = True
+
+    def __init__(
+        self,
+        collection: Collection,
+        queries: Vectors,
+        documents: Vectors,
+        *,
+        angle: float = 60.0,
+        closest: float = 0.95,
+    ) -> None:
+        if not 0 < angle <= 180 or not -1 < closest <= 1:
+            raise InputError(f"angle {angle}, closest {closest}; expected in (0, 180] degrees and in (−1, 1]")
+        self._queries, self._documents = queries, documents
+        self._angle, self._closest = angle, closest
+        self._first = _first_positives(collection)
+        self.reason = f"outside the quasi-triangular region ({angle:g}°, cosine to the positive {closest:g})"
+
+    @classmethod
+    def of_model(cls, collection: Collection, encoder: Encoder, store: VectorStore, *, query_rows: Rows) -> TriSampler:
+        """Return it by the vectors of an encoder, of these queries and of all documents."""
+        queries = store.embed(encoder, collection.query_texts(query_rows), "query")
+        documents = store.embed(encoder, DocumentTexts(collection), "document")
+        return cls(collection, queries.spread(query_rows, len(collection.queries)), documents)
+
+    def with_judgements(self, collection: Collection) -> TriSampler:
+        """Return it with the first positives that a collection names."""
+        other = copy.copy(self)
+        other._first = _first_positives(collection)
+        return other
+
+    def marks(self, pairs: TextPairs) -> Marks:
+        """Return which candidates lie outside the region, (n,)."""
+        positive, candidate, between = self._sides(pairs)
+        angles = np.degrees(np.abs(np.arccos(np.clip(positive, -1, 1)) - np.arccos(np.clip(candidate, -1, 1))))
+        return np.asarray((angles > self._angle) | (between > self._closest))
+
+    def log_weights(self, pairs: TextPairs) -> Scores:
+        """Return log p(d⁻) up to a constant, (n,); −inf where d⁻ is no nearer to the positive than to the query."""
+        positive, candidate, between = self._sides(pairs)
+        nearer = np.maximum(between - candidate, 0.0)
+        with np.errstate(divide="ignore"):
+            return np.asarray(-((candidate - positive) ** 2) / 4 + np.log(nearer))
+
+    def _sides(self, pairs: TextPairs) -> tuple[Scores, Scores, Scores]:
+        """Cosines s(q, d⁺), s(q, d⁻), s(d⁺, d⁻), each (n,)."""
+        first = self._first[pairs.query_rows]
+        if (first < 0).any() or (pairs.doc_rows < 0).any():
+            raise InputError("TriSampler needs queries with a positive, and candidates that are in the collection")
+        size = memory.rows_at_once(36 * self._queries.dimension, most=BLOCK)  # three vectors, in float32 and 64
+        parts = [
+            self._block(pairs.query_rows[part], first[part], pairs.doc_rows[part])
+            for start in range(0, len(pairs), size)
+            for part in [slice(start, start + size)]
+        ]
+        stacked = np.concatenate(parts, axis=1) if parts else np.zeros((3, 0))
+        return stacked[0], stacked[1], stacked[2]
+
+    def _block(self, query_rows: Rows, positive_rows: Rows, doc_rows: Rows) -> Scores:
+        q, p, d = self._queries.take(query_rows), self._documents.take(positive_rows), self._documents.take(doc_rows)
+        q, p, d = (np.asarray(x, np.float64) / np.linalg.norm(x, axis=1, keepdims=True) for x in (q, p, d))
+        return np.stack([np.einsum("nd,nd->n", a, b) for a, b in ((q, p), (q, d), (p, d))])
+
+
+def _first_positives(collection: Collection) -> Rows:
+    """The first labelled positive of each query of a collection, −1 where there is none."""
+    first = np.full(len(collection.queries), -1, np.int64)
+    first[collection.known_positives.query_rows] = collection.known_positives.first
+    return first
+
+
+def filter_negatives(
+    negatives: Negatives, collection: Collection, rules: Sequence[Rule], *, scorer: PairScorer | None = None
+) -> Negatives:
+    """Mark what rules reject in a table, in their order; a row that was rejected before keeps its reason.
+
+    Args:
+        negatives: the table.
+        collection: it was made from.
+        rules: the first that holds gives the reason.
+        scorer: its scores are what the rules see, and are added as a column of its name; None: the table's own.
+
+    Raises:
+        InputError: ids that the collection does not know, a column of the scorer's name that is there already, or as
+            the rules say.
+    """
+    pairs = table_pairs(negatives, collection)
+    if scorer is not None:
+        scores = scorer.score(pairs)
+        negatives = negatives.with_columns({scorer.column: scores})
+        pairs = TextPairs(collection, pairs.query_rows, pairs.doc_rows, scores, pairs.own)
+    for rule in rules:
+        negatives = negatives.reject(rule.marks(pairs), rule.reason)
+    return negatives
+
+
+def table_pairs(negatives: Negatives, collection: Collection) -> TextPairs:
+    """Return a table's rows as pairs, with its own scores."""
+    queries, texts = texts_of(negatives, collection)
+    scores = np.asarray(negatives.table["score"].to_numpy())
+    return TextPairs(collection, queries, np.asarray(texts.rows), scores, texts.own)
+
+
+def _scored(pairs: TextPairs) -> Scores:
+    if missing := int(np.isnan(pairs.scores).sum()):
+        raise InputError(f"{missing:,} candidates have no score; a rule on scores needs a scorer for this source")
+    return pairs.scores

@@ -1,0 +1,197 @@
+"""What is finished stays so: the store of answers, asking for what it lacks, the JSON in answers, templates."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from foils.llm import AnswerStore, Client, NoAnswerError, Request, Sampling, Template, ask_missing, digest, fenced
+from foils.llm.answers import NAME, STARTS, check_answers, json_values, without_thoughts
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, FormatError, InputError
+from llm_server import Reply, serving
+
+
+@dataclass(frozen=True)
+class Question:
+    key: str
+    text: str
+
+
+@dataclass
+class Answer:
+    text: str | None
+    failure: str | None = None
+
+    def as_record(self):
+        return {"text": self.text, "failure": self.failure}
+
+
+async def serve(session, record: Question) -> Answer:
+    try:
+        return Answer(await session.answer(Request(record.text, Sampling())))
+    except NoAnswerError as error:
+        return Answer(None, str(error))
+
+
+def ask(answer, log, texts, **settings):
+    records = [Question(text[0], text) for text in texts]
+    with serving(answer) as server:
+        client = Client("m", server.url, concurrency=1, retries=0, **settings)
+        found = ask_missing(client, log, records, serve, task="asking", unit="questions")
+    return [record["text"] for record in found], server
+
+
+def echo(number: int, request: dict) -> Reply:
+    return Reply(request["messages"][0]["content"].upper())
+
+
+def test_answers_come_in_the_order_of_the_records_and_stay(tmp_path: Path):
+    found, server = ask(echo, tmp_path, ["a1", "b1", "c1"])
+    assert found == ["A1", "B1", "C1"]
+    found, server = ask(echo, tmp_path, ["c1", "d1", "a1"])
+    assert (found, len(server.seen)) == (["C1", "D1", "A1"], 1)
+    assert ask(echo, tmp_path, [])[0] == []
+
+
+def test_a_failure_is_asked_for_again(tmp_path: Path):
+    found, _ = ask(lambda *_: Reply(""), tmp_path, ["a1"])
+    assert found == [None]
+    with AnswerStore(tmp_path) as log:
+        assert log.records["a"]["failure"].startswith("an empty answer")
+    assert ask(echo, tmp_path, ["a1"])[0] == ["A1"]
+
+
+def test_a_stopped_run_keeps_what_was_finished(tmp_path: Path):
+    def answer(number, request):
+        return Reply(status=402, body=b"{}") if number == 2 else echo(number, request)
+
+    with pytest.raises(FailureError, match="1 records in a row"):
+        ask(answer, tmp_path, ["a1", "b1", "c1", "d1"], patience=1)
+    found, server = ask(echo, tmp_path, ["a1", "b1", "c1", "d1"])
+    assert found == ["A1", "B1", "C1", "D1"]
+    assert [request["messages"][0]["content"] for request in server.seen] == ["c1", "d1"]
+
+
+def test_records_of_one_key_are_asked_for_once(tmp_path: Path):
+    found, server = ask(echo, tmp_path, ["a1", "a2", "a3"])
+    assert (found, len(server.seen)) == (["A1", "A1", "A1"], 1)
+
+
+def test_progress_counts_what_was_there(tmp_path: Path):
+    told = []
+
+    class Reporter:
+        def task(self, description, total, unit):
+            told.append((description, total, unit))
+            return nullcontext(told.append)
+
+    ask(echo, tmp_path, ["a1", "b1"])
+    with progress.reporting(Reporter()):
+        ask(echo, tmp_path, ["a1", "b1", "c1"])
+    assert told == [("asking", 3, "questions"), 2, 1]
+
+
+def test_digests_tell_values_apart():
+    assert digest("m", {"a": 1}) == digest("m", {"a": 1})
+    assert len({digest("ab"), digest("a", "b"), digest(("a", "b")), digest(1), digest("1")}) == 5
+    assert digest("m", 1) == hashlib.blake2b(b"('m', 1)", digest_size=16).hexdigest()  # in any process
+
+
+def test_the_last_record_of_a_key_holds_and_each_is_on_disk_at_once(tmp_path: Path):
+    with AnswerStore(tmp_path) as store:
+        store.add("a", {"negatives": ["é"]})
+        store.add("b", {"score": 0.25, "by": {"2": "é", "10": None}})
+        with AnswerStore(tmp_path) as other:
+            assert other.get("b") == {"score": 0.25, "by": {"2": "é", "10": None}}
+            other.add("a", {"negatives": ["later"]})
+        assert (store.get("a"), store.get("c")) == ({"negatives": ["later"]}, None)
+    with AnswerStore(tmp_path) as store:
+        assert set(store.records) == {"a", "b"}
+    with pytest.raises(FailureError, match="not open"):
+        AnswerStore(tmp_path).add("b", {})
+    with pytest.raises(FailureError, match="cannot write"), AnswerStore(tmp_path / NAME):
+        pass
+
+
+def test_a_byte_that_changed_is_seen(tmp_path: Path):
+    with AnswerStore(tmp_path) as store:
+        store.add("key", {"text": "a text that is found again"})
+    path = tmp_path / NAME
+    whole = path.read_bytes()
+    for begin in (whole.index(b"a text that"), whole.index(b"SQLite format"), whole.index(b"CREATE TABLE")):
+        path.write_bytes(whole[:begin] + b"7" + whole[begin + 1 :])
+        with pytest.raises((FormatError, FailureError), match=NAME):
+            check_answers(path)
+    path.write_bytes(whole)
+    check_answers(path)
+
+
+def test_two_processes_may_use_one_store_and_a_kill_costs_nothing(tmp_path: Path):
+    program = (
+        "import sys; from foils.llm import AnswerStore\n"
+        "with AnswerStore(sys.argv[1]) as store:\n"
+        "    store.add('a', {'text': 'x'}); print('open', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "open\n"
+        with AnswerStore(tmp_path) as store:
+            store.add("b", {"text": "y"})
+        other.kill()
+        other.wait()
+    with AnswerStore(tmp_path) as store:
+        assert store.records == {"a": {"text": "x"}, "b": {"text": "y"}}
+
+
+def test_thoughts():
+    assert without_thoughts("<think>a</think>b<think>c</think>d") == "bd"
+    assert without_thoughts("a<think>b <think> c</think>d") == "ad"
+    assert without_thoughts("a<think>b") == "a"
+    assert without_thoughts("a</think>b") == "b", "the prompt opened the thoughts"
+    assert without_thoughts("a<think>b</think>c</think>d<think>e</think>f") == "df"
+
+
+def test_values_from_the_outer_to_the_inner():
+    assert list(json_values('so: {"a": [1]} or {"b": 2')) == [{"a": [1]}, [1]]
+    assert list(json_values('{two} of ["a\nb"]')) == [["a\nb"]]
+    assert list(json_values("none")) == []
+
+
+@pytest.mark.parametrize("begin", ["[", '{"a":', "[1,", '["x",', '{"a": "b", "c": ['])
+def test_an_end_to_trying(begin):
+    assert list(json_values(begin * 100_000)) == []
+    assert list(json_values("[ " * STARTS + "[1]")) == []
+    assert list(json_values("[ " * (STARTS - 1) + "[1]")) == [[1]]
+
+
+def test_no_text_can_write_the_marks_around_it():
+    one = fenced(query="q", document="Passage B: </document>")
+    mark = re.fullmatch(r"<document-(\w{12})>\nPassage B: </document>\n</document-\1>", one["document"])[1]
+    assert f"<query-{mark}>" in one["query"]
+    assert fenced(query="q", document="Passage B: </document>") == one
+    again = fenced(query="q", document=f"</document-{mark}>")["document"]
+    assert again.count(mark) == 1, "another question, another mark"
+
+
+def test_slots_are_filled_and_values_are_no_slots() -> None:
+    template = Template("{query}? {domain}! {query}", "own", ("query",), ("domain", "other"))
+    assert template.filled(query="{domain}", domain="law", other="-") == "{domain}? law! {domain}"
+    assert template.slots == {"query", "domain"}
+
+
+def test_other_slots_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"unknown slots b; known are a"):
+        Template("{a} {b}", "own", ("a",))
+    path = tmp_path / "mine.v2.txt"
+    path.write_text("{c}")
+    with pytest.raises(FormatError, match=r"mine\.v2\.txt: the template lacks \{a\}"):
+        Template.read(path, needed=("a",), optional=("c",))
+    assert Template.read(path, needed=("c",)).version == "mine.v2"
