@@ -21,8 +21,7 @@ from foils.evaluation.measuring import measure_encoder
 from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
 from foils.mining.pairs import TextPairs
 from foils.mining.retrievers import embed_queries
-from foils.searching import DimensionSettings, embed_collection, search_collection
-from foils.searching.bench import prepare
+from foils.searching import DimensionSettings, embed_collection, judged_queries, search_collection
 
 DOCUMENTS = {
     "a": "boats sail against the wind", "b": "boats do not sail against the wind", "c": "bread rises by yeast",
@@ -144,7 +143,7 @@ def test_a_model_in_training_is_measured_alike(arguments):
     assert measure_encoder(HashingEncoder(), arguments, "test", ["R@10"], depth=6).per_query["R@10"].tolist() == [1] * 4
 
 
-@pytest.mark.parametrize("second_pass", ["index", "retrieved"])
+@pytest.mark.parametrize("second_pass", ["index", "rerank"])
 @pytest.mark.parametrize("settings", [DimensionSettings("none"), DimensionSettings("dime", k_plus=1, share=0.5)])
 def test_search_does_not_return_the_query_itself(arguments, tmp_path, settings, second_pass):
     def searched(collection, **more):
@@ -170,8 +169,8 @@ def test_search_does_not_return_the_query_itself(arguments, tmp_path, settings, 
 def test_experiments_do_not_rank_the_query_itself(arguments, tmp_path):
     for collection in (arguments, kept(arguments)):
         embedded = embed_collection(collection, HashingEncoder(), VectorStore(tmp_path), split="test")
-        bench = prepare(embedded, k=6)
-        found = [row in rows for row, rows in zip(arguments.identical, bench.lists, strict=True)]
+        judged = judged_queries(embedded, k=6)
+        found = [row in rows for row, rows in zip(arguments.identical, judged.lists, strict=True)]
         assert found == [collection.keep_identical_ids] * 2 + [False] * 2
 
 

@@ -29,8 +29,7 @@ import numpy as np
 from foils.data import load_collection
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
-from foils.searching import DimensionSettings, embed_collection, query_masks
-from foils.searching.bench import MEASURES, mask_values, prepare
+from foils.searching import MEASURES, DimensionSettings, embed_collection, judged_queries, mask_values, query_masks
 from foils.statistics import bootstrap_interval, holm, paired_test
 
 CHOOSING = ("cranfield", "scifact", "banking77", "squad-sent")
@@ -43,13 +42,13 @@ def measured(path: Path, model: str) -> list[dict[str, Any]]:
     """One row a system and measure, with p before correction."""
     encoder = load_encoder(model, EncoderSettings(max_length=CUT.get(path.name, 256)))
     store = VectorStore(cache_folder() / "vectors")
-    bench = prepare(embed_collection(load_collection(path), encoder, store, split="test"))
-    queries, documents = bench.embedded.queries, bench.embedded.documents
-    plain = mask_values(bench, np.ones(queries.shape, bool))
+    judged = judged_queries(embed_collection(load_collection(path), encoder, store, split="test"))
+    queries, documents = judged.queries, judged.documents
+    plain = mask_values(judged, np.ones(queries.shape, bool))
     rows = []
     for name, settings in SYSTEMS.items():
-        masks, _ = query_masks(queries, documents, bench.lists, settings)
-        values = mask_values(bench, masks)
+        masks, _ = query_masks(queries, documents, judged.feedback, settings)
+        values = mask_values(judged, masks)
         for measure in MEASURES:
             low, high = bootstrap_interval(values[measure] - plain[measure], rng=np.random.default_rng(0))
             better, worse = (
@@ -58,7 +57,7 @@ def measured(path: Path, model: str) -> list[dict[str, Any]]:
             rows.append({
                 "side": "choosing" if path.name in CHOOSING else "testing", "collection": path.name, "encoder": model,
                 "cut": encoder.max_length, "queries": len(queries), "documents": len(documents),
-                "relevant": float(np.mean([len(of.rows) for of in bench.relevant])), "system": name,
+                "relevant": float(np.mean([len(of.rows) for of in judged.relevant])), "system": name,
                 "measure": measure, "all_dimensions": float(plain[measure].mean()),
                 "mean": float(values[measure].mean()), "gain": better.difference, "low": low, "high": high,
                 "kept_all": int(masks.all(axis=1).sum()), "test": better.test, "p_better": better.p,

@@ -1,25 +1,33 @@
-"""DIME, Eclipse and RDIME on collections, honest and oracle, tested for significance.
+"""DIME, Eclipse and RDIME on collections, honest and oracle, tested: the tables and figures of Eclipse's paper.
 
     python benchmarks/run.py search_collections COLLECTION... [--reading few-relevant] [--max-length 256]
-        [--experiments] [--thin] [--queries N] [--answers FILE] [--json benchmarks/results/search_collections.json]
+        [--experiments] [--thin] [--queries N] [--answers FILE] [--measure "AP(rel=2)"]
+        [--json benchmarks/results/search_collections.json]
 
-For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME
-(nothing to tune) and the published grids of DIME and Eclipse, tuned by cross-validation (honest) and on the queries
-themselves (oracle). Differences from the baseline are tested as published: Shapiro–Wilk, one-sided paired t or
-Wilcoxon, Holm over the comparisons of a measure, honest ones and oracle ones apart. `--experiments` adds depth of the
-feedback, share and random moons; `--reading spread` takes a spread of the published grid (2,280 settings), `--thin`
-one within the reading of the authors' notebook (1,710 settings), `--queries` that many queries, drawn at random, for
-collections of thousands. With `--answers` (JSONL of query_id and answer, as search_answers.py writes) the filters whose
-sun is an answer come too, and the result is kept apart, over the queries with an answer alone.
+For each collection: the encoder as it comes by exact search; then, ranking again within the 1,000 retrieved, RDIME and
+`selective` (nothing to tune) and the published grids of DIME and Eclipse (Table 1), chosen by cross-validation over 20
+deals of the queries (honest, with the spread over deals) and on the queries themselves (oracle). Differences from all
+dimensions, and of Eclipse from the DIME of its sun, are tested two-sided: Shapiro–Wilk, paired t or Wilcoxon, Holm over
+the comparisons of a measure, honest ones and oracle ones apart; the paired randomisation test stands beside. (The paper
+tests one-sided, for a gain.)
+
+`--experiments` adds each retained share with the best of its other settings, Eclipse against DIME with half of the
+dimensions (Table 2), feedback of 50, 300, 1,000 and 50,000 documents by share (Figures 2 and 3), moons drawn at random
+(Table 3) and the queries that Eclipse changes most (Figure 1). `--reading spread` takes a spread of the published grid
+(2,280 settings), `--thin` one within the reading of the authors' notebook (1,710 settings), `--queries` that many
+queries, drawn at random, for collections of thousands. With `--answers` (JSONL of query_id and answer, as `foils
+answer` writes it) the filters whose sun is an answer come too, and the result is kept apart, over the queries with an
+answer alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,24 +35,52 @@ from foils.data import load_collection
 from foils.encode import DEFAULT_MODEL, EncoderSettings, VectorStore, load_encoder
 from foils.evaluation import evaluate_runs
 from foils.runtime.files import cache_folder
-from foils.searching import DimensionSettings, dime_grid, embed_collection, published_grid, search_collection
-from foils.searching.bench import grid_values, prepare
-from foils.searching.compared import compare_moons
-from foils.searching.experiments import by_moon, by_share, compare_filters, depth_values, honest_and_oracle, sun_values
-from foils.searching.grids import TENTHS, Grid
-from foils.searching.systems import deviation
-from foils.searching.tune import oracle
-from foils.statistics import bootstrap_interval, compare_systems
+from foils.searching import (
+    DimensionSettings,
+    Embedded,
+    Grid,
+    GridValues,
+    Judged,
+    Tuned,
+    cross_validate,
+    dime_grid,
+    embed_collection,
+    evaluate_grid,
+    judged_queries,
+    mask_values,
+    oracle,
+    published_grid,
+    query_masks,
+    search_collection,
+)
+from foils.searching.choosing import TENTHS
+from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test
 
-MEASURES = ("nDCG@10", "AP")
 THIN = "thinned few-relevant"
+DEPTHS = (50, 300, 1_000, 50_000)  # published, as are the pools
+POOLS = (30, 100, 150)
+DRAWS = 5
+MARGIN = 0.01  # of a measure: what a moon drawn at random may lose and yet be as good
+Values = dict[str, np.ndarray]  # measure -> (n,)
 
 
-def family(named, kinds: tuple[str, ...]):
-    """Systems of these kinds against the baseline; Holm's correction within them."""
-    chosen = {name: s.per_query for name, s in named.items() if s.kind in kinds or name == "baseline"}
-    rng = np.random.default_rng(0)
-    return compare_systems(chosen, rng=rng, against=["baseline"], alternative="greater")
+@dataclass
+class System:
+    """A way of searching: values per query, and how its settings were chosen (`fixed`, `honest`, `oracle`)."""
+
+    name: str
+    kind: str
+    per_query: Values
+    kept: float | None = None
+    tuned: Mapping[str, Tuned] | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name if self.kind == "fixed" else f"{self.name} ({self.kind})"
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {measure: float(of.mean()) for measure, of in self.per_query.items()}
 
 
 def thinned() -> Grid:
@@ -53,92 +89,215 @@ def thinned() -> Grid:
     return Grid("eclipse", depths, tuple((a, b) for a in TENTHS for b in TENTHS if 1.0 in (a, b)))
 
 
-def filters(bench, reading: str) -> tuple[dict[str, object], object]:
-    grid = thinned() if reading == THIN else published_grid(reading)
-    start = time.perf_counter()
-    values = grid_values(bench, grid)
-    seconds = time.perf_counter() - start
-    grids = sun_values(bench, {"DIME": dime_grid(), "DIME, k⁺ 1..14": dime_grid(range(1, 15))})
-    grids |= {"PRF Eclipse": values} | {
-        f"{sun} Eclipse": grid_values(bench, grid, answers=answers)
-        for sun, answers in bench.suns.items()
-        if answers is not None
-    }
-    systems = compare_filters(bench, grids, rng=np.random.default_rng(0))
-    named = {f"{s.name} ({s.kind})" if s.kind != "fixed" else s.name: s for s in systems}
-    comparisons = [*family(named, ("fixed", "honest")), *family(named, ("oracle",))]
-    rows = []
-    for name, system in named.items():
-        row: dict[str, object] = {"name": name, "kind": system.kind, "kept": system.kept, "means": system.means}
-        row["intervals"] = {m: bootstrap_interval(v, rng=np.random.default_rng(0)) for m, v in system.per_query.items()}
-        row["settings"] = {m: [s.to_json() for s in of] for m, of in system.settings.items()}
-        row["against_baseline"] = {c.measure: asdict(c) for c in comparisons if c.a == name}
-        rows.append(row)
-    result = {"grid": {"reading": reading, "settings": grid.size, "seconds": round(seconds, 1)}, "systems": rows}
-    return result, values
+def masked_with(judged: Judged, settings: DimensionSettings, *, answered: bool = False, seed: int = 0) -> System:
+    masks, _ = query_masks(
+        judged.queries, judged.documents, judged.feedback, settings, answers=judged.answers if answered else None,
+        rng=np.random.default_rng(seed),
+    )  # fmt: skip
+    return System(settings.method, "fixed", mask_values(judged, masks), float(masks.mean()))
 
 
-def experiments(bench, values) -> dict[str, object]:
-    curves = {m: {share: s.means[m] for share, s in by_share(values, m).items()} for m in MEASURES}
-    few, rng = published_grid("spread"), np.random.default_rng(0)
-    bench = replace(bench, embedded=replace(bench.embedded, answers=None))
-    systems = honest_and_oracle(depth_values(bench, few, rng=rng), rng=rng)
-    depths = [{"depth": s.name.removeprefix("PRF "), "kind": s.kind, "means": s.means} for s in systems]
-    fixed = {m: oracle(values, m).settings for m in MEASURES}
-    drawn = by_moon(bench, fixed, kind="oracle", rng=np.random.default_rng(0))
-    moons = {
-        name: {m: [float(np.mean([s.means[m] for s in of])), deviation([s.means[m] for s in of])] for m in MEASURES}
-        for name, of in drawn.items()
+def chosen(name: str, values: GridValues, kind: str) -> System:
+    """A grid's settings chosen by each measure, and what they score by it."""
+    tuned = {
+        m: oracle(values, m) if kind == "oracle" else cross_validate(values, m, rng=np.random.default_rng(0))
+        for m in values.values
     }
-    tests = compare_moons(drawn, rng=np.random.default_rng(0))
+    return System(name, kind, {m: of.per_query[m] for m, of in tuned.items()}, tuned=tuned)
+
+
+def suns(judged: Judged) -> dict[str, bool]:
+    return {"PRF": False} if judged.answers is None else {"PRF": False, "LLM": True}
+
+
+def grids_of(judged: Judged, grids: Mapping[str, Grid]) -> dict[str, GridValues]:
     return {
-        "oracle_by_share": curves,
-        "by_depth": {"settings": few.size, "rows": depths},
-        "moons": {
-            "settings": {m: of[0].to_json() for m, of in fixed.items()},
-            "mean_and_deviation": moons,
-            "against_exact": [
-                {**asdict(of.difference), "p_as_good": of.as_good, "p_as_good_holm": of.as_good_holm}
-                for of in tests.values()
-            ],
-        },
+        f"{sun} {name}": evaluate_grid(judged, grid, answered=answered)
+        for name, grid in grids.items()
+        for sun, answered in suns(judged).items()
     }
 
 
-def one(
-    path: str, split: str, encoder, store, reading: str, further: bool, answers: Path | None, queries: int | None
-) -> dict[str, object]:
+def filters(judged: Judged, values: Mapping[str, GridValues]) -> list[System]:
+    """Table 1: all dimensions, RDIME with every sun, selective, and each grid, honest and oracle."""
+    rdime = DimensionSettings("rdime")
+    fixed = [replace(masked_with(judged, DimensionSettings("none")), name="baseline")]
+    fixed += [replace(masked_with(judged, rdime, answered=of), name=f"{sun} RDIME") for sun, of in suns(judged).items()]
+    fixed.append(replace(masked_with(judged, DimensionSettings("selective")), name="PRF selective"))
+    return [*fixed, *(chosen(name, of, kind) for name, of in values.items() for kind in ("honest", "oracle"))]
+
+
+def tested(systems: Sequence[System]) -> list[dict[str, Any]]:
+    """Every system against all dimensions, and each Eclipse against the DIME of its sun; oracles apart."""
+    found = []
+    for kinds in (("fixed", "honest"), ("oracle",)):
+        named = {each.title: each.per_query for each in systems if each.kind in kinds or each.name == "baseline"}
+        pairs = [(name, name.replace("Eclipse", "DIME")) for name in named if "Eclipse" in name]
+        if len(named) > 1:
+            found += compare_systems(named, rng=np.random.default_rng(0), against=["baseline"], pairs=pairs)
+    return [asdict(each) for each in found]
+
+
+def by_share(values: GridValues, measure: str, kind: str) -> dict[float, System]:
+    """The best of the other settings at each share: the curves of Figures 2 and 3, and Table 2 at one half."""
+    curve = {}
+    for share in sorted({each.share for each in values.settings}):
+        part = values.only(np.flatnonzero([each.share == share for each in values.settings]))
+        curve[share] = chosen(f"share {share:g}", replace(part, values={measure: part.values[measure]}), kind)
+    return curve
+
+
+def at_best(values: GridValues, measure: str) -> dict[str, float]:
+    """What the one setting that is best of all scores at each share: Figures 2 and 3, read the other way."""
+    best = oracle(values, measure).settings[0]
+    same = [at for at, each in enumerate(values.settings) if replace(each, share=best.share) == best]
+    return {f"{values.settings[at].share:g}": float(values.values[measure][:, at].mean()) for at in same}
+
+
+def halves(values: Mapping[str, GridValues], measures: Sequence[str]) -> list[dict[str, Any]]:
+    """Table 2: Eclipse against DIME with half of the dimensions, by paired t-tests; Holm over the suns."""
+    rows = []
+    for measure in measures:
+        for kind in ("honest", "oracle"):
+            names = [name for name in values if name.endswith("Eclipse")]
+            pairs = [
+                tuple(
+                    by_share(values[each], measure, kind)[0.5].per_query[measure]
+                    for each in (name, name.replace("Eclipse", "DIME"))
+                )
+                for name in names
+            ]
+            tests = [paired_test(a, b, normality=0) for a, b in pairs]
+            for name, (a, b), test, p in zip(names, pairs, tests, holm([of.p for of in tests]), strict=True):
+                rows.append({
+                    "name": name, "kind": kind, "measure": measure, "eclipse": float(a.mean()), "dime": float(b.mean()),
+                    "per_cent": 100 * test.difference / float(b.mean() or np.nan), "p": test.p, "p_holm": float(p),
+                })  # fmt: skip
+    return rows
+
+
+def depths(judged: Judged, grid: Grid) -> list[dict[str, Any]]:
+    """Figures 2 and 3: a grid for several lengths of the feedback, with every sun."""
+    count, rows = len(judged.documents), []
+    for depth in dict.fromkeys(min(each, count) for each in DEPTHS):
+        for name, values in grids_of(replace(judged, feedback_depth=depth), {"Eclipse": grid}).items():
+            rows.append({
+                "name": name, "depth": depth if depth < count else "all",
+                "means": {kind: chosen(name, values, kind).means for kind in ("honest", "oracle")},
+                "by_share": {
+                    m: {
+                        "re-tuned": {f"{s:g}": of.means[m] for s, of in by_share(values, m, "oracle").items()},
+                        "fixed": at_best(values, m),
+                    }
+                    for m in judged.measures
+                },
+            })  # fmt: skip
+    return rows
+
+
+def moons(judged: Judged, settings: Mapping[str, DimensionSettings]) -> list[dict[str, Any]]:
+    """Table 3: moons drawn at random from the last documents against the last k⁻: different, and as good?"""
+    rows = []
+    for measure, setting in settings.items():
+        last = masked_with(judged, setting).per_query[measure]
+        drawn = {
+            pool: [
+                masked_with(judged, replace(setting, moon_pool=pool), seed=draw).per_query[measure]
+                for draw in range(DRAWS)
+            ]
+            for pool in POOLS
+        }
+        means = {pool: np.mean(of, axis=0) for pool, of in drawn.items()}
+        differ = [paired_test(of, last) for of in means.values()]
+        good = [paired_test(of + MARGIN, last, alternative="greater", normality=0).p for of in means.values()]
+        rows.append({"measure": measure, "pool": "exact", "mean": float(last.mean()), "settings": setting.to_json()})
+        every = zip(drawn.items(), differ, holm([of.p for of in differ]), holm(good), strict=True)
+        for (pool, runs), test, p, as_good in every:
+            spread = float(np.std([run.mean() for run in runs], ddof=1))
+            rows.append({
+                "measure": measure, "pool": pool, "mean": float(means[pool].mean()), "deviation": spread,
+                "difference": test.difference, "p_holm": float(p), "p_as_good_holm": float(as_good),
+            })  # fmt: skip
+    return rows
+
+
+def changed_most(ids: Sequence[str], values: Mapping[str, GridValues], count: int = 3) -> list[dict[str, Any]]:
+    """Figure 1: the queries that gain most by Eclipse against DIME, and those that lose most, at the oracle's settings."""
+    gain = np.subtract(*(oracle(values[f"PRF {name}"], "AP").per_query["AP"] for name in ("Eclipse", "DIME")))
+    order = np.argsort(-gain, kind="stable")
+    rows = [row for row in (*order[:count], *order[::-1][:count]) if gain[row]]
+    return [{"query_id": ids[row], "gain": float(gain[row])} for row in rows]
+
+
+def embedded_of(path: str, encoder: Any, store: VectorStore, given: argparse.Namespace) -> tuple[Embedded, Any]:
+    """A split's vectors, of `--queries` drawn at random and of those with an answer; and the answers."""
     collection, texts = load_collection(path), None
-    if answers is not None:
-        asked = collection.judgements(split)["query_id"].to_pylist()
-        said = {row["query_id"]: row["answer"] for row in map(json.loads, answers.read_text("utf-8").splitlines())}
-        texts = {query: said.get(query) for query in asked}
-    embedded = embed_collection(collection, encoder, store, split=split, answers=texts)
-    run = search_collection(embedded, DimensionSettings("none"), name="all dimensions").run
-    as_it_comes = evaluate_runs(collection, [run], split=split, rng=np.random.default_rng(0)).systems[0].means
-    if queries is not None and queries < len(embedded.queries):
-        drawn = np.sort(np.random.default_rng(0).choice(len(embedded.queries), queries, replace=False))
-        embedded = replace(embedded, query_rows=embedded.query_rows[drawn], queries=embedded.queries[drawn])
+    if given.answers is not None:
+        said = {
+            row["query_id"]: row["answer"] for row in map(json.loads, given.answers.read_text("utf-8").splitlines())
+        }
+        texts = {query: said.get(query) for query in collection.judgements(given.split)["query_id"].to_pylist()}
+    embedded = embed_collection(collection, encoder, store, split=given.split, answers=texts)
+    rows = np.arange(len(embedded.queries))
+    if given.queries is not None and given.queries < len(rows):
+        rows = np.sort(np.random.default_rng(0).choice(len(rows), given.queries, replace=False))
     if embedded.answers is not None:
-        having = ~np.isnan(embedded.answers).any(axis=1)
-        parts = {name: getattr(embedded, name)[having] for name in ("query_rows", "queries", "answers")}
-        embedded = replace(embedded, **parts)
-    bench = prepare(embedded, k=1000, longest=len(collection.documents) if further else 0)
-    result, values = filters(bench, reading)
+        rows = rows[~np.isnan(embedded.answers[rows]).any(axis=1)]
+    answers = None if embedded.answers is None else embedded.answers[rows]
+    kept = replace(embedded, query_rows=embedded.query_rows[rows], queries=embedded.queries[rows], answers=answers)
+    return kept, texts
+
+
+def one(path: str, encoder: Any, store: VectorStore, given: argparse.Namespace) -> dict[str, Any]:
+    """Everything of one collection."""
+    embedded, texts = embedded_of(path, encoder, store, given)
+    collection, measures = embedded.collection, list(dict.fromkeys(["nDCG@10", "AP", *given.measure]))
+    run = search_collection(embedded, DimensionSettings("none"), name="all dimensions").run
+    as_it_comes = evaluate_runs(collection, [run], split=given.split, rng=np.random.default_rng(0)).systems[0].means
+    longest = min(len(collection.documents), max(DEPTHS)) if given.experiments else 0
+    judged = judged_queries(embedded, longest=longest, measures=measures)
+    grid = thinned() if given.reading == THIN else published_grid(given.reading)
+    values = grids_of(judged, {"DIME": dime_grid(), "DIME, k⁺ 1..14": dime_grid(range(1, 15)), "Eclipse": grid})
+    systems = filters(judged, values)
+    comparisons = tested(systems)
+    rows = [
+        {
+            "name": system.title, "kind": system.kind, "kept": system.kept, "means": system.means,
+            "intervals": {m: bootstrap_interval(v, rng=np.random.default_rng(0)) for m, v in system.per_query.items()},
+            "spread": {m: of.spread[m] for m, of in (system.tuned or {}).items()},
+            "against_baseline": {
+                c["measure"]: c for c in comparisons if (c["a"], c["b"]) == (system.title, "baseline")
+            },
+            "against_dime": {c["measure"]: c for c in comparisons if c["a"] == system.title and c["b"] != "baseline"},
+        }
+        for system in systems
+    ]  # fmt: skip
     result = {
-        "collection": collection.name,
-        "split": split,
-        "queries": len(bench.lists),
-        "queries_of_split": len(collection.judgements(split)["query_id"].unique()),
-        "documents": len(collection.documents),
-        "encoder": encoder.describe(),
-        "as_it_comes": as_it_comes,
-        **result,
-    }
+        "collection": collection.name, "split": given.split, "queries": len(judged.lists),
+        "queries_of_split": len(collection.judgements(given.split)["query_id"].unique()),
+        "documents": len(collection.documents), "encoder": encoder.describe(), "as_it_comes": as_it_comes,
+        "grid": {"reading": given.reading, "settings": grid.size}, "systems": rows,
+    }  # fmt: skip
     if texts is not None:
         result["answers"] = {"queries": len(texts), "answered": sum(text is not None for text in texts.values())}
-    if further:
-        result["experiments"] = experiments(bench, values)
+    if given.experiments:
+        eclipse = values["PRF Eclipse"]
+        result["experiments"] = {
+            "by_share": {
+                m: {
+                    name: {
+                        kind: {f"{s:g}": c.means[m] for s, c in by_share(of, m, kind).items()}
+                        for kind in ("honest", "oracle")
+                    }
+                    for name, of in values.items()
+                }
+                for m in measures
+            },
+            "halves": halves({name: of for name, of in values.items() if "k⁺" not in name}, measures),
+            "depths": depths(judged, published_grid("spread")),
+            "moons": moons(judged, {m: oracle(eclipse, m).settings[0] for m in measures}),
+            "queries_changed_most": changed_most([embedded.query_ids[row] for row in judged.rows], values),
+        }  # fmt: skip
     return result
 
 
@@ -154,23 +313,23 @@ def main() -> None:
     parser.add_argument("--experiments", action="store_true")
     parser.add_argument("--queries", type=int, help="at most so many queries of each collection, drawn at random")
     parser.add_argument("--answers", type=Path)
+    parser.add_argument("--measure", nargs="+", default=[], help="measures beside nDCG@10 and AP")
     parser.add_argument("--json", type=Path, default=Path(__file__).parent / "results" / "search_collections.json")
-    arguments = parser.parse_args()
-    encoder = load_encoder(arguments.model, EncoderSettings(max_length=arguments.max_length))
+    given = parser.parse_args()
+    encoder = load_encoder(given.model, EncoderSettings(max_length=given.max_length))
     store = VectorStore(cache_folder() / "vectors")
-    arguments.json.parent.mkdir(parents=True, exist_ok=True)
-    done = json.loads(arguments.json.read_text(encoding="utf-8")) if arguments.json.is_file() else {}
-    for path in arguments.collections:
-        ways = (arguments.reading, arguments.experiments, arguments.answers, arguments.queries)
-        result = one(path, arguments.split, encoder, store, *ways)
-        done[f"{result['collection']}{', answers' if arguments.answers else ''}"] = result
-        arguments.json.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    done = json.loads(given.json.read_text(encoding="utf-8")) if given.json.is_file() else {}
+    for path in given.collections:
+        result = one(path, encoder, store, given)
+        done[f"{result['collection']}{', answers' if given.answers else ''}"] = result
+        given.json.write_text(json.dumps(done, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(result["collection"], json.dumps(result["as_it_comes"]), json.dumps(result["grid"]))
         for row in result["systems"]:
-            against = row["against_baseline"]
+            tests = row["against_baseline"]
             cells = [
-                f"{m} {row['means'][m]:.4f}" + (f" (p_holm {against[m]['p_holm']:.3f})" if m in against else "")
-                for m in MEASURES
+                f"{m} {mean:.4f}" + (f" (p_holm {tests[m]['p_holm']:.3f})" if m in tests else "")
+                for m, mean in row["means"].items()
             ]
             print(f"  {row['name']:32} {'  '.join(cells)}", flush=True)
 

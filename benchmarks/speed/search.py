@@ -24,8 +24,10 @@ import numpy as np
 
 from foils.encode import Vectors
 from foils.searching import (
+    UNREACHED,
     DimensionSettings,
     ExactIndex,
+    Judged,
     Relevant,
     evaluate_grid,
     measure_ranks,
@@ -33,7 +35,6 @@ from foils.searching import (
     search_vectors,
 )
 from foils.searching.dimensions import dimension_order, kept_count
-from foils.searching.ranks import UNREACHED
 
 MEASURES = ("nDCG@10", "AP")
 D, K = 384, 1000
@@ -70,9 +71,9 @@ def grid_benchmark(queries_count: int, sample: int) -> dict[str, object]:
     relevant = [Relevant(rng.choice(found[:300], 5, replace=False), np.array([1, 1, 2, 1, 3])) for found in lists]
     gathered = [documents[found] for found in lists]
     grid = published_grid("few-irrelevant")
-    evaluate_grid(queries[:1], vectors, lists[:1], relevant[:1], grid)  # compiles
+    evaluate_grid(Judged(queries[:1], vectors, lists[:1], relevant[:1]), grid)  # compiles
     start = time.perf_counter()
-    found = evaluate_grid(queries, vectors, lists, relevant, grid, measures=MEASURES)
+    found = evaluate_grid(Judged(queries, vectors, lists, relevant, measures=MEASURES), grid)
     batched = time.perf_counter() - start
     columns = np.linspace(0, len(found.settings) - 1, sample).astype(int)
     plain = measured = 0.0
@@ -130,7 +131,7 @@ def second_pass_benchmark(n: int, queries_count: int = 128, repeats: int = 7) ->
 
     ways = {
         "exact": search(DimensionSettings("none"), "index"),
-        "retrieved": search(settings, "retrieved"),
+        "rerank": search(settings, "rerank"),
         "index": search(settings, "index"),
         "plain": lambda: plain_search(queries, documents),
     }
@@ -148,8 +149,10 @@ def second_pass_benchmark(n: int, queries_count: int = 128, repeats: int = 7) ->
         return {"wall": round(float(wall), 3), "processor": round(float(processor), 3)}
 
     added = {}
-    for name in ("retrieved", "index"):
-        added[f"added_{name}"] = {kind: round(value - 1, 3) for kind, value in ratio(name, "exact").items()}
+    for name in ("rerank", "index"):
+        added["added_retrieved" if name == "rerank" else "added_index"] = {
+            kind: round(value - 1, 3) for kind, value in ratio(name, "exact").items()
+        }
     seconds = {name: [round(float(value), 3) for value in np.median(rows, axis=0)] for name, rows in of.items()}
     return {
         "documents": n, "queries": queries_count, "seconds_wall_and_processor": seconds, **added,

@@ -38,7 +38,7 @@ def ways(index: Any) -> dict[str, Callable[[np.ndarray], object]]:
     again = {"rdime": RDIME, "selective": SELECTIVE}
     sharpened = {name: SharpenedSearch(search, settings) for name, settings in again.items()}
     for depth in (K, 100):
-        ranked = SharpenedSearch(search, SELECTIVE, second_pass="retrieved", rerank_depth=depth)
+        ranked = SharpenedSearch(search, SELECTIVE, second_pass="rerank", candidates=depth)
         sharpened[f"selective, {depth} ranked again"] = ranked
     plain = {"search alone": lambda query: index.search(query[None], K)}
     return plain | {name: lambda query, of=of: of(query, K) for name, of in sharpened.items()}

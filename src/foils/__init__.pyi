@@ -24,7 +24,6 @@ from .runtime.errors import FoilsError as FoilsError
 from .scoring.doors import score as score
 from .searching.doors import answer as answer
 from .searching.doors import search as search
-from .searching.doors import sweep as sweep
 from .selection.doors import compose as compose
 from .selection.doors import select as select
 from .training.doors import train as train

@@ -11,7 +11,6 @@ import pytest
 Foils = Callable[..., Any]
 
 SEARCH = "search nowhere --run r"
-SWEEP = "sweep nowhere"
 RATE = "rate nowhere s.parquet -o out"
 SCORE = "score nowhere a.parquet b.parquet"
 TRAIN = "train nowhere -o out"
@@ -34,16 +33,13 @@ OF_CROSS_ENCODERS = ("--max-length 64", "--device cpu", "--encoder-args trust_re
 BI_ENCODER = [each for each in ENCODER if each not in (*OF_CROSS_ENCODERS, "--encoder-args vectors=v")]
 
 REFUSED = [
-    (f"{SWEEP} depths --feedback-depth 9", "--feedback-depth 9", "50, 300, 1,000"),
-    (f"{SEARCH} --rerank-depth 2000", "--rerank-depth 2000", "--second-pass retrieved"),
-    (f"{SWEEP} filters {DIM} k_plus=3", f"{DIM} k_plus=3", "the experiment filters"),
-    (f"{SEARCH} --tune dev --feedback FILE", "--feedback FILE", "leave --tune out"),
-    (f"{SEARCH} --tune dev {DIM} share=0.5", f"{DIM} share=0.5", "published settings"),
-    (f"{SEARCH} --dimensions dime --tune dev {DIM} reading=spread", f"{DIM} reading=spread", "with --tune of dime"),
+    (f"{SEARCH} --tune dev --feedback FILE", "--feedback FILE", "on --tune"),
+    (f"{SEARCH} --tune dev {DIM} share=0.5", f"{DIM} share=0.5", "on --tune"),
     (f"{SEARCH} --dimensions dime {DIM} beta=2.0", f"{DIM} beta=2.0", "with --dimensions dime"),
     (f"{SEARCH} --dimensions rdime {DIM} share=0.5", f"{DIM} share=0.5", "with --dimensions rdime"),
     (f"{SEARCH} --dimensions none {DIM} k_plus=3", f"{DIM} k_plus=3", "with --dimensions none"),
     (f"{SEARCH} --measure AP", "--measure AP", "without --tune"),
+    (f"{SEARCH} --dimensions dime {DIM} scaled=false", f"{DIM} scaled=false", "with --dimensions dime"),
     *((f"{RATE} {judges} --temperature 0.5", "--temperature 0.5", "--llm-args temperature=") for judges in (
         "--judge llm:m", "--judge recorded:r", "--judge llm:a --judge recorded:r",
     )),
@@ -71,19 +67,14 @@ REFUSED = [
      ", ".join([*BI_ENCODER[1:-1], "--encoder-args vectors=v", "--ray local"]), "without an encoder"),
     (f"{EVALUATE} --model m --rerank-depth 9", "--rerank-depth 9", "without --reranker"),
     *((f"{EVALUATE} --run r {idle}", idle, "with one system") for idle in ("--against r",)),
-    *((f"{SEARCH} {more} --seed 3", "--seed 3", "give --dimension-args moon_pool=") for more in (
-        "", "--dimensions dime", "--dimensions none", "--tune dev", "--answers FILE",
-    )),
     (f"{SEARCH} --dimensions selective --answers FILE", "--answers FILE", "take --dimensions rdime"),
     (f"{SEARCH} {DIM} share=0.5", f"{DIM} share=0.5", "take --dimensions eclipse"),
-    (f"{SEARCH} --dimensions rdime {DIM} lead=0.1", f"{DIM} lead=0.1", "with --dimensions rdime"),
-    (f"{SEARCH} --dimensions eclipse {DIM} lead=0.1", f"{DIM} lead=0.1", "with --dimensions eclipse"),
     *((f"{SEARCH} --dimensions {way} --answers FILE {DIM} k_plus=3", f"{DIM} k_plus=3", "which are the sun")
       for way in ("dime", "rdime", "eclipse")),
     *((f"{SEARCH} --dimensions {way} --answers FILE --feedback FILE --feedback-depth 50",
        "--feedback-depth 50, --feedback FILE", "take --dimensions eclipse") for way in ("dime", "rdime")),
-    (f"{SEARCH} --dimensions none --feedback-depth 50 --feedback FILE --answers FILE --second-pass retrieved",
-     "--feedback-depth 50, --feedback FILE, --answers FILE, --second-pass retrieved", "with all dimensions"),
+    (f"{SEARCH} --dimensions none --feedback-depth 50 --feedback FILE --answers FILE --second-pass rerank",
+     "--feedback-depth 50, --feedback FILE, --answers FILE, --second-pass rerank", "with all dimensions"),
     (f"{SCORE} --replicates 0 --confidence 0.9", "--confidence 0.9", "makes no intervals"),
     *((f"{TRAIN} {more} {PATIENCE}", PATIENCE, "without --dev") for more in ("", "--reranker")),
     (f"{TRAIN} a --reranker --training-args similarity=dot", "--training-args similarity=dot", "has no vectors"),
@@ -103,15 +94,11 @@ REFUSED = [
 ]  # fmt: skip
 
 TAKEN = [
-    f"{SEARCH} {DIM} k_plus=3,lead=0.1,agreement=-0.1 --feedback FILE --feedback-depth 50 --second-pass retrieved",
-    f"{SEARCH} --dimensions eclipse --tune dev --measure AP {DIM} reading=spread,moon_pool=30 --feedback-depth 50",
-    f"{SEARCH} --dimensions dime --tune dev --index flat --index-file i",
-    f"{SEARCH} --dimensions rdime {DIM} k_plus=3 --feedback FILE --feedback-depth 50 --second-pass retrieved",
-    f"{SWEEP} all --measure P@5 --folds 3 {DIM} reading=spread,moon_pool=30,k_plus=3 --report page.html",
-    "answer nowhere --llm-model m --split dev --split test --llm-args max_tokens=9 --seed 3 -o out",
-    f"{SWEEP} filters --answers FILE --split train --top 100 --feedback-depth 50 --rerank-depth 200",
-    f"{SEARCH} --top 10 --feedback-depth 50 --rerank-depth 200 --second-pass retrieved",
-    f"{SEARCH} --tune dev --top 10 --rerank-depth 200",
+    f"{SEARCH} {DIM} k_plus=3,scaled=false --feedback FILE --feedback-depth 50 --second-pass rerank",
+    f"{SEARCH} --dimensions eclipse --tune dev --measure AP --feedback-depth 50",
+    f"{SEARCH} --dimensions dime --tune dev --index flat",
+    f"{SEARCH} --dimensions rdime {DIM} k_plus=3 --feedback FILE --feedback-depth 50 --second-pass rerank",
+    "answer nowhere --llm-model m --split dev --split test --llm-args max_tokens=9 -o out",
     f"{RATE} --judge llm:m --judge cross-encoder:c --temperature 2 --llm-args domain=law,asks=3 --judgements j",
     f"{RATE} --judge recorded:r --distil judge --distil-args epochs=3",
     f"{RATE} --temperature 0.1",
@@ -130,11 +117,7 @@ TAKEN = [
     f"{EVALUATE} --model m --top 10 --seed 3 {' '.join(ENCODER[1:-1])}",
     f"{EVALUATE} --run r --reranker m --rerank-depth 9 --against r --seed 3 {' '.join(OF_CROSS_ENCODERS)}",
     f"{EVALUATE} --run r --seed 3",
-    *(f"{SEARCH} {more} --seed 3 {' '.join(ENCODER[1:-1])}" for more in (
-        f"--dimensions eclipse {DIM} moon_pool=30", f"--tune dev {DIM} moon_pool=30",
-    )),
     f"{SEARCH} --dimensions eclipse --answers FILE --feedback FILE --feedback-depth 50 {DIM} k_minus=3",
-    f"{SWEEP} moons --answers FILE {DIM} k_plus=3 --seed 3",
     f"{SCORE} --seed 3 --confidence 0.9 {' '.join(ENCODER[:-1])}",
     f"{SCORE} --replicates 0 --no-control --seed 3",
     "batch nowhere -o out --with random --seed 3 --encoder e",

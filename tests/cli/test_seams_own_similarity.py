@@ -91,7 +91,6 @@ def test_search_evaluate_mine_and_rerank_agree_with_pairs_scored_one_by_one(foil
         ("sparse", ["search", "--model", "MODEL", "--run", "r", "--dimensions", "eclipse"], "words"),
         ("sparse", ["search", "--model", "MODEL", "--run", "r", "--index", "flat"], "no effect with a sparse model"),
         ("sparse", ["search", "--model", "MODEL", "--run", "r", "--encoder-args", "storage=float16"], "not kept"),
-        ("sparse", ["sweep", "filters", "--model", "MODEL"], "no dense vector"),
         ("multi-vector", ["mine", "--with", "dense", "--encoder", "MODEL", "-o", "m"], "no dense vector"),
         ("multi-vector", ["mine", "--with", "sparse", "--encoder", "MODEL", "-o", "m"], "--with multi-vector"),
         ("sparse", ["mine", "--with", "sparse", "--encoder", "MODEL", "--scorer", "encoder", "-o", "m"], "has none"),

@@ -28,7 +28,7 @@ ANSWERS = {"q4": "the stern turns", "q5": "thousands of eggs"}
 
 def flags(options: dict[str, Any]) -> list[object]:
     """What the program is given for keyword arguments."""
-    settings = options_of_verb(DOORS["search"]) + options_of_verb(DOORS["sweep"])
+    settings = options_of_verb(DOORS["search"])
     keys = {key.name for each in settings if isinstance(each, KeyedSetting) for key in each.keys}
     return [
         text
@@ -55,9 +55,10 @@ def same(result: Any, ended: Any, tmp_path: Path) -> None:
         {"dimensions": "none", "top": 3},
         {},
         {"dimensions": "eclipse"},
-        {"dimensions": "eclipse", "k_minus": 2, "alpha": 0.5, "share": 0.5, "moon_pool": 3, "seed": 4},
-        {"tune": "train", "measure": "AP", "reading": "spread"},
-        {"dimensions": "dime", "second_pass": "retrieved", "top": 2, "rerank_depth": 4},
+        {"dimensions": "eclipse", "k_minus": 2, "alpha": 0.5, "share": 0.5},
+        {"dimensions": "rdime", "scaled": False},
+        {"tune": "train", "measure": "AP", "dimensions": "dime"},
+        {"dimensions": "dime", "second_pass": "rerank", "top": 2},
     ],
 )
 def test_search(options: dict[str, Any], foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
@@ -115,20 +116,8 @@ def test_a_language_model(foils: Foils, beir_folder: Callable[..., Path], tmp_pa
     assert by_file.to_json()["answers"] == answers.to_json()["digest"]
 
 
-def test_a_sweep(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
-    options = {"split": "train", "k_minus": 2, "moon_pool": 6, "folds": 3, "reading": "spread"}
-    folder, page = beir_folder(), tmp_path / "program.html"
-    ended = foils("sweep", folder, "all", *flags(options), "--json", tmp_path / "program.json", "--report", page)
-    findings = library.sweep(folder, **options)
-    same(findings, ended, tmp_path)
-    findings.report(tmp_path / "library.html")
-    assert (tmp_path / "library.html").read_bytes() == page.read_bytes()
-
-
 def test_options_without_effect_are_refused_by_their_names_in_python(small: Collection) -> None:
     with pytest.raises(InputError, match=r"^beta 2.0: no effect with dimensions dime; leave it out"):
         library.search(small, dimensions="dime", beta=2.0)
     with pytest.raises(InputError, match=r"^feedback Run: no effect on tune, which"):
         library.search(small, tune="train", feedback=Run.from_dict({"q4": {"d1": 1.0}}))
-    with pytest.raises(InputError, match=r"^k_minus 3: no effect with the experiment filters"):
-        library.sweep(small, "filters", k_minus=3)

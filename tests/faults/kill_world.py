@@ -180,7 +180,7 @@ def _verbs() -> Iterator[Verb]:
     yield Verb("evaluate", verb("evaluate", "@made", "--model", "@bert", "--split", "test", "--write-runs", "=runs",
                                 "--json", "=result.json"))  # fmt: skip
     yield Verb("search", verb("search", "@made", "--model", "@bert", "--dimensions", "eclipse", "--index", "hnsw",
-                              "--index-file", "=index.faiss", "--run", "=out.trec", "--json", "=out.json"))  # fmt: skip
+                              "--run", "=out.trec", "--json", "=out.json"))  # fmt: skip
     yield Verb("study", verb("study", "@made", "@random.parquet", "@bm25.parquet", "--model", "@static", "--hybrids",
                              "2", "--seeds", "2", "--queries", "16", "--per-query", "4", "--set",
                              "batch_size=8", "--set", "checkpoint_steps=3", "-o", "=study"))  # fmt: skip

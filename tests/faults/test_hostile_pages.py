@@ -1,17 +1,15 @@
-"""The pages of studies and of experiments on search, of a collection whose every name, id and text is an attack."""
+"""The page of a study of a collection whose every name, id and text is an attack."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes import HashingEncoder
-from foils.cli.app import run
 from foils.data import Collection
 from foils.encode import VectorStore
 from foils.experiments import StudySettings, analyse, read_cells, run_study
@@ -22,7 +20,7 @@ from train_models import WORDS, static_model
 
 NAME = "<img src=x onerror=document.title='owned'>"  # what a folder may be called
 QUERIES = 12
-TITLES = {"study": "Did the score predict the training?", "search": "Search with the query&#39;s useful dimensions"}
+TITLE = "Did the score predict the training?"
 
 
 def texts() -> tuple[dict[str, str], dict[str, str], dict[str, dict[str, int]]]:
@@ -49,40 +47,17 @@ def study_page(place: Path) -> Path:
     return place / "study.html"
 
 
-def search_page(place: Path, beir_folder: Callable[..., Path]) -> Path:
-    """Run every experiment, by the verb, with a hostile name of the encoder."""
-    documents, queries, judged = texts()
-    whole = {key: ("", text) for key, text in documents.items()}
-    folder = beir_folder(NAME, documents=whole, queries=queries, qrels={"train": judged})
-    asked = ["sweep", str(folder), "all", "--model", f"e {ATTACK}", "--split", "train", "--top", "20"]
-    asked += ["--dimension-args", "moon_pool=20", "--folds", "2", "--report", str(place / "search.html")]
-    assert run(asked) == 0
-    return place / "search.html"
-
-
-@pytest.fixture(params=TITLES)
-def page(
-    request: pytest.FixtureRequest, tmp_path: Path, beir_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
-) -> tuple[str, Path]:
-    """A page's kind and place."""
-    monkeypatch.setattr("foils.encode.load_encoder", lambda name, settings=None: named(name))
-    monkeypatch.setattr("foils.encode.opening.load_encoder", lambda name, settings=None: named(name))
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The page's place."""
     monkeypatch.setattr("foils.experiments.analysis.RESAMPLES", 10)  # quick
-    place = study_page(tmp_path) if request.param == "study" else search_page(tmp_path, beir_folder)
-    return request.param, place
+    return study_page(tmp_path)
 
 
-def named(name: str) -> HashingEncoder:
-    encoder = HashingEncoder()
-    encoder.name = name
-    return encoder
-
-
-def test_what_users_bring_is_escaped_and_nothing_is_fetched(page: tuple[str, Path]) -> None:
-    kind, place = page
-    text = outside_plotly(place.read_text("utf-8"))
-    assert f"<title>{TITLES[kind]}</title>" in text
-    assert_harmless(place.read_text("utf-8"))
+def test_what_users_bring_is_escaped_and_nothing_is_fetched(page: Path) -> None:
+    text = outside_plotly(page.read_text("utf-8"))
+    assert f"<title>{TITLE}</title>" in text
+    assert_harmless(page.read_text("utf-8"))
     figures = json.loads(re.search(r"^const figures = (.*);$", text, re.M).group(1))
     assert not [each for each in strings(figures) if "<" in each]  # Plotly reads some HTML in labels
 
@@ -101,10 +76,9 @@ def strings(value: Any) -> Iterator[str]:
 
 @pytest.mark.slow
 @needs_chromium
-def test_no_script_of_a_collection_runs_in_a_browser(page: tuple[str, Path]) -> None:
-    kind, place = page
-    shown = in_chromium(place)
-    assert f"<title>{TITLES[kind].replace('&#39;', chr(39))}</title>" in shown
+def test_no_script_of_a_collection_runs_in_a_browser(page: Path) -> None:
+    shown = in_chromium(page)
+    assert f"<title>{TITLE}</title>" in shown
     assert shown.count('class="main-svg"') >= 2, "the figures were drawn"
     assert "<img" not in re.sub(r"<script>.*?</script>", "", shown, flags=re.S)
-    assert_fits_everyone(place)
+    assert_fits_everyone(page)

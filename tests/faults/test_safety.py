@@ -23,7 +23,6 @@ from foils.data.formats import FILES, FORMS, export
 from foils.encode import VectorStore, load_encoder
 from foils.encode.cross_encoders import load_cross_encoder
 from foils.runtime.errors import FormatError, InputError
-from foils.searching.index_files import read_origin
 from foils.training.models import load_trainable
 from train_models import bert_model, cross_encoder
 
@@ -100,7 +99,7 @@ def test_a_shard_of_vectors_is_not_unpickled(tmp_path: Path, bomb: tuple[bytes, 
     assert not bomb[1].exists()
 
 
-@pytest.mark.parametrize("read", [Negatives.read, Run.read, read_origin])
+@pytest.mark.parametrize("read", [Negatives.read, Run.read])
 def test_files_that_are_pickles_are_refused(
     read: Callable[[Path], object], tmp_path: Path, bomb: tuple[bytes, Path]
 ) -> None:

@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 
 from foils.data import Collection, Labels, Negatives, Run, load_collection
 from foils.data.sources import read_source
-from foils.encode import Vectors
 from foils.runtime.errors import FoilsError, FormatError, InputError
 
 LONGEST_MESSAGE = 20_000
@@ -391,32 +390,6 @@ def checkpoint() -> bytes:
     return sink.getvalue()
 
 
-def _indexed() -> Vectors:
-    return Vectors.of(np.random.default_rng(0).standard_normal((40, 4)).astype(np.float32))
-
-
-def _index_examples() -> list[bytes]:
-    from tempfile import TemporaryDirectory
-
-    from foils.searching import FaissIndex
-
-    vectors, found = _indexed(), []
-    with TemporaryDirectory() as folder:
-        for kind in ("flat", "hnsw", "ivf"):
-            path = Path(folder) / kind
-            FaissIndex.build(vectors, kind, links=4, lists=2 if kind == "ivf" else None).save(path, vectors)
-            found.append(path.read_bytes())
-    return found
-
-
-def _index(path: Path) -> int:
-    from foils.searching import FaissIndex
-
-    index = FaissIndex.load(path, _indexed())
-    index.search(np.ones((1, 4), np.float32), 3)
-    return len(index)
-
-
 def _record_key(path: Path) -> int:
     from foils.rating.records import JudgementRecord
 
@@ -453,7 +426,6 @@ FORMATS: dict[str, Format] = {
                file="prompt.txt"),
         Format("setting", lambda: [b"margin=0.1", b"sizes=[100, 200]", b"warm=true"], _settings, file="setting"),
         Format("vector-shard", lambda: [shard()], _shard, file=f"store/f-float32/{_shard_name()}"),
-        Format("faiss-index", _index_examples, _index, file="index.faiss"),
     )
 }  # fmt: skip
 

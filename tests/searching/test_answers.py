@@ -12,6 +12,7 @@ from foils.searching import (
     DimensionSettings,
     ExactIndex,
     Grid,
+    Judged,
     Relevant,
     ask_answers,
     embed_collection,
@@ -142,7 +143,7 @@ def test_a_query_without_an_answer_keeps_every_dimension():
             search_vectors(queries, documents, ExactIndex(documents), chosen, k=30, answers=given)
             for chosen, given in ((settings, silent), (settings, answers), (DimensionSettings("none"), None))
         )
-        assert found.short.tolist() == [False, False, True, False]
+        assert found.no_feedback.tolist() == [False, False, True, False]
         assert found.masks.all(axis=1).tolist() == [False, False, True, False]
         assert found.scores[2].tobytes() == base.scores[2].tobytes()
         for row in (0, 1, 3):
@@ -150,10 +151,10 @@ def test_a_query_without_an_answer_keeps_every_dimension():
     lists = list(ExactIndex(documents).search(queries, 30)[0])
     relevant = [Relevant(rows[[4, 9]], np.array([1, 1])) for rows in lists]
     grid = Grid("eclipse", ((2, 3),), shares=(0.3, 1.0))
-    values = evaluate_grid(queries, documents, lists, relevant, grid, answers=silent)
-    assert values.short[:, 0].tolist() == [False, False, True, False]
+    values = evaluate_grid(Judged(queries, documents, lists, relevant, silent), grid, answered=True)
+    assert values.no_feedback[:, 0].tolist() == [False, False, True, False]
     assert values.values["AP"][2, 0] == values.values["AP"][2, 1]
-    whole = evaluate_grid(queries, documents, lists, relevant, grid, answers=answers)
+    whole = evaluate_grid(Judged(queries, documents, lists, relevant, answers), grid, answered=True)
     np.testing.assert_array_equal(values.values["AP"][[0, 1, 3]], whole.values["AP"][[0, 1, 3]])
     masks, _ = query_masks(queries, documents, lists, DimensionSettings("dime", share=0.3), answers=silent)
     assert masks[2].all()

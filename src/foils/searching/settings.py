@@ -1,14 +1,16 @@
-"""The options of searching: which dimensions are kept, in which index, and how that is chosen."""
+"""The options of searching: which dimensions are kept, in which index, how that is chosen, and which go together."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from foils.data import Run
+from foils.encode.models import own_kind
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled
 
 if TYPE_CHECKING:
     IndexLike = str | Any  # Any: an `Index`, or faiss' own
@@ -21,14 +23,19 @@ DIMENSION_ARGS = "dimension_args"  # the program's option that takes the setting
 Method = Literal["none", "dime", "eclipse", "rdime", "selective"]
 METHODS = ("none", "dime", "eclipse", "rdime", "selective")
 TUNABLE = ("dime", "eclipse")  # their shares and weights want choosing
-SecondPass = Literal["index", "retrieved"]
-SECOND_PASSES = ("index", "retrieved")
-Reading = Literal["few-irrelevant", "few-relevant", "both", "spread"]
-READINGS = ("few-irrelevant", "few-relevant", "both", "spread")
+SecondPass = Literal["index", "rerank"]
+SECOND_PASSES = ("index", "rerank")
 INDEXES = ("exact", "flat", "hnsw", "ivf")
 FEEDBACK_DEPTH = 1_000  # the paper's k
-RERANK_DEPTH = 1_000  # likewise
+CANDIDATES = 1_000  # what is ranked again, likewise
 PUBLISHED_K_PLUS = {"eclipse": 2}  # the least of Eclipse's grid; DIME and RDIME were published with 1
+WEIGHTS = {  # what each method makes use of
+    "none": (),
+    "dime": ("k_plus", "share"),
+    "rdime": ("k_plus", "scaled"),
+    "eclipse": ("k_plus", "k_minus", "alpha", "beta", "share"),
+    "selective": ("k_plus", "scaled"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +49,8 @@ class ImportanceSettings(Settings):
         alpha: Weight of the sun (eclipse).
         beta: Weight of the moon (eclipse).
         share: Share of the dimensions that is kept (dime, eclipse; rdime finds its own).
-        moon_pool: Draw the moon at random from this many last documents (eclipse), none of which makes the sun.
-        lead: Least difference between the cosines of the best and the third document with the query where the feedback
-            is trusted (selective).
-        agreement: Least difference between the mean cosine of the five best documents with one another and that with
-            the query where the feedback is trusted (selective).
+        scaled: Bring the sun to the query's length before rdime looks for noise (rdime, selective). As published, it is
+            not; then the share that is kept depends on how long the documents' vectors are.
     """
 
     heading = "Dimensions"
@@ -56,29 +60,11 @@ class ImportanceSettings(Settings):
     alpha: Annotated[float, Option(above=0, within=DIMENSION_ARGS)] = 1.0
     beta: Annotated[float, Option(least=0, within=DIMENSION_ARGS)] = 0.5
     share: Annotated[float, Option(above=0, most=1, within=DIMENSION_ARGS)] = 0.8
-    moon_pool: Annotated[int | None, Option(least=1, within=DIMENSION_ARGS)] = None
-    lead: Annotated[float, Option(within=DIMENSION_ARGS)] = 0.08
-    agreement: Annotated[float, Option(within=DIMENSION_ARGS)] = -0.075
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.moon_pool is not None and self.moon_pool < self.k_minus:
-            raise InputError(
-                f"{spelled('moon_pool', self.moon_pool)}; expected at least {spelled('k_minus', self.k_minus)}"
-            )
+    scaled: Annotated[bool, Option(within=DIMENSION_ARGS)] = True
 
     def of(self, method: Method) -> DimensionSettings:
         """Return these settings for a method."""
-        return DimensionSettings(method, **vars(self))
-
-    def chosen_by(self, method: Method, tune: str | None) -> str | None:
-        """Return how the settings of a method were chosen: `tuned`, `given`, or `default`, on no query at all.
-
-        None: the method has no share or weight to choose.
-        """
-        if method not in TUNABLE:
-            return None
-        return "tuned" if tune is not None else "given" if self.changed() else "default"
+        return DimensionSettings(method, **{each.name: getattr(self, each.name) for each in fields(ImportanceSettings)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,20 +73,34 @@ class DimensionSettings(ImportanceSettings):
 
     Attributes:
         method: `none` (keep all), `dime`, `eclipse`, `rdime`, or `selective` (rdime where the feedback is trusted).
+        moon_pool: Draw the moon at random from this many last documents (eclipse, its Table 3), none of which makes
+            the sun; None: take the last ones.
+        sun_temperature: Weigh the documents of the sun by the softmax of their inner products with the query over this
+            (RDIME's softmax-weighted centroid); None: alike.
+        lead: Least difference between the cosines of the best and the third document with the query where the feedback
+            is trusted (selective).
+        agreement: Least difference between the mean cosine of the five best documents with one another and that with
+            the query where the feedback is trusted (selective).
     """
 
     method: Annotated[Method, Option(names=METHODS)] = field(default="eclipse", kw_only=False)
     k_plus: Annotated[int, Option(least=1)] = None  # type: ignore[assignment]  # the method's, from here on
+    moon_pool: Annotated[int | None, Option(least=1)] = None
+    sun_temperature: Annotated[float | None, Option(above=0)] = None
+    lead: float = 0.08
+    agreement: float = -0.075
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.k_plus is None:
             object.__setattr__(self, "k_plus", PUBLISHED_K_PLUS.get(self.method, 1))
+        if self.moon_pool is not None and self.moon_pool < self.k_minus:
+            raise InputError(f"moon_pool {self.moon_pool}; expected at least k_minus {self.k_minus}")
 
     @property
     def keeps_all(self) -> bool:
         """Whether no query can lose a dimension."""
-        return self.method == "none" or (self.method in ("dime", "eclipse") and self.share == 1)
+        return self.method == "none" or (self.method in TUNABLE and self.share == 1)
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings for JSON."""
@@ -109,98 +109,37 @@ class DimensionSettings(ImportanceSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SearchSettings(Settings):
-    """Whose queries are searched for, and how deep.
+    """Whose queries are searched for, where, how deep, and how settings are chosen.
 
     Attributes:
         split: Split of the judgements whose queries are searched for.
         top: Number of documents returned for each query.
         feedback_depth: Length of the feedback list, whose best documents make the sun and whose last ones the moon.
-        rerank_depth: Number of retrieved documents that are ranked again, where not all documents are. Default: 1000,
-            or the number returned where that is more.
-        seed: Seed of random moons, and of cross-validation; the same seed gives the same bytes.
+        second_pass: What the second pass ranks: all documents (index), or those that the first pass retrieved, 1,000
+            or as many as are returned (rerank).
+        index: Exact search, or an index of faiss. In Python also an index over the documents, in their order.
+        tune: Choose the settings on this split, by the published grid (dime, eclipse).
+        measure: Measure by which settings are chosen: nDCG, AP, RR, R or P as ir_measures writes them, as nDCG@10 or
+            AP(rel=2).
     """
 
     split: str = "test"
     top: Annotated[int, Option(least=1)] = 1000
     feedback_depth: Annotated[int, Option(least=1)] = FEEDBACK_DEPTH
-    rerank_depth: Annotated[int | None, Option(least=1)] = None
-    seed: Annotated[int, Option(least=0)] = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rerank_depth is not None and self.rerank_depth < self.top:
-            raise InputError(
-                f"{spelled('rerank_depth')} {self.rerank_depth} is below {spelled('top')} {self.top}: what is returned "
-                f"is taken from what is ranked again; raise it, or lower {spelled('top')}"
-            )
-
-    def depths(self, *, reranks: bool) -> dict[str, Any]:
-        """Return the depths for JSON; that of ranking again is None where all documents are ranked again."""
-        reranked = (self.rerank_depth or max(self.top, RERANK_DEPTH)) if reranks else None
-        return {"top": self.top, "feedback_depth": self.feedback_depth, "rerank_depth": reranked}
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexSettings(Settings):
-    """What is searched.
-
-    Attributes:
-        second_pass: What the second pass ranks: all documents (index), or only those of the first pass (retrieved).
-        index: Exact search, or an index of faiss. In Python also an index over the documents, in their order.
-        index_file: File of the faiss index: it is loaded from there or, where there is none, built and saved. An index
-            of other vectors, another encoder or another kind is refused.
-    """
-
-    heading = "Index"
-
     second_pass: Annotated[SecondPass, Option(names=SECOND_PASSES)] = "index"
     index: Annotated[IndexLike, Option(names=INDEXES)] = "exact"
-    index_file: Annotated[Path | None, Option(metavar="FILE")] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.index_file and self.index not in INDEXES[1:]:
-            name, file = spelled("index"), spelled("index_file")
-            raise InputError(f"{file} goes with {name} flat, hnsw or ivf; other searches need no file")
+    tune: Annotated[str | None, Option(metavar="SPLIT")] = None
+    measure: str = "nDCG@10"
 
     def to_json(self) -> dict[str, Any]:
-        """Return for JSON what is searched."""
+        """Return for JSON what is searched, how deep, and how settings were chosen."""
         return {
             "second_pass": self.second_pass,
             "index": self.index if isinstance(self.index, str) else type(self.index).__name__,
-            "index_file": str(self.index_file) if self.index_file else None,
+            "tune": {"split": self.tune, "measure": self.measure} if self.tune else None,
+            "top": self.top,
+            "feedback_depth": self.feedback_depth,
         }
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChoiceSettings(Settings):
-    """How settings are chosen.
-
-    Attributes:
-        measure: Measure by which settings are chosen, as ir_measures names it: nDCG@10, AP, AP(rel=2), Rprec, …
-        reading: Eclipse's grid: k⁺ in 2..6 and k⁻ in 2..14 as in its authors' notebook (few-relevant), the other way
-            around (few-irrelevant), both, or 2,280 settings of both (spread).
-    """
-
-    heading = "Dimensions"
-
-    measure: str = "nDCG@10"
-    reading: Annotated[Reading, Option(names=READINGS, within=DIMENSION_ARGS)] = "few-relevant"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TuneSettings(ChoiceSettings):
-    """How the settings of a search are chosen.
-
-    Attributes:
-        tune: Choose the settings on this split, by the published grid (dime, eclipse).
-    """
-
-    tune: Annotated[str | None, Option(metavar="SPLIT")] = None
-
-    def to_json(self) -> dict[str, Any] | None:
-        """Return for JSON how settings were chosen; None where they were given."""
-        return {"split": self.tune, "measure": self.measure, "reading": self.reading} if self.tune else None
 
 
 def chosen_method(dimensions: Method | None = None, *, tune: str | None = None, answered: bool = False) -> Method:
@@ -213,12 +152,70 @@ def chosen_method(dimensions: Method | None = None, *, tune: str | None = None, 
     return "eclipse" if tune is not None else "rdime" if answered else "selective"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SweepSettings(ChoiceSettings):
-    """How the settings of systems that are compared are chosen.
+def chosen_by(method: Method, importance: ImportanceSettings, tune: str | None) -> str | None:
+    """Return how the settings of a method were chosen: `tuned`, `given`, or `default`, on no query at all.
 
-    Attributes:
-        folds: Folds of the cross-validation.
+    None: the method has no share or weight to choose.
     """
+    if method not in TUNABLE:
+        return None
+    return "tuned" if tune is not None else "given" if importance.changed() else "default"
 
-    folds: Annotated[int, Option(least=2)] = 5
+
+def check_search(
+    dimensions: Method | None,
+    searching: SearchSettings,
+    importance: ImportanceSettings,
+    feedback: RunLike | None,
+    answers: object,
+) -> None:
+    """Raise an InputError for options of a search that do not go together, before anything is read."""
+    method = chosen_method(dimensions, tune=searching.tune, answered=answers is not None)
+    flag, tune = spelled("dimensions"), searching.tune
+    depth, given = searching.changed("feedback_depth"), {"feedback": feedback}
+    if method == "none":
+        idle = {**depth, **given, "answers": answers, **searching.changed("second_pass")}
+        refuse(idle, f"with {flag} none, which searches once with all dimensions; leave it out")
+    if method == "selective":
+        refuse({"answers": answers}, f"with {flag} selective, which judges the feedback; take {flag} rdime")
+    if answers is not None:
+        taken = spelled("answers")
+        refuse(importance.changed("k_plus"), f"with {taken}, which are the sun in place of documents; leave it out")
+        if method != "eclipse":
+            why = f"with {taken} and {flag} {method}, which has no moon; leave it out, or take {flag} eclipse"
+            refuse({**depth, **given}, why)
+    if tune is None:
+        refuse(searching.changed("measure"), f"without {spelled('tune')}; give it")
+        other = "" if method == "eclipse" else f", or take {flag} eclipse"
+        idle = {name: value for name, value in importance.changed().items() if name not in WEIGHTS[method]}
+        refuse(idle, f"with {flag} {method}; leave it out{other}")
+        return
+    if method not in TUNABLE:
+        raise InputError(f"{flag} {method} has nothing to tune; leave {spelled('tune')} out")
+    if tune == searching.split:
+        raise InputError(
+            f"{spelled('tune')} {tune} {spelled('split')} {tune}: settings chosen on the queries that are searched for "
+            "say nothing of others; tune on another split, or see foils.searching.cross_validate"
+        )
+    why = f"on {spelled('tune')}, which chooses settings for feedback of the first pass; leave one of them out"
+    refuse({**given, **importance.changed()}, why)
+
+
+def check_own_search(given: Any, dimensions: Method | None, idle: Mapping[str, Any]) -> None:
+    """Raise an InputError for what has no meaning, or no effect, on a model that compares by its own similarity.
+
+    Args:
+        given: the model.
+        dimensions: which of a query's dimensions are kept; None or `none` alone will do.
+        idle: options that have no effect on it, by name; None: not given.
+    """
+    kind, flag = own_kind(given), spelled("dimensions")
+    if dimensions not in (None, "none"):
+        why = (
+            "its query has a vector for each token, and each token's best match counts: there is no dimension of the "
+            "whole query"
+            if kind == "multi-vector"
+            else "the dimensions of its queries are words, of which the model itself keeps few"
+        )
+        raise InputError(f"{flag} {dimensions} with a {kind} model: {why}; leave {flag} out")
+    refuse(idle, f"with a {kind} model, which searches once, exactly, by its own similarity; leave it out")

@@ -1,9 +1,11 @@
-"""The grid in one pass is the settings one by one; the honest number is held out, the oracle is not."""
+"""The grid in one pass is the settings one by one; the honest number is held out, the oracle is not; measures."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
@@ -12,7 +14,9 @@ from foils.searching import (
     ExactIndex,
     Grid,
     GridValues,
+    Judged,
     Relevant,
+    choosing,
     cross_validate,
     dime_grid,
     evaluate_grid,
@@ -21,8 +25,7 @@ from foils.searching import (
     published_grid,
     search_vectors,
 )
-from foils.searching import grid_ranks as loops
-from foils.searching.ranks import UNREACHED
+from foils.searching.choosing import UNREACHED, grid_ranks, plain_grid_ranks
 
 MEASURES = ("nDCG@10", "AP", "RR@5")
 
@@ -41,12 +44,15 @@ RELEVANT = [
 GRID = Grid("eclipse", ((2, 3), (5, 2), (3, 7)), ((0.2, 0.4), (0.5, 0.5), (0.5, 1.0), (1.0, 0.1)), (0.3, 0.5, 1.0))
 
 
+JUDGED = Judged(QUERIES, DOCUMENTS, LISTS, RELEVANT, answers=unit(6, seed=5), measures=MEASURES)
+
+
 def one_by_one(settings, **options):
     """Values of the settings, each searched for on its own."""
     out = {measure: np.empty((len(QUERIES), len(settings))) for measure in MEASURES}
     for column, setting in enumerate(settings):
-        options = {"k": 40, "feedback_depth": 40, "rerank_depth": 40, **options}
-        found = search_vectors(QUERIES, DOCUMENTS, INDEX, setting, second_pass="retrieved", **options)
+        options = {"k": 40, "feedback_depth": 40, "candidates": 40, **options}
+        found = search_vectors(QUERIES, DOCUMENTS, INDEX, setting, second_pass="rerank", **options)
         for row, relevant in enumerate(RELEVANT):
             place = {position: rank for rank, position in enumerate(found.positions[row])}
             ranks = np.array([place.get(position, UNREACHED) for position in relevant.rows])
@@ -60,13 +66,12 @@ def one_by_one(settings, **options):
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_grid_in_one_pass_is_the_settings_one_by_one(grid, answered, compiled, monkeypatch):
     if not compiled:
-        monkeypatch.setattr(loops, "_compiled", lambda: None)
-    answers = unit(6, seed=5) if answered else None
-    found = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, grid, measures=MEASURES, answers=answers)
-    expected = one_by_one(found.settings, answers=answers)
+        monkeypatch.setattr(choosing, "_compiled", lambda: None)
+    found = evaluate_grid(JUDGED, grid, answered=answered)
+    expected = one_by_one(found.settings, answers=JUDGED.answers if answered else None)
     for measure in MEASURES:
         np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
-    assert not found.short.any()
+    assert not found.no_feedback.any()
 
 
 def test_every_named_setting_is_among_the_settings_that_can_differ():
@@ -79,20 +84,18 @@ def test_every_named_setting_is_among_the_settings_that_can_differ():
         np.testing.assert_array_equal(a[measure], b[measure])
 
 
-def test_depth_and_feedback_reach_the_grid():
-    lists = [np.random.default_rng(row).permutation(80)[:30] for row in range(6)]
-    for options in ({"feedback_depth": 12}, {"feedback": lists}, {"feedback": lists, "feedback_depth": 12}):
-        found = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, GRID, measures=MEASURES, **options)
-        searched = {"feedback_depth": options.get("feedback_depth", 40), "feedback": options.get("feedback")}
-        expected = one_by_one(GRID.settings, **searched)
+def test_depths_reach_the_grid():
+    for changed in ({"feedback_depth": 12}, {"feedback_depth": 12, "candidates": 20, "k": 20}):
+        found = evaluate_grid(replace(JUDGED, **changed), GRID)
+        expected = one_by_one(GRID.settings, **{"k": 40, **changed})
         for measure in MEASURES:
             np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
 
 
 def test_only_the_best_of_each_ranking_count():
-    found = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, GRID, measures=MEASURES, k=6)
+    found = evaluate_grid(replace(JUDGED, k=6), GRID)
     expected = one_by_one(GRID.settings, k=6)
-    whole = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, GRID, measures=MEASURES)
+    whole = evaluate_grid(JUDGED, GRID)
     for measure in MEASURES:
         np.testing.assert_allclose(found.values[measure], expected[measure], atol=1e-6)
     assert (found.values["AP"] < whole.values["AP"]).any()
@@ -107,7 +110,7 @@ def test_with_answers_settings_that_differ_in_the_sun_s_documents_alone_are_one(
     assert sorted(minus for _, minus in published.answered.depths) == list(range(2, 15))
     assert len(dime_grid(range(1, 15)).answered.settings) == 10
     many = replace(GRID, depths=((2, 3), (4, 3), (3, 7), (6, 3)))
-    few = evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, many, measures=MEASURES, answers=answers)
+    few = evaluate_grid(JUDGED, many, answered=True)
     assert few.settings == [s for s in many.settings if (s.k_plus, s.k_minus) in ((2, 3), (3, 7))]
     assert few.size == many.size
     expected = one_by_one([replace(s, k_plus=9) for s in few.settings], answers=answers)
@@ -115,26 +118,23 @@ def test_with_answers_settings_that_differ_in_the_sun_s_documents_alone_are_one(
         np.testing.assert_allclose(few.values[measure], expected[measure], atol=1e-6)
 
 
-@pytest.mark.parametrize("which", ["lists", "feedback"])
-def test_numbers_that_are_no_positions_are_refused(which):
-    wrong = [*LISTS[:5], np.array([3, -1])]
-    given = {"lists": LISTS, "feedback": None} | {which: wrong}
+def test_numbers_that_are_no_positions_are_refused():
     with pytest.raises(InputError, match="from 0 to 79; list 5"):
-        evaluate_grid(QUERIES, DOCUMENTS, given["lists"], RELEVANT, GRID, feedback=given["feedback"])
+        replace(JUDGED, lists=[*LISTS[:5], np.array([3, -1])])
 
 
 def test_short_lists_keep_everything_and_are_marked():
     lists = [found[:length] for found, length in zip(LISTS, (0, 5, 6, 7, 10, 11), strict=True)]
-    found = evaluate_grid(QUERIES, DOCUMENTS, lists, RELEVANT, GRID, measures=MEASURES)
-    short = found.short.reshape(6, 3, -1)[:, :, 0]
+    found = evaluate_grid(replace(JUDGED, lists=lists), GRID)
+    short = found.no_feedback.reshape(6, 3, -1)[:, :, 0]
     assert short[:, 0].tolist() == [True, True, False, False, False, False], "k⁺ + k⁻ = 5 < k"
     assert short[:, 1].tolist() == [True, True, True, True, False, False]
     assert short[:, 2].tolist() == [True, True, True, True, True, False]
     baseline = found.values["AP"].reshape(6, -1, 3)[:, :, 2]
-    for row, column in np.argwhere(found.short):
+    for row, column in np.argwhere(found.no_feedback):
         assert found.values["AP"][row, column] == baseline[row, 0]
     only = replace(GRID, shares=(0.3,))
-    less = evaluate_grid(QUERIES, DOCUMENTS, lists, RELEVANT, only, measures=MEASURES)
+    less = evaluate_grid(replace(JUDGED, lists=lists), only)
     np.testing.assert_array_equal(
         less.values["AP"], found.values["AP"].reshape(6, -1, 3)[:, :, 0], "all kept, though the grid has no share 1"
     )
@@ -142,14 +142,11 @@ def test_short_lists_keep_everything_and_are_marked():
 
 def test_random_moons_come_from_the_generator():
     grid = replace(GRID, moon_pool=20)
-    one, same, other = (
-        evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, grid, rng=np.random.default_rng(seed)).values["AP"]
-        for seed in (0, 0, 1)
-    )
+    one, same, other = (evaluate_grid(JUDGED, grid, rng=np.random.default_rng(seed)).values["AP"] for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
     with pytest.raises(InputError, match="generator"):
-        evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT, grid)
+        evaluate_grid(JUDGED, grid)
 
 
 def test_the_published_grid_is_as_published():
@@ -185,19 +182,22 @@ def test_the_oracle_is_the_best_mean_and_the_first_where_equal():
 
 
 def test_settings_are_chosen_without_the_queries_they_are_reported_on():
+    """Written out for several deals: `per_query` is their mean, `spread` their deviation."""
     values = np.random.default_rng(0).random((23, 7))
-    tuned = cross_validate(made(values), "AP", rng=np.random.default_rng(1), folds=4)
+    tuned = cross_validate(made(values), "AP", rng=np.random.default_rng(1), folds=4, deals=3)
+    rng, deals, chosen = np.random.default_rng(1), [], []
+    for _ in range(3):
+        fold = np.empty(23, int)
+        fold[rng.permutation(23)] = np.arange(23) % 4
+        best = [int(np.argmax(values[fold != each].mean(axis=0))) for each in range(4)]
+        chosen += [(column + 1) / 1000 for column in best]
+        deals.append(values[np.arange(23), np.array(best)[fold]])
     assert tuned.kind == "honest"
-    assert sorted(np.bincount(tuned.fold)) == [5, 6, 6, 6]
-    for fold, setting in enumerate(tuned.settings):
-        best = int(np.argmax(values[tuned.fold != fold].mean(axis=0)))
-        assert setting.share == (best + 1) / 1000
-        np.testing.assert_allclose(
-            tuned.per_query["AP"][tuned.fold == fold], values[tuned.fold == fold, best], rtol=1e-6
-        )
-        np.testing.assert_allclose(
-            tuned.per_query["RR"][tuned.fold == fold], 1 - values[tuned.fold == fold, best], rtol=1e-6
-        )
+    assert [setting.share for setting in tuned.settings] == chosen
+    np.testing.assert_allclose(tuned.per_query["AP"], np.mean(deals, axis=0))
+    np.testing.assert_allclose(tuned.per_query["RR"], 1 - np.mean(deals, axis=0))
+    assert tuned.spread["AP"] == pytest.approx(np.std([deal.mean() for deal in deals], ddof=1))
+    assert oracle(made(values), "AP").spread["AP"] == 0
 
 
 def test_on_noise_the_oracle_promises_what_the_honest_number_does_not_keep():
@@ -211,20 +211,7 @@ def test_where_one_setting_is_best_for_all_both_find_it():
     values = np.random.default_rng(0).random((30, 5)) * 0.1
     values[:, 3] += 0.5
     for tuned in (oracle(made(values), "AP"), cross_validate(made(values), "AP", rng=np.random.default_rng(2))):
-        np.testing.assert_array_equal(tuned.per_query["AP"], values[:, 3])
-
-
-def test_folds_and_seed_matter():
-    values = made(np.random.default_rng(0).random((40, 50)))
-    deals = [
-        cross_validate(values, "AP", rng=np.random.default_rng(seed), folds=folds).fold.tolist()
-        for seed, folds in ((0, 5), (1, 5), (0, 8))
-    ]
-    assert deals[0] != deals[1]
-    assert deals[0] != deals[2]
-    for folds in (1, 41):
-        with pytest.raises(InputError, match="folds"):
-            cross_validate(values, "AP", rng=np.random.default_rng(0), folds=folds)
+        np.testing.assert_allclose(tuned.per_query["AP"], values[:, 3], rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -236,10 +223,105 @@ def test_folds_and_seed_matter():
         lambda: Grid("eclipse", ((0, 2),)),
         lambda: Grid("eclipse", ((2, 2),), ((0.0, 1.0),)),
         lambda: Grid("eclipse", ((2, 2),), shares=(1.2,)),
-        lambda: evaluate_grid(QUERIES, DOCUMENTS, LISTS[:2], RELEVANT, GRID),
-        lambda: evaluate_grid(QUERIES, DOCUMENTS, LISTS, RELEVANT[:2], GRID),
+        lambda: replace(JUDGED, lists=LISTS[:2]),
+        lambda: replace(JUDGED, relevant=RELEVANT[:2]),
+        lambda: evaluate_grid(replace(JUDGED, answers=None), GRID, answered=True),
+        lambda: cross_validate(made(np.ones((40, 2))), "AP", rng=np.random.default_rng(0), folds=1),
+        lambda: cross_validate(made(np.ones((40, 2))), "AP", rng=np.random.default_rng(0), folds=41),
+        lambda: cross_validate(made(np.ones((40, 2))), "AP", rng=np.random.default_rng(0), deals=0),
     ],
 )
 def test_unusable_input_is_refused(call):
     with pytest.raises(InputError):
         call()
+
+
+OWN = ["nDCG@10", "nDCG@3", "nDCG", "AP", "AP@5", "RR", "RR@10", "R@5", "R@100", "P@5"]
+OWN += ["AP(rel=2)", "AP(rel=3)@5", "RR(rel=2)", "R(rel=4)@5", "P(rel=2)@10"]
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6), st.randoms(use_true_random=False))
+def test_values_agree_with_ir_measures(grades, random):
+    ir_measures = pytest.importorskip("ir_measures")
+    ranks = random.sample(range(30), len(grades))
+    reached = [random.random() < 0.8 for _ in grades]
+    relevant = Relevant(np.arange(len(grades)), np.array(grades))
+    given_ranks = np.where(reached, ranks, UNREACHED)
+    run = {"q": {f"x{i}": -float(i) for i in range(30) if i not in ranks}}
+    run["q"] |= {f"d{i}": -float(rank) for i, rank in enumerate(ranks) if reached[i]}
+    qrels = {"q": {f"d{i}": grade for i, grade in enumerate(grades)}}
+    names = OWN
+    expected = ir_measures.calc_aggregate([ir_measures.parse_measure(name) for name in names], qrels, run)
+    # documents that were not reached leave no gap in a real ranking
+    order = sorted(run["q"], key=lambda document: -run["q"][document])
+    for i, hit in enumerate(reached):
+        if hit:
+            given_ranks[i] = order.index(f"d{i}")
+    for name in names:
+        value = measure_ranks(name, given_ranks, relevant)
+        assert value == pytest.approx(expected[ir_measures.parse_measure(name)], abs=1e-6), name
+
+
+def test_values_worked_by_hand_for_many_rankings_at_once():
+    relevant = Relevant(np.array([7, 9]), np.array([1, 2]))
+    ranks = np.array([[[0, 2], [2, 0]], [[UNREACHED, 1], [UNREACHED, UNREACHED]]])
+    np.testing.assert_allclose(measure_ranks("AP", ranks, relevant), [[(1 + 2 / 3) / 2] * 2, [1 / 4, 0]])
+    np.testing.assert_allclose(measure_ranks("RR@1", ranks, relevant), [[1, 1], [0, 0]])
+    ideal = 2 + 1 / np.log2(3)
+    np.testing.assert_allclose(
+        measure_ranks("nDCG@10", ranks, relevant) * ideal, [[1 + 1, 2 + 1 / 2], [2 / np.log2(3), 0]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [("ndcg@10", "capitals"), ("R", "cut-off"), ("Rprec", "nDCG, AP, RR, R, P"), ("Bpref", "nDCG, AP")],
+)
+def test_other_names_are_refused(name, error):
+    with pytest.raises(InputError, match=error):
+        measure_ranks(name, np.array([0]), Relevant(np.array([0]), np.array([1])))
+
+
+@pytest.mark.parametrize(("rows", "grades"), [([0, 0], [1, 1]), ([0], [0]), ([], []), ([0, 1], [1]), ([0], [-1])])
+def test_relevant_documents_are_checked(rows, grades):
+    with pytest.raises(InputError):
+        Relevant(np.array(rows, np.int64), np.array(grades, np.int64))
+
+
+def test_ranks_must_fit_the_documents():
+    with pytest.raises(InputError, match="2 documents"):
+        measure_ranks("AP", np.zeros((4, 3), np.int32), Relevant(np.array([0, 1]), np.array([1, 1])))
+
+
+def problem(seed, k=40, d=9):
+    rng = np.random.default_rng(seed)
+    products = rng.integers(-2, 3, (k, d)).astype(np.float32)  # whole numbers: sums are exact, ties are many
+    orders = np.argsort(rng.random((25, d)), axis=1)
+    return products, orders, np.array([1, 4, 8, 9]), np.array([0, 17, k - 1])
+
+
+@pytest.mark.parametrize("compute", [grid_ranks, plain_grid_ranks])
+@pytest.mark.parametrize("seed", range(3))
+def test_grid_ranks_are_their_definition(compute, seed):
+    products, orders, cuts, columns = problem(seed)
+    found = compute(products, orders, cuts, columns)
+    for o, order in enumerate(orders):
+        for c, cut in enumerate(cuts):
+            scores = products[:, order[:cut]].sum(axis=1)
+            ranking = list(np.argsort(-scores, kind="stable"))
+            assert [ranking.index(column) for column in columns] == found[o, c].tolist()
+
+
+def test_the_compiled_loop_is_the_plain_one():
+    pytest.importorskip("numba")
+    products, orders, cuts, columns = problem(8, k=300, d=30)
+    cuts = np.array([3, 15, 30])
+    np.testing.assert_array_equal(
+        grid_ranks(products, orders, cuts, columns), plain_grid_ranks(products, orders, cuts, columns, block=7)
+    )
+
+
+def test_no_document_to_rank_is_no_rank():
+    products, orders, cuts, _ = problem(0)
+    for compute in (grid_ranks, plain_grid_ranks):
+        assert compute(products, orders, cuts, np.array([], np.int64)).shape == (25, 4, 0)

@@ -1,0 +1,617 @@
+"""Settings for DIME and Eclipse: a whole grid in one pass, chosen on other queries than it is reported on.
+
+Three facts make the grid cheap. The order of dimensions under q ⊙ (α·s − β·m) depends on β/α alone, so the 100
+published pairs of weights are 63 orders. The retained shares are prefixes of one order, so one running sum of q_i·d_i
+over the sorted dimensions passes through the scores of every share. And a ranking counts only through the ranks of
+its relevant documents, which need comparisons, not a sort.
+
+Two numbers come out, and their names say which is which: *oracle*, the best setting on the very queries it is
+reported on, as published; and *honest*, settings chosen by cross-validation, reported on the queries held out, over
+many deals of the queries to the folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from foils.encode import Vectors
+from foils.runtime import progress
+from foils.runtime.errors import InputError, MissingExtraError, UnknownNameError, require
+from foils.searching.dimensions import (
+    Floats,
+    Mask,
+    Rows,
+    checked_positions,
+    dimension_order,
+    kept_count,
+    masked,
+    moon_rows,
+    serves,
+    sun,
+)
+from foils.searching.index import ExactIndex, search_lists
+from foils.searching.passes import check_search_depths, rank_lists
+from foils.searching.runs import Embedded, rows_by_query
+from foils.searching.settings import CANDIDATES, FEEDBACK_DEPTH, DimensionSettings
+from foils.statistics import parse_measures
+
+Integers = npt.NDArray[np.integer[Any]]
+Ranks = npt.NDArray[np.int32]
+Reading = Literal["few-irrelevant", "few-relevant", "both", "spread"]
+READINGS = ("few-irrelevant", "few-relevant", "both", "spread")
+TENTHS = tuple(tenth / 10 for tenth in range(1, 11))
+MEASURES = ("nDCG@10", "AP")
+UNREACHED = int(np.iinfo(np.int32).max)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Settings to search.
+
+    Attributes:
+        method: `dime` or `eclipse`.
+        depths: pairs (k⁺, k⁻), each at least 1; dime uses k⁺ alone.
+        weights: pairs (α, β), α > 0 and β ≥ 0; dime uses none.
+        shares: retained shares.
+        moon_pool: draw moons at random from so many of the last documents; None: the last k⁻.
+    """
+
+    method: Literal["dime", "eclipse"]
+    depths: tuple[tuple[int, int], ...]
+    weights: tuple[tuple[float, float], ...] = ((1.0, 0.0),)
+    shares: tuple[float, ...] = TENTHS
+    moon_pool: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in ("dime", "eclipse"):
+            raise UnknownNameError("method with a grid", self.method, ("dime", "eclipse"))
+        if not (self.depths and self.weights and self.shares):
+            raise InputError("an empty grid; expected at least one pair of depths, one of weights and one share")
+        for plus, minus in self.depths:  # the settings check their ranges
+            DimensionSettings(self.method, k_plus=plus, k_minus=minus, moon_pool=self.moon_pool)
+        for (alpha, beta), share in product(self.weights, self.shares):
+            DimensionSettings(self.method, alpha=alpha, beta=beta, share=share)
+
+    @property
+    def size(self) -> int:
+        """How many settings the grid names, those that order dimensions alike counted each."""
+        return len(self.depths) * len(self.weights) * len(self.shares)
+
+    @property
+    def ratios(self) -> tuple[tuple[float, float], ...]:
+        """The first pair of weights of each distinct β/α, in the order in which they come."""
+        first: dict[float, tuple[float, float]] = {}
+        for alpha, beta in self.weights:
+            first.setdefault(round(beta / alpha, 12), (alpha, beta))
+        return tuple(first.values())
+
+    @property
+    def settings(self) -> list[DimensionSettings]:
+        """The settings that can differ, depths slowest, then ratios, then shares."""
+        return [
+            DimensionSettings(
+                self.method, k_plus=plus, k_minus=minus, alpha=alpha, beta=beta, share=share, moon_pool=self.moon_pool
+            )
+            for plus, minus in self.depths
+            for alpha, beta in self.ratios
+            for share in self.shares
+        ]
+
+    @property
+    def answered(self) -> Grid:
+        """The grid for answers, which take the sun's place: of depths that differ in k⁺ alone, the first."""
+        first = {minus if self.method == "eclipse" else 0: (plus, minus) for plus, minus in reversed(self.depths)}
+        return replace(self, depths=tuple(pair for pair in self.depths if pair in first.values()))
+
+
+def published_grid(reading: Reading = "few-relevant", *, moon_pool: int | None = None) -> Grid:
+    """Return Eclipse's grid: α, β and share in 0.1..1 by 0.1; k⁺ in 2..6, k⁻ in 2..14.
+
+    Args:
+        reading: the paper's sentence can be read both ways. `few-relevant`, 65,000 settings: k⁺ in 2..6, as in the
+            authors' notebook; `few-irrelevant`: k⁻ in 2..6; `both` together (105,000, their overlap once); or `spread`,
+            2,280 of both: k⁺ in 2, 5, 9, 14, k⁻ in 2, 4, 6, and α or β at 1, which covers every β/α down to 0.1.
+        moon_pool: draw the moons at random from so many of the last documents (Table 3).
+
+    Raises:
+        UnknownNameError: an unknown reading.
+
+    Source: Eclipse, section 4 (hyperparameters).
+    """
+    if reading not in READINGS:
+        raise UnknownNameError("reading of the published grid", reading, READINGS)
+    if reading == "spread":
+        spread = [(plus, minus) for plus in (2, 5, 9, 14) for minus in (2, 4, 6)]
+        ratios = [(alpha, beta) for alpha in TENTHS for beta in TENTHS if 1.0 in (alpha, beta)]
+        return Grid("eclipse", tuple(spread), tuple(ratios), TENTHS, moon_pool)
+    few, many = range(2, 7), range(2, 15)
+    depths = [(plus, minus) for plus in many for minus in few] if reading != "few-relevant" else []
+    if reading != "few-irrelevant":
+        depths += [(plus, minus) for plus in few for minus in many if (plus, minus) not in set(depths)]
+    weights = tuple((alpha, beta) for alpha in TENTHS for beta in TENTHS)
+    return Grid("eclipse", tuple(depths), weights, TENTHS, moon_pool)
+
+
+def dime_grid(k_plus: Sequence[int] = (1,)) -> Grid:
+    """Return DIME's grid: the retained share in 0.1..1 by 0.1, at k⁺ = 1 as published, or at others."""
+    return Grid("dime", tuple((plus, 1) for plus in k_plus))
+
+
+@dataclass(frozen=True)
+class Relevant:
+    """The relevant documents of one query.
+
+    Attributes:
+        rows: (m,) their positions, m ≥ 1, each once.
+        grades: (m,) integers of at least 1.
+    """
+
+    rows: npt.NDArray[np.int64]
+    grades: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.rows.shape != self.grades.shape or self.rows.ndim != 1 or len(set(self.rows)) != len(self.rows):
+            raise InputError(f"expected each relevant document once, with a grade; found {self.rows}, {self.grades}")
+        if not len(self.rows) or (self.grades < 1).any():
+            raise InputError("expected at least one relevant document, of grade 1 or more")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Queries that have a relevant document, with everything retrieved for them: where settings and masks are measured.
+
+    Attributes:
+        queries: (n, d).
+        documents: vectors of all documents.
+        lists: n rankings of document positions by all dimensions, best first: the feedback, and what is ranked again.
+        relevant: n sets of relevant documents.
+        answers: (n, d) vectors of an answer text per query, where there are some; a row of NaN: no answer.
+        k: how many documents of a new ranking count in a measure.
+        candidates: how many of each list are ranked again.
+        feedback_depth: length of the feedback; None: the whole list.
+        measures: names that `measure_ranks` knows.
+        rows: (n,) which of the split's queries these are.
+    """
+
+    queries: npt.NDArray[np.floating]
+    documents: Vectors
+    lists: Sequence[Rows]
+    relevant: Sequence[Relevant]
+    answers: npt.NDArray[np.floating] | None = None
+    k: int = 1_000
+    candidates: int = CANDIDATES
+    feedback_depth: int | None = FEEDBACK_DEPTH
+    measures: Sequence[str] = MEASURES
+    rows: Rows | None = None
+
+    def __post_init__(self) -> None:
+        n = len(self.queries)
+        if not n == len(self.lists) == len(self.relevant):
+            raise InputError(
+                f"expected lists and relevant documents for each of {n} queries; found {len(self.lists)}, "
+                f"{len(self.relevant)}"
+            )
+        object.__setattr__(self, "lists", checked_positions(self.lists, len(self.documents)))
+
+    @property
+    def retrieved(self) -> list[Rows]:
+        """What is ranked again of each list."""
+        return [rows[: self.candidates] for rows in self.lists]
+
+    @property
+    def feedback(self) -> list[Rows]:
+        """What dimensions are judged by, of each list."""
+        return [rows[: self.feedback_depth] for rows in self.lists]
+
+
+def judged_queries(
+    embedded: Embedded,
+    *,
+    k: int = 1000,
+    feedback_depth: int = FEEDBACK_DEPTH,
+    candidates: int | None = None,
+    longest: int = 0,
+    measures: Sequence[str] = MEASURES,
+) -> Judged:
+    """Retrieve, by exact search, what is to be ranked again and the feedback, for each query with a relevant document.
+
+    Args:
+        embedded: vectors of a split.
+        k: documents of a ranking that count.
+        feedback_depth: length of the feedback.
+        candidates: documents to rank again, at least k; None: 1000, or k where that is more.
+        longest: length that the lists have at least, for longer feedback.
+        measures: names that `measure_ranks` knows.
+
+    Raises:
+        InputError: a depth out of range.
+    """
+    reranked = check_search_depths(k, feedback_depth, candidates, "rerank")
+    collection = embedded.collection
+    table = collection.judgements(embedded.split)
+    grades = np.asarray(table["relevance"].to_numpy(), np.int64)
+    judged = np.column_stack([collection.document_rows(table["doc_id"]), grades])[grades > 0]
+    of = rows_by_query(embedded, collection.query_rows(table["query_id"])[grades > 0], judged)
+    rows = np.flatnonzero([len(each) for each in of])
+    lists, _ = search_lists(
+        ExactIndex(embedded.documents), embedded.queries[rows], max(reranked, feedback_depth, longest),
+        without=embedded.identical[rows],
+    )  # fmt: skip
+    return Judged(
+        embedded.queries[rows], embedded.documents, lists, [Relevant(*of[row].T) for row in rows],
+        None if embedded.answers is None else embedded.answers[rows], k, reranked, feedback_depth, measures, rows,
+    )  # fmt: skip
+
+
+def mask_values(judged: Judged, masks: Mask) -> dict[str, Floats]:
+    """Measure the k best of what masks (n, d) rank among the retrieved documents; a full mask changes no list."""
+    rankings = judged.retrieved
+    again = np.flatnonzero(~masks.all(axis=1))
+    sharpened = masked(judged.queries[again], masks[again])
+    reranked, _ = rank_lists(sharpened, judged.documents, [rankings[row] for row in again])
+    for row, ranking in zip(again.tolist(), reranked, strict=True):
+        rankings[row] = ranking
+    values = {measure: np.empty(len(masks)) for measure in judged.measures}
+    for row, (ranking, relevant) in enumerate(zip(rankings, judged.relevant, strict=True)):
+        hit, where = np.nonzero(relevant.rows[:, None] == ranking[: judged.k])
+        ranks = np.full(len(relevant.rows), UNREACHED, np.int64)
+        ranks[hit] = where
+        for measure, of in values.items():
+            of[row] = measure_ranks(measure, ranks, relevant)
+    return values
+
+
+@dataclass(frozen=True)
+class GridValues:
+    """What each setting scores for each query.
+
+    Attributes:
+        settings: c settings.
+        values: measure → (n, c).
+        no_feedback: (n, c) where a query's list was too short for a setting, or had no answer: it kept every dimension,
+            which the setting would not have done.
+        unmasked: (n, c) where a query kept every dimension, for that reason or because the setting's share keeps all.
+        size: how many settings the grid named.
+    """
+
+    settings: list[DimensionSettings]
+    values: dict[str, Floats]
+    no_feedback: Mask
+    unmasked: Mask
+    size: int
+
+    def only(self, columns: Rows) -> GridValues:
+        """Return what some of the settings score, (n, len(columns))."""
+        values = {measure: of[:, columns] for measure, of in self.values.items()}
+        settings = [self.settings[column] for column in columns]
+        return GridValues(settings, values, self.no_feedback[:, columns], self.unmasked[:, columns], len(columns))
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A number and the settings behind it.
+
+    Attributes:
+        kind: `oracle` or `honest`.
+        measure: by which the settings were chosen.
+        settings: of each fold of each deal (one for the oracle).
+        per_query: measure → (n,) values with the setting of the query's fold, the mean over deals.
+        spread: measure → standard deviation of the mean over deals (n − 1); 0 of one deal, and for the oracle.
+        no_feedback: (n,) in what share of the deals a query kept every dimension for want of feedback or of an answer.
+        unmasked: (n,) the same, for whatever reason.
+    """
+
+    kind: Literal["oracle", "honest"]
+    measure: str
+    settings: list[DimensionSettings]
+    per_query: dict[str, Floats]
+    spread: dict[str, float]
+    no_feedback: Floats
+    unmasked: Floats
+
+
+def oracle(values: GridValues, measure: str) -> Tuned:
+    """Return the setting that is best on average over the queries it is reported on: optimistic, as published."""
+    best = int(np.argmax(values.values[measure].mean(axis=0)))
+    return _tuned("oracle", values, measure, np.full((1, len(values.unmasked)), best), [best])
+
+
+def cross_validate(
+    values: GridValues, measure: str, *, rng: np.random.Generator, folds: int = 5, deals: int = 20
+) -> Tuned:
+    """Choose on the other folds, report on each fold: no query has a say in its own setting.
+
+    Queries are dealt to the folds at random, as evenly as they go; the best mean wins, the first setting where equal.
+    What one deal gives depends on the deal, so there are several: `per_query` is their mean, `spread` how far the mean
+    of one lies from another's.
+
+    Args:
+        values: of `evaluate_grid`.
+        measure: to choose by.
+        rng: source of the deals.
+        folds: how many, 2 ≤ folds ≤ n.
+        deals: how many times the queries are dealt, at least 1.
+
+    Raises:
+        InputError: a number of folds or of deals out of range.
+    """
+    scores = values.values[measure]
+    n = len(scores)
+    if not 2 <= folds <= n or deals < 1:
+        raise InputError(
+            f"{folds} folds of {n} queries, {deals} deals; expected at least 2, at most one a query, and 1"
+        )
+    total, chosen, columns = scores.sum(axis=0), np.empty((deals, n), np.int64), []
+    for deal in range(deals):
+        fold = np.empty(n, np.int64)
+        fold[rng.permutation(n)] = np.arange(n) % folds
+        for index in range(folds):
+            held_out = fold == index
+            columns.append(int(np.argmax(total - scores[held_out].sum(axis=0))))
+            chosen[deal, held_out] = columns[-1]
+    return _tuned("honest", values, measure, chosen, columns)
+
+
+def _tuned(
+    kind: Literal["oracle", "honest"], values: GridValues, measure: str, chosen: Rows, columns: Sequence[int]
+) -> Tuned:
+    """What the settings in the columns (deals, n) score."""
+    at = np.arange(chosen.shape[1]), chosen
+    by_deal = {name: of[at] for name, of in values.values.items()}
+    spread = {name: float(of.mean(axis=1).std(ddof=1)) if len(of) > 1 else 0.0 for name, of in by_deal.items()}
+    per_query = {name: of.mean(axis=0) for name, of in by_deal.items()}
+    lost = (np.asarray(of[at].mean(axis=0)) for of in (values.no_feedback, values.unmasked))
+    return Tuned(kind, measure, [values.settings[column] for column in columns], per_query, spread, *lost)
+
+
+def choose_settings(judged: Judged, grid: Grid, measure: str) -> DimensionSettings:
+    """Return a grid's best settings on a split's queries, to be used on another: the honest way where there is one."""
+    return oracle(evaluate_grid(judged, grid, answered=judged.answers is not None), measure).settings[0]
+
+
+def evaluate_grid(
+    judged: Judged, grid: Grid, *, answered: bool = False, rng: np.random.Generator | None = None
+) -> GridValues:
+    """Measure every setting of a grid, ranking the retrieved documents again for each.
+
+    Args:
+        judged: the queries, what was retrieved for them, and by what is measured.
+        grid: the settings.
+        answered: take the vectors of answers for the sun. Settings that differ in k⁺ alone are then one, and computed
+            once.
+        rng: source of the draws of random moons; one draw for each query and k⁻.
+
+    Returns:
+        Values equal to those of ranking one setting at a time, up to rounding of the scores.
+
+    Raises:
+        InputError: no answers, or a random moon without a generator.
+    """
+    n, answers = len(judged.queries), judged.answers if answered else None
+    if grid.method == "eclipse" and grid.moon_pool is not None and rng is None:
+        raise InputError("a moon drawn at random needs a generator; give rng")
+    if answered and answers is None:
+        raise InputError("there are no answers; give their vectors with the queries")
+    size, grid = grid.size, grid.answered if answered else grid
+    settings, d = grid.settings, judged.queries.shape[1]
+    values = {measure: np.empty((n, len(settings))) for measure in judged.measures}
+    missing, unmasked = np.zeros((n, len(settings)), bool), np.zeros((n, len(settings)), bool)
+    keeps_all = np.array([setting.keeps_all for setting in settings])
+    keeps_each = np.array([kept_count(d, setting.share) == d for setting in settings])
+    with progress.task("evaluating the grid", total=n, unit="queries") as advance:
+        for row, (candidates, feedback) in enumerate(zip(judged.retrieved, judged.feedback, strict=True)):
+            answer = None if answers is None else np.asarray(answers[row], np.float64)
+            query, relevant = judged.queries[row], judged.relevant[row]
+            orders, unserved = _orders(query, judged.documents, feedback, grid, answer=answer, rng=rng)
+            ranks = _query_ranks(query, judged.documents, candidates, relevant, grid, orders, unserved)
+            unserved = np.repeat(unserved, len(grid.ratios) * len(grid.shares))
+            missing[row], unmasked[row] = unserved & ~keeps_all, unserved | keeps_each
+            ranks[ranks >= min(judged.k, len(candidates))] = UNREACHED
+            for measure, of in values.items():
+                of[row] = measure_ranks(measure, ranks, relevant)
+            advance(1)
+    return GridValues(settings, values, missing, unmasked, size)
+
+
+def _orders(
+    query: npt.NDArray[np.floating], documents: Vectors, feedback: Rows, grid: Grid, *, answer: Floats | None,
+    rng: np.random.Generator | None,
+) -> tuple[Rows, npt.NDArray[np.bool_]]:  # fmt: skip
+    """Dimensions by falling importance, (depths, ratios, d), and which depths the feedback cannot serve, (depths,)."""
+    q, eclipse = query.astype(np.float64), grid.method == "eclipse"
+    suns: dict[int, Floats] = {}
+    moons: dict[int, Floats] = {}
+    importance = np.zeros((len(grid.depths), len(grid.ratios), len(q)))
+    unserved = np.ones(len(grid.depths), bool)
+    alpha, beta = np.array(grid.ratios).T[..., None]
+    silent = answer is not None and bool(np.isnan(answer).any())
+    for index, (plus, minus) in enumerate(grid.depths):
+        probe = DimensionSettings(grid.method, k_plus=plus, k_minus=minus, moon_pool=grid.moon_pool)
+        if silent or not serves(len(feedback), probe, answered=answer is not None):
+            continue
+        unserved[index] = False
+        if answer is None and plus not in suns:
+            suns[plus] = sun(documents.take(feedback[:plus]), plus)
+        if eclipse and minus not in moons:
+            rows = moon_rows(len(feedback), minus, pool=grid.moon_pool, rng=rng)
+            moons[minus] = sun(documents.take(feedback[rows]), minus)
+        relevant = suns[plus] if answer is None else answer
+        importance[index] = q * (alpha * relevant - beta * moons[minus]) if eclipse else q * relevant
+    return dimension_order(importance), unserved
+
+
+def _query_ranks(
+    query: npt.NDArray[np.floating], documents: Vectors, candidates: Rows, relevant: Relevant, grid: Grid, orders: Rows,
+    unserved: npt.NDArray[np.bool_],
+) -> Ranks:  # fmt: skip
+    """Ranks of the relevant documents among the candidates for each setting, (settings, m)."""
+    d, counts = len(query), [kept_count(len(query), share) for share in grid.shares]
+    cuts = np.array(sorted({*counts, d}))
+    ordered = np.sort(candidates)
+    reached = np.isin(relevant.rows, ordered)
+    columns = np.searchsorted(ordered, relevant.rows[reached])
+    products = documents.take(ordered).astype(np.float32) * query.astype(np.float32)
+    every_rank = grid_ranks(products, orders.reshape(-1, d), cuts, columns)
+    every_rank = every_rank.reshape(*orders.shape[:2], len(cuts), len(columns))
+    every_rank[unserved] = every_rank[unserved][:, :, -1:]
+    settings = orders.shape[0] * orders.shape[1] * len(counts)
+    ranks = np.full((settings, len(reached)), UNREACHED, np.int32)
+    ranks[:, reached] = every_rank[:, :, np.searchsorted(cuts, counts)].reshape(settings, len(columns))
+    return ranks
+
+
+def measure_ranks(name: str, ranks: Integers, relevant: Relevant) -> Floats:
+    """Measure rankings of one query, given where its relevant documents stand: thousands at once.
+
+    nDCG@c = Σ_{rank<c} grade/log2(rank + 2), over the same sum for the best order; AP@c = (1/m) Σ_{rank<c} (how many
+    relevant up to there)/(rank + 1); RR@c = 1/(1 + least rank) where that is below c; R@c and P@c count ranks below
+    c, over m and over c. Without @c: all ranks. `AP(rel=2)` takes grades of 2 and more for relevant; so do RR, R and P.
+    A query that has no such document scores 0. Values are trec_eval's, as ir_measures gives them.
+
+    Args:
+        name: one of these measures, as ir_measures writes it.
+        ranks: (…, m) 0-based rank of each relevant document, UNREACHED where it was not retrieved.
+        relevant: the m relevant documents.
+
+    Returns:
+        (…) values.
+
+    Raises:
+        InputError: another measure, or ranks that do not fit the documents.
+        MissingExtraError: ir-measures is not installed.
+    """
+    if ranks.shape[-1:] != relevant.rows.shape:
+        raise InputError(f"expected ranks of {len(relevant.rows)} documents, found shape {ranks.shape}")
+    compute, least, cutoff = _measure(name)
+    counted = relevant.grades >= least
+    if not counted.any():
+        return np.zeros(ranks.shape[:-1])
+    return compute(ranks[..., counted], relevant.grades[counted], cutoff)
+
+
+@cache
+def _measure(name: str) -> tuple[Callable[..., Floats], int, int]:
+    """What computes a measure, the least grade that is relevant, and its cut-off."""
+    (measure,) = parse_measures([name])
+    params = dict(measure.params)
+    least, cutoff = params.pop("rel", 1), params.pop("cutoff", UNREACHED)
+    if measure.NAME not in FAMILIES or params:
+        raise InputError(f"{name}: settings are chosen by {', '.join(FAMILIES)}, with a cut-off or rel= alone")
+    return FAMILIES[measure.NAME], least, cutoff
+
+
+def _ndcg(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
+    best = np.sort(grades)[::-1][:cutoff]
+    ideal = float(np.sum(best / np.log2(np.arange(len(best)) + 2.0)))
+    gains = np.where(ranks < cutoff, grades / np.log2(ranks + 2.0), 0.0)
+    return np.asarray(gains.sum(axis=-1) / ideal)
+
+
+def _ap(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
+    ordered = np.sort(ranks, axis=-1)
+    precision = np.arange(1, len(grades) + 1) / (ordered + 1.0)
+    return np.asarray(np.where(ordered < cutoff, precision, 0.0).sum(axis=-1) / len(grades))
+
+
+def _rr(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
+    first = ranks.min(axis=-1)
+    return np.where(first < cutoff, 1.0 / (first + 1.0), 0.0)
+
+
+def _recall(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
+    return np.asarray((ranks < cutoff).sum(axis=-1) / len(grades))
+
+
+def _precision(ranks: Integers, grades: npt.NDArray[np.int64], cutoff: int) -> Floats:
+    return np.asarray((ranks < cutoff).sum(axis=-1) / cutoff)
+
+
+FAMILIES: dict[str, Callable[[Integers, npt.NDArray[np.int64], int], Floats]] = {
+    "nDCG": _ndcg,
+    "AP": _ap,
+    "RR": _rr,
+    "R": _recall,
+    "P": _precision,
+}
+
+
+def grid_ranks(products: npt.NDArray[np.float32], orders: Integers, cuts: Integers, columns: Integers) -> Ranks:
+    """Return how many documents stand before each chosen one, when only a prefix of the dimensions counts.
+
+    score(o, c, j) = Σ_{i < c} products[j, orders[o, i]]; rank = #{j' : score(j') > score(j)} + #{j' < j : equal}.
+
+    Args:
+        products: (k, d) q_i·d_ji of each document j and dimension i, documents by position.
+        orders: (o, d) each row the dimensions in some order.
+        cuts: (c,) how many dimensions count, ascending, in 1..d.
+        columns: (m,) the documents whose ranks are wanted, as rows of `products`.
+
+    Returns:
+        (o, c, m) 0-based ranks.
+    """
+    compiled = _compiled()
+    if compiled is None:
+        return plain_grid_ranks(products, orders, cuts, columns)
+    ranks: Ranks = compiled(
+        np.ascontiguousarray(products.T), orders.astype(np.int32), cuts.astype(np.int64), columns.astype(np.int64)
+    )
+    return ranks
+
+
+def plain_grid_ranks(
+    products: npt.NDArray[np.float32], orders: Integers, cuts: Integers, columns: Integers, *, block: int = 400
+) -> Ranks:
+    """Return the same as `grid_ranks`, `block` orders at a time: (block·c, d) masks times (d, k) products."""
+    out = np.empty((len(orders), len(cuts), len(columns)), np.int32)
+    for start in range(0, len(orders), block):
+        place = np.argsort(orders[start : start + block], axis=1)
+        masks = (place[:, None, :] < cuts[:, None]).astype(np.float32)
+        scores = masks.reshape(-1, orders.shape[1]) @ products.T
+        part = np.empty((len(scores), len(columns)), np.int32)
+        for at, column in enumerate(columns):
+            own = scores[:, column, None]
+            part[:, at] = np.count_nonzero(scores > own, axis=1)
+            part[:, at] += np.count_nonzero(scores[:, :column] == own, axis=1)
+        out[start : start + block] = part.reshape(len(place), len(cuts), len(columns))
+    return out
+
+
+@cache
+def _compiled() -> Callable[..., Any] | None:
+    try:
+        numba = require("numba", "fast")
+    except MissingExtraError:
+        return None
+    prange = numba.prange
+
+    def ranks(products, orders, cuts, columns):  # type: ignore[no-untyped-def]  # compiled, on arrays
+        k = products.shape[1]
+        out = np.empty((len(orders), len(cuts), len(columns)), np.int32)
+        for o in prange(len(orders)):
+            scores = np.zeros(k, np.float32)
+            done = 0
+            for c in range(len(cuts)):
+                while done < cuts[c]:
+                    added = products[orders[o, done]]
+                    for j in range(k):
+                        scores[j] += added[j]
+                    done += 1
+                for m in range(len(columns)):
+                    own = scores[columns[m]]
+                    before = 0
+                    for j in range(k):
+                        before += scores[j] > own
+                    for j in range(columns[m]):
+                        before += scores[j] == own
+                    out[o, c, m] = before
+        return out
+
+    compiled: Callable[..., Any] = numba.njit(parallel=True)(ranks)
+    return compiled
