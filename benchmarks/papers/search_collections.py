@@ -222,7 +222,7 @@ def moons(judged: Judged, settings: Mapping[str, DimensionSettings]) -> list[dic
 
 
 def changed_most(ids: Sequence[str], values: Mapping[str, GridValues], count: int = 3) -> list[dict[str, Any]]:
-    """Figure 1: the queries that gain most by Eclipse against DIME, and those that lose most, at the oracle's settings."""
+    """Figure 1: the queries that gain or lose most by Eclipse against DIME, at the oracle's settings."""
     gain = np.subtract(*(oracle(values[f"PRF {name}"], "AP").per_query["AP"] for name in ("Eclipse", "DIME")))
     order = np.argsort(-gain, kind="stable")
     rows = [row for row in (*order[:count], *order[::-1][:count]) if gain[row]]

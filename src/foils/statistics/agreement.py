@@ -71,8 +71,10 @@ def spearman_rho(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
 def pearson_r(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     """Return Pearson's r: Σ(a − ā)(b − b̄) / √(Σ(a − ā)² Σ(b − b̄)²); arguments as `kendall_tau`."""
-    x, y = (each[0] for each in _rows(a, b))
-    return float(stats.pearsonr(x, y).statistic) if np.ptp(x) and np.ptp(y) else float("nan")
+    x, y = (each[0] - each[0].mean() for each in _rows(a, b))
+    if not (np.ptp(np.asarray(a)) and np.ptp(np.asarray(b))):
+        return float("nan")
+    return float(np.clip(x @ y / np.sqrt((x @ x) * (y @ y)), -1.0, 1.0))
 
 
 def rank_stability(a: npt.ArrayLike, b: npt.ArrayLike, *, settings: Sequence[Hashable] | None = None) -> float:
