@@ -25,7 +25,7 @@ from scipy.special import expit, logit
 from foils.data.collection import Collection, Rows
 from foils.deciding.unlabelled import Pairs
 from foils.scoring.gates import Float64s
-from foils.scoring.prepared import Measured
+from foils.scoring.measure import Measured
 
 STARTS = ("encoder", "nothing")
 HARM = 1.5  # κ; 1 to 5 lose as little on the grid's choice cells, 1.5 and 2 order best

@@ -38,8 +38,8 @@ from foils.runtime.files import without_nan
 from foils.runtime.options import Option, Settings
 from foils.runtime.results import Result, Table
 from foils.scoring.gates import Float64s
-from foils.scoring.prepared import Measured, measure_records
-from foils.scoring.uniting import make_records
+from foils.scoring.measure import Measured, measure
+from foils.scoring.triplets import make_records
 
 if TYPE_CHECKING:
     LabelsGiven = LabelsLike
@@ -176,7 +176,8 @@ class Decision(Result):
         recurrence: R, the share of the queries to come whose relevant documents are positives of training queries too;
             None: the training starts from nothing.
         curve: o from 0 to ō, and each candidate's benefit there.
-        sentences: the decision in words, the answer first. `next`: what to type next.
+        sentences: the decision in words, the answer first. `cautions`: what speaks against relying on it. `next`: what
+            to type next.
         confidence: of the intervals.
         negatives: sources and random negatives, as tables to train on. `ground`: what it rests on.
     """
@@ -198,6 +199,7 @@ class Decision(Result):
     negatives: Mapping[str, Negatives] = field(repr=False)
     ground: Ground = field(repr=False)
     sentences: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
     next: str = ""
 
     @property
@@ -220,7 +222,7 @@ class Decision(Result):
             for each in self.candidates
         ]  # fmt: skip
         chosen = frozenset(at for at, each in enumerate(self.candidates) if each.name == (self.source or NONE))
-        return Table(self.sentence, columns, rows, self.next, chosen)
+        return Table(self.sentence, columns, rows, "\n".join([*self.cautions, self.next]), chosen)
 
     def tables(self) -> list[Table]:
         """Return the one table that there is to see."""
@@ -296,7 +298,7 @@ def decide(
     rng = np.random.default_rng([seed, 9])
     queries = _queries(collection, split, records, labels, rng)
     of = make_records(collection, every, split=split, control=False, queries=queries)
-    measured = measure_records(of, encoder, store, temperature)
+    measured = measure(of, encoder, store, temperature)
     rows = np.arange(len(collection.documents))
     if len(rows) > DOCUMENTS:
         rows = np.sort(rng.choice(rows, DOCUMENTS, replace=False))
@@ -573,8 +575,8 @@ def _decided(
         negatives=every,
         ground=replace(ground, expected=weighed.expected),
     )
-    sentences = (_answer(decision), *_remarks(decision, every))
-    return replace(decision, sentences=sentences, next=_next(decision))
+    sentences, cautions = (_answer(decision), *_remarks(decision)), tuple(_cautions(decision, every))
+    return replace(decision, sentences=sentences, cautions=cautions, next=_next(decision))
 
 
 def _cost(name: str, every: Mapping[str, Negatives]) -> int:
@@ -648,7 +650,7 @@ def _answer(decision: Decision) -> str:
     return f"{text}, as long as {bound} {percent(share)} of {which} are unlabelled answers; {beyond} that, {other}."
 
 
-def _remarks(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
+def _remarks(decision: Decision) -> list[str]:
     """What a reader of the decision has to know beside it, in sentences."""
     lines = []
     if decision.ties:
@@ -669,6 +671,12 @@ def _remarks(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
             f"Of the positives of queries to come {percent(decision.recurrence)} are expected to be positives of "
             "training queries too, so that hard negatives count for less."
         )
+    return lines
+
+
+def _cautions(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
+    """What speaks against relying on the decision as it stands, in sentences."""
+    lines = []
     if decision.ability < ABLE:
         lines.append(
             f"The encoder puts only {percent(decision.ability)} of random documents below the positive: a model that "

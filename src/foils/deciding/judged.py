@@ -27,9 +27,8 @@ from foils.data.labels import CHECKS, Labels, pair_keys
 from foils.data.negatives import Negatives, negatives_table
 from foils.deciding.benefit import MOST, Odds
 from foils.runtime.errors import InputError
-from foils.scoring.compose import triplets_of_rows
 from foils.scoring.gates import Float64s
-from foils.scoring.records import Records
+from foils.scoring.triplets import Records, triplets_of_rows
 
 BELOW, SPREAD = 1.5, 2.0  # of log o: mean below log ō, standard deviation
 RATES = 0.6  # standard deviation of the logarithm of what a source's rate may be wrong by

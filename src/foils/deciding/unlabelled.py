@@ -22,7 +22,7 @@ from foils.data.collection import Rows
 from foils.encode.vectors import Vectors
 from foils.runtime import progress
 from foils.scoring.gates import Float64s
-from foils.scoring.prepared import Measured
+from foils.scoring.measure import Measured
 
 if TYPE_CHECKING:
     from sklearn.ensemble import HistGradientBoostingClassifier

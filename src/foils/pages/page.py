@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from html import escape
@@ -15,8 +16,8 @@ import jinja2
 from foils.runtime.results import Table
 
 __all__ = [
-    "LEGEND", "PALETTE", "Example", "Examples", "Figure", "Section", "Table", "axes", "ends", "label", "render_page",
-    "scatter", "shortened",
+    "LEGEND", "PALETTE", "Example", "Examples", "Figure", "Section", "Table", "axes", "ends", "label", "marked",
+    "render_page", "scatter", "shortened",
 ]  # fmt: skip
 
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31", "#7f7f7f")
@@ -50,6 +51,7 @@ class Examples:
     heading: str
     examples: Sequence[Example]
     caption: str = ""
+    opened: bool = False
 
 
 Block = Table | Figure | Examples
@@ -125,6 +127,14 @@ def shortened(text: str, longest: int = LONGEST) -> str:
     if len(text) <= longest:
         return text
     return text[:longest].rsplit(" ", 1)[0] + " …"
+
+
+def marked(text: str, words: Collection[str]) -> str:
+    """Return the text as escaped HTML in which these words (in lower case) are marked."""
+    from markupsafe import Markup
+
+    parts = re.split(r"(\w+)", text)
+    return Markup("").join(Markup("<mark>{}</mark>").format(p) if p.lower() in words else p for p in parts)
 
 
 def script_json(value: object) -> str:

@@ -1,46 +1,24 @@
-"""Which source of negatives to train on."""
+"""The published scores of sources of negatives: ECI_sem, ECI, and what lies behind them."""
 
-from foils.scoring.ablations import Ablations, ablate
-from foils.scoring.audit import Suspect, audit
-from foils.scoring.certainty import Certainty, score_until
+from foils.scoring.ablations import Ablation, ablate, eci_variants
 from foils.scoring.compose import Composition, compose, composed
-from foils.scoring.curve import Curve, Part, curves
-from foils.scoring.deciding import Decided, decide_sources
-from foils.scoring.decision import Decision, Turn
-from foils.scoring.prepared import Measured, measure, prepare
-from foils.scoring.ranking import score_sources
-from foils.scoring.results import Scores, SourceScore
-from foils.scoring.settings import BeliefSettings, DecisionSettings, ScoreSettings
-from foils.scoring.until import Settled, decide_until
-from foils.scoring.worth import SourceWorth
+from foils.scoring.measure import Measured, measure
+from foils.scoring.scores import Scores, ScoreSettings, SourceScore, score_sources
+from foils.scoring.triplets import Records, make_records
 
 __all__ = [
-    "Ablations",
-    "BeliefSettings",
-    "Certainty",
+    "Ablation",
     "Composition",
-    "Curve",
-    "Decided",
-    "Decision",
-    "DecisionSettings",
     "Measured",
-    "Part",
+    "Records",
     "ScoreSettings",
     "Scores",
-    "Settled",
     "SourceScore",
-    "SourceWorth",
-    "Suspect",
-    "Turn",
     "ablate",
-    "audit",
     "compose",
     "composed",
-    "curves",
-    "decide_sources",
-    "decide_until",
+    "eci_variants",
+    "make_records",
     "measure",
-    "prepare",
     "score_sources",
-    "score_until",
 ]

@@ -11,14 +11,13 @@ import pyarrow as pa
 from foils.data.collection import Rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
-from foils.encode.vectors import text_keys
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import spread_blocks
 from foils.scoring.gates import Float64s
 from foils.scoring.information import check_regularization
 from foils.scoring.measure import Geometry, Stretch, padded
-from foils.scoring.records import Records
+from foils.scoring.triplets import Records, triplets_of_rows
 
 NOT_CHOSEN = "not chosen by composition"
 
@@ -143,29 +142,6 @@ def composed(negatives: Negatives, records: Records, composition: Composition, w
         }
     )
     return table.reject(~chosen, NOT_CHOSEN)
-
-
-def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
-    """Return for each row of a table the triplet of the records with its query and text, −1 where there is none."""
-    queries, documents = negatives.rows_in(records.collection)
-    texts = records.collection.document_texts(np.maximum(documents, 0))
-    if "text" in negatives.table.column_names:
-        own = negatives.table["text"].to_pylist()
-        texts = [mine if row < 0 else text for row, text, mine in zip(documents, texts, own, strict=True)]
-    pool = text_keys(records.texts[0 : len(records.texts)], "")
-    every, inverse = np.unique(np.concatenate([pool, text_keys(texts, "")]), axis=0, return_inverse=True)
-    number = np.full(len(every), -1, np.int64)
-    number[inverse.ravel()[: len(pool)]] = np.arange(len(pool))
-    document = number[inverse.ravel()[len(pool) :]]
-    order = np.argsort(records.queries)
-    at = np.minimum(np.searchsorted(records.queries[order], queries), len(order) - 1)
-    record = np.where(records.queries[order][at] == queries, order[at], -1)
-    known = (records.record << 32) | records.document
-    asked = (record << 32) | np.maximum(document, 0)
-    place = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-    usable = (known[place] == asked) & (record >= 0) & (document >= 0) & negatives.keep
-    found: Rows = np.where(usable, place, -1)
-    return found
 
 
 def _repeats(triplet: Rows) -> npt.NDArray[np.bool_]:

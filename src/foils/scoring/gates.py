@@ -1,4 +1,4 @@
-"""The gates of ECI_sem and its simplifications, as functions of similarities. Symbols follow the paper.
+"""The gates of ECI_sem, its simplifications, and what lies behind a score. Symbols follow the paper.
 
 s_p = u·v⁺, s_n = u·v⁻, s_pn = v⁺·v⁻ are inner products of unit vectors; every array is (m,), one entry a triplet.
 """
@@ -12,7 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, log_expit
 
+from foils.data.collection import Rows
+
 Float64s = npt.NDArray[np.float64]
+Marks = npt.NDArray[np.bool_]
 
 
 def target_consistency(s_p: Float64s, s_n: Float64s, temperature: float) -> Float64s:
@@ -81,3 +84,109 @@ WEIGHTINGS: dict[str, Weighting] = {
     "gradient_weighted": gradient_weighted,
     "margin_hardness": margin_hardness,
 }
+
+
+@dataclass(frozen=True)
+class Gates:
+    """ρ, η, C and −log ρ of each triplet, each (m,)."""
+
+    rho: Float64s
+    eta: Float64s
+    coverage: Float64s
+    loss: Float64s
+
+    @classmethod
+    def of(cls, similarities: Similarities, temperature: float) -> Gates:
+        """Compute the gates at τ."""
+        return cls(
+            target_consistency(similarities.s_p, similarities.s_n, temperature),
+            semantic_locality(similarities.s_pn, similarities.s_n, temperature),
+            similarities.coverage,
+            pair_loss(similarities.s_p, similarities.s_n, temperature),
+        )
+
+    @property
+    def psi(self) -> Float64s:
+        """ψ = 1 − C (ECI_sem eq. 8)."""
+        return 1 - self.coverage
+
+    @property
+    def weight(self) -> Float64s:
+        """The gated weight w = ρ·η·ψ."""
+        return self.rho * self.eta * self.psi
+
+
+BUCKETS: dict[str, Callable[[Gates], Marks]] = {
+    "inverted": lambda gates: gates.rho < 0.5,
+    "not_local": lambda gates: gates.eta <= 0.25,
+    "high_coverage": lambda gates: gates.coverage >= 0.5,
+    "valid_high_coverage": lambda gates: (gates.rho >= 0.75) & (gates.eta >= 0.75) & (gates.coverage >= 0.5),
+    "valid_not_local": lambda gates: (gates.rho >= 0.75) & (gates.psi >= 0.75) & (gates.eta <= 0.25),
+}
+"""Failure buckets of Table 7, in its order: ρ < 0.5; η ≤ 0.25; C ≥ 0.5; and two that the gates may wrong."""
+
+BUCKET_RULES = {
+    "inverted": "ρ < 0.5: the encoder prefers the negative to the positive",
+    "not_local": "η ≤ 0.25: the negative is nearer the query than the positive",
+    "high_coverage": "C ≥ 0.5: it repeats half of the query's tokens, by idf",
+    "valid_high_coverage": "ρ ≥ 0.75, η ≥ 0.75, C ≥ 0.5: sound, yet ψ holds its words against it",
+    "valid_not_local": "ρ ≥ 0.75, ψ ≥ 0.75, η ≤ 0.25: sound, yet η holds its place against it",
+}
+
+
+@dataclass(frozen=True)
+class TripletMeans:
+    """Means over a source's negatives (per negative).
+
+    Attributes:
+        rho: mean ρ; likewise `eta`, `coverage` and `psi`.
+        pair_loss: mean −log ρ.
+        inversion_rate: share with ρ < 0.5.
+        buckets: bucket -> percent of negatives.
+    """
+
+    rho: float
+    eta: float
+    coverage: float
+    psi: float
+    pair_loss: float
+    inversion_rate: float
+    buckets: dict[str, float]
+
+
+def triplet_means(gates: Gates, member: Marks) -> TripletMeans:
+    """Average the gates over the triplets of one source; `member` (m,) marks at least one."""
+    return TripletMeans(
+        rho=float(gates.rho[member].mean()),
+        eta=float(gates.eta[member].mean()),
+        coverage=float(gates.coverage[member].mean()),
+        psi=float(gates.psi[member].mean()),
+        pair_loss=float(gates.loss[member].mean()),
+        inversion_rate=float((gates.rho[member] < 0.5).mean()),
+        buckets={name: 100 * float(rule(gates)[member].mean()) for name, rule in BUCKETS.items()},
+    )
+
+
+def mnrl_proxy(record: Rows, s_n: Float64s, s_p: Float64s, temperature: float) -> Float64s:
+    """Return −log P_+ of each record that has a negative: the listwise loss at τ over positive and negatives.
+
+    Args:
+        record: (k,) record of each of a source's negatives, ascending.
+        s_n: (k,) similarity of query and negative.
+        s_p: (T,) similarity of query and positive.
+        temperature: τ.
+    """
+    records, start = np.unique(record, return_index=True)
+    own = s_p[records] / temperature
+    logits = s_n / temperature
+    top = np.maximum(np.maximum.reduceat(logits, start), own)
+    spread = np.exp(logits - np.repeat(top, np.diff(np.r_[start, len(record)])))
+    loss: Float64s = top + np.log(np.add.reduceat(spread, start) + np.exp(own - top)) - own
+    return loss
+
+
+def ambiguous(record: Rows, s_n: Float64s, s_p: Float64s) -> Marks:
+    """Return for each record that has a negative whether one of them scores above the positive."""
+    records, start = np.unique(record, return_index=True)
+    above: Marks = np.maximum.reduceat(s_n, start) > s_p[records]
+    return above

@@ -14,7 +14,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.parallel import spread_blocks, workers
 from foils.scoring.gates import Float64s
 from foils.scoring.measure import SUMMED, Geometry, information_matrix
-from foils.scoring.records import Target
+from foils.scoring.triplets import Target
 
 
 @dataclass(frozen=True)

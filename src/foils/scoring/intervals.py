@@ -17,7 +17,7 @@ from foils.data.collection import Rows
 from foils.scoring.gates import Float64s
 from foils.scoring.information import TargetMoments, block_sums, log_det, together, unpacked
 from foils.scoring.measure import Geometry
-from foils.scoring.records import Target
+from foils.scoring.triplets import Target
 
 BLOCKS = 64
 MOST_BIAS = 2.0  # standard errors of bias that the jackknife takes away well enough for the interval to cover

@@ -15,7 +15,7 @@ from foils.encode.vectors import Texts, text_keys
 from foils.runtime import progress
 from foils.runtime.errors import UnknownNameError
 from foils.scoring.gates import Float64s
-from foils.scoring.records import Records
+from foils.scoring.triplets import Records
 
 IDF_CORPORA = ("pooled", "collection", "pooled+queries", "uniform")
 _SLICE = 10_000
@@ -89,8 +89,9 @@ class Lexicon:
         return inverse_document_frequency(self.texts.document_frequency(rows), len(rows))
 
 
-def texts_digest(texts: Texts) -> str:
-    """Return a digest of a set of texts, whatever their order."""
+def corpus_digest(records: Records) -> str:
+    """Return a digest of the pooled texts that idf is counted over, whatever their order."""
+    texts = records.texts.select(records.corpus)
     keys = [text_keys(texts[start : start + _SLICE], "") for start in range(0, len(texts), _SLICE)]
     every = np.concatenate(keys) if keys else np.zeros((0, 2), np.uint64)
     return hashlib.blake2b(every[np.lexsort(every.T)].tobytes(), digest_size=16).hexdigest()

@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.data.collection import Rows
-from foils.encode.vectors import Vectors
+from foils.encode.encoder import Encoder
+from foils.encode.vectors import Vectors, VectorStore
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.parallel import spread_blocks
-from foils.scoring.gates import Float64s
+from foils.scoring.gates import Float64s, Gates, Similarities
+from foils.scoring.triplets import Records
 
 BLOCK = 2_048  # triplets at once: their vectors stay in the processor's cache
 GATHERED = 512  # residuals made at once, likewise
@@ -60,6 +62,50 @@ class Geometry:
     def dimension(self) -> int:
         """The dimension d."""
         return self.queries.dimension
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of the triplets, for reports, ablations and the decision.
+
+    Attributes:
+        records: the triplets.
+        geometry: their vectors.
+        similarities: per triplet (s_p spread to triplets).
+        s_p: (T,) similarity of query and positive. `best_positive`: (T,) of query and most similar positive.
+        gates: at the settings' temperature.
+    """
+
+    records: Records
+    geometry: Geometry
+    similarities: Similarities
+    s_p: Float64s
+    best_positive: Float64s
+    gates: Gates
+
+
+def measure(
+    records: Records, encoder: Encoder, store: VectorStore, temperature: float, coverage: Float64s | None = None
+) -> Measured:
+    """Embed what is not embedded yet, and measure every triplet once.
+
+    Args:
+        records: the triplets.
+        encoder: with the prompts and the maximum length of the training.
+        store: of vectors.
+        temperature: τ of the gates.
+        coverage: (m,) C of each triplet (`Lexicon.coverage`); None: 0, where no gate on words is looked at.
+    """
+    queries = store.embed(encoder, records.collection.query_texts(records.queries), "query")
+    documents = store.embed(encoder, records.texts, "document")
+    geometry = Geometry(queries, documents, records.positives, records.record, records.document)
+    s_p, s_n, s_pn, distance = triplet_similarities(geometry)
+    every = pair_similarities(queries, records.positive_record, documents, records.all_positives)
+    best = np.full(len(records), -np.inf)
+    np.maximum.at(best, records.positive_record, every)
+    words = np.zeros(len(s_n)) if coverage is None else coverage
+    similarities = Similarities(s_p[records.record], s_n, s_pn, words, distance)
+    return Measured(records, geometry, similarities, s_p, best, Gates.of(similarities, temperature))
 
 
 def pair_similarities(a: Vectors, a_rows: Rows, b: Vectors, b_rows: Rows, *, block: int = BLOCK) -> Float64s:

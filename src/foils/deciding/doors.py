@@ -1,0 +1,118 @@
+"""The door of scoring: the decision, and the published scores beside it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from foils.data.read import CollectionLike, CollectionSettings
+from foils.data.sources import SourcesLike, as_sources
+from foils.deciding.decision import BeliefSettings, Candidate, Decision, decide
+from foils.encode.opening import AT_128, EncodingSettings
+from foils.runtime.doors import door
+from foils.runtime.files import without_nan, write_text
+from foils.runtime.options import Option
+from foils.runtime.results import Table
+from foils.runtime.surroundings import ScaleSettings
+from foils.scoring.scores import Scores, ScoreSettings, SourceScore, score_sources
+
+BENEFIT = "benefit"
+RANKED_BY = (BENEFIT, "eci_sem", "eci")
+
+
+@dataclass(frozen=True)
+class Scored(Scores):
+    """A decision between sources, with their published scores.
+
+    Attributes:
+        decision: which negatives to train on; None where a published score ranks, and there are no labels.
+        rank_by: what the ranking goes by: benefit, eci_sem or eci.
+        verbose: whether the published scores are printed, too.
+    """
+
+    decision: Decision | None = None
+    rank_by: str = BENEFIT
+    verbose: bool = field(default=False, repr=False)
+
+    @property
+    def ranked(self) -> list[SourceScore]:
+        """The sources, best first by what `rank_by` says; hybrids, which have no benefit, come after them."""
+        if self.decision is None or self.rank_by != BENEFIT:
+            return super().ranked
+        order = [each.name for each in self.decision.candidates]
+        return sorted(self.sources, key=lambda score: (score.hybrid, order.index(score.name) if not score.hybrid else 0))
+
+    @property
+    def ranking(self) -> list[str]:
+        """The names of the sources in that order; by the benefit without hybrids."""
+        return [score.name for score in self.ranked if not (self.decision and self.rank_by == BENEFIT and score.hybrid)]
+
+    def tables(self) -> list[Table]:
+        """Return the decision, and the published scores where these rank or everything is asked for."""
+        published = self.verbose or self.decision is None or self.rank_by != BENEFIT
+        return [
+            *([self.decision.table()] if self.decision else []),
+            *(super().tables() if published else []),
+            *(self.measures() if self.verbose else []),
+        ]
+
+    def report(self, path: str | Path) -> None:
+        """Write the report as one HTML page."""
+        from foils.deciding.page import score_page
+
+        write_text(path, score_page(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return scores.json."""
+        known = {} if self.decision is None else self.decision.worths
+        published = super().to_json()
+        unknown = [name for name in Candidate.__dataclass_fields__ if name not in ("name", "records")]
+        for source in published["sources"]:
+            facts = asdict(known[source["name"]]) if source["name"] in known else dict.fromkeys(unknown)
+            source |= without_nan({name: facts[name] for name in unknown})
+        decision = None if self.decision is None else self.decision.to_json()
+        return {**published, "ranked_by": self.rank_by, "ranking": self.ranking, "decision": decision}
+
+
+@door
+def score(
+    collection: CollectionLike,
+    sources: SourcesLike,
+    *,
+    rank_by: Annotated[str, Option(names=RANKED_BY)] = BENEFIT,
+    verbose: bool = False,
+    scoring: ScoreSettings,
+    belief: BeliefSettings,
+    reading: CollectionSettings,
+    scale: ScaleSettings,
+    encoding: EncodingSettings = AT_128,
+) -> Scored:
+    """Decide which negatives to train on, before any training, with the encoder that training starts from.
+
+    Sources, random negatives and none are compared by what they are expected to gain. Shown are the choice, up to which
+    share of unlabelled answers it holds, and what to type next; the published scores stand on the page and in the JSON.
+    Use the prompts and the maximum length of the training.
+
+    Args:
+        rank_by: What the ranking goes by: the benefit, or a published score. By a published score nothing is decided,
+            and the collection's other documents need no vectors, unless labels are given.
+        verbose: Print the published scores and what lies behind them, too.
+
+    Raises:
+        InputError: a collection or source that cannot be read, or sources without a negative.
+    """
+    loaded = reading.open(collection)
+    negatives = {source.name: source.negatives for source in as_sources(sources, loaded)}
+    encoder, store = encoding.open(loaded)
+    scores = score_sources(loaded, negatives, encoder, store, scoring)
+    decision = None
+    several = len(loaded.positives(scoring.split)) > 1  # one query decides nothing
+    if several and (rank_by == BENEFIT or belief.labels is not None):
+        decision = decide(
+            loaded, negatives, encoder, store, belief, split=scoring.split, temperature=scoring.temperature,
+            seed=scoring.seed,
+        )  # fmt: skip
+    by = rank_by if rank_by != BENEFIT else "eci_sem"
+    shown = rank_by if several else by
+    return Scored(**{**vars(scores), "by": by}, decision=decision, rank_by=shown, verbose=verbose)

@@ -1,0 +1,142 @@
+"""The page of a scoring: what each choice gains, real examples, where the choice turns; the rest under details."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from foils.deciding.decision import NONE, Decision, percent
+from foils.deciding.doors import Scored
+from foils.pages.page import (
+    LEGEND,
+    PALETTE,
+    Example,
+    Examples,
+    Figure,
+    Section,
+    axes,
+    ends,
+    label,
+    marked,
+    render_page,
+    scatter,
+    shortened,
+)
+
+SHOWN = 3  # queries to read
+GREY = "#8a8f94"
+WORD = re.compile(r"\w{3,}")
+
+_READING = (
+    "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training without "
+    "mined negatives. It follows from what its negatives add to the loss, less what the unlabelled answers among them "
+    "spoil; its interval holds what is not known of these, of the queries, and of how well the loss foresees training.",
+    "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels only a bound is "
+    "known, by how much the negatives look like labelled positives, and the choice holds as long as the share stays on "
+    "its side of the turning point. Sixty labels narrow it (foils label).",
+    "ECI_sem and ECI are the published scores. ECI_sem is log det(Id + I/λ), I the mean over negatives of ρ·η·ψ·r·rᵀ, r "
+    "the direction from negative to positive. It rises as negatives get easier, so random negatives are scored beside "
+    "the sources: a source that does not stay clearly below them is easy, not good.",
+)
+
+
+def score_page(scores: Scored) -> str:
+    """Return the report of a scoring as HTML."""
+    settings, decision = scores.settings, scores.decision
+    subtitle = (
+        f"{scores.collection['name']}, split {settings.split}: {len(scores.measured.records):,} queries · "
+        f"encoder {scores.encoder['name']} · temperature {settings.temperature:g} · seed {settings.seed}"
+    )
+    published = [*Scored.__mro__[1].tables(scores), *scores.measures()]
+    sections = [] if decision is None else _decision_sections(decision)
+    return render_page(
+        "Which hard negatives to train on",
+        subtitle=subtitle,
+        verdict=decision.sentence if decision else f"{scores.ranking[0]} has the highest published score.",
+        sections=[
+            *sections,
+            Section("Published scores", published, folded=decision is not None),
+            Section("How to read this", (), _READING, folded=True),
+        ],
+        footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest {scores.collection['digest']} "
+        f"· idf over {scores.idf_corpus['texts']:,} texts",
+    )
+
+
+def _decision_sections(decision: Decision) -> list[Section]:
+    colours = colours_of(decision)
+    table = decision.table()
+    return [
+        Section("What each choice gains", [gain_figure(decision, colours)], decision.cautions),
+        Section("Read some", [examples_of(decision)]),
+        Section("Where the choice turns", [turn_figure(decision, colours)], decision.sentences[1:]),
+        Section("The numbers", [type(table)("", table.columns, table.rows, decision.next, table.marked)], folded=True),
+    ]
+
+
+def colours_of(decision: Decision) -> dict[str, str]:
+    """Return one colour for each source, the same in every figure; random negatives and none are grey."""
+    sources = [name for name in decision.negatives if name != "random"]
+    colours = {name: PALETTE[at % len(PALETTE)] for at, name in enumerate(sources)}
+    return {**colours, "random": GREY, NONE: GREY}
+
+
+def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
+    """Return the gain of each candidate as a bar with its interval, none at 0."""
+    listed = decision.candidates[::-1]
+    gains = [round(each.gain, 3) for each in listed]
+    bars = {
+        "type": "bar", "orientation": "h", "x": gains, "y": [label(each.name) for each in listed],
+        "marker": {"color": [colours[each.name] for each in listed]}, "showlegend": False,
+        "error_x": ends(gains, [each.gain_low for each in listed], [each.gain_high for each in listed]),
+    }  # fmt: skip
+    caption = (
+        f"Points of nDCG@10 expected over no mined negatives, with {100 * decision.confidence:g} % intervals. Where two "
+        "intervals overlap far, the choices are ties."
+    )
+    return Figure([bars], axes("points of nDCG@10 over none", ""), caption, height=110 + 34 * len(listed))
+
+
+def turn_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
+    """Return each candidate's benefit by how many answers have no label: where lines cross, the choice turns."""
+    grid = [round(100 * o / (1 + o), 3) for o in decision.curve["unlabelled"]]
+    data = [
+        scatter(grid, [round(value, 5) for value in values], name=label(name),
+                line={"color": colours[name], "width": 4 if name == (decision.source or NONE) else 2,
+                      "dash": "dot" if name in ("random", NONE) else "solid"})
+        for name, values in decision.curve["benefit"].items()
+    ]  # fmt: skip
+    layout = {**axes("share of all answers that have no label, %", "benefit"), "legend": LEGEND}
+    caption = "The best choice is the uppermost line. The pairs exclude what lies to the right of the picture."
+    if (turn := decision.turns_at) is not None:
+        at = 100 * turn.unlabelled / (1 + turn.unlabelled)
+        layout["shapes"] = [{"type": "line", "x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper",
+                             "line": {"color": GREY, "dash": "dash"}}]  # fmt: skip
+        caption += f" The dashed line is the turning point: {percent(turn.false_share)} of the chosen source."
+    return Figure(data, layout, caption, height=360)
+
+
+def examples_of(decision: Decision) -> Examples:
+    """Return three queries with their positive and the negative nearest to each in every source, shared words marked."""
+    measured, ground = decision.ground.measured, decision.ground
+    records = measured.records
+    held = np.array([np.bincount(records.record[records.members >> bit & 1 == 1], minlength=len(records)) > 0
+                     for bit in range(len(records.names))])  # fmt: skip
+    rows = np.lexsort((np.random.default_rng(4).permutation(len(records)), -held.sum(axis=0)))[:SHOWN]
+    listed = []
+    for record in rows.tolist():
+        query = records.collection.query_texts(records.queries[[record]])[0]
+        words = {word.lower() for word in WORD.findall(query)}
+        texts = {"query": query, "positive": records.texts[int(records.positives[record])]}
+        notes = []
+        for bit, name in enumerate(records.names):
+            own = np.flatnonzero((records.record == record) & (records.members >> bit & 1 == 1))
+            if len(own):
+                hardest = int(own[measured.similarities.s_n[own].argmax()])
+                texts[name] = records.texts[int(records.document[hardest])]
+                notes.append(f"{name}: unlabelled answer with probability {ground.expected[hardest]:.2f}")
+        shown = {name: marked(shortened(text), () if name == "query" else words) for name, text in texts.items()}
+        listed.append(Example(shortened(query, 90), shown, " · ".join(notes)))
+    return Examples("Three queries, their positive, and the hardest negative of each source", listed, opened=True)

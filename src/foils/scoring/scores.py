@@ -1,0 +1,388 @@
+"""The published scores of all sources and their hybrids, in one go, with what lies behind them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Annotated, Any
+
+import numpy as np
+
+from foils.data.collection import Collection
+from foils.data.negatives import Negatives
+from foils.encode.encoder import Encoder
+from foils.encode.similarity import check_temperature_of
+from foils.encode.vectors import VectorStore
+from foils.runtime.options import Option, Settings
+from foils.runtime.results import Result, Table, number
+from foils.scoring.eci import MARGINS, source_eci
+from foils.scoring.gates import (
+    BUCKET_RULES,
+    BUCKETS,
+    Float64s,
+    TripletMeans,
+    ambiguous,
+    gated,
+    mnrl_proxy,
+    triplet_means,
+)
+from foils.scoring.information import TargetMoments, effective_rank, log_det, target_moments
+from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out
+from foils.scoring.lexical import Lexicon, corpus_digest
+from foils.scoring.measure import Measured, gradient_energies, measure
+from foils.scoring.triplets import CONTROL, Target, left_out, make_records
+
+CONFIDENCE = 0.95  # of the intervals
+REPLICATES = 1000  # of the bootstrap over blocks of records
+CLEARLY = 0.95  # a source whose score may reach this share of the control's is flagged as easy
+ALIKE = 0.9  # share of the records that every source has, below which their scores are of different queries
+
+
+@dataclass(frozen=True)
+class ScoreSettings(Settings):
+    """How sources are scored.
+
+    Attributes:
+        split: Split of the judgements whose positives are used.
+        hybrids: Score unions of up to this many sources; 1 scores none.
+        temperature: Temperature τ, which divides similarities; 0.05 is 1/20, the scale of multiple-negatives ranking.
+        regularization: λ of log det(Id + I/λ); the smaller it is, the more diversity counts.
+        sample: Compute the published scores of a seeded sample of this many records, those that every source covers
+            first. Default: all records.
+        seed: Seed of sample, random negatives, blocks and resamplings; the same seed gives the same bytes.
+    """
+
+    split: str = "train"
+    hybrids: Annotated[int, Option(least=1)] = 2
+    temperature: Annotated[float, Option(above=0)] = 0.05
+    regularization: Annotated[float, Option(flag="--lambda", above=0)] = 1.0
+    sample: Annotated[int | None, Option(least=1)] = None
+    seed: Annotated[int, Option(least=0)] = 0
+
+
+@dataclass(frozen=True)
+class SourceScore:
+    """The published scores of one source, hybrid or control; the fields are those of scores.json.
+
+    Attributes:
+        records: with at least one of its negatives. `negatives`: N. `dropped`: reason -> number left out (see
+            `make_records`).
+        eci_sem: log det(Id + I/λ). `eci_sem_low`, `eci_sem_high`: interval of the score that many records like these
+            would have (NaN: fewer than two blocks of records). `eci_sem_bias`: eci_sem less that score, as the
+            jackknife estimates it. `interval_covers`: whether the interval covers as often as it says, which it does
+            not where the bias is above 2 standard errors (a small λ, few records).
+        trace: tr I/λ, what the score would be without diversity. `diversity`: their difference, in [0, trace].
+        effective_rank: of I.
+        eci, signal, margin: ECI of the data set, with the margin of triplets, the reading that fits the published
+            tables. `eci_per_query`: mean of each record's own. `eci_list`, `eci_list_per_query`, `margin_list`: the
+            same with the margin of the list's hardest negative, the published text (`foils.scoring.eci.MARGINS`).
+        rho, eta, coverage, psi, pair_loss, inversion_rate, buckets: see `TripletMeans`.
+        control_ratio: score over the control's, with its interval; NaN without a control.
+        easy: the score is not clearly below the control's: such negatives are easy, not good. A hybrid is easy,
+            too, when one of its parts is: the score of a union is about the mean of its parts' scores.
+    """
+
+    name: str
+    hybrid: bool
+    records: int
+    negatives: int
+    dropped: dict[str, int]
+    eci_sem: float
+    eci_sem_low: float
+    eci_sem_high: float
+    eci_sem_bias: float
+    interval_covers: bool
+    eci_sem_per_dim: float
+    trace: float
+    diversity: float
+    effective_rank: float
+    eci: float
+    eci_per_query: float
+    signal: float
+    margin: float
+    eci_list: float
+    eci_list_per_query: float
+    margin_list: float
+    rho: float
+    eta: float
+    coverage: float
+    psi: float
+    pair_loss: float
+    inversion_rate: float
+    gradient_energy: float
+    mnrl_proxy: float
+    ambiguity: float
+    buckets: dict[str, float]
+    control_ratio: float = math.nan
+    control_ratio_low: float = math.nan
+    control_ratio_high: float = math.nan
+    easy: bool = False
+
+    def interval_text(self) -> str:
+        """Return the interval of ECI_sem as text: an en dash where there is none, a remark where it falls short."""
+        if math.isnan(self.eci_sem_low):
+            return "–"
+        text = f"{self.eci_sem_low:.4f}–{self.eci_sem_high:.4f}"
+        return text if self.interval_covers else f"{text} (does not cover)"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields, with null for what is NaN or infinite."""
+        return {
+            key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(self).items()
+        }
+
+
+@dataclass(frozen=True)
+class Scores(Result):
+    """Published scores of several sources.
+
+    Attributes:
+        settings: they were made with. `encoder`: name, fingerprint and dimension.
+        sources: the sources, then the hybrids.
+        control: the random control, or None.
+        idf_corpus: number of texts that idf was counted over, and their digest.
+        collection: name and digest.
+        measured: what lies behind, not part of scores.json.
+        moments: information sums, for other λ. `replicates`: of the bootstrap.
+        by: what the ranking goes by, eci_sem or eci.
+    """
+
+    settings: ScoreSettings
+    encoder: Mapping[str, Any]
+    sources: list[SourceScore]
+    control: SourceScore | None
+    idf_corpus: Mapping[str, Any]
+    collection: Mapping[str, str]
+    measured: Measured = field(repr=False)
+    moments: TargetMoments = field(repr=False)
+    replicates: Bootstrap = field(repr=False)
+    by: str = "eci_sem"
+
+    @property
+    def ranked(self) -> list[SourceScore]:
+        """Sources and hybrids by score, highest first, ties in the order given."""
+        return sorted(self.sources, key=lambda score: -float(getattr(score, self.by)))
+
+    @property
+    def ranking(self) -> list[str]:
+        """Their names in that order."""
+        return [score.name for score in self.ranked]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a reader of the scores has to know, in sentences."""
+        lines, records = [], self.measured.records
+        if (shared := len(records.shared())) < ALIKE * len(records):
+            lines.append(
+                f"the sources do not cover the same records: {shared:,} of {len(records):,} are in every source; "
+                "compare scores with the numbers of records in view, or score a sample of the shared ones "
+                f"(--sample {max(1, shared)})"
+            )
+        every = [*self.sources, *([self.control] if self.control else [])]
+        if short := [each.name for each in every if not math.isnan(each.eci_sem_low) and not each.interval_covers]:
+            lines.append(
+                f"does not cover: at λ {self.settings.regularization:g} the score of so few records lies more than two "
+                f"standard errors below that of many, and the interval is too narrow ({', '.join(short)}); score more "
+                "records or choose a larger λ"
+            )
+        return lines
+
+    def tables(self) -> list[Table]:
+        """Return the ranking, best first, with what lies behind it."""
+        title = f"Sources of negatives by {'ECI_sem' if self.by == 'eci_sem' else 'ECI'}"
+        columns = ["source", "ECI_sem", f"{100 * CONFIDENCE:g} % interval", "÷ control", "ρ", "η", "ψ", "inverted",
+                   "MNRL", "ECI", "ECI, list", "records", "negatives", ""]  # fmt: skip
+        rows = [
+            (each.name, number(each.eci_sem, 4), each.interval_text(), number(each.control_ratio, 2), number(each.rho),
+             number(each.eta), number(each.psi), f"{100 * each.inversion_rate:.1f} %", number(each.mnrl_proxy),
+             number(each.eci), number(each.eci_list), f"{each.records:,}", f"{each.negatives:,}",
+             "easy" if each.easy else "")
+            for each in self._with_control()
+        ]  # fmt: skip
+        notes = [
+            f"{len(self.measured.records):,} records of {self.collection['name']} ({self.settings.split}), "
+            f"{self.encoder['name']}, τ {self.settings.temperature:g}, λ {self.settings.regularization:g}",
+            f"the margin of ECI: {MARGINS['triplet']}; of ECI, list: {MARGINS['list']}",
+        ]
+        if any(score.easy for score in self.sources):
+            notes.append("easy: not clearly below random negatives, so its score speaks of easiness, not of quality")
+        notes += self.warnings
+        notes += [f"{each.name}: left out {left_out(each.dropped)}" for each in self.sources if each.dropped]
+        easy = frozenset(index for index, score in enumerate(self._with_control()) if score.easy)
+        return [Table(title, columns, rows, "\n".join(notes), easy)]
+
+    def measures(self) -> list[Table]:
+        """Return what is measured of each source beside what the ranking shows, and the failure buckets."""
+        columns = ["source", "ECI_sem/d", "trace", "diversity", "effective rank", "ECI per query", "signal", "margin",
+                   "margin, list", "C", "pair loss", "gradient energy", "ambiguity"]  # fmt: skip
+        rows = [
+            (each.name, f"{each.eci_sem_per_dim:.6f}", *(number(value, 4) for value in (
+                each.trace, each.diversity, each.effective_rank, each.eci_per_query, each.signal, each.margin,
+                each.margin_list, each.coverage, each.pair_loss, each.gradient_energy, each.ambiguity)))
+            for each in self._with_control()
+        ]  # fmt: skip
+        buckets = [(each.name, *(f"{each.buckets[name]:.1f} %" for name in BUCKETS)) for each in self._with_control()]
+        names = [name.replace("_", " ") for name in BUCKETS]
+        rules = "; ".join(f"{name.replace('_', ' ')}: {rule}" for name, rule in BUCKET_RULES.items())
+        return [Table("What is measured", columns, rows), Table("Failure buckets", ["source", *names], buckets, rules)]
+
+    def _with_control(self) -> list[SourceScore]:
+        return [*self.ranked, *([self.control] if self.control else [])]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the published part of scores.json."""
+        return {
+            "encoder": self.encoder["name"],
+            "fingerprint": self.encoder["fingerprint"],
+            "dim": self.encoder["dimension"],
+            "collection": dict(self.collection),
+            "split": self.settings.split,
+            "temperature": self.settings.temperature,
+            "lambda": self.settings.regularization,
+            "records": len(self.measured.records),
+            "shared_records": len(self.measured.records.shared()),
+            "sample": self.settings.sample,
+            "seed": self.settings.seed,
+            "confidence": CONFIDENCE,
+            "idf_corpus": dict(self.idf_corpus),
+            "warnings": self.warnings,
+            "margins": {"eci": MARGINS["triplet"], "eci_list": MARGINS["list"]},
+            "sources": [score.to_json() for score in self.sources],
+            "control": self.control.to_json() if self.control else None,
+            "ranked_by": self.by,
+            "ranking": self.ranking,
+        }
+
+
+def score_sources(
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    encoder: Encoder,
+    store: VectorStore,
+    settings: ScoreSettings | None = None,
+    *,
+    control: bool = True,
+    replicates: int = REPLICATES,
+) -> Scores:
+    """Score sources of negatives, their hybrids and a random control with the frozen encoder training starts from.
+
+    Args:
+        collection: documents, queries, judgements.
+        sources: name -> negatives.
+        encoder: with the prompts and the maximum length of the training.
+        store: of vectors; only texts it does not hold yet are encoded, each once, hybrids and control included.
+        settings: see `ScoreSettings`.
+        control: also score random negatives, beside which easy sources show themselves.
+        replicates: of the bootstrap over blocks of records; 0 gives no intervals.
+
+    Raises:
+        InputError: no negatives, unknown ids, settings out of range.
+        FailureError: vectors that are NaN or infinite.
+    """
+    settings = settings or ScoreSettings()
+    check_temperature_of(getattr(encoder, "similarity", "cosine"), settings.temperature)
+    records = make_records(
+        collection, sources, split=settings.split, sample=settings.sample, control=control, seed=settings.seed
+    )
+    lexicon = Lexicon.of(records)
+    idf, texts = lexicon.idf(records)
+    measured = measure(records, encoder, store, settings.temperature, lexicon.coverage(records, idf))
+    targets = records.targets(settings.hybrids)
+    weights = gated(measured.similarities, settings.temperature)
+    moments = target_moments(measured.geometry, weights, records.members, targets)
+    resampled = _replicates(measured, weights, moments, targets, settings, replicates)
+    scored = _score_targets(measured, moments, resampled, targets, settings)
+    random = next((score for score in scored if score.name == CONTROL), None)
+    ranked = [_against(score, random, resampled) for score in scored if score is not random]
+    easy = {score.name for score in ranked if score.easy}
+    bits = {target.name: target.bits for target in targets}
+    ranked = [replace(score, easy=any(bits[name] & bits[score.name] for name in easy)) for score in ranked]
+    return Scores(
+        settings=settings,
+        encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
+        sources=ranked,
+        control=random,
+        idf_corpus={"kind": "pooled", "texts": texts, "digest": corpus_digest(records)},
+        collection={"name": collection.name, "digest": collection.digest},
+        measured=measured,
+        moments=moments,
+        replicates=resampled,
+    )
+
+
+def _replicates(
+    measured: Measured,
+    weights: Float64s,
+    moments: TargetMoments,
+    targets: list[Target],
+    settings: ScoreSettings,
+    replicates: int,
+) -> Bootstrap:
+    if not replicates:
+        return Bootstrap()
+    rng = np.random.default_rng([settings.seed, 3])
+    blocks, lam = assign_blocks(len(measured.records), rng), settings.regularization
+    scores = {target.name: log_det(moments.of(target).information(), lam) for target in targets}
+    left_out_scores = leave_out(
+        measured.geometry, weights, measured.records.members, moments, targets, blocks, regularization=lam
+    )
+    return bootstrap(scores, left_out_scores, rng, replicates=replicates)
+
+
+def _score_targets(
+    measured: Measured, moments: TargetMoments, replicates: Bootstrap, targets: list[Target], settings: ScoreSettings
+) -> list[SourceScore]:
+    records, similarities, temperature = measured.records, measured.similarities, settings.temperature
+    members = [target.of(records.members) for target in targets]
+    energies = gradient_energies(measured.geometry, measured.s_p, similarities.s_n, members, temperature)
+    scores = []
+    for index, (target, member) in enumerate(zip(targets, members, strict=True)):
+        information = moments.of(target).information()
+        score = log_det(information, settings.regularization)
+        trace = float(np.trace(information)) / settings.regularization
+        low, high = replicates.interval(target.name, CONFIDENCE)
+        record, s_n = records.record[member], similarities.s_n[member]
+        old, by_list = (source_eci(record, s_n, measured.best_positive, margin=margin) for margin in MARGINS)
+        means: TripletMeans = triplet_means(measured.gates, member)
+        scores.append(
+            SourceScore(
+                name=target.name,
+                hybrid=target.parts > 1,
+                records=len(np.unique(record)),
+                negatives=int(member.sum()),
+                dropped=dict(records.dropped.get(target.name, {})),
+                eci_sem=score,
+                eci_sem_low=low,
+                eci_sem_high=high,
+                eci_sem_bias=replicates.bias.get(target.name, math.nan),
+                interval_covers=replicates.covers(target.name),
+                eci_sem_per_dim=score / measured.geometry.dimension,
+                trace=trace,
+                diversity=trace - score,
+                effective_rank=effective_rank(information),
+                eci=old.value,
+                eci_per_query=old.per_query,
+                signal=old.signal,
+                margin=old.margin,
+                eci_list=by_list.value,
+                eci_list_per_query=by_list.per_query,
+                margin_list=by_list.margin,
+                gradient_energy=float(np.nanmean(energies[:, index])),
+                mnrl_proxy=float(mnrl_proxy(record, s_n, measured.s_p, temperature).mean()),
+                ambiguity=float(ambiguous(record, s_n, measured.s_p).mean()),
+                **asdict(means),
+            )
+        )
+    return scores
+
+
+def _against(score: SourceScore, control: SourceScore | None, replicates: Bootstrap) -> SourceScore:
+    """Add the comparison with the control: easy where the ratio's interval reaches CLEARLY (0.95)."""
+    if control is None or control.eci_sem <= 0:
+        return score
+    ratio = score.eci_sem / control.eci_sem
+    low, high = replicates.ratio_interval(score.name, CONTROL, CONFIDENCE)
+    bound = ratio if math.isnan(high) else high
+    return replace(score, control_ratio=ratio, control_ratio_low=low, control_ratio_high=high, easy=bound >= CLEARLY)

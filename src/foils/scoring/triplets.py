@@ -1,0 +1,366 @@
+"""Records for scoring: the sources' negatives of each query as one set of distinct triplets.
+
+A triplet (query, positive, negative) that several sources hold is kept once, with the set of its sources as bits. So a
+hybrid is a union of bits, and every text is embedded, and every triplet measured, once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from foils.data.collection import Collection, Rows
+from foils.data.negatives import EQUAL, Negatives
+from foils.data.pair_index import PairIndex, Positives, pair_codes
+from foils.data.run import ranks_within
+from foils.data.texts import DocumentTexts, texts_of
+from foils.encode.vectors import text_keys
+from foils.runtime.errors import InputError
+
+CONTROL = "random control"
+REPEATED = "repeated text"
+NOT_IN_SPLIT = "query without a positive in the split"
+NO_NEGATIVE = "queries without a negative"
+MAX_SOURCES = 62
+_SLICE = 50_000  # texts at once
+
+Marks = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A source, or a hybrid of sources, to be scored.
+
+    Attributes:
+        name: the source's, or the parts' joined by +.
+        bits: which bits of `Records.members` count as its negatives.
+        parts: number of sources united.
+    """
+
+    name: str
+    bits: int
+    parts: int = 1
+
+    def of(self, members: npt.NDArray[np.int64]) -> Marks:
+        """Return which triplets are this target's."""
+        marks: Marks = (members & self.bits) != 0
+        return marks
+
+
+@dataclass(frozen=True)
+class Records:
+    """T records with m distinct triplets, sorted by record.
+
+    Attributes:
+        collection: that the sources were made from.
+        queries: (T,) query rows.
+        positives: (T,) pool index of each record's first labelled positive.
+        all_positives: (p,) pool indices of all labelled positives, and `positive_record` (p,) their records, ascending.
+        record: (m,) the record of each triplet, ascending.
+        document: (m,) pool index of the negative.
+        members: (m,) bit s is set where source s holds the triplet.
+        texts: the pool of distinct texts.
+        names: of the sources, by bit; the control, where there is one, is the last.
+        dropped: source name -> reason -> number of negatives (of queries, where the reason says so) left out.
+        corpus: (c,) pool indices of the distinct positives and negatives of the sources, the control's left out.
+    """
+
+    collection: Collection
+    queries: Rows
+    positives: Rows
+    all_positives: Rows
+    positive_record: Rows
+    record: Rows
+    document: Rows
+    members: npt.NDArray[np.int64]
+    texts: DocumentTexts
+    names: tuple[str, ...]
+    corpus: Rows
+    dropped: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.queries)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources' names, without the control's."""
+        return tuple(name for name in self.names if name != CONTROL)
+
+    def shared(self) -> Rows:
+        """Return the records for which every source has a negative, ascending."""
+        held = [np.unique(self.record[self.members >> bit & 1 == 1]) for bit in range(len(self.sources))]
+        return np.asarray(reduce(np.intersect1d, held), np.int64)
+
+    def targets(self, hybrids: int = 2) -> list[Target]:
+        """Return the sources that have a triplet, then their unions of 2, …, `hybrids`, then the control, if any."""
+        bits = {name: 1 << index for index, name in enumerate(self.names)}
+        present = [name for name in self.sources if (self.members & bits[name]).any()]
+        targets = [
+            Target("+".join(chosen), sum(bits[name] for name in chosen), size)
+            for size in range(1, max(1, hybrids) + 1)
+            for chosen in combinations(present, size)
+        ]
+        return targets + ([Target(CONTROL, bits[CONTROL])] if CONTROL in bits else [])
+
+
+def make_records(
+    collection: Collection,
+    sources: Mapping[str, Negatives],
+    *,
+    split: str,
+    sample: int | None = None,
+    control: bool = True,
+    seed: int = 0,
+    queries: Rows | None = None,
+) -> Records:
+    """Unite sources into records (ECI_sem, Problem Setup).
+
+    A record is a query of the split, with its first labelled positive, for which some source has a negative. Left out
+    of a source, and counted: rows that an earlier stage rejected, queries without a positive in the split, negatives
+    whose text equals a labelled positive of the query (in any split), second negatives with the same text, and the
+    queries of the split (of the sample) that are left without a negative.
+
+    Args:
+        collection: documents, queries, judgements.
+        sources: name -> negatives.
+        split: whose judgements give the positives.
+        sample: number of records to draw, seeded: from the queries that every source has negatives for, and from those
+            that some source has where these are not enough; None: all.
+        control: add a source of random negatives: for each record as many as the sources have on average, drawn
+            from the distinct texts of the sources, so that no further text has to be embedded; fewer where the
+            sources have no more texts.
+        seed: of sample and control.
+        queries: rows of the queries that alone are looked at; then a source may have no negative of theirs.
+
+    Raises:
+        InputError: no source, a reserved or empty name, sources without any negative, or a sample below 1.
+    """
+    _check_given(sources, sample)
+    positives = collection.positives(split)
+    loaded = {name: _Loaded.of(negatives, collection, positives) for name, negatives in sources.items()}
+    chosen, considered = np.unique(np.concatenate([part.record for part in loaded.values()])), len(positives)
+    if queries is not None:
+        chosen, considered = chosen[np.isin(positives.query_rows[chosen], queries)], len(queries)
+    if sample is not None:
+        considered = min(sample, len(chosen))
+        chosen = _draw(chosen, [part.record for part in loaded.values()], considered, np.random.default_rng([seed, 1]))
+    loaded = {name: part.among(chosen) for name, part in loaded.items()}
+    rows = positives.query_rows[chosen]
+    known_record, known_rows = _pairs_of(collection.known_positives, rows)
+    pool = _Pool(collection, [DocumentTexts(collection, known_rows), *(part.texts for part in loaded.values())])
+    labelled = PairIndex(known_record, pool.index_of(DocumentTexts(collection, known_rows)))
+    triplets = {
+        name: part.distinct(pool.index_of(part.texts), labelled, considered) for name, part in loaded.items()
+    }
+    dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
+    if queries is None:
+        _check_triplets(triplets, dropped, split)
+    own_record, own_rows = _pairs_of(positives, rows)
+    own_texts = pool.index_of(DocumentTexts(collection, own_rows))
+    kept = np.unique(np.concatenate([record for record, _ in triplets.values()]))
+    first = own_texts[np.searchsorted(own_record, kept)]
+    corpus = np.unique(np.concatenate([first, *(document for _, document in triplets.values())]))
+    if control:
+        rng = np.random.default_rng([seed, 2])
+        triplets = {**triplets, CONTROL: _draw_control(list(triplets.values()), corpus, labelled, rng)}
+    record, document, members = _united(list(triplets.values()))
+    of_kept = np.isin(own_record, kept)
+    used, numbers = np.unique(np.concatenate([corpus, own_texts[of_kept]]), return_inverse=True)
+    return Records(
+        collection, rows[kept], np.searchsorted(used, first), numbers[len(corpus) :],
+        np.searchsorted(kept, own_record[of_kept]), np.searchsorted(kept, record), np.searchsorted(used, document),
+        members, pool.texts.select(used), tuple(triplets), numbers[: len(corpus)], dropped,
+    )  # fmt: skip
+
+
+def left_out(dropped: Mapping[str, int]) -> str:
+    """Return what was left out of a source, in words: negatives by reason, and queries; empty: nothing was."""
+
+    def words(why: str, count: int) -> str:
+        if why == NO_NEGATIVE:
+            return f"{count:,} {why}"
+        return f"{count:,} negative{'' if count == 1 else 's'} ({why})"
+
+    return ", ".join(words(why, count) for why, count in dropped.items() if count)
+
+
+def _check_given(sources: Mapping[str, Negatives], sample: int | None) -> None:
+    if sample is not None and sample < 1:
+        raise InputError(f"sample {sample}; expected at least 1 record")
+    if not sources:
+        raise InputError("no source; give at least one source of negatives")
+    if len(sources) > MAX_SOURCES:
+        raise InputError(f"{len(sources)} sources; at most {MAX_SOURCES} can be scored together")
+    bad = [name for name in sources if not name or name == CONTROL or "+" in name]
+    if bad:
+        raise InputError(f"source names {bad}; a name is not empty, not {CONTROL!r}, and has no +, which joins hybrids")
+
+
+def _check_triplets(
+    triplets: Mapping[str, tuple[Rows, Rows]], dropped: Mapping[str, Mapping[str, int]], split: str
+) -> None:
+    empty = [name for name, (record, _) in triplets.items() if not len(record)]
+    if empty:
+        listed = "; ".join(f"{name} ({left_out(dropped[name]) or 'it is empty'})" for name in empty)
+        raise InputError(
+            f"no negative left for the split {split!r} in {listed}; "
+            "check that each source was made for this collection and split"
+        )
+
+
+@dataclass
+class _Loaded:
+    """The kept rows of one source: record, and the document's text."""
+
+    record: Rows
+    texts: DocumentTexts
+    dropped: Counter[str]
+
+    @classmethod
+    def of(cls, negatives: Negatives, collection: Collection, positives: Positives) -> _Loaded:
+        query_rows, texts = texts_of(negatives, collection)
+        record = positives.places(query_rows)
+        keep = negatives.keep & (record >= 0)
+        dropped = Counter(negatives.rejected())
+        dropped[NOT_IN_SPLIT] = int((negatives.keep & (record < 0)).sum())
+        return cls(record[keep], texts.select(np.flatnonzero(keep)), dropped)
+
+    def among(self, chosen: Rows) -> _Loaded:
+        """Return the rows of these records (ascending), which are numbered anew."""
+        keep = np.isin(self.record, chosen)
+        texts = self.texts.select(np.flatnonzero(keep))
+        return _Loaded(np.searchsorted(chosen, self.record[keep]), texts, self.dropped)
+
+    def distinct(self, document: Rows, labelled: PairIndex, considered: int) -> tuple[Rows, Rows]:
+        """Records and texts of the distinct negatives, by record; what is left out is counted in `dropped`."""
+        equal = labelled.contain(self.record, document)
+        self.dropped[EQUAL] += int(equal.sum())
+        record, document = self.record[~equal], document[~equal]
+        _, first = np.unique(pair_codes(record, document), return_index=True)
+        self.dropped[REPEATED] += len(record) - len(first)
+        self.dropped[NO_NEGATIVE] += considered - len(np.unique(record))
+        return record[first], document[first]
+
+
+class _Pool:
+    """Numbers distinct texts, in whatever order they come: those of the rows of the collection, then the sources' own.
+
+    Args:
+        collection: of the rows.
+        parts: texts of documents, of the collection or brought along.
+
+    Attributes:
+        texts: the distinct ones: documents of the collection by row, then those that are brought along.
+    """
+
+    def __init__(self, collection: Collection, parts: Sequence[DocumentTexts]) -> None:
+        rows = [np.asarray(part.rows) for part in parts]
+        self._rows = np.unique(np.concatenate([each[each >= 0] for each in rows]))
+        own = sorted({text for part in parts for text in _brought(part)})
+        slices = [self._rows[at : at + _SLICE] for at in range(0, len(self._rows), _SLICE)]
+        every = np.concatenate([*(text_keys(collection.document_texts(each), "") for each in slices), text_keys(own, "")])
+        _, first, inverse = np.unique(every, axis=0, return_index=True, return_inverse=True)
+        number = np.argsort(np.argsort(first))[inverse.ravel()]  # by row, then by text
+        kept = np.sort(first)
+        stored, brought = kept[kept < len(self._rows)], kept[kept >= len(self._rows)] - len(self._rows)
+        self.texts = DocumentTexts(
+            collection,
+            np.concatenate([self._rows[stored], -1 - np.arange(len(brought))]),
+            pa.array([own[index] for index in brought], pa.large_string()),
+        )
+        self._of_row = number[: len(self._rows)]
+        self._of_own = dict(zip(own, number[len(self._rows) :].tolist(), strict=True))
+
+    def index_of(self, part: DocumentTexts) -> Rows:
+        """Return the number of each of these texts, (n,)."""
+        rows = np.asarray(part.rows)
+        numbers, stored = np.empty(len(rows), np.int64), rows >= 0
+        numbers[stored] = self._of_row[np.searchsorted(self._rows, rows[stored])]
+        numbers[~stored] = [self._of_own[text] for text in _brought(part)]
+        return numbers
+
+
+def _brought(part: DocumentTexts) -> list[str]:
+    """The texts that are not documents of the collection."""
+    return part.select(np.flatnonzero(np.asarray(part.rows) < 0))[:]
+
+
+def _draw(chosen: Rows, records: list[Rows], count: int, rng: np.random.Generator) -> Rows:
+    """Draw `count` of the chosen records (ascending), those in every list before the others; in order."""
+    common = reduce(np.intersect1d, records, chosen)
+    drawn = rng.choice(common, min(count, len(common)), replace=False)
+    others = rng.choice(np.setdiff1d(chosen, common), count - len(drawn), replace=False)
+    return np.sort(np.concatenate([drawn, others]))
+
+
+def _draw_control(
+    sources: list[tuple[Rows, Rows]], corpus: Rows, labelled: PairIndex, rng: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Draw for each record as many texts of the corpus as the sources have on average, none of them a positive."""
+    sizes = [len(record) / len(np.unique(record)) for record, _ in sources]
+    wanted = max(1, round(float(np.mean(sizes))))
+    have = np.unique(np.concatenate([record for record, _ in sources]))
+    record = np.repeat(have, 2 * wanted + 8)
+    document = corpus[rng.integers(len(corpus), size=len(record))]
+    fresh = ~labelled.contain(record, document)
+    _, first = np.unique(pair_codes(record, document), return_index=True)
+    distinct = np.zeros(len(record), bool)
+    distinct[first] = True
+    record, document = record[fresh & distinct], document[fresh & distinct]
+    enough = ranks_within(record) < wanted
+    record, document = record[enough], document[enough]
+    short = have[np.bincount(np.searchsorted(have, record), minlength=len(have)) < wanted]
+    full = ~np.isin(record, short)
+    records, documents = [record[full]], [document[full]]
+    for each in short:  # a small corpus: draw from all that it has
+        free = corpus[~labelled.contain(np.full(len(corpus), each), corpus)]
+        documents.append(rng.permutation(free)[:wanted])
+        records.append(np.full(len(documents[-1]), each))
+    return np.concatenate(records), np.concatenate(documents)
+
+
+def _pairs_of(positives: Positives, queries: Rows) -> tuple[Rows, Rows]:
+    """Return (record, document row) of the queries' positives, by record, each query's in the order of judgement."""
+    query_rows, doc_rows = positives.pairs()
+    order = np.argsort(queries)
+    at = np.minimum(np.searchsorted(queries[order], query_rows), max(len(queries) - 1, 0))
+    known = queries[order][at] == query_rows if len(queries) else np.zeros(len(query_rows), bool)
+    record = np.where(known, order[at], -1) if len(queries) else np.full(len(query_rows), -1)
+    places = np.argsort(record, kind="stable")
+    places = places[record[places] >= 0]
+    return record[places], doc_rows[places]
+
+
+def _united(sources: list[tuple[Rows, Rows]]) -> tuple[Rows, Rows, Rows]:
+    """Merge triplets of all sources: one row per distinct (record, document), with bit s where source s has it."""
+    record, document = (np.concatenate(column) for column in zip(*sources, strict=True))
+    bit = np.repeat(1 << np.arange(len(sources)), [len(of) for of, _ in sources])
+    codes, first, inverse = np.unique(pair_codes(record, document), return_index=True, return_inverse=True)
+    members = np.zeros(len(codes), np.int64)
+    np.bitwise_or.at(members, inverse, bit)
+    return record[first], document[first], members
+
+
+def triplets_of_rows(negatives: Negatives, records: Records) -> Rows:
+    """Return for each row of a table the triplet of the records with its query and text, −1 where there is none."""
+    queries, documents = negatives.rows_in(records.collection)
+    texts = records.collection.document_texts(np.maximum(documents, 0))
+    if "text" in negatives.table.column_names:
+        own = negatives.table["text"].to_pylist()
+        texts = [mine if row < 0 else text for row, text, mine in zip(documents, texts, own, strict=True)]
+    pool = text_keys(records.texts[0 : len(records.texts)], "")
+    _, inverse = np.unique(np.concatenate([pool, text_keys(texts, "")]), axis=0, return_inverse=True)
+    numbers = np.full(int(inverse.max()) + 1, -1, np.int64)
+    numbers[inverse.ravel()[: len(pool)]] = np.arange(len(pool))
+    document = numbers[inverse.ravel()[len(pool) :]]
+    row_of = np.full(len(records.collection.queries), -1, np.int64)
+    row_of[records.queries] = np.arange(len(records))
+    place = PairIndex(records.record, records.document).places(row_of[queries], document)
+    return np.where((row_of[queries] >= 0) & (document >= 0) & negatives.keep, place, -1)
