@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data import Negatives
 from foils.data.labels import Labels
+from foils.deciding import BeliefSettings, Decision, decide
 from foils.encode import VectorStore
 from foils.mining import RandomRetriever, mine_negatives
 from foils.mining.rules import Uniform
-from foils.scoring import Scores, ScoreSettings, score_sources
 from hidden_positives import QUERIES, World
 
 
@@ -65,7 +66,11 @@ def oracle(world: World, sources: dict[str, Negatives], count: int, seed: int = 
     return Labels(pa.Table.from_pylist(judged))
 
 
-def scored(world: World, sources: dict[str, Negatives], folder: Path) -> tuple[Scores, WorldEncoder, VectorStore]:
-    encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
-    settings = ScoreSettings(replicates=0, hybrids=2, temperature=0.1)
-    return score_sources(world.collection, sources, encoder, store, settings), encoder, store
+def decided(
+    world: World, sources: dict[str, Negatives], folder: Path, encoder: object = None, **given: Any
+) -> Decision:
+    """The decision between sources, with the settings of a belief among what is given."""
+    names = [name for name in given if name in BeliefSettings.__dataclass_fields__]
+    belief = BeliefSettings(**{name: given.pop(name) for name in names})
+    encoder, store = encoder or WorldEncoder(world), VectorStore(folder / "vectors")
+    return decide(world.collection, sources, encoder, store, belief, temperature=0.1, **given)  # type: ignore[arg-type]

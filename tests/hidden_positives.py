@@ -39,8 +39,12 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def hidden_world(seed: int, *, labelled: float = 0.5, duplicates: float = 0.0) -> World:
-    """1–9 relevant documents a query, more or less near it, among others; each is labelled with one probability."""
+def hidden_world(seed: int, *, labelled: float = 0.5, duplicates: float = 0.0, preference: float = 1.0) -> World:
+    """1–9 relevant documents a query, more or less near it, among others; each is labelled with one probability.
+
+    With a preference the nearest are labelled so many times as often as the farthest, `labelled` in the mean.
+    """
+    mean = 1.0 if preference == 1 else (preference - 1) / np.log(preference)
     rng = np.random.default_rng(seed)
     queries = unit(rng.standard_normal((QUERIES, D)))
     documents = unit(rng.standard_normal((DOCUMENTS, D)))
@@ -48,11 +52,14 @@ def hidden_world(seed: int, *, labelled: float = 0.5, duplicates: float = 0.0) -
     free, qrels, hidden = iter(rng.permutation(DOCUMENTS).tolist()), {}, set()
     for query in range(QUERIES):
         own = [next(free) for _ in range(rng.integers(1, 10 if query % 3 else 4))]
+        chance = {}
         for row in own:
-            documents[row] = unit(queries[[query]] + rng.uniform(0.1, 0.45) * rng.standard_normal((1, D)))[0]
+            away = rng.uniform(0.1, 0.45)
+            documents[row] = unit(queries[[query]] + away * rng.standard_normal((1, D)))[0]
+            chance[row] = labelled * preference ** ((0.45 - away) / 0.35) / mean
             if rng.random() < duplicates:
                 texts[row] = texts[own[0]]
-        known = {f"d{row}": 1 for row in own if rng.random() < labelled}
+        known = {f"d{row}": 1 for row in own if rng.random() < chance[row]}
         if known:
             qrels[f"q{query}"] = known
             hidden |= {(f"q{query}", f"d{row}") for row in own if f"d{row}" not in known}

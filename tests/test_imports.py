@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
 ARROWS = {  # among stages, only these
     "evaluation": {"mining", "searching"},
-    "labelling": {"rating", "scoring"},
+    "labelling": {"deciding", "rating", "scoring"},
     "rating": {"selection"},
-    "selection": {"mining", "scoring"},
+    "selection": {"deciding", "mining", "scoring"},
     "training": {"batching", "evaluation", "mining", "selection"},
 }
 LAYERS = (  # a part imports from parts on lines above its own, and from itself

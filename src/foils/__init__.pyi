@@ -6,6 +6,7 @@ from .data.doors import load as load
 from .data.doors import push as push
 from .data.negatives import Negatives as Negatives
 from .data.run import Run as Run
+from .deciding.doors import score as score
 from .deciding.mine import mine as mine
 from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
@@ -21,7 +22,6 @@ from .mining.doors import score_pairs as score_pairs
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
 from .rating.doors import rate as rate
 from .runtime.errors import FoilsError as FoilsError
-from .scoring.doors import score as score
 from .searching.doors import answer as answer
 from .searching.doors import search as search
 from .selection.doors import compose as compose

@@ -144,7 +144,10 @@ def test_score_writes_what_the_library_scores(foils: Foils, folder: Path, source
     collection = load_collection(folder)
     tables = {"random": Negatives.read(sources[0]), "lexical": Negatives.read(sources[1])}
     scores = score_sources(collection, tables, HashingEncoder(), VectorStore(tmp_path / "v"), ScoreSettings())
-    assert said == json.loads(json.dumps(scores.to_json()))
+    published = json.loads(json.dumps(scores.to_json()))
+    assert {**said, "sources": 0}.items() >= {**published, "sources": 0}.items()
+    for mine, theirs in zip(said["sources"], published["sources"], strict=True):
+        assert theirs.items() <= mine.items()
     assert [source["name"] for source in said["sources"]] == ["random", "lexical", "random+lexical"]
     keys = {"encoder", "dim", "temperature", "lambda", "records", "seed", "sources", "ranking"}
     assert keys <= said.keys()
@@ -162,11 +165,6 @@ SCORING = [
     ["--lambda", 0.1],
     ["--hybrids", 1],
     ["--sample", 2],
-    ["--tokenizer", "trigrams"],
-    ["--idf", "uniform"],
-    ["--no-control"],
-    ["--replicates", 10],
-    ["--confidence", 0.5],
     ["--seed", 3],
     ["--starts", "nothing"],
     ["--in-batch", 0],
@@ -182,8 +180,8 @@ def test_labels_of_a_file_change_the_decision_as_labels_in_memory_do(
     assert (ended.status, ended.err) == (0, "")
     decision = json.loads((tmp_path / "s.json").read_text())["decision"]
     assert decision["labels"] == 1
-    assert decision["unlabelled_low"] > 0
-    assert "; 1 label" in ended.out
+    assert decision["best_with_probability"] > 0
+    assert "best with probability" in " ".join(ended.out.split())
 
 
 @pytest.mark.parametrize("option", SCORING)
@@ -238,7 +236,6 @@ def test_gzipped_folders_and_other_forms_of_sources(
     assert said["tuples"]["negatives"] == said["llm"]["negatives"] == 1
     assert said["bm25+llm"]["negatives"] == 3
     assert said["llm"]["dropped"] == {"queries without a negative": 2}
-    assert "llm: left out 2 queries without a negative" in ended.out
 
 
 def test_the_report_is_written_where_asked(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from fakes import HashingEncoder
 from foils.data import Negatives, load_collection
+from foils.deciding.doors import score
 from foils.encode import VectorStore
 from foils.runtime.files import write_json
-from foils.scoring.doors import score
 
 Foils = Callable[..., Any]
 
@@ -35,14 +35,14 @@ def test_score(foils: Foils, loaded: object, beir_folder: Callable[..., Path], t
         "--encoder-args",
         f"vectors={tmp_path / 'v'}",
     ]
-    ended = foils("score", folder, *paths.values(), *options, "--audit", 2)
+    ended = foils("score", folder, *paths.values(), *options, "--verbose")
     assert ended.status == 0, ended.err
     store, encoder = VectorStore(tmp_path / "v"), HashingEncoder()
     tables = {name: Negatives.read(path) for name, path in paths.items()}
     forms: list[Any] = [paths, list(paths.values()), tables, {name: each.table for name, each in tables.items()}]
     for number, sources in enumerate(forms):
         collection = load_collection(folder) if number % 2 else folder
-        scores = score(collection, sources, encoder=encoder, vectors=store, audit=2)
+        scores = score(collection, sources, encoder=encoder, vectors=store, verbose=True)
         write_json(tmp_path / "library.json", scores.to_json())
         if number < 3:
             assert (tmp_path / "library.json").read_bytes() == (tmp_path / "program.json").read_bytes()
@@ -54,33 +54,6 @@ def test_score(foils: Foils, loaded: object, beir_folder: Callable[..., Path], t
     assert (tmp_path / "library.html").read_bytes() == (tmp_path / "program.html").read_bytes()
     assert str(scores).split() == ended.out.split()
     assert "<table>" in scores._repr_html_()
-
-
-def test_a_curve(foils: Foils, loaded: object, beir_folder: Callable[..., Path], tmp_path: Path) -> None:
-    folder, path = beir_folder(), tmp_path / "deep.parquet"
-    assert foils("mine", folder, "--with", "random", "--top", 6, "-o", path).status == 0
-    files = {kind: tmp_path / f"program.{kind}" for kind in ("json", "html")}
-    options = ["--curve", "deep:2", "--encoder-args", f"vectors={tmp_path / 'v'}"]
-    ended = foils("score", folder, path, *options, "--json", files["json"], "--report", files["html"])
-    assert ended.status == 0, ended.err
-    store = VectorStore(tmp_path / "v")
-    scores = score(folder, {"deep": path}, curve="deep:2", encoder=HashingEncoder(), vectors=store)
-    write_json(tmp_path / "library.json", scores.to_json())
-    scores.report(tmp_path / "library.html")
-    for kind, written in files.items():
-        assert (tmp_path / f"library.{kind}").read_bytes() == written.read_bytes()
-    shown = json.loads(files["json"].read_text())["curves"]
-    assert [curve["by"] for curve in shown][:1] == ["rank"]
-    assert [part["ranks"] for part in shown[0]["parts"]] == [[0, 2], [2, 4], [4, 6]]
-    assert str(scores).split() == ended.out.split()
-    assert shown[0]["sentence"] in ended.out.replace("\n", " ")
-    for wrong, why in (("depe", "deep"), ("deep:0", "SOURCE:K"), ("deep:many", "SOURCE:K"), ("depe:2", "deep")):
-        refused = foils("score", folder, path, "--curve", wrong)
-        assert (refused.status, "--curve" in refused.err, why in refused.err) == (2, True, True)
-    shallow = foils("score", folder, path, "--curve", "deep:4", "--encoder", tmp_path / "never looked for")
-    assert shallow.status == 2
-    assert "deep has 6 ranks" in shallow.err
-    assert "mine it deeper, as foils mine --top 40 does, or compare smaller windows, as deep:3 does" in shallow.err
 
 
 def test_what_a_table_says_of_itself_is_the_same_in_memory_and_on_disk(

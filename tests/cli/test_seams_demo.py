@@ -11,10 +11,10 @@ import pytest
 
 from fakes import HashingEncoder
 from foils.data import Collection, Negatives
+from foils.deciding.doors import score
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.runtime import memory
-from foils.scoring.doors import score
 from foils.tuning.demo import demo
 
 
@@ -69,7 +69,7 @@ def test_a_budget_of_memory_holds_for_doors_that_a_door_calls(
     loaded: object, pydocs: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     budgets = []
-    monkeypatch.setattr("foils.scoring.doors.score_sources", lambda *_: budgets.append(memory.budget()) or 1 / 0)
+    monkeypatch.setattr("foils.deciding.doors.score_sources", lambda *_: budgets.append(memory.budget()) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
         demo(tmp_path, top=3, memory="3MiB", vectors=tmp_path / "v")
     assert budgets == [3 * 2**20]

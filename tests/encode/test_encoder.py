@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from foils.deciding.doors import score
 from foils.encode import DEFAULT_MODEL, EncoderSettings, SentenceEncoder, VectorStore, find_model, load_encoder
 from foils.encode.encoder import check_finite
 from foils.encode.models import _PUBLISHED_SHA256
 from foils.encode.vectors import cosine_loss
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
-from foils.scoring.doors import score
 
 safetensors = pytest.importorskip("safetensors.torch")
 torch = pytest.importorskip("torch")
@@ -157,8 +157,7 @@ def test_the_word_table_of_a_model_is_an_encoder_too(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(first)).fingerprint == first.fingerprint
     collection, store = made_up(), VectorStore(tmp_path / "vectors")
     by_name, by_object = (
-        score(collection, table(collection), encoder=encoder, vectors=store, control=False)
-        for encoder in (names[0], first)
+        score(collection, table(collection), encoder=encoder, vectors=store) for encoder in (names[0], first)
     )
     assert by_name.encoder["name"] == "static:one"
     assert by_name.to_json() == by_object.to_json()

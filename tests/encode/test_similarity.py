@@ -19,12 +19,12 @@ from sentence_transformers.util import dot_score
 from foils.batching.hobit_c import EmbeddingCache
 from foils.cli.app import run
 from foils.data import Negatives
+from foils.deciding.doors import score
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore, load_encoder
 from foils.encode.similarity import check_temperature_of, similarity_of
 from foils.evaluation.measuring import measure_encoder
 from foils.mining.retrievers import EncoderScorer
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.scoring.doors import score
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.losses import ContrastiveLoss
 from foils.training.models import load_trainable
@@ -214,7 +214,6 @@ def test_scores_are_of_the_models_similarity(collection: Any, tmp_path: Path) ->
             encoder=dot_model(similarity),
             vectors=tmp_path,
             temperature=1.0,
-            control=False,
         )
         unit, expected = similarity == "cosine", []
         for row in negatives.table.to_pylist():

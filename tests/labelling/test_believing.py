@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,12 +70,9 @@ def test_text_outside_the_collection_is_believed_by_its_own_words(tmp_path: Path
 
 
 def test_one_query_believes_nothing(tmp_path: Path) -> None:
-    one = source("a", 1)
-    first = np.array([query != "q1" for query in one.table["query_id"].to_pylist()])
-    alone = {"a": Negatives(one.reject(first, "no").kept())}
-    assert believed(world(), alone, tmp_path) is None
-    with pytest.raises(InputError):
-        belief_before_labels(pairs_of(alone), world(), alone, HashingEncoder(), VectorStore(tmp_path), split="nothing")
+    whole = world()
+    one = replace(whole, qrels={"train": whole.qrels["train"].slice(0, 1)})
+    assert believed(one, {"a": source("a", 1)}, tmp_path) is None
 
 
 def test_the_draw_prefers_uncertain_pairs_and_stays_while_they_are_judged(tmp_path: Path) -> None:

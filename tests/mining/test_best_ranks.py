@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from decided_world import WorldEncoder
+from foils.deciding.benefit import expected_recurrence
 from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.mining.results import Mined
@@ -29,15 +30,27 @@ def best_of(world: World, folder: Path, **given: Any) -> Mined:
 def test_it_takes_the_ranks_that_it_names_as_if_they_had_been_asked_for(spoilt: World, tmp_path: Path) -> None:
     best = best_of(spoilt, tmp_path)
     chosen = best.provenance["settings"]["best_of"]
-    first, end = chosen["best"]["ranks"]
-    assert (end - first, chosen["depth"], len(chosen["parts"])) == (5, 50, 10)
+    first, end = map(int, chosen["source"].removeprefix("ranks ").split("–"))
+    assert (end - first, chosen["depth"], len(chosen["candidates"])) == (5, 50, 12)
     models = {"encoder": WorldEncoder(spoilt), "vectors": VectorStore(tmp_path / "vectors")}
     plain = mine(spoilt.collection, "dense", top=5, ranks=(first, end), **models)
     assert best.table.equals(plain.table)
     assert best.provenance["recapture"] == plain.provenance["recapture"]
     assert list(best.provenance["settings"]["ranks"]) == [first, end]
-    assert chosen["sentence"] in best.tables()[1].caption
-    assert best.to_json()["curve"]["parts"] == chosen["parts"]
+    assert chosen["sentence"] == best.tables()[1].title
+    assert best.to_json()["decision"]["candidates"] == chosen["candidates"]
+
+
+def test_it_heeds_how_often_documents_recur(spoilt: World, tmp_path: Path) -> None:
+    class WordTable(WorldEncoder):
+        static = True
+
+    models = {"encoder": WordTable(spoilt), "vectors": VectorStore(tmp_path / "vectors")}
+    words = mine(spoilt.collection, "dense", top=5, ranks="best", **models).provenance["settings"]["best_of"]
+    context = best_of(spoilt, tmp_path).provenance["settings"]["best_of"]
+    assert context["recurrence"] == 1.0
+    assert words["recurrence"] == expected_recurrence(spoilt.collection, "train") == 0
+    assert words["candidates"] != context["candidates"]
 
 
 def test_where_nothing_is_hidden_it_takes_the_first_ranks(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from foils.mining import DenseRetriever, RandomRetriever, mine_negatives
 from foils.rating import BiEncoderJudge, JudgementRecord, rate_negatives
 from foils.runtime import memory
 from foils.runtime.parallel import executing
-from foils.scoring import ScoreSettings, compose, measure, prepare, score_sources
+from foils.scoring import ScoreSettings, compose, make_records, measure, score_sources
 from foils.scoring.gates import gated
 
 QUERIES, DOCUMENTS = 160, 240
@@ -72,8 +72,8 @@ def scored(folder: Path) -> dict[str, bytes]:
         "dense": mine_negatives(collection, retriever, split="train", top=9),
         "random": mine_negatives(collection, RandomRetriever(collection), split="train", top=9),
     }
-    settings = ScoreSettings(replicates=20, regularization=0.1)
-    scores = score_sources(collection, sources, HashingEncoder(), VectorStore(folder / "vectors"), settings)
+    settings, store = ScoreSettings(regularization=0.1), VectorStore(folder / "vectors")
+    scores = score_sources(collection, sources, HashingEncoder(), store, settings, replicates=20)
     replicates = b"".join(scores.replicates.scores[name].tobytes() for name in sorted(scores.replicates.scores))
     return {"json": json.dumps(scores.to_json()).encode(), "replicates": replicates}
 
@@ -83,7 +83,10 @@ def composed(folder: Path) -> dict[str, bytes]:
     collection, retriever = dense(folder)
     source = {"dense": mine_negatives(collection, retriever, split="train", top=9)}
     measured = measure(
-        prepare(collection, source, control=False), HashingEncoder(), VectorStore(folder / "vectors"), 0.05
+        make_records(collection, source, split="train", control=False),
+        HashingEncoder(),
+        VectorStore(folder / "vectors"),
+        0.05,
     )
     chosen = compose(measured.geometry, gated(measured.similarities, 0.05), count=3, block=64)
     return {"order": chosen.order.tobytes(), "gain": chosen.gain.tobytes()}

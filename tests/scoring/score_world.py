@@ -14,6 +14,7 @@ import pyarrow as pa
 from foils.data import Collection, Negatives
 from foils.data.negatives import REQUIRED
 from foils.encode import Kind, Vectors
+from foils.scoring import Scores, ScoreSettings, score_sources
 
 WORDS = [
     "wind",
@@ -132,3 +133,12 @@ class NoEncoder:
 
 def _text(rng: np.random.Generator, least: int, most: int) -> str:
     return " ".join(str(word) for word in rng.choice(WORDS, rng.integers(least, most + 1)))
+
+
+APART = ("control", "replicates", "tokenizer", "idf_corpus")
+
+
+def score(collection: Collection, sources: Mapping[str, Negatives], encoder: Any, store: Any, **chosen: Any) -> Scores:
+    """Score with these settings, without intervals unless replicates are asked for."""
+    apart = {"replicates": 0, **{name: chosen.pop(name) for name in APART if name in chosen}}
+    return score_sources(collection, sources, encoder, store, ScoreSettings(**chosen), **apart)

@@ -18,7 +18,7 @@ from foils.runtime.parallel import workers
 from foils.scoring.information import log_det, target_moments, unpacked
 from foils.scoring.intervals import Bootstrap, assign_blocks, bootstrap, leave_out, resampled
 from foils.scoring.measure import Geometry, information_matrix
-from foils.scoring.records import Target
+from foils.scoring.triplets import Target
 
 WHOLE = Target("s", 1)
 

@@ -7,13 +7,13 @@ from itertools import combinations
 import numpy as np
 import plain
 import pytest
-from score_world import ExactStore, NoEncoder, World, random_world, vector
+from score_world import ExactStore, NoEncoder, World, random_world, score, vector
 
 from foils.data.tokens import TOKENIZERS
-from foils.scoring import Scores, ScoreSettings, SourceScore, score_sources
+from foils.scoring import Scores, SourceScore
 from foils.scoring.gates import WEIGHTINGS
 from foils.scoring.information import log_det, target_moments
-from foils.scoring.records import CONTROL
+from foils.scoring.triplets import CONTROL
 
 MEANS = ("rho", "eta", "coverage", "psi", "pair_loss", "inversion_rate")
 PER_RECORD = ("gradient_energy", "mnrl_proxy", "ambiguity")
@@ -21,8 +21,7 @@ SCORES = ("eci_sem", "eci_sem_per_dim", "trace")
 
 
 def scored(world: World, **settings: object) -> Scores:
-    chosen = ScoreSettings(**{"replicates": 0, **settings})  # type: ignore[arg-type]
-    return score_sources(world.collection, world.sources, NoEncoder(), ExactStore(), chosen)  # type: ignore[arg-type]
+    return score(world.collection, world.sources, NoEncoder(), ExactStore(), **settings)
 
 
 def plainly(world: World, records: list[plain.Record], idf: plain.Idf, **settings: object) -> plain.Scored:

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from score_world import ExactStore, NoEncoder, negatives, random_world
+from score_world import score as score_with
 
 from foils.data import Collection, Negatives
 from foils.encode import Vectors
 from foils.runtime import memory
 from foils.runtime.errors import InputError
-from foils.scoring import Scores, ScoreSettings, SourceScore, score_sources
+from foils.scoring import Scores, SourceScore
 from foils.scoring.gates import (
     WEIGHTINGS,
     Similarities,
@@ -32,7 +33,7 @@ from foils.scoring.measure import (
     pair_similarities,
     triplet_similarities,
 )
-from foils.scoring.records import Target
+from foils.scoring.triplets import Target
 
 
 def test_two_records_worked_by_hand() -> None:
@@ -68,9 +69,7 @@ def test_two_records_worked_by_hand() -> None:
     }  # fmt: skip
     store = ExactStore({text: np.array(vector, np.float64) for text, vector in vectors.items()})
     source = negatives([("q1", "a", None), ("q1", "b", None), ("q2", "a", None)])
-    found = score_sources(
-        collection, {"s": source}, NoEncoder(), store, ScoreSettings(temperature=1.0, control=False, replicates=0)
-    ).sources[0]
+    found = score_with(collection, {"s": source}, NoEncoder(), store, temperature=1.0, control=False).sources[0]
     assert found.rho == pytest.approx((0.731059 + 0.598688 + 0.5) / 3, abs=1e-6)
     assert found.eta == 0.5
     assert found.coverage == pytest.approx((0 + 1 + 0.366682) / 3, abs=1e-6)
@@ -315,8 +314,7 @@ def assert_same(a: SourceScore, b: SourceScore) -> None:
 
 
 def score(collection: Collection, sources: dict[str, Negatives], **chosen: object) -> Scores:
-    given = {"control": False, "replicates": 0, **chosen}
-    return score_sources(collection, sources, NoEncoder(), ExactStore(), ScoreSettings(**given))  # type: ignore[arg-type]
+    return score_with(collection, sources, NoEncoder(), ExactStore(), **{"control": False, **chosen})
 
 
 @pytest.mark.parametrize("seed", range(4))

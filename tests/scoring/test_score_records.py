@@ -8,8 +8,7 @@ from score_world import negatives, random_world
 
 from foils.data import Collection, Negatives
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.scoring.records import CONTROL, Records
-from foils.scoring.uniting import make_records
+from foils.scoring.triplets import CONTROL, Records, make_records
 
 DOCUMENTS = {"p": "right", "r": "also right", "e": "right", "n": "wrong", "m": "wrong", "o": "other", "v": "valid"}
 
@@ -120,23 +119,13 @@ def test_a_sample_holds_the_records_that_every_source_covers_first() -> None:
         assert (len(drawn), len(drawn.shared())) == (size, shared)
 
 
-def test_shared_records_alone() -> None:
-    collection, sources = few_and_many(10)
-    whole, shared = (make_records(collection, sources, split="train", shared=value) for value in (False, True))
-    assert (len(whole), len(whole.shared())) == (60, 10)
-    assert (len(shared), len(shared.shared())) == (10, 10)
-    assert shared.queries.tolist() == whole.queries[whole.shared()].tolist()
-    apart = {"a": negatives([("q1", "h1", None)]), "b": negatives([("q2", "h2", None)])}
-    with pytest.raises(InputError, match=r"no query has a negative of every source \(a, b\)"):
-        make_records(collection, apart, split="train", shared=True)
-
-
 def test_targets_are_those_that_have_a_triplet() -> None:
     collection, sources = few_and_many(1)
     records = make_records(collection, sources, split="train", control=False)
     assert [target.name for target in records.targets()] == ["every", "some", "every+some"]
-    part, _, _ = records.subset(np.arange(30, 60))
+    part = make_records(collection, sources, split="train", control=False, queries=np.arange(30, 60))
     assert [target.name for target in part.targets()] == ["every"]
+    assert part.queries.tolist() == list(range(30, 60))
 
 
 def test_queries_without_a_negative_are_counted_within_a_sample() -> None:

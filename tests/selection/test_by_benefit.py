@@ -10,10 +10,10 @@ import pytest
 
 from decided_world import WorldEncoder, mined, oracle, true_share
 from foils.data import Negatives
+from foils.deciding import BeliefSettings, decide
+from foils.deciding.benefit import HARM
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
-from foils.scoring import BeliefSettings, ScoreSettings, decide_sources, score_sources
-from foils.scoring.worth import HARM
 from foils.selection import Candidates, list_benefit, most_useful, select_by_benefit
 from foils.selection.benefit import HARMFUL, NOT_CHOSEN
 from foils.selection.doors import select
@@ -35,7 +35,7 @@ def test_harmful_negatives_are_left_out_and_the_list_is_at_least_every_sources()
     record = np.repeat(np.arange(60), 12)
     pull, gain = rng.normal(-1, 2, 720), rng.uniform(-0.75, 1, 720)
     lists = tuple(np.tile(np.arange(12) // 4 == source, 60) for source in range(3))
-    chosen = most_useful(Candidates(record, pull, gain, lists), 4)
+    chosen = most_useful(Candidates(np.arange(720), record, pull, gain, lists), 4)
     assert (gain[chosen] > 0).all()
     short = 0.0
     for each in range(60):
@@ -57,10 +57,13 @@ def test_harmful_negatives_are_left_out_and_the_list_is_at_least_every_sources()
 
 def test_where_pulls_are_equal_the_least_likely_false_are_taken_first() -> None:
     gain = np.array([0.2, 0.9, -0.1, 0.7, 0.4])
-    same = Candidates(np.zeros(5, int), np.full(5, -3.0), gain, ())
+    same = Candidates(np.arange(5), np.zeros(5, int), np.full(5, -3.0), gain, ())
     assert most_useful(same, 2).tolist() == [1, 3]
     assert most_useful(same, 9).tolist() == [0, 1, 3, 4]
-    assert most_useful(Candidates(np.zeros(2, int), np.zeros(2), np.array([-1.0, 0.0]), ()), 3).tolist() == []
+    assert (
+        most_useful(Candidates(np.arange(2), np.zeros(2, int), np.zeros(2), np.array([-1.0, 0.0]), ()), 3).tolist()
+        == []
+    )
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +87,26 @@ def test_a_composition_is_worth_at_least_each_source_and_has_fewer_false_than_th
     assert true_share(world, chosen) < 0.6 * true_share(world, sources["hard"])
     table = Negatives(chosen.table, chosen.provenance)
     encoder, store = WorldEncoder(world), VectorStore(folder / "vectors")
-    scoring = ScoreSettings(replicates=0, hybrids=1, temperature=0.1)
-    scores = score_sources(world.collection, {**sources, "chosen": table}, encoder, store, scoring)
     belief = BeliefSettings(labels=oracle(world, sources, 240))
-    decision = decide_sources(scores, {**sources, "chosen": table}, encoder, store, belief).decision
+    both = {**sources, "chosen": table}
+    decision = decide(world.collection, both, encoder, store, belief, temperature=0.1)
     assert decision.source == "chosen"
     for name in NAMES:
         assert decision.worths["chosen"].benefit >= decision.worths[name].benefit, name
-        assert chosen.benefit >= chosen.of_sources[name], name
+        assert chosen.benefit >= chosen.decision.worths[name].benefit, name
+
+
+def test_it_says_which_source_it_would_choose_as_the_decision_does_and_shows_its_page(
+    spoilt: tuple[World, dict[str, Negatives], ByBenefit, Path], tmp_path: Path
+) -> None:
+    world, sources, chosen, folder = spoilt
+    belief = BeliefSettings(labels=oracle(world, sources, 240))
+    store = VectorStore(folder / "vectors")
+    decision = decide(world.collection, sources, WorldEncoder(world), store, belief, temperature=0.1)
+    assert chosen.tables()[-1].title == decision.sentence
+    assert chosen.to_json()["decision"] == decision.to_json()
+    chosen.report(tmp_path / "page.html")
+    assert decision.sentence in (tmp_path / "page.html").read_text("utf-8")
 
 
 def test_rows_say_what_is_believed_of_them_and_why_they_are_left_out(
@@ -143,10 +158,12 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
 def test_where_documents_do_not_recur_hard_negatives_weigh_less(
     spoilt: tuple[World, dict[str, Negatives], ByBenefit, Path],
 ) -> None:
+    class WordTable(WorldEncoder):
+        static = True
+
     world, sources, plain, folder = spoilt
-    belief = BeliefSettings(labels=oracle(world, sources, 240), recurrence=0.0)
-    store = VectorStore(folder / "vectors")
-    chosen = select_by_benefit(world.collection, sources, WorldEncoder(world), store, belief, top=5, temperature=0.1)
+    belief, store = BeliefSettings(labels=oracle(world, sources, 240)), VectorStore(folder / "vectors")
+    chosen = select_by_benefit(world.collection, sources, WordTable(world), store, belief, top=5, temperature=0.1)
     false, weight = (chosen.table[name].to_numpy(zero_copy_only=False) for name in ("false_probability", "weight"))
     assert (weight[chosen.keep] < 1 - (1 + HARM) * false[chosen.keep]).all()
     assert chosen.provenance["settings"]["recurrence"] == 0

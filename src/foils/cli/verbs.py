@@ -198,7 +198,7 @@ DOORS: dict[str, Verb] = {
         writes="records",
     ),
     "score": Verb(
-        "foils.scoring.doors:score",
+        "foils.deciding.doors:score",
         "foils score scifact/ bm25.parquet dense.parquet llm=negatives.jsonl --report page.html --json scores.json",
         reports=True,
     ),

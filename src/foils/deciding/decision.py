@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-from scipy.special import expit
+from scipy.special import expit, ndtri
 
 from foils.data.collection import Collection, Rows
 from foils.data.labels import Labels, LabelsLike
@@ -55,7 +55,6 @@ GRID = 41  # values of o from 0 to its bound
 LEAST_RATIO = 1e-12  # n_L/n_U, at least
 SLACK, SURELY = 1.05, 10.0  # of the bound of o; recaptured positives of a source whose rate bounds it
 COUNTED, UNCOUNTED, OUTSIDE = 0.05, 0.6, 1.0  # what the logarithm of a rate may be wrong by beside chance
-ONE_SIDED = 1.64  # standard deviations of that in the upper end of a share without labels
 CONFIRMED = 0.975  # probability of an answer among the judged from which on a share has a lower end above 0
 TOLERANCE = 0.02  # share of the best benefit that the cheaper of two sources may lose
 WORTH_LABELS = 0.1  # points of nDCG that the choice may lose before labels are asked for
@@ -313,7 +312,6 @@ def decide(
         settings.starts), settings, recurrence,
     )  # fmt: skip
     known = {name: _source(measured, bit, every[name], logs) for bit, name in enumerate(of.names)}
-    known = {name: source for name, source in known.items() if len(source.triplets)}
     most = SLACK * min([relevance.bound(survey), *filter(None, map(_bound, known.values(), map(every.get, known)))])
     judged = Judged.of(labels, of)
     weighed = _weigh(ground, known, logs, max(most, 1e-9), judged, len(queries), temperature, rng)
@@ -346,7 +344,7 @@ def _queries(
     every = np.sort(collection.positives(split).query_rows)
     if len(every) < 2:
         raise InputError(f"the split {split!r} has {len(every)} queries with a positive; a decision needs at least two")
-    drawn = every if count is None else rng.permutation(every)[:count]
+    drawn = rng.permutation(every)[:count]
     judged = every[:0] if labels is None else collection.query_rows(labels.table["query_id"])
     return np.union1d(drawn, np.intersect1d(judged, every))
 
@@ -359,7 +357,7 @@ def _source(measured: Measured, bit: int, negatives: Negatives, logs: Float64s) 
     """
     triplets = np.flatnonzero(measured.records.members >> bit & 1)
     if not len(triplets):
-        return Source(triplets, Odds(np.zeros(1)), math.nan, UNCOUNTED)
+        return Source(triplets, Odds(np.log([LEAST_RATIO])), math.nan, UNCOUNTED)
     odds = Odds(logs[triplets])
     recapture = Recapture.of_table(negatives)
     if recapture is None or not recapture.kept:
@@ -389,7 +387,7 @@ class _Weighed:
         grid: (G,) values of o. `plain`: (G, S + 1) benefits there. `shares`: (G, S + 1).
         benefits: (K, D, S + 1) draws: without labels at each o of the grid, with labels K = 1.
         drawn_shares: (D, S + 1) with labels. `seen`: (S + 1,) whether an answer was seen among the judged.
-        highest: (S + 1,) upper end of the shares without labels.
+        spreads: (S + 1,) what the logarithms of the shares without labels may be wrong by.
         errors: of the form of the benefit, (D,) and (D, S + 1). `expected`: (m,) π of each triplet.
         judges: of each program: sensitivity and specificity.
     """
@@ -404,7 +402,7 @@ class _Weighed:
     benefits: Float64s
     drawn_shares: Float64s | None
     seen: Float64s
-    highest: Float64s
+    spreads: Float64s
     errors: tuple[Float64s, Float64s]
     expected: Float64s
     judges: Mapping[str, Mapping[str, float]]
@@ -452,12 +450,12 @@ def _weigh(
             for draw, (constant, slope) in enumerate(after.lines[:, at]):
                 sums, drawn_shares[draw, at] = summed(constant, slope)
                 benefits[0, draw, at] = weights[draw] @ sums / (weights[draw] @ counts)
-    highest = [min(MOST, source.share(most) * math.exp(ONE_SIDED * source.spread)) for source in listed]
+    spreads = np.array([*(source.spread for source in listed), 0.0])
     seen = np.append(np.zeros(len(listed)) if after is None else after.seen_false, 0.0)
     return _Weighed(
         (*sources, NONE), (*records, 0), strengths, learnability, grid, plain, shares, benefits,
-        None if after is None else drawn_shares, seen, np.array([*highest, 0.0]), errors,
-        _expected(listed, logs, most / 2, after),
+        None if after is None else drawn_shares, seen, spreads, errors,
+        _expected(sources, logs, most / 2, after),
         {} if after is None or judged is None else _judges(judged, after),
     )  # fmt: skip
 
@@ -468,21 +466,27 @@ def _summed(
     """(blocks,) sums of a source's benefit where logit π = constant + slope·log n_L/n_U, and its share."""
     pi = expit(constant + slope * logs)
     sums: Float64s = np.bincount(block, strength * (1 - (1 + HARM) * pi), blocks).astype(np.float64)
-    return sums, float(pi.mean())
+    return sums, float(pi.mean()) if len(pi) else 0.0
 
 
-def _expected(sources: Sequence[Source], logs: Float64s, unlabelled: float, after: Posterior | None) -> Float64s:
-    """(m,) π of each triplet: at `unlabelled`, or the mean after labels; of several sources, by their mean logit."""
-    holders, lines = np.zeros(len(logs)), [[source.odds.line(source.share(unlabelled)) for source in sources]]
-    for source in sources:
-        holders[source.triplets] += 1
-    every = np.array(lines) if after is None else after.lines[:: len(after.lines) // 50]
+def _expected(sources: Mapping[str, Source], logs: Float64s, unlabelled: float, after: Posterior | None) -> Float64s:
+    """(m,) π of each triplet: at `unlabelled`, or the mean after labels; of several sources, by their mean logit.
+
+    What is drawn at random too is told by the others that have it.
+    """
+    plain = [[source.odds.line(source.share(unlabelled)) for source in sources.values()]]
+    others = [np.zeros(0, np.int64), *(source.triplets for name, source in sources.items() if name != RANDOM)]
+    held = {name: source.triplets for name, source in sources.items()}
+    if RANDOM in held:
+        held[RANDOM] = np.setdiff1d(held[RANDOM], np.concatenate(others))
+    holders = np.bincount(np.concatenate(list(held.values())), minlength=len(logs))
+    lines = np.array(plain) if after is None else after.lines[:: len(after.lines) // 50]
     expected = np.zeros(len(logs))
-    for of in every:
+    for of in lines:
         logits = np.zeros(len(logs))
-        for (constant, slope), source in zip(of, sources, strict=True):
-            logits[source.triplets] += constant + slope * logs[source.triplets]
-        expected += expit(logits / np.maximum(holders, 1)) / len(every)
+        for (constant, slope), rows in zip(of, held.values(), strict=True):
+            logits[rows] += constant + slope * logs[rows]
+        expected += expit(logits / np.maximum(holders, 1)) / len(lines)
     return expected
 
 
@@ -522,6 +526,7 @@ def _decided(
     gains = np.stack([form.drawn(each, weighed.errors) for each in weighed.benefits])  # (K, D, S + 1)
     random, none = names.index(RANDOM) if RANDOM in names else len(names) - 1, len(names) - 1
     tails = [(1 - confidence) / 2, (1 + confidence) / 2]
+    deviations = float(ndtri(tails[1]))
 
     def interval(values: Float64s) -> tuple[float, float]:
         """The widest over what is not excluded; values are (K, D)."""
@@ -539,7 +544,10 @@ def _decided(
             share, (least, most_false) = float(drawn[:, at].mean()), np.quantile(drawn[:, at], tails)
             ends = (float(least) if weighed.seen[at] >= CONFIRMED else 0.0, float(most_false))
         else:
-            share, ends = math.nan, (0.0, float(weighed.highest[at]))
+            share, ends = (
+                math.nan,
+                (0.0, float(min(MOST, weighed.shares[-1, at] * np.exp(deviations * weighed.spreads[at])))),
+            )
         apart = interval(gains[:, :, chosen] - gains[:, :, at])
         tied = at != chosen and apart[0] <= 0 <= apart[1]
         ties += [name] * tied

@@ -41,12 +41,18 @@ class Scored(Scores):
         if self.decision is None or self.rank_by != BENEFIT:
             return super().ranked
         order = [each.name for each in self.decision.candidates]
-        return sorted(self.sources, key=lambda score: (score.hybrid, order.index(score.name) if not score.hybrid else 0))
+        return sorted(
+            self.sources, key=lambda score: (score.hybrid, order.index(score.name) if not score.hybrid else 0)
+        )
 
     @property
     def ranking(self) -> list[str]:
         """The names of the sources in that order; by the benefit without hybrids."""
         return [score.name for score in self.ranked if not (self.decision and self.rank_by == BENEFIT and score.hybrid)]
+
+    def published(self) -> list[Table]:
+        """Return the ranking by a published score, with all that is measured."""
+        return [*super().tables(), *self.measures()]
 
     def tables(self) -> list[Table]:
         """Return the decision, and the published scores where these rank or everything is asked for."""

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection
+from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
+from foils.deciding.decision import BeliefSettings, Decision, decide
 from foils.encode.encoder import Encoder
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.encode.vectors import VectorStore
@@ -13,14 +20,13 @@ from foils.mining.methods import Mining, Models
 from foils.mining.results import Mined
 from foils.mining.settings import FilterSettings, RankingSettings, WindowSettings, check_mining
 from foils.runtime.doors import door
+from foils.runtime.errors import InputError
 from foils.runtime.options import Option
 from foils.runtime.results import Table
 from foils.runtime.surroundings import ScaleSettings
 
-if TYPE_CHECKING:
-    from foils.scoring import Curve
-
-DEPTH = 10  # windows of ranks that are looked at for the best one
+DEPTH = 10  # times the negatives per query: ranks that are looked at for the best ones
+DENSE = 10  # windows without a gap between them; deeper ones lie a fifth of their rank apart
 
 
 @door(check=check_mining)
@@ -54,13 +60,12 @@ def mine(
     top, ranks = window.top, mining.window.ranks
     if not isinstance(ranks, str):
         return mining.mined(top=top, ranks=ranks or (0, None))
-    depth = DEPTH * top
-    curve = curve_of(mining.mined(top=depth, ranks=(0, depth)), *models.encoder, size=top, seed=window.seed)
-    best = curve.best or max(curve.parts, key=lambda part: part.worth.benefit)  # where none is better than no negatives
-    shown = curve.to_json()
-    facts = {"depth": depth, **{name: shown[name] for name in ("best", "sentence", "parts")}}
-    mined = mining.mined(top=top, ranks=(int(best.first), best.end), best_of=facts)
-    return MinedOfBest.of(mined, curve=curve, **{each.name: getattr(mined, each.name) for each in fields(mined)})
+    deep = mining.mined(top=DEPTH * top, ranks=(0, DEPTH * top))
+    decision, best = best_window(loaded, deep, *models.encoder, size=top, split=window.split, seed=window.seed)
+    facts = {"depth": DEPTH * top, "source": decision.source, "sentence": decision.sentence,
+             "candidates": decision.to_json()["candidates"]}  # fmt: skip
+    mined = mining.mined(top=top, ranks=best, best_of=facts)
+    return MinedOfBest.of(mined, decision=decision, **{each.name: getattr(mined, each.name) for each in fields(mined)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,41 +73,72 @@ class MinedOfBest(Mined):
     """Negatives of the best ranks.
 
     Attributes:
-        curve: what each window of ranks is worth.
+        decision: between windows of ranks.
     """
 
-    curve: Curve
+    decision: Decision
 
     def tables(self) -> list[Table]:
-        """Return the counts, with the curve that the ranks were chosen by."""
-        from foils.scoring.curve_shown import curve_table
-
-        return [*super().tables(), curve_table(self.curve)]
+        """Return the counts, with the decision that the ranks were chosen by."""
+        return [*super().tables(), self.decision.table()]
 
     def to_json(self) -> dict[str, Any]:
-        """Return source, settings, counts and the curve."""
-        return {**super().to_json(), "curve": self.curve.to_json()}
+        """Return source, settings, counts and the decision."""
+        return {**super().to_json(), "decision": self.decision.to_json()}
 
 
-def curve_of(deep: Mined, encoder: Encoder, store: VectorStore, *, size: int, seed: int) -> Curve:
-    """Return what each window of ranks of a deep table is worth for a training that starts from the encoder.
+def windows_of(start: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Return windows of `size` ranks up to `end`, without gaps at first, then a fifth of their rank apart."""
+    windows, at = [], 0
+    while start + (at + 1) * size <= end:
+        windows.append((start + at * size, start + (at + 1) * size))
+        at += max(1, 2 * at // DENSE)
+    return windows
+
+
+def best_window(
+    collection: Collection,
+    deep: Negatives,
+    encoder: Encoder,
+    store: VectorStore,
+    belief: BeliefSettings | None = None,
+    *,
+    size: int,
+    split: str = "train",
+    temperature: float = 0.05,
+    seed: int = 0,
+) -> tuple[Decision, tuple[int, int]]:
+    """Decide between windows of ranks of one source; return the decision, and the window with the largest benefit.
 
     Args:
-        deep: mined from all ranks that are looked at.
-        encoder: that similarities are measured with.
+        collection: documents, queries, judgements.
+        deep: negatives mined from all ranks that are looked at.
+        encoder: that the training starts from.
         store: of vectors.
+        belief: labels, what the training starts from, and in-batch negatives.
         size: negatives of a query in each window.
-        seed: of the records that are drawn, and of the belief.
+        split: whose queries are trained on.
+        temperature: τ of the training.
+        seed: of all draws.
 
     Raises:
-        InputError: fewer than two queries with negatives, or fewer ranks than two windows have.
+        InputError: fewer than two windows, or what `decide` raises.
     """
-    from foils.scoring import BeliefSettings, ScoreSettings, curves, decide_sources, score_sources
-    from foils.scoring.deciding import RECORDS
-
-    assert deep.collection is not None  # a table that was mined has it
-    scoring = ScoreSettings(split=deep.split, hybrids=1, sample=RECORDS, control=False, replicates=0, seed=seed)
-    sources = {deep.source: deep}
-    scores = score_sources(deep.collection, sources, encoder, store, scoring)
-    scores = scores.with_decision(decide_sources(scores, sources, encoder, store, BeliefSettings()), "benefit")
-    return curves(scores, sources, deep.source, size=size, by=("rank",))[0]
+    rank, keep = np.asarray(deep.table["rank"].to_numpy()), deep.keep
+    ranks = rank[keep]
+    listed = windows_of(int(ranks.min()), int(ranks.max()) + 1, size) if len(ranks) else []
+    if len(listed) < 2:
+        raise InputError(
+            f"{len(np.unique(ranks))} ranks have negatives; two windows of {size} need {2 * size}: mine deeper"
+        )
+    sources = {
+        f"ranks {first}–{end}": Negatives(deep.table.filter(pa.array(keep & (rank >= first) & (rank < end))))
+        for first, end in listed
+    }
+    sources = {name: source for name, source in sources.items() if len(source)}
+    decision = decide(
+        collection, sources, encoder, store, belief, split=split, temperature=temperature, seed=seed,
+        candidates=list(sources),
+    )  # fmt: skip
+    first, end = re.findall(r"\d+", str(decision.source))
+    return decision, (int(first), int(end))

@@ -32,13 +32,13 @@ WORD = re.compile(r"\w{3,}")
 _READING = (
     "The gain of a choice is what it is expected to add to nDCG@10 on new queries, in points, over training without "
     "mined negatives. It follows from what its negatives add to the loss, less what the unlabelled answers among them "
-    "spoil; its interval holds what is not known of these, of the queries, and of how well the loss foresees training.",
-    "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels only a bound is "
-    "known, by how much the negatives look like labelled positives, and the choice holds as long as the share stays on "
-    "its side of the turning point. Sixty labels narrow it (foils label).",
-    "ECI_sem and ECI are the published scores. ECI_sem is log det(Id + I/λ), I the mean over negatives of ρ·η·ψ·r·rᵀ, r "
-    "the direction from negative to positive. It rises as negatives get easier, so random negatives are scored beside "
-    "the sources: a source that does not stay clearly below them is easy, not good.",
+    "spoil. Its interval holds what is not known of these, of the queries, and of how well the loss foresees training.",
+    "Unlabelled answers are documents that answer the query, though nobody labelled them. Without labels only a bound "
+    "is known, by how much the negatives look like labelled positives, and the choice holds as long as the share stays "
+    "on its side of the turning point. Sixty labels narrow it (foils label).",
+    "ECI_sem and ECI are the published scores. ECI_sem is log det(Id + I/λ), I the mean over negatives of ρ·η·ψ·r·rᵀ, "
+    "r the direction from negative to positive. It rises as negatives get easier, so random negatives are scored "
+    "beside the sources: a source that does not stay clearly below them is easy, not good.",
 )
 
 
@@ -49,7 +49,6 @@ def score_page(scores: Scored) -> str:
         f"{scores.collection['name']}, split {settings.split}: {len(scores.measured.records):,} queries · "
         f"encoder {scores.encoder['name']} · temperature {settings.temperature:g} · seed {settings.seed}"
     )
-    published = [*Scored.__mro__[1].tables(scores), *scores.measures()]
     sections = [] if decision is None else _decision_sections(decision)
     return render_page(
         "Which hard negatives to train on",
@@ -57,12 +56,23 @@ def score_page(scores: Scored) -> str:
         verdict=decision.sentence if decision else f"{scores.ranking[0]} has the highest published score.",
         sections=[
             *sections,
-            Section("Published scores", published, folded=decision is not None),
+            Section("Published scores", scores.published(), folded=decision is not None),
             Section("How to read this", (), _READING, folded=True),
         ],
         footer=f"encoder fingerprint {scores.encoder['fingerprint']} · collection digest {scores.collection['digest']} "
         f"· idf over {scores.idf_corpus['texts']:,} texts",
     )
+
+
+def decision_page(decision: Decision) -> str:
+    """Return the page of a decision alone as HTML."""
+    collection = decision.ground.measured.records.collection
+    subtitle = f"{collection.name}: {len(decision.ground.measured.records):,} queries"
+    reading = Section("How to read this", (), _READING[:2], folded=True)
+    return render_page(
+        "Which hard negatives to train on", subtitle=subtitle, verdict=decision.sentence,
+        sections=[*_decision_sections(decision), reading], footer=f"collection digest {collection.digest}",
+    )  # fmt: skip
 
 
 def _decision_sections(decision: Decision) -> list[Section]:
@@ -93,8 +103,8 @@ def gain_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
         "error_x": ends(gains, [each.gain_low for each in listed], [each.gain_high for each in listed]),
     }  # fmt: skip
     caption = (
-        f"Points of nDCG@10 expected over no mined negatives, with {100 * decision.confidence:g} % intervals. Where two "
-        "intervals overlap far, the choices are ties."
+        f"Points of nDCG@10 expected over no mined negatives, with {100 * decision.confidence:g} % intervals. Where "
+        "two intervals overlap far, the choices are ties."
     )
     return Figure([bars], axes("points of nDCG@10 over none", ""), caption, height=110 + 34 * len(listed))
 
@@ -119,7 +129,7 @@ def turn_figure(decision: Decision, colours: Mapping[str, str]) -> Figure:
 
 
 def examples_of(decision: Decision) -> Examples:
-    """Return three queries with their positive and the negative nearest to each in every source, shared words marked."""
+    """Return three queries with their positive and each source's nearest negative, the query's words marked."""
     measured, ground = decision.ground.measured, decision.ground
     records = measured.records
     held = np.array([np.bincount(records.record[records.members >> bit & 1 == 1], minlength=len(records)) > 0

@@ -11,7 +11,7 @@ from foils.deciding import Candidate
 from foils.scoring.eci import gradient_norm, score_variance, source_eci
 from foils.scoring.gates import WEIGHTINGS, Float64s
 from foils.scoring.information import effective_rank, log_det, target_moments
-from foils.scoring.results import Scores
+from foils.scoring.scores import Scores
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 
 LAMBDAS = (0.1, 0.01, 0.001)

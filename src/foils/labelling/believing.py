@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from foils.data.collection import Collection
 from foils.data.negatives import Negatives, negatives_table
+from foils.deciding import decide
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.labelling.drawing import Universe
-from foils.scoring import ScoreSettings, decide_sources, score_sources
-from foils.scoring.compose import triplets_of_rows
-from foils.scoring.deciding import RECORDS
+from foils.scoring.triplets import triplets_of_rows
 from foils.statistics.survey import Floats
 
 log = logging.getLogger(__name__)
@@ -48,15 +47,11 @@ def belief_before_labels(
     Raises:
         InputError: no negative of a query that the split judges.
     """
-    settings = ScoreSettings(split=split, hybrids=1, replicates=0, sample=RECORDS, seed=seed)
-    scores = score_sources(collection, sources, encoder, store, settings)
-    records = scores.measured.records
-    if len(records) < 2:
-        log.warning("one query of the split %s has negatives, from which nothing can be believed", split)
+    if len(collection.positives(split)) < 2:
+        log.warning("one query of the split %s has positives, from which nothing can be believed", split)
         return None
-    decided = decide_sources(scores, sources, encoder, store)
-    by_triplet = np.full(len(records.record), np.nan)
-    by_triplet[decided.triplets] = decided.false_probability
+    ground = decide(collection, sources, encoder, store, split=split, seed=seed).ground
+    records, by_triplet = ground.measured.records, ground.expected
     belief = np.full(len(universe), np.nan)
     scored = np.flatnonzero(np.isin(collection.query_rows(universe.table["query_id"]), records.queries))
     pairs, zeros = universe.table.take(pa.array(scored)), np.zeros(len(scored), np.int64)

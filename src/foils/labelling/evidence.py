@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
+from foils.deciding import decide
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
 from foils.runtime import progress
-from foils.scoring import Decided, Scores, ScoreSettings, decide_sources, score_sources
-from foils.scoring.compose import triplets_of_rows
-from foils.scoring.measure import pair_similarities
+from foils.scoring.measure import Measured, pair_similarities
+from foils.scoring.triplets import triplets_of_rows
 from foils.statistics.noisy_labels import logits_of
 
 Floats = npt.NDArray[np.float64]
@@ -81,32 +81,24 @@ def evidence_of(
     table = negatives.table
     every = Negatives(table.drop_columns([name for name in ("keep", "reason") if name in table.column_names]))
     sources = {"rows": every}
-    settings = ScoreSettings(split=split, hybrids=1, replicates=0, control=False, seed=seed)
-    scores = score_sources(collection, sources, encoder, store, settings)
-    decided = decide_sources(scores, sources, encoder, store, records=len(scores.measured.records))
-    triplet = triplets_of_rows(every, scores.measured.records)
+    decision = decide(collection, sources, encoder, store, split=split, seed=seed, records=None, confidence=0.99)
+    measured = decision.ground.measured
+    triplet = triplets_of_rows(every, measured.records)
     rows = np.flatnonzero(triplet >= 0)
     triplet = triplet[rows]
-    columns = _likenesses(scores, triplet) | _of_labels(scores, collection, every, rows, triplet, split)
+    columns = _likenesses(measured, triplet) | _of_labels(measured, collection, every, rows, triplet, split)
     columns |= {"rank": -np.log1p(table["rank"].to_numpy()[rows]), "score": _by_source(every)[rows]}
     if "gap" in table.column_names:
         columns["gap"] = -table["gap"].to_numpy()[rows]
     columns |= _of_scorers(collection, negatives, rows, split)
-    belief = logits_of(_believed(decided, scores)[triplet])
+    belief = logits_of(decision.ground.expected[triplet])
     names, features = _standardised({**columns, "belief": belief})
-    return Evidence(rows, belief, decided.decision.worths["rows"].false_share_high, names, features)
+    return Evidence(rows, belief, decision.worths["rows"].false_share_high, names, features)
 
 
-def _believed(decided: Decided, scores: Scores) -> Floats:
-    believed = np.full(len(scores.measured.records.record), np.nan)
-    believed[decided.triplets] = decided.expected
-    return believed
-
-
-def _likenesses(scores: Scores, triplet: Rows) -> dict[str, Floats]:
+def _likenesses(measured: Measured, triplet: Rows) -> dict[str, Floats]:
     """Likeness of documents to queries and to positives, by triplet."""
-    measured, records = scores.measured, scores.measured.records
-    geometry = measured.geometry
+    records, geometry = measured.records, measured.geometry
     count = len(records.record)
     resemblance, nearest, positives = np.full((3, count), np.nan)
     begins = np.searchsorted(records.record, np.arange(len(records) + 1))
@@ -133,10 +125,10 @@ def _likenesses(scores: Scores, triplet: Rows) -> dict[str, Floats]:
 
 
 def _of_labels(
-    scores: Scores, collection: Collection, negatives: Negatives, rows: Rows, triplet: Rows, split: str
+    measured: Measured, collection: Collection, negatives: Negatives, rows: Rows, triplet: Rows, split: str
 ) -> dict[str, Floats]:
     """What other queries' labels say of the documents of some rows."""
-    records, queries = scores.measured.records, scores.measured.geometry.queries
+    records, queries = measured.records, measured.geometry.queries
     known, documents = collection.positives(split), negatives.rows_in(collection)[1][rows]
     record_of = np.full(len(collection.queries), -1, np.int64)
     record_of[records.queries] = np.arange(len(records))

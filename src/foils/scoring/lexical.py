@@ -89,9 +89,15 @@ class Lexicon:
         return inverse_document_frequency(self.texts.document_frequency(rows), len(rows))
 
 
-def corpus_digest(records: Records) -> str:
-    """Return a digest of the pooled texts that idf is counted over, whatever their order."""
-    texts = records.texts.select(records.corpus)
+def corpus_digest(records: Records, corpus: str = "pooled") -> str:
+    """Return a digest of the texts that idf is counted over, whatever their order; empty where it is not counted."""
+    if corpus in ("uniform", "collection"):
+        return records.collection.digest if corpus == "collection" else ""
+    own = f"+{_digest(records.collection.query_texts(records.queries))}" if corpus == "pooled+queries" else ""
+    return _digest(records.texts.select(records.corpus)) + own
+
+
+def _digest(texts: Texts) -> str:
     keys = [text_keys(texts[start : start + _SLICE], "") for start in range(0, len(texts), _SLICE)]
     every = np.concatenate(keys) if keys else np.zeros((0, 2), np.uint64)
     return hashlib.blake2b(every[np.lexsort(every.T)].tobytes(), digest_size=16).hexdigest()

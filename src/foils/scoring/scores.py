@@ -142,7 +142,7 @@ class Scores(Result):
         settings: they were made with. `encoder`: name, fingerprint and dimension.
         sources: the sources, then the hybrids.
         control: the random control, or None.
-        idf_corpus: number of texts that idf was counted over, and their digest.
+        idf_corpus: kind, number and digest of the texts that idf was counted over.
         collection: name and digest.
         measured: what lies behind, not part of scores.json.
         moments: information sums, for other λ. `replicates`: of the bootstrap.
@@ -265,6 +265,8 @@ def score_sources(
     *,
     control: bool = True,
     replicates: int = REPLICATES,
+    tokenizer: str = "alphanumeric",
+    idf_corpus: str = "pooled",
 ) -> Scores:
     """Score sources of negatives, their hybrids and a random control with the frozen encoder training starts from.
 
@@ -276,6 +278,8 @@ def score_sources(
         settings: see `ScoreSettings`.
         control: also score random negatives, beside which easy sources show themselves.
         replicates: of the bootstrap over blocks of records; 0 gives no intervals.
+        tokenizer: of the lexical coverage, a name of `foils.data.tokens.TOKENIZERS`.
+        idf_corpus: texts over which inverse document frequencies are counted (`Lexicon.idf`).
 
     Raises:
         InputError: no negatives, unknown ids, settings out of range.
@@ -286,8 +290,8 @@ def score_sources(
     records = make_records(
         collection, sources, split=settings.split, sample=settings.sample, control=control, seed=settings.seed
     )
-    lexicon = Lexicon.of(records)
-    idf, texts = lexicon.idf(records)
+    lexicon = Lexicon.of(records, tokenizer=tokenizer)
+    idf, texts = lexicon.idf(records, idf_corpus)
     measured = measure(records, encoder, store, settings.temperature, lexicon.coverage(records, idf))
     targets = records.targets(settings.hybrids)
     weights = gated(measured.similarities, settings.temperature)
@@ -304,7 +308,7 @@ def score_sources(
         encoder={"name": encoder.name, "fingerprint": encoder.fingerprint, "dimension": encoder.dimension},
         sources=ranked,
         control=random,
-        idf_corpus={"kind": "pooled", "texts": texts, "digest": corpus_digest(records)},
+        idf_corpus={"kind": idf_corpus, "texts": texts, "digest": corpus_digest(records, idf_corpus)},
         collection={"name": collection.name, "digest": collection.digest},
         measured=measured,
         moments=moments,

@@ -156,9 +156,7 @@ def make_records(
     known_record, known_rows = _pairs_of(collection.known_positives, rows)
     pool = _Pool(collection, [DocumentTexts(collection, known_rows), *(part.texts for part in loaded.values())])
     labelled = PairIndex(known_record, pool.index_of(DocumentTexts(collection, known_rows)))
-    triplets = {
-        name: part.distinct(pool.index_of(part.texts), labelled, considered) for name, part in loaded.items()
-    }
+    triplets = {name: part.distinct(pool.index_of(part.texts), labelled, considered) for name, part in loaded.items()}
     dropped = {name: {why: n for why, n in part.dropped.items() if n} for name, part in loaded.items()}
     if queries is None:
         _check_triplets(triplets, dropped, split)
@@ -265,7 +263,9 @@ class _Pool:
         self._rows = np.unique(np.concatenate([each[each >= 0] for each in rows]))
         own = sorted({text for part in parts for text in _brought(part)})
         slices = [self._rows[at : at + _SLICE] for at in range(0, len(self._rows), _SLICE)]
-        every = np.concatenate([*(text_keys(collection.document_texts(each), "") for each in slices), text_keys(own, "")])
+        every = np.concatenate(
+            [*(text_keys(collection.document_texts(each), "") for each in slices), text_keys(own, "")]
+        )
         _, first, inverse = np.unique(every, axis=0, return_index=True, return_inverse=True)
         number = np.argsort(np.argsort(first))[inverse.ravel()]  # by row, then by text
         kept = np.sort(first)

@@ -1,7 +1,7 @@
 """Keeping the negatives that are worth most for the training, of one source or of several.
 
 A list S of a query is worth log(1 + X/Z)·Y/X, X = Σ x_j, Y = Σ x_j·ℓ_j·E[1 − (1 + κ)·π_j] over its negatives: the
-expected benefit (`foils.scoring.worth`), which is linear in π, so that the mean over the belief is that of each π_j.
+expected benefit (`foils.deciding.benefit`), which is linear in π, so that the mean over the belief is that of each π_j.
 Negatives that are expected to do harm are left out: without one X falls and Y rises. Of the others up to K are chosen
 greedily; where a source's own first K without the harmful ones are worth more together, they are taken instead. So no
 source with at most K negatives a query has a larger expected benefit.
@@ -9,7 +9,7 @@ source with at most K negatives a query has a larger expected benefit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,15 @@ from foils.data.collection import Collection, Rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
 from foils.data.tables import provenance
+from foils.deciding import BeliefSettings, Decision, decide
+from foils.deciding.benefit import HARM, learnabilities, pulls
 from foils.encode.encoder import Encoder
 from foils.encode.opening import description
 from foils.encode.vectors import VectorStore
 from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
 from foils.runtime.errors import InputError
-from foils.scoring import BeliefSettings, Decided, Scores, ScoreSettings, decide_sources, score_sources
-from foils.scoring.compose import triplets_of_rows
-from foils.scoring.worth import HARM, learnabilities
+from foils.scoring.triplets import triplets_of_rows
 from foils.selection.results import ByBenefit
 from foils.selection.rows import Floats, Marks
 
@@ -43,12 +43,13 @@ class Candidates:
     """Distinct negatives of some queries.
 
     Attributes:
-        record: (k,) the query of each, ascending.
+        triplets: (k,) of the decision. `record`: (k,) the query of each, ascending.
         pull: (k,) log x_j/Z of each.
         gain: (k,) ℓ_j·E[1 − (1 + κ)·π_j] of each, at most 1.
         lists: for each source the places of its negatives, (k,) marks.
     """
 
+    triplets: Rows
     record: Rows
     pull: Floats
     gain: Floats
@@ -145,44 +146,42 @@ def select_by_benefit(
     """
     if top < 1:
         raise InputError(f"top {top}; expected at least 1 negative per query")
-    scoring = ScoreSettings(
-        split=split, hybrids=1, temperature=temperature, control=False, replicates=0, seed=seed
-    )  # fmt: skip
-    scores = score_sources(collection, sources, encoder, store, scoring)
-    decided = decide_sources(scores, sources, encoder, store, belief, records=len(scores.measured.records))
-    candidates = _candidates(scores, decided)
+    decision = decide(
+        collection, sources, encoder, store, belief, split=split, temperature=temperature, seed=seed, records=None
+    )
+    candidates = _candidates(decision, list(sources), temperature)
     chosen = most_useful(candidates, top)
     united = fuse_sources(dict(sources)) if len(sources) > 1 else next(iter(sources.values()))
     settings = {"by": BENEFIT, "top": top, "weigh": weigh, "temperature": temperature, "split": split,
-                "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decided.decision.recurrence,
-                "labels": decided.decision.labels, "encoder": description(encoder)}  # fmt: skip
+                "starts": belief.starts, "in_batch": belief.in_batch, "recurrence": decision.recurrence,
+                "labels": decision.labels, "encoder": description(encoder)}  # fmt: skip
     inputs = dict(digests or {name: table.digest for name, table in sources.items()})
-    queries = len(scores.measured.records)
+    queries = len(decision.ground.measured.records)
     return ByBenefit.of(
-        _marked(united, scores, decided, candidates.gain, chosen, weigh),
+        _marked(united, decision, candidates, chosen, weigh),
         provenance=provenance("select", settings, inputs=inputs, seed=seed),
         title=f"{', '.join(sources)} by benefit",
         settings=settings,
         queries=queries,
         benefit=_mean_benefit(candidates, chosen),
-        of_sources={name: worth.benefit for name, worth in decided.decision.worths.items()},
+        decision=decision,
         collection=collection,
         split=split,
     )
 
 
-def _candidates(scores: Scores, decided: Decided) -> Candidates:
-    measured, ground = scores.measured, decided.ground
-    triplets, records = decided.triplets, measured.records
+def _candidates(decision: Decision, sources: Sequence[str], temperature: float) -> Candidates:
+    """The negatives of these sources: random ones that the decision drew beside them are left out."""
+    ground, measured = decision.ground, decision.ground.measured
+    records, starts = measured.records, ground.settings.starts
+    bits = [records.names.index(name) for name in sources]
+    triplets = np.flatnonzero(records.members & sum(1 << bit for bit in bits))
     record = records.record[triplets]
-    gain = (1 - (1 + HARM) * decided.expected) * learnabilities(measured, triplets, ground.starts, ground.recurrence)
-    logits = np.zeros(len(triplets))
-    if ground.starts != "nothing":
-        logits = (measured.similarities.s_n[triplets] - measured.s_p[record]) / scores.settings.temperature
-    pull = logits - np.logaddexp(0.0, ground.in_batch[record])
-    members = records.members[triplets]
-    lists = tuple((members >> bit & 1) == 1 for bit in range(len(records.names)))
-    return Candidates(record, pull, gain, lists)
+    gain = (1 - (1 + HARM) * ground.expected[triplets]) * learnabilities(measured, triplets, starts, ground.recurrence)
+    s_n, s_p = pulls(measured, triplets, starts)
+    pull = (s_n - s_p[record]) / temperature - np.logaddexp(0.0, ground.in_batch[record])
+    lists = tuple((records.members[triplets] >> bit & 1) == 1 for bit in bits)
+    return Candidates(triplets, record, pull, gain, lists)
 
 
 def _mean_benefit(candidates: Candidates, chosen: Rows) -> float:
@@ -192,20 +191,21 @@ def _mean_benefit(candidates: Candidates, chosen: Rows) -> float:
     return float(np.mean(values)) if values else 0.0
 
 
-def _marked(united: Negatives, scores: Scores, decided: Decided, gain: Floats, chosen: Rows, weigh: bool) -> Negatives:
+def _marked(united: Negatives, decision: Decision, candidates: Candidates, chosen: Rows, weigh: bool) -> Negatives:
     """The rows of all sources with what is believed of them; those that are not chosen are rejected."""
-    count = len(scores.measured.records.record)
+    measured, triplets = decision.ground.measured, candidates.triplets
+    count = len(measured.records.record)
     known, kept = np.zeros(count, bool), np.zeros(count, bool)
-    known[decided.triplets], kept[decided.triplets[chosen]] = True, True
-    false, useful = np.full((2, count), np.nan)
-    false[decided.triplets], useful[decided.triplets] = decided.expected, gain
-    triplet = triplets_of_rows(united, scores.measured.records)
+    known[triplets], kept[triplets[chosen]] = True, True
+    useful = np.full(count, np.nan)
+    useful[triplets] = candidates.gain
+    triplet = triplets_of_rows(united, measured.records)
     scored = (triplet >= 0) & known[triplet]
     order = np.argsort(triplet, kind="stable")
     repeated = np.zeros(len(triplet), bool)
     repeated[order] = ranks_within(triplet[order]) > 0
     keep = scored & kept[triplet] & ~repeated
-    columns: dict[str, Any] = {"false_probability": pa.array(false[triplet], mask=~scored)}
+    columns: dict[str, Any] = {"false_probability": pa.array(decision.ground.expected[triplet], mask=~scored)}
     if weigh:
         columns["weight"] = pa.array(np.where(keep, useful[triplet], 0.0))
     table = united.with_columns(columns)

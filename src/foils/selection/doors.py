@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources, as_table
 from foils.data.tables import provenance
+from foils.deciding import BeliefSettings
 from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.fusion import fuse_sources
 from foils.runtime.doors import door
@@ -15,9 +16,10 @@ from foils.runtime.errors import InputError, check_names
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
-from foils.scoring import BeliefSettings, composed, measure, prepare
 from foils.scoring import compose as composition
+from foils.scoring import composed, make_records, measure
 from foils.scoring.gates import WEIGHTINGS
+from foils.scoring.lexical import Lexicon
 from foils.selection.benefit import BENEFIT, select_by_benefit
 from foils.selection.results import ByBenefit, Composed, Selected
 from foils.selection.stage import RULES, draws, select_negatives
@@ -148,8 +150,9 @@ def compose(
     parts = as_sources(sources, loaded)
     encoder, store = encoding.open(loaded)
     united = fuse_sources({each.name: each.negatives for each in parts}) if len(parts) > 1 else parts[0].negatives
-    prepared = prepare(loaded, {"union": united}, split=split, control=False)
-    measured = measure(prepared, encoder, store, temperature)
+    records = make_records(loaded, {"union": united}, split=split, control=False)
+    lexicon = Lexicon.of(records)
+    measured = measure(records, encoder, store, temperature, lexicon.coverage(records, lexicon.idf(records)[0]))
     weights = WEIGHTINGS[weight](measured.similarities, temperature)
     chosen = composition(measured.geometry, weights, count=top, regularization=regularization)
     used = {"top": top, "lambda": regularization, "weight": weight, "split": split,

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foils.data.formats import NegativesResult, rejected_rows
 from foils.runtime.errors import InputError
 from foils.runtime.files import write_text
 from foils.runtime.results import Table, number
 from foils.selection.rows import Selection
+
+if TYPE_CHECKING:
+    from foils.deciding import Decision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,21 +136,30 @@ class ByBenefit(Composed):
 
     Attributes:
         benefit: expected, mean over the queries that have a kept negative.
-        of_sources: name -> expected benefit of each source as it is.
+        decision: between the sources as they are.
     """
 
     benefit: float
-    of_sources: Mapping[str, float]
+    decision: Decision
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the counts, and what the chosen negatives and each source are worth."""
-        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in self.of_sources.items()}}
+        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
+        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in of_sources.items()}}
         return [*super().rows(), *((name, number(value)) for name, value in worths.items())]
 
     def to_json(self) -> dict[str, Any]:
         """Return the settings, the counts and the benefits."""
-        return {**super().to_json(), "benefit": self.benefit, "of_sources": dict(self.of_sources)}
+        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
+        known = {"benefit": self.benefit, "of_sources": of_sources, "decision": self.decision.to_json()}
+        return {**super().to_json(), **known}
+
+    def tables(self) -> list[Table]:
+        """Return the counts, and the decision between the sources as they are."""
+        return [*super().tables(), self.decision.table()]
 
     def report(self, path: str | Path) -> None:
-        """Raise an InputError: the page of what a table is worth is that of `foils.score`."""
-        raise InputError(f"no page {path}: score the chosen table beside its sources, and write the page of that")
+        """Write the page of the decision between the sources as they are."""
+        from foils.deciding.page import decision_page
+
+        write_text(path, decision_page(self.decision))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from foils.data import load_collection
+from foils.deciding.doors import Scored, score
 from foils.deciding.mine import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.encode.opening import AT_128, EncodingSettings
@@ -16,8 +17,6 @@ from foils.runtime.files import write_json
 from foils.runtime.options import Option
 from foils.runtime.results import Result, Table
 from foils.runtime.surroundings import ScaleSettings
-from foils.scoring import Scores
-from foils.scoring.doors import score
 from foils.tuning.doors import PAGE, tune
 from foils.tuning.results import Tuned
 from foils.tuning.settings import NONE, PYDOCS
@@ -39,7 +38,7 @@ class Demo(Result):
         tuned: a model before and after tuning; None where none was tuned.
     """
 
-    scores: Scores
+    scores: Scored
     tuned: Tuned | None
 
     def tables(self) -> list[Table]:
@@ -86,7 +85,7 @@ def demo(
     sources = {method: mine(collection, method, top=top, **more) for method, more in options.items()}
     for method, negatives in sources.items():
         negatives.write(folder / f"{method}.parquet")
-    scores: Scores = score(collection, sources, encoder=encoder, vectors=store, sample=sample, seed=seed)
+    scores: Scored = score(collection, sources, encoder=encoder, vectors=store, sample=sample, seed=seed)
     write_json(folder / "scores.json", scores.to_json())
     scores.report(folder / PAGE)
     log.info("report: %s", folder / PAGE)

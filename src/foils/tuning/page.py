@@ -94,17 +94,16 @@ def _sources(tuned: Tuned) -> Table:
     rows = [
         (
             each["name"],
-            number(each["benefit"], 4),
+            signed(each["gain"], 1),
             f"{100 * each['false_share_low']:.0f}–{100 * each['false_share_high']:.0f} %",
-            number(each["best_with_probability"], 2),
             each["verdict"],
         )
         for each in tuned.sources
     ]
     marked = frozenset(at for at, each in enumerate(tuned.sources) if each["name"] == chosen)
-    columns = ["source", "benefit", "false negatives", "P(best)", "verdict"]
+    columns = ["source", "gain over none, points", "unlabelled answers", "verdict"]
     caption = "What foils score says of each before any training; the chosen one is marked."
-    return Table("", columns, rows, caption, marked, frozenset({4}))
+    return Table("", columns, rows, caption, marked, frozenset({3}))
 
 
 def _cost(tuned: Tuned) -> str:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from foils.data import Collection, Negatives
-from foils.data.splitting import drawn_judgements, expected_recurrence
+from foils.data.splitting import drawn_judgements
 from foils.deciding.mine import mine
 from foils.mining.settings import parsed_ranks
-from foils.runtime.errors import InputError
 from foils.tuning.kept import Kept
 from foils.tuning.kinds import Kind
 
 SAMPLE = "train, sampled"
 """Split of the queries that the decision looks at."""
 SAMPLED = 2_000
+NONE = "none"  # no mined negatives, among what is decided between
 
 
 @dataclass(frozen=True)
@@ -55,36 +55,25 @@ class Mining:
             The `source` (None: no mined negatives), the decision's `sentences`, and what it says of all `sources`.
         """
         in_batch = batch_size - 1 if self.kind.in_batch else 0
-        recurrence = self._recurrence()
         key = {**self.of, "sources": names, "queries": queries, "in_batch": in_batch, "seed": self.seed}
-        key |= {"recurrence": recurrence}
-        return self.kept.facts("decision", key, lambda: self._decision(names, queries, in_batch, recurrence))
+        return self.kept.facts("decision", key, lambda: self._decision(names, queries, in_batch))
 
-    def _recurrence(self) -> float | None:
-        """R, of all training queries, not of those that the decision looks at."""
-        if self.kind.starts == "nothing":
-            return None
-        return expected_recurrence(self.collection) if self.kind.static else 1.0
-
-    def _decision(self, names: list[str], queries: int, in_batch: int, recurrence: float | None) -> dict[str, Any]:
-        from foils.scoring.doors import score
+    def _decision(self, names: list[str], queries: int, in_batch: int) -> dict[str, Any]:
+        from foils.deciding import BeliefSettings, decide
 
         collection = self.sampled(queries)
         mined = {name: self._mined(name, collection, SAMPLE, queries) for name in names}
         tables = {name: table for name, table in mined.items() if table.keep.any()}
         if not tables:
             return {"source": None, "sentences": ["No source has a negative."], "sources": [], "label_next": None}
-        scores = score(
-            collection, tables, split=SAMPLE, encoder=self.kind.encoder, vectors=self.kind.store, in_batch=in_batch,
-            starts=self.kind.starts, recurrence=recurrence, replicates=0, hybrids=1, seed=self.seed,
+        belief = BeliefSettings(in_batch=in_batch, starts=self.kind.starts)
+        decision = decide(
+            collection, tables, self.kind.encoder, self.kind.store, belief, split=SAMPLE, seed=self.seed,
+            candidates=[*tables, NONE],
         )  # fmt: skip
-        decision = scores.decision
-        if decision is None:
-            raise InputError(
-                f"{self.collection.name}: too few training queries to decide on negatives; give more pairs"
-            )
-        said = ("false_share", "false_share_low", "false_share_high", "benefit", "best_with_probability", "verdict")
-        sources = [{"name": each.name, **{name: getattr(each, name) for name in said}} for each in scores.ranked]
+        said = ("false_share_low", "false_share_high", "benefit", "gain", "verdict")
+        sources = [{"name": each.name, **{name: getattr(each, name) for name in said}} for each in
+                   decision.candidates if each.name in tables]  # fmt: skip
         return {"source": decision.source, "sentences": list(decision.sentences), "sources": sources,
                 "label_next": decision.label_next}  # fmt: skip
 

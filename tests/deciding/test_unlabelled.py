@@ -9,16 +9,13 @@ import pyarrow as pa
 
 import foils
 from fakes import HashingEncoder
-from foils.scoring.pair_features import PairFeatures, Surveyed
-from foils.scoring.relevance import Relevance
+from foils.deciding.unlabelled import Pairs, Relevance, Survey
 
 
-def pairs(count: int, similarity: float, resemblance: np.ndarray, rng: np.random.Generator) -> PairFeatures:
+def pairs(count: int, similarity: float, resemblance: np.ndarray, rng: np.random.Generator) -> Pairs:
     """Pairs of as many records, around a similarity."""
     rank = rng.integers(0, 500, count).astype(float)
-    return PairFeatures(
-        np.arange(count), similarity + 0.1 * rng.standard_normal(count), rank, resemblance, np.ones(count)
-    )
+    return Pairs(np.arange(count), similarity + 0.1 * rng.standard_normal(count), rank, resemblance, np.ones(count))
 
 
 def test_one_query_alone_with_several_positives_is_no_failure() -> None:
@@ -28,10 +25,10 @@ def test_one_query_alone_with_several_positives_is_no_failure() -> None:
     one[0] = 0.7
     nothing = np.full(count, np.nan)
     labelled, unlabelled = pairs(count, 0.6, one, rng), pairs(count, 0.2, nothing, rng)
-    surveyed = Surveyed(labelled, np.arange(count), unlabelled, unlabelled, np.arange(count), count, 1_000)
-    relevance = Relevance.fit(surveyed, seed=0)
+    survey = Survey(labelled, unlabelled, unlabelled, 1_000)
+    relevance = Relevance.fit(survey, seed=0)
     assert relevance.ratio(labelled).mean() > 5 * relevance.ratio(unlabelled).mean()
-    assert np.isfinite(relevance.most)
+    assert np.isfinite(relevance.bound(survey))
 
 
 def test_queries_to_which_every_document_is_relevant_are_scored(tmp_path: Path) -> None:

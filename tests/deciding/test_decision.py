@@ -1,0 +1,267 @@
+"""The decision, on collections whose hidden answers are known, and what every candidate must satisfy."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from decided_world import WorldEncoder, decided, mined, oracle, true_share
+from foils.data import Negatives
+from foils.data.labels import Labels
+from foils.deciding import Decision
+from foils.deciding.benefit import learnabilities
+from foils.runtime.errors import InputError
+from hidden_positives import World, hidden_world
+
+Case = tuple[World, dict[str, Negatives], Path]
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    world = hidden_world(7, labelled=0.5)
+    return world, mined(world), tmp_path_factory.mktemp("half")
+
+
+@pytest.fixture(scope="module")
+def plain(half: Case) -> Decision:
+    return decided(*half)
+
+
+@pytest.fixture(scope="module")
+def labelled(half: Case) -> Decision:
+    return decided(*half, labels=oracle(*half[:2], 240))
+
+
+def test_without_labels_the_share_is_an_interval_from_0_that_holds_the_truth(half: Case, plain: Decision) -> None:
+    world, sources, _ = half
+    assert plain.best_with_probability is None
+    for name, source in sources.items():
+        each = plain.worths[name]
+        assert each.false_share_low == 0
+        assert np.isnan(each.false_share)
+        assert np.isnan(each.best_with_probability)
+        assert true_share(world, source) <= each.false_share_high, name
+    assert plain.unlabelled_most >= world.unlabelled
+
+
+def test_labels_narrow_the_interval_about_the_truth(half: Case, plain: Decision, labelled: Decision) -> None:
+    world, sources, _ = half
+    for name, source in sources.items():
+        old, new = plain.worths[name], labelled.worths[name]
+        assert new.false_share_low <= true_share(world, source) <= new.false_share_high, name
+        if true_share(world, source) > 0.1:
+            assert new.false_share_high - new.false_share_low < 0.8 * old.false_share_high, name
+    assert labelled.labels > plain.labels == 0
+    assert sum(each.best_with_probability for each in labelled.candidates) == pytest.approx(1)
+    assert labelled.best_with_probability == labelled.candidates[0].best_with_probability
+
+
+def test_labels_win_over_the_bound(half: Case, plain: Decision) -> None:
+    """Every judged negative of the hardest source is an answer: far more than the pairs seemed to exclude."""
+    world, sources, folder = half
+    spoilt = decided(world, sources, folder, labels=Labels(_all_relevant(sources["hard"])))
+    assert spoilt.worths["hard"].false_share > max(0.8, plain.worths["hard"].false_share_high)
+    assert spoilt.worths["hard"].verdict == "harmful"
+    assert spoilt.source != "hard"
+
+
+def _all_relevant(negatives: Negatives) -> pa.Table:
+    table = negatives.kept().select(["query_id", "doc_id"]).slice(0, 200)
+    return table.append_column("relevant", pa.array([1] * len(table), pa.int8()))
+
+
+@pytest.mark.parametrize("preference", [1 / 8, 3.0, 8.0])
+def test_labels_hold_the_truth_where_labelling_prefers_what_looks_likely(preference: float, tmp_path: Path) -> None:
+    """The likeliest of the relevant documents were labelled 3 or 8 times as often as the others, or the reverse."""
+    world = hidden_world(11, labelled=0.5, preference=preference)
+    sources = mined(world)
+    decision = decided(world, sources, tmp_path, labels=oracle(world, sources, 60))
+    for name, source in sources.items():
+        each = decision.worths[name]
+        assert each.false_share_low - 0.01 <= true_share(world, source) <= each.false_share_high + 0.01, name
+
+
+def test_a_plain_window_is_believed_to_hold_what_counting_says(half: Case, plain: Decision) -> None:
+    world, sources, folder = half
+    without_counts = {name: Negatives(source.table, {}) for name, source in sources.items()}
+    pairs = decided(world, without_counts, folder)
+    share = {each: pairs.ground.expected[_own(pairs, each)].mean() for each in ("hard", "middle")}
+    counted = {each: plain.ground.expected[_own(plain, each)].mean() for each in ("hard", "middle")}
+    scale = pairs.unlabelled_most / plain.unlabelled_most
+    for name, value in share.items():
+        assert value == pytest.approx(counted[name] * scale, rel=0.35), name
+
+
+def _own(decision: Decision, name: str) -> np.ndarray:
+    records = decision.ground.measured.records
+    return np.flatnonzero(records.members >> records.names.index(name) & 1)
+
+
+def test_hard_negatives_win_where_none_is_an_answer(tmp_path: Path) -> None:
+    complete = hidden_world(8, labelled=1.0)
+    decision = decided(complete, mined(complete), tmp_path)
+    assert decision.source == "hard"
+    assert decision.worths["hard"].verdict == "good"
+    assert decision.turns_at is None
+    assert "whatever is true of unlabelled answers" in decision.sentence
+
+
+def test_none_and_random_are_candidates_like_any_other(half: Case, plain: Decision) -> None:
+    world, sources, folder = half
+    assert {each.name for each in plain.candidates} == {*sources, "none"}
+    none = plain.candidates[[each.name for each in plain.candidates].index("none")]
+    assert (none.benefit, none.gain, none.gain_low, none.gain_high, none.false_share_high) == (0, 0, 0, 0, 0)
+    drawn = decided(world, {"hard": sources["hard"]}, folder)
+    assert {each.name for each in drawn.candidates} == {"hard", "random", "none"}
+    assert not world.collection.known_positives.contain(*drawn.negatives["random"].rows_in(world.collection)).any()
+    assert drawn.worths["random"].strength < 0.5 * drawn.worths["hard"].strength
+    random = decided(world, {"hard": sources["hard"]}, folder, starts="nothing", in_batch=0)
+    assert random.source == "random"
+    alone = decided(world, {"hard": sources["hard"]}, folder, candidates=["none"])
+    assert alone.source is None
+    assert alone.sentence.startswith("Train without mined negatives")
+    with pytest.raises(InputError, match="a source is called 'none'"):
+        decided(world, {"none": sources["hard"]}, folder)
+
+
+def test_a_source_with_few_records_never_wins(half: Case, plain: Decision) -> None:
+    world, sources, folder = half
+    few = Negatives(sources["middle"].kept().slice(0, 15))
+    decision = decided(world, {**sources, "few": few}, folder)
+    assert decision.worths["few"].records == 3
+    assert decision.source == plain.source
+    share = 3 / len(decision.ground.measured.records)
+    assert decision.worths["few"].strength < 3 * share * decision.worths["middle"].strength
+
+
+def test_a_source_without_a_negative_of_these_queries_is_worth_nothing(half: Case) -> None:
+    world, sources, folder = half
+    few = Negatives(sources["middle"].kept().slice(0, 5))
+    asked = few.table["query_id"][0].as_py()
+    decision = decided(world, {**sources, "few": few}, folder, records=20)
+    looked_at = set(
+        world.collection.queries["query_id"].take(pa.array(decision.ground.measured.records.queries)).to_pylist()
+    )
+    assert (decision.worths["few"].benefit == 0) == (asked not in looked_at)
+
+
+def test_a_sample_of_queries_changes_the_choice_by_no_more_than_a_tie(half: Case, plain: Decision) -> None:
+    fewer = decided(*half, records=100)
+    assert len(fewer.ground.measured.records) == 100
+    assert fewer.source in (plain.source, *plain.ties)
+
+
+def test_a_model_that_starts_from_nothing_learns_from_what_it_can_tell_apart(half: Case, plain: Decision) -> None:
+    starting = decided(*half, starts="nothing", in_batch=0)
+    assert starting.recurrence is None
+    assert starting.worths["random"].strength > starting.worths["hard"].strength
+    assert plain.worths["random"].strength < plain.worths["hard"].strength
+    assert starting.worths["hard"].learnability < 1 == plain.worths["hard"].learnability
+
+
+def test_a_word_table_is_decided_for_by_what_recurs_among_training_pairs(half: Case, plain: Decision) -> None:
+    class WordTable(WorldEncoder):
+        static = True
+
+    words = decided(*half, encoder=WordTable(half[0]))
+    assert (plain.recurrence, words.recurrence) == (1.0, 0.0), "each document of this world answers one query"
+    assert words.worths["hard"].learnability < 0.5 * words.worths["random"].learnability
+    assert "0 % are expected to be positives of training queries too" in " ".join(words.sentences)
+    measured = plain.ground.measured
+    everything = np.arange(len(measured.records.record))
+    np.testing.assert_allclose(
+        learnabilities(measured, everything, "encoder", 0.25), 0.25 + 0.75 * measured.gates.rho**16
+    )
+
+
+def test_the_batch_takes_away_what_easy_negatives_add(half: Case) -> None:
+    alone, among = (decided(*half, in_batch=count).worths for count in (0, 500))
+    assert among["random"].strength < alone["random"].strength
+    ratio = [each["hard"].strength / each["random"].strength for each in (alone, among)]
+    assert ratio[1] > ratio[0]
+
+
+def test_the_decision_turns_where_it_says(plain: Decision) -> None:
+    turn = plain.turns_at
+    assert turn is not None
+    grid, curves = np.array(plain.curve["unlabelled"]), plain.curve["benefit"]
+    at = int(np.argmin(np.abs(grid - turn.unlabelled)))
+    other, own = np.array(curves[turn.source or "none"]), np.array(curves[str(plain.source)])
+    before = at - 1 if turn.above else at + 1
+    assert other[at] > own[at]
+    assert other[before] <= own[before] * 1.021
+    chosen = plain.candidates[0]
+    assert chosen.best_from <= chosen.best_to
+
+
+def test_the_gain_is_known_better_with_labels_and_ties_are_said(plain: Decision, labelled: Decision) -> None:
+    for decision in (plain, labelled):
+        for each in decision.candidates:
+            assert each.gain_low <= each.gain <= each.gain_high
+            assert (each.name in decision.ties) == each.verdict.startswith("tie")
+        assert decision.candidates[0].name == (decision.source or "none")
+    hard = [decision.worths["hard"] for decision in (plain, labelled)]
+    assert hard[1].gain_high - hard[1].gain_low < hard[0].gain_high - hard[0].gain_low
+    assert plain.label_next == 60
+
+
+def test_the_first_screen_fits_80_columns(plain: Decision, labelled: Decision) -> None:
+    for decision, columns in ((plain, 4), (labelled, 5)):
+        table = decision.table()
+        assert table.title == decision.sentence
+        assert table.caption.splitlines()[-1].startswith("Next: foils train")
+        assert len(table.columns) == columns
+        assert max(len(line) for line in str(decision).splitlines() if "│" not in line and "  " in line[:3]) <= 80
+
+
+def test_the_same_seed_gives_the_same_bytes_and_valid_json(half: Case, labelled: Decision) -> None:
+    again = decided(*half, labels=oracle(*half[:2], 240))
+    one, other = (json.dumps(each.to_json(), allow_nan=False) for each in (labelled, again))
+    assert one == other
+    assert {"source", "best_with_probability", "runner_up", "turns_at", "label_next"} <= json.loads(one).keys()
+
+
+def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half: Case) -> None:
+    world, sources, folder = half
+    pairs = oracle(world, sources, 240).table
+    rng = np.random.default_rng(3)
+    columns = {
+        "judge": pa.array(["llm:m"] * len(pairs)),
+        "relevant": pa.array(rng.integers(2, size=len(pairs)), pa.int8()),
+    }
+    by_chance = pairs
+    for name, column in columns.items():
+        by_chance = by_chance.set_column(by_chance.column_names.index(name), name, column)
+    both = pa.concat_tables([pairs.slice(0, 60), by_chance])
+    alone, among = (decided(world, sources, folder, labels=Labels(table)) for table in (by_chance, both))
+    true = true_share(world, sources["hard"])
+    for decision in (alone, among):
+        assert decision.worths["hard"].false_share_low <= true <= decision.worths["hard"].false_share_high
+    rates = among.judges["llm:m"]
+    assert (rates["judged"], rates["judged_by_people_too"]) == (len(pairs), 60)
+    assert rates["sensitivity"] + rates["specificity"] < 1.3
+    assert alone.worths["hard"].false_share_low == 0, "nobody who can be relied on saw an answer"
+    assert "judge some of its pairs yourself" in " ".join(alone.sentences)
+
+
+def test_labels_of_other_pairs_are_refused(half: Case) -> None:
+    world, _, _ = half
+    query = world.collection.queries["query_id"][0].as_py()
+    labels = Labels(pa.table({"query_id": [query], "doc_id": ["d0"], "relevant": pa.array([0], pa.int8())}))
+    with pytest.raises(InputError, match="none of the judged pairs"):
+        decided(*half, labels=labels)
+    with pytest.raises(InputError, match="without a judgement"):
+        decided(*half, labels=Labels(labels.table.select(["query_id", "doc_id"])))
+
+
+def test_one_query_decides_nothing(half: Case) -> None:
+    world, sources, folder = half
+    table = world.collection.qrels["train"].slice(0, 1)
+    single = replace(world, collection=replace(world.collection, qrels={"train": table}))
+    with pytest.raises(InputError, match="at least two"):
+        decided(single, sources, folder)
