@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from decide import with_truth
 from grid_tables import PARTS, summarised
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
@@ -39,7 +38,9 @@ from scipy.sparse.csgraph import connected_components
 import foils
 from common import hidden, mined, narrowed
 from foils.data import Collection, Negatives, load_collection
-from foils.data.splitting import expected_recurrence
+from foils.deciding import Decision
+from foils.deciding import decide as decide_between
+from foils.deciding.benefit import HARM, added_losses, learnabilities, pulls
 from foils.encode import VectorStore
 from foils.experiments import Cell, read_cells
 from foils.experiments.cells import source_file
@@ -47,7 +48,7 @@ from foils.experiments.predictors import predict
 from foils.experiments.study import StudySettings, open_study, run_cells
 from foils.experiments.tasks import BASELINES, FIRST_STAGE, IN_BATCH, UNTRAINED
 from foils.runtime.files import cache_folder, write_json
-from foils.scoring import Decision, DecisionSettings, Scores, ScoreSettings, decide_sources, score_sources
+from foils.scoring import Scores, ScoreSettings, score_sources
 from foils.statistics import bootstrap_interval, holm, paired_test
 
 COMPLETE = ("banking77", "clinc150")  # collections all of whose judgements are known
@@ -145,7 +146,6 @@ class Made(NamedTuple):
 
     scores: Scores
     decision: Decision
-    deciding: DecisionSettings
 
 
 def made_of(
@@ -155,12 +155,9 @@ def made_of(
     settings, store = settings_of(cell), _store()
     (opened,) = open_study(folder, collection, sources, [cell["path"]], settings)
     encoder = opened.scorer(settings.score_with)
-    scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1, replicates=0))
-    belief = opened.belief()
-    own = expected_recurrence(collection) if opened.task.kind == "static embedding" else 1.0
-    recurs = None if belief.starts == "nothing" else own
-    deciding = replace(DecisionSettings(in_batch=belief.in_batch, starts=belief.starts, recurrence=recurs), **believed)
-    return Made(scores, decide_sources(scores, sources, encoder, store, deciding).decision, deciding)
+    scores = score_sources(collection, sources, encoder, store, ScoreSettings(hybrids=1), replicates=0)
+    belief = replace(opened.belief(), **believed)
+    return Made(scores, decide_between(collection, sources, encoder, store, belief, candidates=[*sources, "none"]))
 
 
 def labelled(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path) -> None:
@@ -190,20 +187,20 @@ def decide(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path
     else:
         digests = {name: kept.facts["sources"][name] for name in kept.sources}
         sources = {name: Negatives.read(source_file(kept.folder, name, digest)) for name, digest in digests.items()}
-    scores, decision, deciding = made_of(cell, collection, sources, folder)
+    scores, decision = made_of(cell, collection, sources, folder)
     predicted = predict(scores, {name: decision.worths[name] for name in sources})
-    for name, value in always(cell, collection, sources, folder, decision, deciding).items():
-        predicted[name]["benefit_always"] = value
-    if cell["collection"] in COMPLETE and deciding.starts == "encoder":
+    if decision.recurrence is not None:
         truth = hidden_ones(collection, load_collection(str(data / cell["collection"])))
-        for name, value in with_truth(Known(scores, truth), deciding.in_batch, deciding.recurrence).items():
-            predicted[name]["benefit_true"] = value
+        complete = cell["collection"] in COMPLETE
+        for name in sources:
+            always, with_truth = benefits_of(decision, name, truth)
+            predicted[name] |= {"benefit_always": always, **({"benefit_true": with_truth} if complete else {})}
     made = {
         **{key: cell[key] for key in ("part", "model", "collection", "hide")},
         "predictors": predicted,
         "decision": {
             "source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters,
-            "recurrence": deciding.recurrence,
+            "recurrence": decision.recurrence,
         },
     }  # fmt: skip
     if kept is None:
@@ -223,21 +220,21 @@ def decide(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path
     }
 
 
-def always(
-    cell: dict[str, Any], collection: Collection, sources: dict[str, Negatives], folder: Path, decision: Decision,
-    deciding: DecisionSettings,
-) -> dict[str, float]:  # fmt: skip
-    """The benefit of each source if all documents recurred."""
-    if deciding.recurrence not in (None, 1.0):
-        decision = made_of(cell, collection, sources, folder, recurrence=1.0).decision
-    return {name: decision.worths[name].benefit for name in sources}
-
-
-class Known(NamedTuple):
-    """A scoring, and the negatives that are relevant: pairs of query and document."""
-
-    scores: Scores
-    truth: set[tuple[str, str]]
+def benefits_of(decision: Decision, name: str, truth: set[tuple[str, str]]) -> tuple[float, float]:
+    """The benefit of a source if all documents recurred, and with every negative's truth known."""
+    ground, measured = decision.ground, decision.ground.measured
+    records = measured.records
+    own = np.flatnonzero(records.members >> records.names.index(name) & 1)
+    record = records.record[own]
+    s_n, s_p = pulls(measured, own, ground.settings.starts)
+    added = added_losses(record, s_n, s_p, ground.in_batch, ScoreSettings.temperature)
+    queries = np.array(records.collection.queries["query_id"].to_pylist(), object)[records.queries][record]
+    documents = np.array(records.collection.documents["doc_id"].to_pylist(), object)
+    ids = documents[np.asarray(records.texts.rows)[records.document[own]]]
+    false = np.array([pair in truth for pair in zip(queries, ids, strict=True)])
+    learned = learnabilities(measured, own, ground.settings.starts, ground.recurrence)
+    always = (added * (1 - (1 + HARM) * ground.expected[own])).sum() / len(records)
+    return float(always), float((added * learned * (1 - (1 + HARM) * false)).sum() / len(records))
 
 
 def hidden_ones(collection: Collection, whole: Collection) -> set[tuple[str, str]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from foils.deciding.benefit import HARM
 from foils.experiments.outcomes import reliability_of
 from foils.experiments.tasks import BASELINES, IN_BATCH
 from foils.runtime.files import without_nan
-from foils.scoring.worth import HARM
 from foils.statistics.agreement import kendall_tau
 
 PARTS = {"choice": "chosen on", "test": "tested on", "cause": "cause"}

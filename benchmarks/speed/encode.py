@@ -123,7 +123,7 @@ def encodings(encoder: SentenceEncoder, records: int) -> dict[str, int]:
     retrievers = (RandomRetriever(collection), BM25Retriever(collection), made_up)
     sources = {each.name: mine_negatives(collection, each, split="dev", top=3) for each in retrievers}
     counting = Counting(encoder)
-    settings = ScoreSettings(split="dev", sample=records, replicates=0)
+    settings = ScoreSettings(split="dev", sample=records)
     with tempfile.TemporaryDirectory() as folder:
         first = score_sources(collection, sources, counting, VectorStore(folder), settings)
         once = counting.texts

@@ -27,7 +27,7 @@ from foils.runtime.scale import on_ray
 from foils.scoring import compose
 from foils.scoring.information import target_moments
 from foils.scoring.measure import Geometry, triplet_similarities
-from foils.scoring.records import Target
+from foils.scoring.triplets import Target
 
 DIMENSION, EACH, SHARD, SHARDS = 384, 40, 64, 200
 

@@ -22,7 +22,7 @@ from foils.encode.vectors import Vectors
 from foils.scoring.gates import Similarities, gated
 from foils.scoring.information import log_det, target_moments
 from foils.scoring.measure import Geometry, triplet_similarities
-from foils.scoring.records import Target
+from foils.scoring.triplets import Target
 
 PER_RECORD = 10
 TEMPERATURE = 0.05

@@ -137,7 +137,7 @@ def test_predictors_are_those_of_the_scores_and_the_decision(study, sources):
     cell = study()
     given = study_sources({name: sources[name] for name in cell.sources}, SETTINGS)
     encoder = load_encoder(cell.facts["model"]["name"], EncoderSettings(max_length=128))
-    scores = score_sources(COLLECTION, given, encoder, study.store, ScoreSettings(hybrids=1, replicates=0))
+    scores = score_sources(COLLECTION, given, encoder, study.store, ScoreSettings(hybrids=1), replicates=0)
     for score in scores.sources:
         found = cell.predictors[score.name]
         for name in ("eci_sem", "rho", "mnrl_proxy", "gradient_energy", "eci"):

@@ -270,7 +270,6 @@ DOORS: dict[str, Verb] = {
         "foils select rated.parquet --by mixture -o train.parquet",
         reports=True,
         needs={
-            "report": {"by": lambda by: by != "benefit", "why": "foils score shows what the chosen table is worth"},
             **dict.fromkeys(("collection", "split", "keep_identical_ids"), _OF_TEXTS),
         },
         before=_check_texts,

@@ -293,8 +293,8 @@ class OpenCell:
             return
         sources, encoder = {name: self._table(name, digest) for name, digest in there.items()}, self.scorer(named)
         split, temperature = self.settings.split, self.settings.temperature
-        how = ScoreSettings(split=split, hybrids=1, temperature=temperature, replicates=0)
-        scores, worths = score_sources(self.collection, sources, encoder, store, how), dict[str, Candidate]()
+        how, worths = ScoreSettings(split=split, hybrids=1, temperature=temperature), dict[str, Candidate]()
+        scores = score_sources(self.collection, sources, encoder, store, how, replicates=0)
         if len(scores.measured.records) > 1:  # a single query decides nothing
             decided = decide(self.collection, sources, encoder, store, belief, split=split, temperature=temperature)
             worths = decided.worths
