@@ -46,11 +46,10 @@ def test_it_heeds_how_often_documents_recur(spoilt: World, tmp_path: Path) -> No
         static = True
 
     models = {"encoder": WordTable(spoilt), "vectors": VectorStore(tmp_path / "vectors")}
-    words = mine(spoilt.collection, "dense", top=5, ranks="best", **models).provenance["settings"]["best_of"]
-    context = best_of(spoilt, tmp_path).provenance["settings"]["best_of"]
-    assert context["recurrence"] == 1.0
-    assert words["recurrence"] == expected_recurrence(spoilt.collection, "train") == 0
-    assert words["candidates"] != context["candidates"]
+    words = mine(spoilt.collection, "dense", top=5, ranks="best", **models).decision
+    context = best_of(spoilt, tmp_path).decision
+    assert (words.recurrence, context.recurrence) == (expected_recurrence(spoilt.collection, "train"), 1.0)
+    assert words.worths["ranks 0–5"].strength < context.worths["ranks 0–5"].strength
 
 
 def test_where_nothing_is_hidden_it_takes_the_first_ranks(tmp_path: Path) -> None:
