@@ -35,7 +35,7 @@ from foils.data.labels import Labels
 from foils.deciding import BeliefSettings, decide
 from foils.deciding.benefit import FORM, HARM
 from foils.encode import EncoderSettings, VectorStore, load_encoder
-from foils.labelling.drawing import pairs_of
+from foils.labelling.sheet import pairs_of
 from foils.runtime.files import cache_folder
 
 IN_BATCH, NONE, RANDOM = "in-batch negatives", "none", "random"

@@ -39,8 +39,7 @@ from foils.encode.opening import AT_128
 from foils.evaluation import dense_run, evaluate_runs
 from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.judging import ByFunction
-from foils.labelling.marking import pairs_of_rows
-from foils.labelling.relabelling import Cascade
+from foils.labelling.relabelling import Cascade, pairs_of_rows
 
 MODEL = "static:all-MiniLM-L6-v2"
 GUIDE = "all-MiniLM-L6-v2"

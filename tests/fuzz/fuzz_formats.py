@@ -287,7 +287,7 @@ def _negatives(path: Path) -> int:
 
 
 def _answers(path: Path) -> int:
-    from foils.rating.records import read_answers
+    from foils.rating.session import read_answers
 
     table = read_answers(path)
     for name in ("forward", "backward"):
@@ -391,7 +391,7 @@ def checkpoint() -> bytes:
 
 
 def _record_key(path: Path) -> int:
-    from foils.rating.records import JudgementRecord
+    from foils.rating.session import JudgementRecord
 
     JudgementRecord(path.parent, {"judge": "x", "collection": "y"})
     return 1

@@ -15,7 +15,7 @@ from foils import label
 from foils.data import Collection, Negatives
 from foils.encode import VectorStore
 from foils.labelling import Universe, pairs_of
-from foils.labelling.believing import belief_before_labels
+from foils.labelling.evidence import belief_before_labels
 from foils.runtime.errors import InputError
 from foils.statistics import importance
 

@@ -16,8 +16,8 @@ from label_world import sheet, source, world
 
 from foils.data import Labels
 from foils.labelling import Dialogue
+from foils.labelling.dialogue import QUESTION
 from foils.labelling.sheet import Shown
-from foils.labelling.terminal import QUESTION
 
 pty = pytest.importorskip("pty")
 

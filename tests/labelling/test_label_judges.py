@@ -15,8 +15,7 @@ from fakes import HashingEncoder
 from foils import label
 from foils.data import Labels
 from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
-from foils.labelling.errors import checks_of, errors_by_people, errors_on_known
-from foils.labelling.judging import AgainstPositive
+from foils.labelling.judging import AgainstPositive, checks_of, errors_by_people, errors_on_known
 from foils.labelling.sheet import Shown
 from foils.llm import Client
 from foils.rating import BiEncoderJudge

@@ -17,9 +17,7 @@ from foils.cli.app import run
 from foils.data import Collection, Labels, Negatives
 from foils.encode import VectorStore
 from foils.labelling.evidence import Evidence, evidence_of
-from foils.labelling.relabelled import Relabelled
-from foils.labelling.relabelling import Cascade
-from foils.labelling.shares import share_by_answers
+from foils.labelling.relabelling import Cascade, Relabelled, share_by_answers
 from foils.runtime.errors import FailureError, InputError
 from foils.statistics.noisy_labels import Answers
 from in_browser import assert_fits_everyone, needs_chromium

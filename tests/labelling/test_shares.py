@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from foils.labelling.shares import believed_errors, share_by_answers
+from foils.labelling.relabelling import believed_errors, share_by_answers
 from foils.statistics.noisy_labels import Answers
 
 

@@ -4,7 +4,7 @@ from scipy.special import ndtr
 from scipy.stats import kendalltau
 
 from foils.rating import Pairs, informative_pairs, rate_adaptively, regular_pairs, thurstone
-from foils.rating.links import THURSTONE, comparison_bits
+from foils.rating.estimators import THURSTONE, comparison_bits
 from foils.runtime.errors import InputError
 
 

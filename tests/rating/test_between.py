@@ -29,9 +29,8 @@ from foils.rating import (
     rate_negatives,
     thurstone,
 )  # fmt: skip
-from foils.rating.drawing import query_keys
-from foils.rating.links import THURSTONE
-from foils.rating.ratings import estimate
+from foils.rating.estimators import THURSTONE, estimate
+from foils.rating.graph import query_keys
 from foils.runtime.errors import InputError
 from foils.training.data import training_set
 from llm_server import Reply, serving

@@ -8,9 +8,8 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtr, ndtri
 
 from foils.rating import Pairs, all_pairs, bradley_terry, lead_errors, regular_pairs, thurstone, thurstone_ascent
-from foils.rating import ratings as ratings_module
-from foils.rating.links import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, mills
-from foils.rating.newton import covariance, variances
+from foils.rating import estimators as ratings_module
+from foils.rating.estimators import BRADLEY_TERRY, LINKS, THURSTONE, comparison_bits, covariance, mills, variances
 from foils.runtime.errors import ConvergenceError, InputError
 
 ESTIMATORS = {"thurstone": thurstone, "bradley-terry": bradley_terry}

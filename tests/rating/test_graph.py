@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foils.rating.candidates import Candidates
-from foils.rating.drawing import candidate_keys, walecki
 from foils.rating.graph import (
     algebraic_connectivity,
     all_pairs,
+    candidate_keys,
     diameter,
     first_pairs,
     random_pairs,
     regular_pairs,
+    walecki,
 )
-from foils.rating.pairs import Pairs
+from foils.rating.pairs import Candidates, Pairs
 from foils.runtime.errors import InputError
 
 
@@ -187,7 +187,7 @@ def test_keys_do_not_depend_on_how_many_are_hashed_together(monkeypatch):
     documents = [["a", "b", "c"], ["b", "a"], ["é", "ß", "a"]]
     whole = keyed(documents)
     assert len(set(whole.tolist())) == 8
-    monkeypatch.setattr("foils.rating.drawing._HASHED", 3)
+    monkeypatch.setattr("foils.rating.graph._HASHED", 3)
     np.testing.assert_array_equal(keyed(documents), whole)
 
 

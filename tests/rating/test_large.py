@@ -17,8 +17,8 @@ from foils.rating import (
     regular_pairs,
     thurstone,
 )
-from foils.rating import candidates as candidates_module
 from foils.rating import graph as graph_module
+from foils.rating import pairs as candidates_module
 from foils.rating import pairs as pairs_module
 from foils.rating.graph import algebraic_connectivity, diameter
 from foils.rating.pairs import parts_by_query

@@ -12,8 +12,7 @@ from scipy.special import expit
 
 from foils.llm import AnswerStore, Client, Sampling, Template
 from foils.rating import EnsembleJudge, LLMJudge, Pairs, QuestionSettings, all_pairs, ask
-from foils.rating.llm_judge import UNREADABLE
-from foils.rating.question import ANSWERS, SLOTS
+from foils.rating.llm_judge import ANSWERS, SLOTS, UNREADABLE
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from llm_server import Reply, serving
 

@@ -23,8 +23,7 @@ from foils.rating import (
     save_judge,
     thurstone,
 )
-from foils.rating.distil_forms import difference_loss, examples
-from foils.rating.pairwise import CARD, Triples
+from foils.rating.distil import CARD, Triples, difference_loss, examples
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
 from tiny_models import decoder_without_separator, tiny_cross_encoder
 

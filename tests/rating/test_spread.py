@@ -9,9 +9,9 @@ from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
 from foils.rating import ELO_PER_PROBIT, LOGITS_PER_PROBIT, Pairs, Spread, refined, regular_pairs, spread_of, thurstone
+from foils.rating.estimators import lead_variances
 from foils.rating.pairs import Floats
-from foils.rating.ratings import lead_variances
-from foils.rating.spread import LEAST, MOST, WEAKEST, shared_correlation
+from foils.rating.prior import LEAST, MOST, WEAKEST, shared_correlation
 from foils.runtime.errors import InputError
 
 
@@ -130,7 +130,7 @@ def test_lead_variances_are_those_of_the_inverse_information() -> None:
     pairs, truth = planted(0.7, n=9, queries=2, degree=4)
     w = answers(pairs, truth, 3)
     ratings = thurstone(pairs, w, prior_sd=0.8)
-    from foils.rating.links import THURSTONE
+    from foils.rating.estimators import THURSTONE
 
     matrix = np.eye(18) / 0.8**2
     lead = ratings.rating[pairs.first] - ratings.rating[pairs.second]

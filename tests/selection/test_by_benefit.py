@@ -16,8 +16,7 @@ from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.selection import Candidates, list_benefit, most_useful, select_by_benefit
 from foils.selection.benefit import HARMFUL, NOT_CHOSEN
-from foils.selection.doors import select
-from foils.selection.results import ByBenefit
+from foils.selection.doors import ByBenefit, select
 from hidden_positives import World, hidden_world
 
 NAMES = ("hard", "middle", "random")

@@ -17,8 +17,7 @@ from foils.data import Collection, Negatives
 from foils.runtime.errors import InputError
 from foils.runtime.results import Table
 from foils.selection import select_negatives
-from foils.selection.figures import Benefit, Gaps, gap_figure, laffer_figure, single_gaps_figure
-from foils.selection.page import gap_report
+from foils.selection.page import Benefit, Gaps, gap_figure, gap_report, laffer_figure, single_gaps_figure
 from hostile import ATTACK, assert_harmless
 from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 

@@ -4,7 +4,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
 from foils.rating import ELO_PER_PROBIT
-from foils.rating.links import THURSTONE, comparison_bits
+from foils.rating.estimators import THURSTONE, comparison_bits
 from foils.runtime.errors import InputError
 from foils.selection import (
     RatedRows,

@@ -1,12 +1,9 @@
 """Which negatives to look at, and what those that were looked at say of each source: `foils label`."""
 
-from foils.labelling.drawing import Universe, pairs_of
-from foils.labelling.errors import JudgeErrors
-from foils.labelling.judging import RelevanceJudge
-from foils.labelling.page import label_page
-from foils.labelling.results import Labelled, SourceShare
-from foils.labelling.sheet import Sheet
-from foils.labelling.terminal import Dialogue
+from foils.labelling.dialogue import Dialogue, label_page
+from foils.labelling.doors import Labelled, SourceShare
+from foils.labelling.judging import JudgeErrors, RelevanceJudge
+from foils.labelling.sheet import Sheet, Universe, pairs_of
 
 __all__ = [
     "Dialogue",

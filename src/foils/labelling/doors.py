@@ -2,37 +2,320 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
-from foils.data.labels import Labels
+from foils.data.labels import Labels, is_program, pair_keys
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.asking import ask_open, errors_of
-from foils.labelling.believing import belief_before_labels
-from foils.labelling.drawing import pairs_of
-from foils.labelling.evidence import evidence_of
-from foils.labelling.judging import ByFunction, PairJudge, RelevanceJudge, check_settings, is_judge, kind_of, open_judge
-from foils.labelling.marking import marked, pairs_of_rows
-from foils.labelling.relabel_settings import REJECT, RelabelSettings
-from foils.labelling.relabelled import Relabelled
-from foils.labelling.relabelling import NEGATIVE, UNSURE, Cascade
-from foils.labelling.results import Labelled
-from foils.labelling.settings import PAGE, TABLE, UNCERTAIN, Answer, LabelSettings
-from foils.labelling.sheet import Sheet
-from foils.llm import LLMSettings
+from foils.labelling.dialogue import label_page, on_terminal
+from foils.labelling.evidence import belief_before_labels, evidence_of
+from foils.labelling.judging import (
+    PAGE,
+    TABLE,
+    TERMINAL,
+    UNCERTAIN,
+    Answer,
+    ByFunction,
+    JudgeErrors,
+    LabelSettings,
+    PairJudge,
+    RelevanceJudge,
+    check_settings,
+    checked_answer,
+    checks_of,
+    errors_by_people,
+    errors_on_known,
+    is_judge,
+    kind_of,
+    open_judge,
+)
+from foils.labelling.relabelling import (
+    NEGATIVE,
+    REJECT,
+    UNSURE,
+    Cascade,
+    Relabelled,
+    RelabelSettings,
+    marked,
+    pairs_of_rows,
+)
+from foils.labelling.sheet import Sheet, Shown, Universe, pairs_of
+from foils.llm import LLMSettings, ModelUse
+from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.rating.judges import Judge
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
+from foils.runtime.files import without_nan, write_text
 from foils.runtime.options import refuse, spelled
-from foils.statistics.survey import Floats
+from foils.runtime.results import Result, Table, number
+from foils.statistics.survey import Floats, Rows, Share, estimate_share
+
+PEOPLE = "people"
+READ = 20  # documents on the page, of each kind
+
+
+@dataclass(frozen=True)
+class SourceShare:
+    """What the labels of some judges say of a source.
+
+    Attributes:
+        source: its name.
+        judge: `people`, or the name of a program.
+        negatives: how many pairs the source holds.
+        drawn: how many of them were drawn.
+        relevant: how many of these were judged relevant.
+        share: of the source's negatives that are relevant, as judged.
+        corrected: the same, the program's errors taken into account; None: they are not known.
+    """
+
+    source: str
+    judge: str
+    negatives: int
+    drawn: int
+    relevant: int
+    share: Share
+    corrected: Share | None = None
+
+    @property
+    def best(self) -> Share:
+        """The corrected share, where there is one."""
+        return self.corrected or self.share
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts and shares."""
+        facts: dict[str, Any] = {name: getattr(self, name) for name in ("source", "judge", "negatives", "drawn")}
+        corrected = None if self.corrected is None else self.corrected.to_json()
+        return {**facts, "relevant": self.relevant, **self.share.to_json(), "corrected": corrected}
+
+
+@dataclass(frozen=True)
+class Labelled(Result):
+    """Labels of negatives that were drawn from sources.
+
+    Attributes:
+        labels: of the drawn pairs, and what the file held beside them.
+        universe: the pairs that they were drawn from.
+        drawn: (k,) rows of the universe that were drawn.
+        shown: (k,) their texts.
+        errors: program -> how often it is right.
+        models: name -> use, of a language model that judged.
+        facts: settings, seed and collection, for JSON.
+        output: the file of the labels.
+        belief: (N,) of the universe's pairs, that the draw and the shares make use of; None: equal for all.
+        notes: what to do next, in words.
+    """
+
+    labels: Labels
+    universe: Universe = field(repr=False)
+    drawn: Rows = field(repr=False)
+    shown: Sequence[Shown] = field(repr=False)
+    errors: Mapping[str, JudgeErrors]
+    models: Mapping[str, ModelUse]
+    facts: Mapping[str, Any]
+    output: Path
+    belief: Floats | None = field(default=None, repr=False)
+    notes: Sequence[str] = ()
+
+    @cached_property
+    def shares(self) -> list[SourceShare]:
+        """The share of false negatives of each source, by people, and by each program that judged."""
+        names = [name for name in self.labels.table["judge"].unique().to_pylist() if name is not None]
+        programs = [name for name in names if is_program(name)]
+        judges = [*([None] if len(names) > len(programs) or not names else []), *programs]
+        return [share for judge in judges for share in self._by(judge)]
+
+    def tables(self) -> list[Table]:
+        """Return for each source how many pairs were drawn and judged, and the share of false negatives."""
+        columns = ("source", "negatives", "judged", "relevant", "false negatives", "95 % interval")
+        rows = [
+            (
+                each.source if each.judge == PEOPLE else f"{each.source}, by {each.judge}",
+                f"{each.negatives:,}", f"{each.share.judged} of {each.drawn}", each.relevant,
+                number(each.best.share), f"{number(each.best.low)}–{number(each.best.high)}",
+            )
+            for each in self.shares
+        ]  # fmt: skip
+        caption = "\n".join([*self._remarks(), *self.notes])
+        used = [Table(name, ("", "value"), use.rows(name)) for name, use in self.models.items()]
+        return [Table(f"Labels → {self.output}", columns, rows, caption), *used]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, each source's counts and shares, and the errors of programs."""
+        errors = {name: each.to_json() for name, each in self.errors.items()}
+        sources = [each.to_json() for each in self.shares]
+        more = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
+        facts = {**self.facts, "pairs": len(self.drawn), "sources": sources, "judges": errors}
+        return dict(without_nan({**facts, **({"language_models": more} if more else {})}))
+
+    def report(self, path: str | Path) -> None:
+        """Write a page: the shares, and the documents that were judged relevant, and others, to read.
+
+        Raises:
+            FailureError: the file cannot be written.
+        """
+        read = [self._examples(1, "Judged relevant"), self._examples(0, "Judged not relevant")]
+        page = render_page(
+            "How many of the negatives are false?",
+            subtitle=f"{self.facts['collection']}: {len(self.drawn)} of {len(self.universe):,} pairs drawn",
+            verdict=" ".join(_sentence(each) for each in self.shares),
+            sections=[
+                Section("Sources", self.tables()),
+                Section("Documents", [each for each in read if each.examples]),
+            ],
+        )
+        write_text(path, page)
+
+    def _by(self, judge: str | None) -> list[SourceShare]:
+        relevant, probability = self.labels.match(self.universe.table, judge=judge)
+        judged, errors = np.isfinite(relevant) & np.isfinite(probability), self.errors.get(judge or "")
+        shares = []
+        for name, rows in self.universe.members.items():
+            here = rows[judged[rows]]
+            belief, everyone = (None, None) if self.belief is None else (self.belief[here], self.belief[rows])
+            share = estimate_share(relevant[here], probability[here], belief=belief, population=everyone)
+            corrected = None if errors is None else errors.corrected(share, seed=int(self.facts["seed"]))
+            counts = (len(rows), int(np.isin(rows, self.drawn).sum()), int(relevant[here].sum()))
+            shares.append(SourceShare(name, judge or PEOPLE, *counts, share, corrected))
+        return shares
+
+    def _remarks(self) -> list[str]:
+        """What is said of programs: their errors, or that these are not known."""
+        remarks = []
+        for name in dict.fromkeys(each.judge for each in self.shares if each.judge != PEOPLE):
+            errors = self.errors.get(name)
+            if errors is None or not errors.known:
+                remarks.append(f"{name}: its errors are not known, and not corrected for; judge some pairs yourself")
+                continue
+            (hits, of), (passed, others) = errors.sensitivity, errors.specificity
+            remarks.append(
+                f"{name}: corrected by its errors on {errors.basis}: {hits} of {of} relevant ones and {passed} of "
+                f"{others} others judged rightly"
+            )
+            if errors.bounds:
+                remarks.append(
+                    "Negatives are harder to judge than documents drawn at random, so that these are upper bounds; "
+                    "judge some pairs yourself for more"
+                )
+        return remarks
+
+    def _examples(self, relevant: int, heading: str) -> Examples:
+        pairs = self.universe.table.take(pa.array(self.drawn))
+        by_judge = {judge: self.labels.match(pairs, judge=judge)[0] for judge in (None, *self.errors)}
+        places = [at for at in range(len(self.drawn)) if any(each[at] == relevant for each in by_judge.values())]
+        examples = [
+            Example(
+                shortened(self.shown[at].query, 200),
+                {"positive": shortened(self.shown[at].positive), "document": shortened(self.shown[at].document)},
+                ", ".join(f"{judge or PEOPLE}" for judge, each in by_judge.items() if each[at] == relevant),
+            )
+            for at in places[:READ]
+        ]
+        return Examples(f"{heading}: {len(places)}", examples)
+
+
+def _sentence(share: SourceShare) -> str:
+    best = share.best
+    if not share.share.judged:
+        return f"{share.source}: nothing is judged yet."
+    known = "unknown" if best.share != best.share else f"{100 * best.share:.0f} %"
+    interval = f"{100 * best.low:.0f} to {100 * best.high:.0f} %"
+    return f"{share.source}: {known} of the negatives are false ({interval}, judged by {share.judge})."
+
+
+log = logging.getLogger(__name__)
+
+
+def ask_open(
+    labelling: LabelSettings, sheet: Sheet, universe: Universe, opened: Callable[..., PairJudge]
+) -> tuple[PairJudge | None, list[str]]:
+    """Have the open pairs judged by whoever is to judge; return who, where it is a program, and what to do next."""
+    who = labelling.ask
+    if who is None and not labelling.files:
+        who = TERMINAL
+    if who == TERMINAL:
+        with on_terminal() as dialogue:
+            dialogue.go_through(sheet, labelling.labeller)
+    elif who in (PAGE, TABLE):
+        return None, [_handed_over(labelling, sheet, ", ".join(universe.members))]
+    elif isinstance(who, str) or is_judge(who):
+        program = opened(who, question=labelling.question)
+        _judged(program, sheet)
+        return program, []
+    elif who is not None:
+        _answered(cast("Answer", who), sheet, labelling.labeller)
+    return None, []
+
+
+def _handed_over(labelling: LabelSettings, sheet: Sheet, title: str) -> str:
+    """Write the page; return what to do with it, or with the table."""
+    if labelling.ask == TABLE:
+        return f"Fill in the column relevant (1 or 0) of {sheet.path}, and save it in this form."
+    path = sheet.path.with_suffix(".html")
+    write_text(path, label_page(sheet, labelling.labeller, title=title))
+    return f"Open {path} in a browser, judge, download the answers, and add them with {spelled('answers', 'FILE')}."
+
+
+def _judged(program: PairJudge, sheet: Sheet) -> None:
+    """Have a program judge the open pairs."""
+    places = sheet.open(program.name)
+    answers = program.judge([sheet.shown[place] for place in places])
+    for place, answer in zip(places, answers, strict=True):
+        if answer is not None:
+            sheet.record(place, program.name, int(answer))
+    sheet.write()
+    if missing := answers.count(None):
+        log.info("%s gave no answer on %d of %d pairs; they are asked about again", program.name, missing, len(places))
+
+
+def _answered(answer: Answer, sheet: Sheet, judge: str) -> None:
+    """Have a function judge the open pairs; what it answered is kept, should it fail."""
+    try:
+        for place in sheet.open(judge):
+            pair = sheet.shown[place]
+            relevant = checked_answer(answer(pair.query, pair.positive, pair.document))
+            sheet.record(place, judge, None if relevant is None else int(relevant))
+            sheet.write_soon()
+    finally:
+        sheet.write()
+
+
+def errors_of(
+    labelling: LabelSettings, sheet: Sheet, collection: Collection, universe: Universe, program: PairJudge | None
+) -> dict[str, JudgeErrors]:
+    """How often each program is right: on pairs that people judged, or on known positives and random documents."""
+    labels = sheet.labels()
+    errors = {name: errors_by_people(labels, universe, name) for name in labels.programs()}
+    if program is not None and labelling.checks and program.name in errors and not errors[program.name].known:
+        queries = collection.query_rows(universe.table["query_id"].unique())
+        pairs, shown = checks_of(program, collection, queries, pairs=labelling.checks, seed=labelling.seed)
+        _checked(program, sheet, pairs, shown)
+        labels = sheet.labels()
+    unknown = [name for name, each in errors.items() if not each.known]
+    return {**errors, **{name: errors_on_known(labels, name) for name in unknown if labels.checks(name)[0][1]}}
+
+
+def _checked(program: PairJudge, sheet: Sheet, pairs: pa.Table, shown: Sequence[Shown]) -> None:
+    """Have a program judge pairs whose truth is known, those that it has not judged yet."""
+    places = [at for at, key in enumerate(pair_keys(pairs).to_pylist()) if not sheet.has(key, program.name)]
+    answers = program.judge([shown[at] for at in places])
+    rows = zip(pairs.take(pa.array(places, pa.int64())).to_pylist(), answers, strict=True)
+    judged = [{**row, "relevant": int(given), "judge": program.name} for row, given in rows if given is not None]
+    if judged:
+        sheet.add(Labels(pa.Table.from_pylist(judged)))
+        sheet.write()
+
 
 RECORDED = ("budgets", "checks", "positive_precision", "negative_precision", "unsure", "split")
 

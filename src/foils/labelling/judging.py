@@ -1,23 +1,95 @@
-"""Programs that judge pairs, and how often they err."""
+"""Who judges pairs of a query and a document, by which settings, and how often a program is right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeGuard
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard
 
 import numpy as np
+import pyarrow as pa
 
-from foils.data.collection import Collection
+from foils.data.collection import Collection, Rows
+from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.settings import BY_PEOPLE, UNCERTAIN, Answer, LabelSettings
-from foils.labelling.sheet import Shown
+from foils.labelling.sheet import Shown, Universe
 from foils.llm import LLMSettings, PairQuestions, ValueForm
 from foils.llm.prompts import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
 from foils.rating.opening import JUDGES, Opening
 from foils.runtime.errors import InputError
-from foils.runtime.options import refuse, spelled
+from foils.runtime.options import Option, Settings, refuse, spelled
+from foils.runtime.several import several
+from foils.statistics.survey import Share, corrected_share
+
+Answer = Callable[[str, str, str], bool | None]
+"""A function of query, labelled positive and document that says whether the document is relevant; None: skip."""
+TERMINAL, PAGE, TABLE = "terminal", "page", "csv"
+BY_PEOPLE = (TERMINAL, PAGE, TABLE)
+EQUAL, UNCERTAIN = "equal", "uncertain"
+
+if TYPE_CHECKING:
+    AskLike = str | Judge | Answer
+    AnswersLike = LabelsLike | Sequence[LabelsLike]
+else:
+    AskLike = str
+    AnswersLike = list[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings(Settings):
+    """How pairs are labelled.
+
+    Attributes:
+        n: Number of pairs to label. A larger number keeps all pairs of a smaller one.
+        ask: Who judges: terminal asks you here, page writes an HTML page beside the labels, csv writes the texts and an
+            empty column `relevant` for a spreadsheet, or a program: bi-encoder[:MODEL], cross-encoder:MODEL,
+            pairwise:FOLDER or llm[:MODEL]. Default: terminal, where there is one and no --answers are given. In Python
+            also a judge of `foils.rate`, or a function of query, positive and document that returns True, False or
+            None.
+        draw: Which pairs come first: equal gives all pairs of a source the same probability; uncertain prefers those
+            that the encoder cannot tell, by what `foils score` believes of each pair before any label. Give the options
+            of the encoder that scores.
+        split: Split of the judgements that uncertain learns from.
+        output: File of the labels: .tsv, .csv, .jsonl or .parquet. What it holds already is kept, and is not asked
+            again.
+        answers: File with answers to add, as the page or a spreadsheet gives it. May be given several times. In Python
+            also labels or a DataFrame.
+        labeller: Name under which a person's answers are kept.
+        checks: Number of labelled positives, and of documents drawn at random, that a program also judges, so that its
+            errors can be estimated; 0 for none.
+        question: Prompt of your own for a language model: a text file with {query} and {document}, and optionally
+            {answer}. In Python also a `Template`. Without {answer}, the form of the answer is explained at the end.
+        seed: Seed of the draw; the same seed draws the same pairs.
+    """
+
+    heading = "Labels"
+
+    n: Annotated[int, Option(flag="--number", short="-n", least=1)] = 60
+    ask: Annotated[AskLike | None, Option(flag="--with", metavar="WHO")] = None
+    draw: Annotated[str, Option(names=(EQUAL, UNCERTAIN))] = EQUAL
+    split: str = "train"
+    output: Annotated[str | Path, Option(short="-o", metavar="FILE")]
+    answers: Annotated[AnswersLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
+    labeller: Annotated[str, Option(flag="--as", metavar="NAME")] = PERSON
+    checks: Annotated[int, Option(least=0)] = 100
+    question: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
+    seed: Annotated[int, Option(least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_ending(self.output)
+        if self.ask == TABLE and Path(self.output).suffix.lower() not in (".csv", ".tsv"):
+            raise InputError(f"{self.output}: {spelled('ask', TABLE)} is for spreadsheets; name the file .csv or .tsv")
+        if not self.labeller.strip() or ":" in self.labeller:
+            raise InputError(f"{spelled('labeller', self.labeller)}: expected a person's name, without a colon")
+
+    @property
+    def files(self) -> list[LabelsLike]:
+        """The labels to add, one or several."""
+        return several(self.answers)
+
 
 POINTWISE = ("bi-encoder", "cross-encoder", "pairwise", "llm")
 VERSION = "relevance-1"
@@ -182,3 +254,105 @@ def kind_of(name: str, option: str = "ask") -> tuple[str, str]:
         ways = [*(BY_PEOPLE if option == "ask" else ()), *(f"{each}:MODEL" for each in POINTWISE)]
         raise InputError(f"{spelled(option, name)}: nobody is called that; expected one of {', '.join(ways)}")
     return kind, where
+
+
+Counts = tuple[int, int]  # how many, of how many
+
+
+@dataclass(frozen=True)
+class JudgeErrors:
+    """How often a judge was right.
+
+    Attributes:
+        sensitivity: how many of how many relevant pairs it called relevant.
+        specificity: how many of how many others it did not.
+        basis: which pairs these are, in words.
+        bounds: whether the others were easier to judge than negatives are, so that a share that is corrected by them is
+            an upper bound.
+    """
+
+    sensitivity: Counts
+    specificity: Counts
+    basis: str
+    bounds: bool = False
+
+    def corrected(self, share: Share, *, seed: int) -> Share | None:
+        """Return a share with these errors taken into account; None where they are not known.
+
+        Where they are `bounds` its interval begins at 0, and it has no value of its own.
+        """
+        if not (self.sensitivity[1] and self.specificity[1]):
+            return None
+        corrected = corrected_share(share, self.sensitivity, self.specificity, seed=seed)
+        return replace(corrected, share=np.nan, low=0.0) if self.bounds else corrected
+
+    @property
+    def known(self) -> bool:
+        """Whether there was a pair of each kind."""
+        return self.sensitivity[1] > 0 and self.specificity[1] > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts, and what they rest on."""
+        return {"sensitivity": self.sensitivity, "specificity": self.specificity, "basis": self.basis}
+
+
+def errors_by_people(labels: Labels, universe: Universe, judge: str) -> JudgeErrors:
+    """Return how often a judge was right on the pairs that people judged, too."""
+    people, (answers, _) = labels.match(universe.table)[0], labels.match(universe.table, judge=judge)
+    relevant, other = people == 1, people == 0
+    both = np.isfinite(answers)
+    return JudgeErrors(
+        (int((answers == 1)[relevant].sum()), int((relevant & both).sum())),
+        (int((answers == 0)[other].sum()), int((other & both).sum())),
+        "pairs that people judged, too",
+    )
+
+
+def errors_on_known(labels: Labels, judge: str) -> JudgeErrors:
+    """Return how often a judge was right on labelled positives, and on documents drawn at random (`checks_of`)."""
+    sensitivity, specificity = labels.checks(judge)
+    return JudgeErrors(sensitivity, specificity, "labelled positives and documents drawn at random", bounds=True)
+
+
+def checks_of(
+    judge: PairJudge, collection: Collection, query_rows: Rows, *, pairs: int, seed: int
+) -> tuple[pa.Table, list[Shown]]:
+    """Return pairs whose truth is known, as rows of a file of labels, and their texts.
+
+    A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
+    of queries with two or more. Documents drawn at random are taken as not relevant. Both are easier to judge than
+    the negatives that were mined.
+
+    Args:
+        judge: whom to ask.
+        collection: texts and judgements.
+        query_rows: queries to take, those without a labelled positive are left out.
+        pairs: how many of each kind, at most.
+        seed: of the draws.
+    """
+    known, rng = collection.known_positives, np.random.default_rng(seed)
+    inside = np.flatnonzero(np.isin(known.query_rows, query_rows))
+    inside = rng.permutation(inside)
+    compares = isinstance(judge, AgainstPositive)
+    of_positives = [each for each in inside.tolist() if len(known.of(each)) > compares][:pairs]
+    positives = [(known.query_rows[each], known.of(each)[0], known.of(each)[-1]) for each in of_positives]
+    documents = rng.integers(len(collection.documents), size=min(pairs, len(inside)))
+    drawn = zip(inside[:pairs].tolist(), documents.tolist(), strict=True)
+    random = [(known.query_rows[each], known.of(each)[0], row) for each, row in drawn if row not in known.of(each)]
+    rows = np.array([*positives, *random], np.int64).reshape(-1, 3)
+    ids = {
+        "query_id": collection.queries["query_id"].take(pa.array(rows[:, 0])),
+        "doc_id": collection.documents["doc_id"].take(pa.array(rows[:, 2])),
+        "sources": pa.array([CHECKS[0]] * len(positives) + [CHECKS[1]] * len(random), pa.string()),
+    }
+    return pa.table(ids), _shown(collection, rows)
+
+
+def _shown(collection: Collection, rows: Rows) -> list[Shown]:
+    queries, positives, documents = rows.T
+    texts = (
+        collection.query_texts(queries),
+        collection.document_texts(positives),
+        collection.document_texts(documents),
+    )
+    return [Shown(*each) for each in zip(*texts, strict=True)]

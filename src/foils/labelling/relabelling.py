@@ -1,34 +1,172 @@
-"""Relabelling: a cascade of judges, each asked where those before it leave most open, within a budget.
-
-The first step costs nothing: the belief of the decision about each row, and its evidence (`evidence_of`). What a judge
-answers teaches how the evidence is to be read, for all rows (`foils.statistics.noisy_labels`).
-"""
+"""Relabelling: every row is called by a cascade of judges, each asked where those before it leave most open."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from scipy.special import expit
 
 from foils.data.collection import Collection, Rows
-from foils.data.labels import CHECKS, LABELS, Labels, pair_keys
-from foils.labelling.errors import checks_of
+from foils.data.formats import NegativesResult, rejected_rows
+from foils.data.labels import CHECKS, LABELS, Labels, LabelsLike, pair_keys, with_judgements
+from foils.data.negatives import Negatives
 from foils.labelling.evidence import Evidence
-from foils.labelling.judging import PairJudge
-from foils.labelling.shares import CHANCE, LEAST, SURE, UNKNOWN, believed_errors, share_by_answers
+from foils.labelling.judging import Answer, PairJudge, checks_of
 from foils.labelling.sheet import Shown, shown_of
+from foils.llm import ModelUse
+from foils.llm.prompts import TemplateLike
+from foils.pages.page import Example, Examples, Section, render_page, shortened
+from foils.rating.judges import Judge
+from foils.runtime.errors import InputError
+from foils.runtime.files import write_text
+from foils.runtime.options import Option, Settings, spelled
+from foils.runtime.results import Table, number
+from foils.runtime.several import several
 from foils.statistics.noisy_labels import Answers, Crowd, evidence_of, learn, logits_of, threshold
 from foils.statistics.survey import draw, importance, permanent_numbers
+
+REJECT, KEEP = "reject", "keep"
+SHARE = 0.05
+
+if TYPE_CHECKING:
+    JudgesLike = str | Judge | Answer | Sequence[str | Judge | Answer]
+    AnswersLike = LabelsLike | Sequence[LabelsLike]
+    BudgetsLike = float | Sequence[float]
+else:
+    JudgesLike = list[str]
+    AnswersLike = list[str]
+    BudgetsLike = list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelabelSettings(Settings):
+    """How rows are relabelled.
+
+    Attributes:
+        judge: Who is asked, in the order from the cheapest to the best: bi-encoder[:MODEL], cross-encoder:MODEL,
+            pairwise:FOLDER or llm[:MODEL]; may be given several times. Each is asked where those before it leave most
+            open. In Python also a judge of `foils.rate`, or a function of query, positive and document that returns
+            True, False or None.
+        budget: Rows that a judge is asked about: a share of the table up to 1, or a number above 1. Give one for each
+            judge, in their order, or one for all. Default: 0.05.
+        positive_precision: Wanted share of relevant documents among the rows that are called positive.
+        negative_precision: Wanted share of documents that are not relevant among the rows that are called negative.
+        unsure: What becomes of rows between the two: reject leaves them out of the training, keep trains on them.
+        labels: File with answers that are there already, as foils label writes it; may be given several times. People's
+            answers are taken for the truth, a program's for one more judge's. In Python also labels or a DataFrame.
+        checks: Number of labelled positives, and of documents drawn at random, that each judge also judges, so that
+            its errors can be estimated; 0 for none.
+        question: Prompt of your own for a language model: a text file with {query} and {document}, and optionally
+            {answer}. In Python also a `Template`.
+        split: Split whose judgements are known, and to which positives are added.
+        seed: Seed of the draws; the same seed asks the same questions.
+    """
+
+    heading = "Relabelling"
+
+    judge: Annotated[JudgesLike, Option(metavar="JUDGE", parse=list, repeated=True)] = ()
+    budget: Annotated[BudgetsLike, Option(metavar="ROWS", parse=list, repeated=True)] = (SHARE,)
+    positive_precision: Annotated[float, Option(above=0, most=1)] = 0.9
+    negative_precision: Annotated[float, Option(above=0, most=1)] = 0.95
+    unsure: Annotated[str, Option(names=(REJECT, KEEP))] = REJECT
+    labels: Annotated[AnswersLike, Option(metavar="FILE", parse=list, repeated=True)] = ()
+    checks: Annotated[int, Option(least=0)] = 100
+    question: Annotated[TemplateLike | None, Option(metavar="FILE")] = None
+    split: str = "train"
+    seed: Annotated[int, Option(least=0)] = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        budgets = self.budgets
+        if not budgets or any(not each > 0 or (each > 1 and each != int(each)) for each in budgets):
+            given = spelled("budget", " ".join(map(str, budgets)))
+            raise InputError(f"{given}; expected shares above 0 and up to 1, or whole numbers")
+        if len(budgets) not in (1, max(1, len(self.judges))):
+            raise InputError(
+                f"{len(budgets)} values of {spelled('budget')} for {len(self.judges)} judges; give one, or one for each"
+            )
+
+    @property
+    def judges(self) -> list[str | Judge | Answer]:
+        """The judges, from the cheapest to the best."""
+        return several(self.judge)
+
+    @property
+    def budgets(self) -> list[float]:
+        """The budgets as they were given."""
+        return [float(each) for each in several(self.budget)]
+
+    @property
+    def files(self) -> list[LabelsLike]:
+        """The labels that are there already, one or several."""
+        return several(self.labels)
+
+    def questions(self, rows: int) -> list[int]:
+        """Return about how many of these rows each judge is asked."""
+        budgets = self.budgets * len(self.judges) if len(self.budgets) == 1 else self.budgets
+        return [max(1, round(each * rows)) if each <= 1 else min(rows, int(each)) for each in budgets]
+
 
 log = logging.getLogger(__name__)
 Floats = npt.NDArray[np.float64]
 Marks = npt.NDArray[np.bool_]
+
+CHANCE, SURE = 0.5, 0.999  # between which a judge's sensitivity and specificity lie
+UNKNOWN = (0.8, 0.9)  # of a judge that was not checked
+USUAL = 10.0  # answers that they count as, where it was
+LEAST = 30  # answers that a share, or a judge's errors, are estimated from, at least
+
+
+def share_by_answers(
+    judged: Answers, probability: Floats, rows: Marks, *, specificity: float | None = None
+) -> tuple[float, float]:
+    """Return the share of some rows that is relevant by a judge's answers, and its standard error; NaN and ∞: not told.
+
+    Each answer counts for the rows that it was drawn for, 1/probability, and the share q that the judge calls relevant
+    is corrected by its errors, (q + sp − 1)/(se + sp − 1), with standard error √(q(1 − q)/n)/(se + sp − 1), n the
+    effective number of answers.
+
+    Args:
+        judged: a judge's answers, with its errors.
+        probability: (k,) with which each row was drawn for it; NaN: not known, the answer does not count.
+        rows: (k,) which rows.
+        specificity: in the place of the judge's.
+
+    Source: Rogan & Gladen 1978; Horvitz & Thompson 1952.
+    """
+    weights = 1 / probability[judged.rows]
+    here = rows[judged.rows] & np.isfinite(weights)
+    if here.sum() < LEAST:
+        return float("nan"), float("inf")
+    sp = judged.specificity if specificity is None else specificity
+    w, power = weights[here], judged.sensitivity + sp - 1
+    q = np.average(judged.relevant[here], weights=w)
+    effective = w.sum() ** 2 / (w**2).sum()
+    smoothed = (q * effective + 0.5) / (effective + 1)
+    error = float(np.sqrt(smoothed * (1 - smoothed) / effective) / power)
+    return float(np.clip((q + sp - 1) / power, 0, 1)), error
+
+
+def believed_errors(positives: Sequence[int], others: Sequence[int]) -> tuple[float, float]:
+    """Return a judge's sensitivity and specificity from checks whose truth is known, as if ten more went as usual.
+
+    Args:
+        positives: how many labelled positives it called relevant, and how many it judged.
+        others: how many random documents it did not call relevant, and how many it judged.
+    """
+    pairs = zip((positives, others), UNKNOWN, strict=True)
+    se, sp = ((right + USUAL * usual) / (of + USUAL) for (right, of), usual in pairs)
+    return max(CHANCE, se), max(CHANCE, sp)
+
 
 ROUNDS = 4  # draws that a judge's budget is divided into
 MOST_ERROR = 0.1  # standard error of a share that says something
@@ -319,3 +457,204 @@ class Cascade:
         if len(rows):
             order = np.argsort(rows)
             self.answers[name] = Answers(rows[order], answers[order])
+
+
+NOT_SURE = "may be relevant"
+RELEVANT = "relabelled positive"
+
+
+def pairs_of_rows(negatives: Negatives, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Table:
+    """Return the pairs of some rows; a text is null where the document is in the collection."""
+    table = negatives.table.take(pa.array(rows))
+    text = table["text"] if "text" in table.column_names else pa.nulls(len(table), pa.large_string())
+    return pa.table({"query_id": table["query_id"], "doc_id": table["doc_id"], "text": text})
+
+
+def marked(
+    negatives: Negatives,
+    rows: np.ndarray[tuple[int], np.dtype[np.int64]],
+    probability: np.ndarray[tuple[int], np.dtype[np.float64]],
+    verdict: np.ndarray[tuple[int], np.dtype[np.str_]],
+    unsure: bool,
+) -> Negatives:
+    """The table with what was found; rows without evidence have neither, and stay as they are."""
+    relevance, said = np.full(len(negatives), np.nan), np.full(len(negatives), None, object)
+    relevance[rows], said[rows] = probability, verdict
+    table = negatives.with_columns({"relevance": pa.array(relevance), "verdict": pa.array(said, pa.string())})
+    table = table.reject(said == POSITIVE, RELEVANT)
+    return table.reject((said == UNSURE) & unsure, NOT_SURE)
+
+
+PROGRAM = "relabel:foils"  # who says in the labels that a promoted pair is relevant
+IDS = ["query_id", "doc_id"]
+MANY = 0.05  # share of the rows whose loss is worth a remark
+READ = 10  # rows on the page, of each verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relabelled(NegativesResult):
+    """A table with `relevance`, the probability that each row is relevant, and `verdict`.
+
+    Attributes:
+        judges: what each was asked, in that order.
+        evidence: names of what is seen of a row, and the weight of each.
+        high: probability from which on a row that nobody answered about is called positive, above 1: none is; low: up
+            to which it is called negative, below 0: none is.
+        lost: rows that are unsure, and rejected for it, and were called negative before anybody was asked.
+        answers: of all judges, as labels.
+        models: name -> use, of the language models among the judges.
+    """
+
+    judges: tuple[JudgeUse, ...]
+    evidence: Mapping[str, float]
+    high: float
+    low: float
+    lost: int
+    answers: Labels = field(repr=False)
+    models: Mapping[str, ModelUse] = field(default_factory=dict)
+
+    @cached_property
+    def promoted(self) -> Labels:
+        """The rows that are called positive and whose document is in the collection, as labels."""
+        table = self._of(POSITIVE)
+        if "text" in table.column_names:
+            table = table.filter(table["text"].is_null())
+        columns = {name: table[name] for name in ("query_id", "doc_id")}
+        relevant, judge = pa.repeat(pa.scalar(1), len(table)), pa.repeat(pa.scalar(PROGRAM), len(table))
+        return Labels(pa.table({**columns, "relevant": relevant, "judge": judge}), self.provenance)
+
+    def with_promoted(self) -> Collection:
+        """Return the collection with the promoted rows as positives of the split.
+
+        Raises:
+            InputError: the collection is not known.
+        """
+        if self.collection is None:
+            raise InputError("the collection of this table is not known; relabel it again")
+        return with_judgements(self.collection, [self.promoted], split=self.split)
+
+    def counts(self) -> dict[str, dict[str, Any]]:
+        """Return for each verdict the number of rows, and the share of them that is expected to be relevant."""
+        probability = self.table["relevance"].to_numpy()
+        verdicts = np.asarray(self.table["verdict"].fill_null("").to_numpy(zero_copy_only=False))
+        of = {name: probability[verdicts == name] for name in (POSITIVE, UNSURE, NEGATIVE)}
+        return {name: {"rows": len(p), "relevant": float(p.mean()) if len(p) else None} for name, p in of.items()}
+
+    def tables(self) -> list[Table]:
+        """Return the verdicts, and what each judge was asked."""
+        rows = [
+            (name, f"{of['rows']:,}", number(of["relevant"]), said)
+            for (name, of), said in zip(self.counts().items(), self._bars(), strict=True)
+        ]
+        without = self.table["verdict"].null_count
+        notes = [f"{without:,} rows without a verdict: their query has no positive in the split, or they are positives"]
+        notes = notes if without else []
+        notes += [f"{name}: {count}" for name, count in rejected_rows(self)]
+        if not len(self.answers):
+            ways = f"{spelled('judge')} or {spelled('labels')}"
+            notes.append(f"Nobody was asked: the probabilities are a belief. Give a {ways}.")
+        elif self.high > 1 and self.low < 0:
+            notes.append(
+                "The answers do not tell which rows are which: ask about more rows, ask a better judge, or label some "
+                "yourself, so that the judge's errors are known."
+            )
+        notes += self._doubts()
+        verdicts = Table(self.title, ("verdict", "rows", "relevant, expected", "probability"), rows, "\n".join(notes))
+        return [verdicts, *([self._judges()] if self.judges else [])]
+
+    def _doubts(self) -> list[str]:
+        """What to do about judges that were not heeded, or whom nobody confirmed and who cost many rows."""
+        confirm = f"label {LEAST} of the same rows yourself ({spelled('labels')}) or ask a better judge after it"
+        unheeded = [each.name for each in self.judges if each.answered and not each.heeded]
+        doubted = [each.name for each in self.judges if each.heeded and not each.confirmed]
+        notes = []
+        if unheeded:
+            notes.append(
+                f"{', '.join(unheeded)}: not heeded, for the answers do not tell what share of the rows is relevant; "
+                f"ask about more rows, or {confirm}."
+            )
+        if doubted and self.lost >= MANY * len(self):
+            notes.append(
+                f"{self.lost:,} rows that were called negative before anybody was asked are unsure now, and left out "
+                f"of the training. Nobody confirmed {', '.join(doubted)}: {confirm}, leave it out, or give "
+                f"{spelled('unsure', 'keep')}."
+            )
+        return notes
+
+    def _bars(self) -> tuple[str, str, str]:
+        """From which probability on a row that nobody answered about has each verdict."""
+        return (f"≥ {self.high:.2f}" if self.high <= 1 else "–", "", f"≤ {self.low:.2f}" if self.low >= 0 else "–")
+
+    def _judges(self) -> Table:
+        columns = ("judge", "asked", "answered", "sensitivity", "specificity", "wrong before", "wrong after")
+        rows = [
+            (each.name, f"{each.asked:,}", f"{each.answered:,}", number(each.sensitivity), number(each.specificity),
+             f"{each.open_before:,.0f}", f"{each.open_after:,.0f}")
+            for each in self.judges
+        ]  # fmt: skip
+        rows += [
+            (name, value, "", "", "", "", "") for model, use in self.models.items() for name, value in use.rows(model)
+        ]
+        return Table("Judges", columns, rows, "wrong: rows that a best guess is expected to get wrong")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return verdicts, thresholds, what the judges were asked and how often they err, and the settings."""
+        used = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
+        return {
+            "settings": self.provenance.get("settings", {}),
+            "verdicts": self.counts(),
+            "thresholds": {
+                "positive": self.high if self.high <= 1 else None,
+                "negative": self.low if self.low >= 0 else None,
+            },
+            "promoted": len(self.promoted),
+            "lost": self.lost,
+            "judges": [
+                {name: None if value != value else value for name, value in asdict(each).items()}
+                for each in self.judges
+            ],
+            "evidence": dict(self.evidence),
+            "rejected": self.rejected(),
+            **({"language_models": used} if used else {}),
+        }
+
+    def report(self, path: str | Path) -> None:
+        """Write a page: verdicts, judges, and rows of each verdict to read.
+
+        Raises:
+            InputError: the collection is not known.
+        """
+        if self.collection is None:
+            raise InputError("the texts of this table are not known; relabel it again")
+        counts = self.counts()
+        read = [self._examples(name) for name in (POSITIVE, UNSURE, NEGATIVE) if counts[name]["rows"]]
+        called = ", ".join(f"{of['rows']:,} {name}" for name, of in counts.items())
+        page = render_page(
+            "Which negatives are answers after all?",
+            subtitle=f"{self.title}: {len(self):,} rows",
+            verdict=f"Called: {called}.",
+            sections=[Section("Verdicts", self.tables()), Section("Documents", read)],
+        )
+        write_text(path, page)
+
+    def _of(self, verdict: str) -> pa.Table:
+        return self.table.filter(pc.fill_null(pc.equal(self.table["verdict"], verdict), False))
+
+    def _examples(self, verdict: str) -> Examples:
+        """Some rows of a verdict, those of the smallest permanent numbers."""
+        table = self._of(verdict)
+        numbers = permanent_numbers([f"{row['query_id']}\0{row['doc_id']}" for row in table.select(IDS).to_pylist()])
+        table = table.take(pa.array(np.sort(np.argsort(numbers)[:READ])))
+        if "text" not in table.column_names:
+            table = table.append_column("text", pa.nulls(len(table), pa.large_string()))
+        pairs = table.select([*IDS, "text", "relevance"]).to_pylist()
+        shown = [] if self.collection is None else shown_of(self.collection, pairs)
+        examples = [
+            Example(
+                shortened(each.query, 200),
+                {"positive": shortened(each.positive), "document": shortened(each.document)},
+                f"relevant with probability {number(pair['relevance'], 2)}",
+            )
+            for pair, each in zip(pairs, shown, strict=True)
+        ]
+        return Examples(f"{verdict}: {len(self._of(verdict)):,} rows", examples)

@@ -12,17 +12,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from foils.rating.bradley_terry import bradley_terry
+from foils.rating.estimators import ESTIMATORS, LINKS, Link, Ratings, comparison_bits, covariance
 from foils.rating.graph import regular_pairs
-from foils.rating.links import LINKS, Link, comparison_bits
-from foils.rating.newton import covariance
 from foils.rating.pairs import Block, Floats, Pairs, Rows
-from foils.rating.ratings import Ratings
-from foils.rating.thurstone import thurstone
 from foils.runtime import memory
 from foils.runtime.errors import InputError
 
-ESTIMATORS: dict[str, Callable[..., Ratings]] = {"thurstone": thurstone, "bradley-terry": bradley_terry}
 _CELLS = 500_000
 _CELL = 120  # bytes that a cell of the choice takes: covariance, leads, bits, worth
 

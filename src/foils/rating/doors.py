@@ -12,14 +12,20 @@ from foils.data.sources import SourceLike, as_source
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings
-from foils.rating.distil import distil
+from foils.rating.distil import check_free, distil, save_judge
 from foils.rating.judges import EnsembleJudge
-from foils.rating.opening import Opening, check_judges, open_between, open_judges, records_of
-from foils.rating.pairwise import check_free, save_judge
-from foils.rating.question import QuestionSettings
-from foils.rating.results import Rated
-from foils.rating.settings import DistilSettings, JudgeSettings, RatingSettings
-from foils.rating.stage import rate_negatives
+from foils.rating.llm_judge import QuestionSettings
+from foils.rating.opening import (
+    DistilSettings,
+    JudgeSettings,
+    Opening,
+    RatingSettings,
+    check_judges,
+    open_between,
+    open_judges,
+    records_of,
+)
+from foils.rating.stage import Rated, rate_negatives
 from foils.runtime.doors import door
 from foils.runtime.options import Option, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings

@@ -1,14 +1,16 @@
-"""Which candidates of which query are compared with each other: the edges of one graph per query."""
+"""Candidates of queries, which of them are compared with each other, and what a judge says of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from scipy import sparse
+from scipy.special import ndtri
 
 from foils.runtime.errors import InputError
 
@@ -240,3 +242,141 @@ def _check(pairs: Pairs) -> None:
     ]
     if faults:
         raise InputError("; ".join(faults))
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Candidate documents of queries, numbered through as in `Pairs`.
+
+    Attributes:
+        query_ids: (Q,) ids.
+        queries: (Q,) texts.
+        offsets: (Q + 1,) the candidates of query q are offsets[q] … offsets[q + 1] − 1.
+        doc_ids: (N,) ids.
+        texts: from rows of candidates to their texts, so that a large set need not lie in memory at once.
+    """
+
+    query_ids: Sequence[str]
+    queries: Sequence[str]
+    offsets: Rows
+    doc_ids: Sequence[str]
+    texts: Callable[[Rows], Sequence[str]]
+
+    def __post_init__(self) -> None:
+        lengths = (len(self.query_ids), len(self.queries), len(self.offsets) - 1)
+        if len(set(lengths)) > 1:
+            raise InputError(
+                f"{lengths[0]} query ids, {lengths[1]} query texts, offsets for {lengths[2]} queries; expected one each"
+            )
+        if len(self.doc_ids) != int(self.offsets[-1]):
+            raise InputError(
+                f"{len(self.doc_ids)} document ids for {int(self.offsets[-1])} candidates; expected one each"
+            )
+
+    @classmethod
+    def of_lists(
+        cls, query_ids: Sequence[str], queries: Sequence[str], documents: Sequence[Sequence[tuple[str, str]]]
+    ) -> Candidates:
+        """Return candidates from (id, text) lists, one list for each query."""
+        flat = [pair for listed in documents for pair in listed]
+        offsets = np.concatenate([[0], np.cumsum([len(listed) for listed in documents])]).astype(np.int64)
+        return cls(query_ids, queries, offsets, [key for key, _ in flat], lambda rows: [flat[row][1] for row in rows])
+
+    def query_of(self, rows: npt.ArrayLike) -> Rows:
+        """Return the query of each candidate row."""
+        return np.asarray(np.searchsorted(self.offsets, rows, side="right") - 1)
+
+    def ids(self, rows: npt.ArrayLike) -> pa.Array:
+        """Return the document ids of these rows, as large strings."""
+        return pa.array([self.doc_ids[row] for row in np.asarray(rows).tolist()], pa.large_string())
+
+    def check(self, pairs: Pairs) -> None:
+        """Raise an InputError where pairs are not over these candidates; pairs with these very offsets cost nothing."""
+        if pairs.offsets is not self.offsets and not np.array_equal(pairs.offsets, self.offsets):
+            raise InputError("the pairs were made for other candidates; their offsets differ")
+
+
+def texts_of(candidates: Candidates, first: Rows, second: Rows) -> tuple[list[str], list[str], list[str]]:
+    """Return the query's, first and second text of pairs of candidates; each text is looked up once."""
+    rows, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+    texts = candidates.texts(rows)
+    queries = [candidates.queries[row] for row in candidates.query_of(first)]
+    return queries, [texts[row] for row in place[: len(first)]], [texts[row] for row in place[len(first) :]]
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Answers about pairs.
+
+    Attributes:
+        forward: (m,) P(first ≻ second), the first shown first; NaN where the judge failed.
+        backward: (m,) P(second ≻ first), the second shown first; NaN where the judge failed.
+    """
+
+    forward: Floats
+    backward: Floats
+
+    @property
+    def preference(self) -> Floats:
+        """(m,) P(first ≻ second), the mean of both orders; NaN unless both were answered (one alone is biased)."""
+        return (self.forward + 1 - self.backward) / 2
+
+    @property
+    def missing(self) -> int:
+        """How many pairs have no judgement."""
+        return int(np.isnan(self.preference).sum())
+
+    @property
+    def position_bias(self) -> float:
+        """Mean of P(shown first ≻ shown second) − 1/2 over both orders: 0 without bias, above where first wins."""
+        both = self._bias
+        return float(np.nanmean(both)) if np.isfinite(both).any() else float("nan")
+
+    def position_bias_interval(self, query: Rows, *, confidence: float = 0.95) -> tuple[float, float]:
+        """Return a normal interval of the position bias: b̄ ± z·se, whole queries being what was drawn.
+
+        se² = Q/(Q − 1) · Σ_q (Σ_{i in q} (b_i − b̄))²/m², b_i the bias of a pair, m the pairs: pairs of one query share
+        its texts, so they count less than as many of different queries.
+
+        Args:
+            query: (m,) of each pair.
+            confidence: in (0, 1).
+
+        Returns:
+            (NaN, NaN) with answers about fewer than two queries.
+        """
+        bias = self._bias
+        known = np.isfinite(bias)
+        bias, query = bias[known], np.asarray(query)[known]
+        sums = np.bincount(query, bias - bias.mean())[np.bincount(query) > 0] if len(bias) else np.zeros(0)
+        if len(sums) < 2:
+            return float("nan"), float("nan")
+        spread = np.sqrt(len(sums) / (len(sums) - 1) * (sums**2).sum()) / len(bias)
+        reach = float(ndtri((1 + confidence) / 2) * spread)
+        return self.position_bias - reach, self.position_bias + reach
+
+    @property
+    def _bias(self) -> Floats:
+        return (self.forward + self.backward) / 2 - 0.5
+
+
+def combined(answers: Sequence[Judgements], weights: npt.ArrayLike | None = None) -> Judgements:
+    """Return the mean of several judges' judgements of the same pairs, p = Σ_p w_p (f_p + 1 − b_p)/2 / Σ_p w_p.
+
+    f_p and b_p are judge p's answers in both orders. A judge that lacks one order of a pair is left out of that pair,
+    with the order that it has: its position bias would stay in the mean. NaN where every judge is left out.
+
+    Args:
+        answers: of at least one judge, all about the same pairs.
+        weights: (J,) w, at least 0; a judge of weight 0 is left out. None: all count alike, as published.
+
+    Source: ANMI 2.0 eq. 29, each R_p being the mean of both orders; the weights are ours.
+    """
+    forward = backward = count = np.zeros(())
+    for one, weight in zip(answers, np.ones(len(answers)) if weights is None else np.asarray(weights), strict=True):
+        whole = np.isfinite(one.preference) & (weight > 0)
+        forward = forward + np.where(whole, weight * one.forward, 0.0)
+        backward = backward + np.where(whole, weight * one.backward, 0.0)
+        count = count + weight * whole
+    with np.errstate(invalid="ignore"):
+        return Judgements(forward / count, backward / count)

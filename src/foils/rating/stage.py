@@ -2,35 +2,349 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection
+from foils.data.formats import NegativesResult
 from foils.data.negatives import LABELS, POSITIVE, TOP, Negatives
+from foils.data.pair_index import Positives
 from foils.data.tables import Provenance, provenance
-from foils.rating.adaptive import ESTIMATORS, ask_adaptively
-from foils.rating.agreement import agreements, krippendorff_alpha, sureness
-from foils.rating.answers import Asking
-from foils.rating.asking import RecordsLike
-from foils.rating.between import Offsets, answers_between, between_judges, fit_offsets, pairs_between
-from foils.rating.candidates import Candidates
-from foils.rating.drawing import Keys, candidate_keys, query_keys
-from foils.rating.goodness import deviance_explained, intransitive_triples
-from foils.rating.graph import algebraic_connectivity, diameter, first_pairs, random_pairs, regular_pairs
-from foils.rating.judgements import Judgements
+from foils.data.texts import ColumnTexts, DocumentTexts
+from foils.llm import ModelUse
+from foils.rating.adaptive import ask_adaptively
+from foils.rating.cross_query import Offsets, answers_between, between_judges, fit_offsets, pairs_between
+from foils.rating.diagnostics import agreements, deviance_explained, intransitive_triples, krippendorff_alpha, sureness
+from foils.rating.estimators import ESTIMATORS, LINKS, Ratings, lead_errors
+from foils.rating.graph import (
+    Keys,
+    algebraic_connectivity,
+    candidate_keys,
+    diameter,
+    first_pairs,
+    query_keys,
+    random_pairs,
+    regular_pairs,
+)
 from foils.rating.judges import Judge, members
-from foils.rating.links import LINKS
 from foils.rating.llm_judge import LLMJudge
-from foils.rating.pairs import Floats, Pairs, Rows
-from foils.rating.rateable import Rateable, rateable
-from foils.rating.ratings import Ratings, lead_errors
-from foils.rating.results import JudgeSummary, Rated, RatingSummary
-from foils.rating.settings import RatingSettings
-from foils.rating.spread import Spread, refined, spread_of
+from foils.rating.opening import RatingSettings
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows
+from foils.rating.prior import Spread, refined, spread_of
+from foils.rating.session import Asking, RecordsLike
 from foils.runtime.doors import door
+from foils.runtime.errors import InputError
+from foils.runtime.files import without_nan, write_text
+from foils.runtime.results import Table, number
+
+if TYPE_CHECKING:
+    from foils.rating.distil import Distilled
+
+
+OTHER_SPLIT = "query whose positives are in other splits"
+
+
+@dataclass(frozen=True)
+class Rateable:
+    """What is rated.
+
+    Attributes:
+        candidates: of all queries.
+        row, candidate: (r,) rows of the table, and the candidate of each.
+        positive: (p,) the candidates that are labelled positives.
+        positives: (Q,) how many of them end each query; 0 where none is labelled.
+        skipped: reason -> rows that are not rated.
+    """
+
+    candidates: Candidates
+    row: Rows
+    candidate: Rows
+    positive: Rows
+    positives: Rows
+    skipped: dict[str, int]
+
+    def references(self, elo: Floats) -> Rows:
+        """Return (Q,) the candidate that gaps are held against: the best-rated positive, without one the best-rated.
+
+        The first of equals; the first where none is rated.
+        """
+        known, offsets = np.nan_to_num(elo, nan=-np.inf), self.candidates.offsets
+        starts = np.where(self.positives > 0, offsets[1:] - self.positives, offsets[:-1])
+        spans = zip(starts.tolist(), offsets[1:].tolist(), strict=True)
+        return np.array([start + int(known[start:end].argmax()) for start, end in spans], np.int64)
+
+    def rows_of(self, candidates: Rows) -> Rows:
+        """Return the table's rows of candidates that are no labelled positives."""
+        return np.asarray(self.row[np.searchsorted(self.candidate, candidates)])
+
+
+def rateable(collection: Collection, negatives: Negatives, split: str, most: int) -> Rateable:
+    """Put each query's kept rows, in the table's order, and its first `most` labelled positives after them.
+
+    A query that is labelled in no split is rated without a positive; one whose positives are in other splits alone is
+    not rated. Rows of labelled positives are left out of a query's rows.
+
+    Raises:
+        InputError: ids unknown to the collection, or no row to rate.
+        UnknownNameError: an unknown split.
+    """
+    query, document = negatives.rows_in(collection)
+    labels, known = collection.labels(split), collection.known_positives
+    elsewhere = (labels.places(query) < 0) & (known.places(query) >= 0)
+    in_split = negatives.keep & ~elsewhere
+    usable = in_split & ~known.contain(query, document)
+    skipped = {
+        "rejected before": int((~negatives.keep).sum()),
+        OTHER_SPLIT: int((negatives.keep & elsewhere).sum()),
+        POSITIVE: int(in_split.sum() - usable.sum()),
+    }
+    row = np.flatnonzero(usable)
+    if not len(row):
+        why = ", ".join(f"{n} {why}" for why, n in skipped.items() if n) or "the table has no rows"
+        hint = f"; is {split!r} the split?" if skipped[OTHER_SPLIT] else "; rate a table with negatives to train on"
+        raise InputError(f"no row to rate: {why}{hint}")
+    row = row[np.argsort(query[row], kind="stable")]
+    queries, counts = np.unique(query[row], return_counts=True)
+    added = np.minimum(labels.counts_of(queries), most)
+    offsets = np.concatenate([[0], np.cumsum(counts + added)])
+    place = np.arange(added.sum()) - np.repeat(np.cumsum(added) - added, added)  # 0, 1, … within each query
+    positive = np.repeat(offsets[1:] - added, added) + place
+    candidate = np.delete(np.arange(offsets[-1]), positive)
+    of = np.empty(offsets[-1], np.int64)
+    of[candidate] = np.where(document[row] < 0, -1 - row, document[row])
+    of[positive] = _first_labels(labels, queries, added, place)
+    own = negatives.table["text"] if "text" in negatives.table.column_names else None
+    texts = DocumentTexts(collection, of, own)
+    doc_ids = _joined_ids(negatives.table["doc_id"].take(pa.array(row)), collection, of[positive], candidate, positive)
+    query_ids = collection.queries["query_id"].take(pa.array(queries)).to_pylist()
+    shown = Candidates(query_ids, collection.query_texts(queries), offsets, doc_ids, texts.take)
+    return Rateable(shown, row, candidate, positive, added, {why: n for why, n in skipped.items() if n})
+
+
+def _first_labels(labels: Positives, queries: Rows, added: Rows, place: Rows) -> Rows:
+    """The documents of the first `added` labels of each query."""
+    labelled = added > 0
+    begins = labels.offsets[labels.places(queries[labelled])]
+    return np.asarray(labels.doc_rows[np.repeat(begins, added[labelled]) + place])
+
+
+def _joined_ids(
+    of_candidates: pa.ChunkedArray, collection: Collection, documents: Rows, candidate: Rows, positive: Rows
+) -> ColumnTexts:
+    """The ids of negatives and positives at their places, as Arrow has them: Python's strings would take gigabytes."""
+    ids = pa.chunked_array([*of_candidates.chunks, *collection.documents["doc_id"].take(pa.array(documents)).chunks])
+    return ColumnTexts(ids.take(pa.array(np.argsort(np.concatenate([candidate, positive])))))
+
+
+PERCENTILES = (10, 25, 50, 75, 90)
+ENOUGH, CIRCLES = 20, 0.125  # triples, and the share of them in a circle, that cast doubt: half of what chance gives
+LITTLE = 0.05  # share of the deviance that ratings explain
+
+
+@dataclass(frozen=True)
+class JudgeSummary:
+    """One of several judges.
+
+    Attributes:
+        name: of the judge.
+        missing: pairs without its judgement.
+        position_bias: see `Judgements`.
+        agreement: how often it prefers what the mean of the others prefers.
+        sureness: factor on its logits that makes it as sure as the others bear out (`sureness`); below 1: too sure.
+        weight: how much it counts.
+    """
+
+    name: str
+    missing: int
+    position_bias: float
+    agreement: float
+    sureness: float
+    weight: float
+
+    def row(self) -> tuple[str, str]:
+        """Return it as a row of a table."""
+        facts = [
+            f"agrees with the others {number(self.agreement, 2)}",
+            f"position bias {number(self.position_bias)}",
+            f"sureness {number(self.sureness, 2)}",
+            f"weight {number(self.weight, 2)}",
+            f"missing {self.missing:,}",
+        ]
+        return f"judge {self.name}", ", ".join(facts)
+
+
+@dataclass(frozen=True)
+class RatingSummary:
+    """What a rating did.
+
+    Attributes:
+        queries: that were rated.
+        without_positive: of them without a labelled positive, whose gaps are against the candidate rated best.
+        comparisons: asked for, the direct ones with the positive included.
+        missing: of them without a judgement.
+        position_bias: see `Judgements`; 0 for a judge that has none by construction.
+        position_bias_interval: its 95 % interval, whole queries being what was drawn; NaN for fewer than two.
+        unrated: negatives without a gap: none of their judgements, or none of their reference's, succeeded, or the two
+            are in parts of the graph that never met.
+        skipped: reason -> rows that were not rated at all.
+        connectivity: mean algebraic connectivity of the graphs of judged pairs.
+        diameter: the largest; inf where a graph fell apart.
+        standard_error: median, in Elo points.
+        spread: standard deviation of the prior on ratings, in Elo points: that of the ratings themselves, as the
+            answers have it, unless it was given.
+        dispersion: variance of an answer over that of one yes or no, in (0, 1]; 1 where the prior was given.
+        deviance_explained: share of the answers' deviance from coin tosses that the ratings explain.
+        intransitive: triples of candidates whose three answers go round in a circle.
+        triples: of how many; a judge that tosses coins has a quarter of them in a circle.
+        judges: each of several judges; none for a single one.
+        alpha: Krippendorff's α of several judges; NaN for a single one.
+        between: offsets of queries, where there were comparisons between them.
+    """
+
+    queries: int
+    without_positive: int
+    comparisons: int
+    missing: int
+    position_bias: float
+    position_bias_interval: tuple[float, float]
+    unrated: int
+    skipped: dict[str, int]
+    connectivity: float
+    diameter: float
+    standard_error: float
+    spread: float
+    dispersion: float
+    deviance_explained: float
+    intransitive: int
+    triples: int
+    judges: Sequence[JudgeSummary] = ()
+    alpha: float = float("nan")
+    between: Offsets | None = None
+
+    @property
+    def doubts(self) -> list[str]:
+        """What speaks against the ratings, in words."""
+        doubts = []
+        if self.triples >= ENOUGH and self.intransitive >= CIRCLES * self.triples:
+            doubts.append(
+                f"{self._circles()} triples of candidates go round in a circle (coin tosses: 25 %), so that no rating "
+                "orders them; the judge guesses, or goes by more than one thing"
+            )
+        if self.deviance_explained < LITTLE:
+            doubts.append(
+                f"the ratings explain {100 * self.deviance_explained:.1f} % of the answers' deviance from coin tosses: "
+                "they hold little but chance; ask a better judge, or about more pairs"
+            )
+        return doubts
+
+    def _circles(self) -> str:
+        share = f" ({100 * self.intransitive / self.triples:.1f} %)" if self.triples else ""
+        return f"{self.intransitive:,} of {self.triples:,}{share}"
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return it as rows of a table."""
+        return [
+            ("queries", f"{self.queries:,}"),
+            *([("of them without a positive", f"{self.without_positive:,}")] if self.without_positive else []),
+            ("comparisons", f"{self.comparisons:,}"),
+            ("judgements missing", f"{self.missing:,}"),
+            ("position bias", self._bias()),
+            ("negatives without a gap", f"{self.unrated:,}"),
+            *((f"not rated: {why}", f"{count:,}") for why, count in self.skipped.items()),
+            ("algebraic connectivity, mean", number(self.connectivity, 2)),
+            ("diameter, largest", number(self.diameter, 0)),
+            ("standard error, median, Elo", number(self.standard_error, 0)),
+            ("spread of ratings (prior), Elo", number(self.spread, 0)),
+            ("dispersion of answers", number(self.dispersion, 2)),
+            ("deviance explained", number(self.deviance_explained, 2)),
+            ("intransitive triples", self._circles()),
+            *([("Krippendorff's α of the judges", number(self.alpha, 2))] if self.judges else []),
+            *(judge.row() for judge in self.judges),
+            *(self.between.rows() if self.between is not None else []),
+        ]
+
+    def _bias(self) -> str:
+        low, high = self.position_bias_interval
+        if max(abs(self.position_bias), abs(low), abs(high)) < 1e-9:
+            return f"{number(self.position_bias)} (none by construction)"
+        return f"{number(self.position_bias)} (95 % interval {number(low)} to {number(high)})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rated(NegativesResult):
+    """A table with `elo, elo_se, gap, gap_se`, and every pair that was asked about.
+
+    Attributes:
+        source: name of the table that was rated.
+        summary: what the rating did.
+        candidates: that were compared.
+        pairs: that were asked about.
+        preference: (m,) of each of them P(first ≻ second); NaN: no answer.
+        models: name -> use, of the language models among the judges.
+        distilled: the judge that was trained on the answers, or None.
+        folder: where that one is.
+    """
+
+    source: str
+    summary: RatingSummary
+    candidates: Candidates = field(repr=False)
+    pairs: Pairs = field(repr=False)
+    preference: Floats = field(repr=False)
+    models: Mapping[str, ModelUse]
+    distilled: Distilled | None = field(default=None, repr=False)
+    folder: str = ""
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return what the rating did, percentiles of the gaps, and what language models used."""
+        gap = self.table["gap"].to_numpy()
+        known = gap[np.isfinite(gap)]
+        values = np.percentile(known, PERCENTILES) if len(known) else np.full(len(PERCENTILES), np.nan)
+        percentiles = f"gap, percentiles {' '.join(map(str, PERCENTILES))}, Elo"
+        return [
+            *self.summary.rows(),
+            (percentiles, "  ".join(number(value, 0) for value in values)),
+            *(row for name, use in self.models.items() for row in use.rows(name)),
+        ]
+
+    def tables(self) -> list[Table]:
+        """Return what the rating did, and how the distilled judge does."""
+        rating = Table(self.title, ("", "value"), self.rows())
+        if self.distilled is None:
+            return [rating]
+        return [rating, Table(f"distilled → {self.folder}", ("", "value"), self.distilled.rows())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, what the rating did, what language models used, and how the distilled judge does."""
+        more: dict[str, Any] = {}
+        if self.models:
+            more["language_models"] = {name: use.usage.to_json(use.price) for name, use in self.models.items()}
+        if self.distilled is not None:
+            more["distilled"] = self.distilled.to_json()
+        settings, seed = self.provenance["settings"], self.provenance["seed"]
+        summary = asdict(self.summary)
+        summary["between"] = None if self.summary.between is None else self.summary.between.to_json()
+        facts = {"source": self.source, "settings": settings, "seed": seed, **summary, **more}
+        return dict(without_nan(facts))
+
+    def report(self, path: str | Path) -> None:
+        """Write a page: gaps, their errors, signal and risk, and texts to read.
+
+        Raises:
+            InputError: fewer than two rows are rated.
+        """
+        from foils.selection.page import gap_report
+
+        if self.collection is None:
+            raise InputError("the texts of this table are not known; name the collection that was rated")
+        bias = "Position bias: mean of P(first shown wins) − ½, with its 95 % interval over queries."
+        rating, seed = replace(self.tables()[0], title="", caption=bias), int(self.provenance["seed"])
+        write_text(path, gap_report(self.collection, self, split=self.split, rating=rating, seed=seed))
+
 
 BORDERLINE = (80.0, 150.0)
 
@@ -63,7 +377,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     enter the ratings, whose reference stays the one that was asked about.
 
     With comparisons `between` queries there is a column `offset` (Elo points, mean 0 over queries), the same in all
-    rows of a query: elo + offset can be compared between queries (`foils.rating.between`).
+    rows of a query: elo + offset can be compared between queries (`foils.rating.cross_query`).
 
     A reference has its own elo and elo_se, and no gap: what a model that learns ratings is to learn of it. A positive
     that has no row in the given table gets one after its rows, rejected as a labelled positive; the row of a candidate

@@ -1,15 +1,33 @@
 """Which negatives to train on, and with what weight: rules on ratings."""
 
-from foils.selection.benefit import Candidates, list_benefit, most_useful, select_by_benefit
-from foils.selection.certainty import sure, zone_probabilities, zones
+from foils.selection.benefit import ByBenefit, Candidates, Composed, list_benefit, most_useful, select_by_benefit
 from foils.selection.curriculum import LearningProgress, curriculum, progress, stage_of
-from foils.selection.mixture import fit_gaps, likeliest_fit, mixture
-from foils.selection.optimal import adapted_gap, information, optimal, optimal_gap, two_group_risk
-from foils.selection.results import ByBenefit, Composed, Selected
-from foils.selection.rows import GapMixture, RatedRows, Selection
-from foils.selection.rules import BOUNDS, TIERS, WEIGHTS, denoise, percentile, relative, table
-from foils.selection.sampling import simans, simans_log_weights
-from foils.selection.stage import RULES, select_negatives
+from foils.selection.doors import RULES, Selected, select_negatives
+from foils.selection.rules import (
+    BOUNDS,
+    TIERS,
+    WEIGHTS,
+    GapMixture,
+    RatedRows,
+    Selection,
+    adapted_gap,
+    denoise,
+    fit_gaps,
+    information,
+    likeliest_fit,
+    mixture,
+    optimal,
+    optimal_gap,
+    percentile,
+    relative,
+    simans,
+    simans_log_weights,
+    sure,
+    table,
+    two_group_risk,
+    zone_probabilities,
+    zones,
+)
 
 __all__ = [
     "BOUNDS",

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from foils.data.collection import Collection, Rows
+from foils.data.formats import NegativesResult, rejected_rows
 from foils.data.negatives import Negatives
 from foils.data.run import ranks_within
 from foils.data.tables import provenance
@@ -28,9 +30,10 @@ from foils.encode.vectors import VectorStore
 from foils.mining.fusion import fuse_sources
 from foils.runtime import progress
 from foils.runtime.errors import InputError
+from foils.runtime.files import write_text
+from foils.runtime.results import Table, number
 from foils.scoring.triplets import triplets_of_rows
-from foils.selection.results import ByBenefit
-from foils.selection.rows import Floats, Marks
+from foils.selection.rules import Floats, Marks
 
 BENEFIT = "benefit"
 HARMFUL = "expected to do more harm than good"
@@ -54,6 +57,69 @@ class Candidates:
     pull: Floats
     gain: Floats
     lists: tuple[Marks, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Composed(NegativesResult):
+    """The rows of several sources, with those that are not chosen rejected.
+
+    Attributes:
+        settings: that it was composed with.
+        queries: that have candidates.
+    """
+
+    settings: Mapping[str, Any]
+    queries: int
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return how many queries and candidates there were, and how many are chosen."""
+        counts = {"queries": self.queries, "candidates": len(self), "chosen": int(self.keep.sum())}
+        return [*((name, f"{count:,}") for name, count in counts.items()), *rejected_rows(self)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings and the counts."""
+        return {
+            "settings": dict(self.settings),
+            "queries": self.queries,
+            "candidates": len(self),
+            "kept": int(self.keep.sum()),
+            "rejected": self.rejected(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByBenefit(Composed):
+    """The rows of one source or several; kept are those whose lists have the largest expected benefit.
+
+    Attributes:
+        benefit: expected, mean over the queries that have a kept negative.
+        decision: between the sources as they are.
+    """
+
+    benefit: float
+    decision: Decision
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return the counts, and what the chosen negatives and each source are worth."""
+        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
+        worths = {"expected benefit": self.benefit, **{f"that of {name}": v for name, v in of_sources.items()}}
+        return [*super().rows(), *((name, number(value)) for name, value in worths.items())]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, the counts and the benefits."""
+        of_sources = {name: worth.benefit for name, worth in self.decision.worths.items()}
+        known = {"benefit": self.benefit, "of_sources": of_sources, "decision": self.decision.to_json()}
+        return {**super().to_json(), **known}
+
+    def tables(self) -> list[Table]:
+        """Return the counts, and the decision between the sources as they are."""
+        return [*super().tables(), self.decision.table()]
+
+    def report(self, path: str | Path) -> None:
+        """Write the page of the decision between the sources as they are."""
+        from foils.deciding.page import decision_page
+
+        write_text(path, decision_page(self.decision))
 
 
 def list_benefit(pull: Floats, gain: Floats) -> float:

@@ -8,8 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from foils.runtime.errors import InputError
-from foils.selection.rows import Floats, RatedRows, Selection, select
-from foils.selection.rules import BOUNDS, DANGER, TIERS, WEIGHTS, tier_names, tier_of
+from foils.selection.rules import (
+    BOUNDS,
+    DANGER,
+    TIERS,
+    WEIGHTS,
+    Floats,
+    RatedRows,
+    Selection,
+    select,
+    tier_names,
+    tier_of,
+)
 
 LATER = "too hard for this epoch"
 NO_CHANCE = "tier without a chance"

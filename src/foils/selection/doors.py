@@ -1,10 +1,19 @@
-"""The doors of selection: by a rule on ratings, and by composing one source of several."""
+"""From a rated table to the same table with `keep, reason, weight, tier`, and one source composed of several."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+import pyarrow as pa
+
+from foils.data.collection import Collection
+from foils.data.formats import NegativesResult
+from foils.data.negatives import Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourcesLike, as_sources, as_table
 from foils.data.tables import provenance
@@ -13,16 +22,203 @@ from foils.encode.opening import AT_128, EncodingSettings, description
 from foils.mining.fusion import fuse_sources
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, check_names
+from foils.runtime.files import write_text
 from foils.runtime.keyed import settings_option
 from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.results import Table, number
 from foils.runtime.surroundings import ScaleSettings
 from foils.scoring import compose as composition
 from foils.scoring import composed, make_records, measure
 from foils.scoring.gates import WEIGHTINGS
 from foils.scoring.lexical import Lexicon
-from foils.selection.benefit import BENEFIT, select_by_benefit
-from foils.selection.results import ByBenefit, Composed, Selected
-from foils.selection.stage import RULES, draws, select_negatives
+from foils.selection.benefit import BENEFIT, ByBenefit, Composed, select_by_benefit
+from foils.selection.curriculum import curriculum, progress
+from foils.selection.rules import (
+    RatedRows,
+    Rows,
+    Selection,
+    denoise,
+    mixture,
+    optimal,
+    percentile,
+    rated_columns,
+    relative,
+    simans,
+    sure,
+    table,
+    zones,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected(NegativesResult):
+    """A table with `keep, reason, weight, tier`, by a rule on ratings.
+
+    Attributes:
+        by: the rule.
+        settings: of the rule, those that were given.
+        seed: of rules that draw, and of the page's examples.
+        selection: what the rule says of the rows that it was shown.
+        known: names of the settings that the rule has.
+    """
+
+    by: str
+    settings: Mapping[str, Any]
+    known: Sequence[str]
+    seed: int
+    selection: Selection
+
+    def tiers(self) -> dict[str, dict[str, Any]]:
+        """Return for each tier, by name, how many rows it has, how many are kept, and the sum of their weights."""
+        tier = self.selection.tier
+        return {
+            name: {
+                "rows": int((tier == name).sum()),
+                "kept": int(self.selection.keep[tier == name].sum()),
+                "weight": float(self.selection.weight[tier == name].sum()),
+            }
+            for name in dict.fromkeys(tier.tolist())
+        }
+
+    def tables(self) -> list[Table]:
+        """Return rows, kept rows and weights by tier, with the rejected rows by reason."""
+        rows = [
+            (tier, f"{of['rows']:,}", f"{of['kept']:,}", number(of["weight"], 1))
+            for tier, of in sorted(self.tiers().items())
+        ]
+        notes = [*filter(None, [self.nothing_kept()])]
+        notes += [f"{why}: {count:,}" for why, count in self.rejected().items()]
+        if thresholds := self.selection.thresholds:
+            notes.append("thresholds: " + ", ".join(f"{name} {value:.0f}" for name, value in thresholds.items()))
+        return [Table(self.title, ("tier", "rows", "kept", "weight"), rows, "\n".join(notes))]
+
+    def looser(self) -> str:
+        """Name the rule's settings, or say that the rule has rejected nothing."""
+        if not len(self.selection.keep):
+            return "An earlier stage rejected all of them: begin with the table that it was given."
+        return f"Give the rule {self.by} other settings ({', '.join(self.known)}), or take another rule."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the settings, and rows, kept rows and weights by tier."""
+        return {
+            "by": self.by,
+            "settings": dict(self.settings),
+            "seed": self.seed,
+            "kept": int(self.keep.sum()),
+            "tiers": self.tiers(),
+            "rejected": self.rejected(),
+            "thresholds": dict(self.selection.thresholds),
+        }
+
+    def report(self, path: str | Path) -> None:
+        """Write a page: gaps, thresholds, signal and risk, and texts to read.
+
+        Raises:
+            InputError: the collection is not known.
+        """
+        from foils.selection.page import Benefit, gap_report
+
+        if self.collection is None:
+            raise InputError("the texts of this table are not known; name the collection that was rated")
+        shown = {name: float(self.settings[name]) for name in ("rate", "spread", "damage") if name in self.settings}
+        benefit = Benefit(**shown) if self.by == "optimal" else None
+        page = gap_report(
+            self.collection,
+            self,
+            split=self.split,
+            selection=self.selection,
+            benefit=benefit,
+            seed=self.seed,
+            warning=self.nothing_kept(),
+        )
+        write_text(path, page)
+
+
+RULES: dict[str, Callable[..., Selection]] = {
+    "table": table,
+    "percentile": percentile,
+    "mixture": mixture,
+    "relative": relative,
+    "simans": simans,
+    "denoise": denoise,
+    "optimal": optimal,
+    "curriculum": curriculum,
+    "progress": progress,
+    "zones": zones,
+    "sure": sure,
+}
+
+
+def select_negatives(
+    negatives: Negatives,
+    *,
+    by: str = "table",
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    name: str = "negatives",
+    digest: str = "",
+    collection: Collection | None = None,
+    split: str = "train",
+) -> Selected:
+    """Add `weight, tier`, and to `keep, reason`, by a rule over ratings.
+
+    A row that an earlier stage rejected keeps its reason, is not shown to the rule, and has weight 0 and no tier.
+
+    Args:
+        negatives: with the columns elo, elo_se, gap that rating adds, and preference where it asked directly.
+        by: a name in RULES.
+        settings: of the rule, by name.
+        seed: for rules that draw, and for the examples of the page.
+        name: of the table, for titles.
+        digest: of the file that the table was read from, for provenance; "": the table's own.
+        collection: that was rated, for the texts of page and exports; None: not known.
+        split: whose positives these show.
+
+    Raises:
+        UnknownNameError: no such rule, or no such setting of it.
+        InputError: the table is not rated, or has weights already; a setting out of range.
+    """
+    check_names("rule", [by], RULES)
+    rule, chosen = RULES[by], dict(settings or {})
+    known = [name for name in inspect.signature(rule).parameters if name not in ("rows", "rng")]
+    check_names(f"setting of {by}", chosen, known)
+    shown = np.flatnonzero(negatives.keep)
+    drawing = {"rng": np.random.default_rng(seed)} if draws(by) else {}
+    selection = rule(_rated_rows(negatives, shown), **chosen, **drawing)
+    history = provenance(
+        "select", {"by": by, **chosen}, inputs={"rated": digest or negatives.digest}, seed=seed,
+        before=negatives.provenance,
+    )  # fmt: skip
+    return Selected.of(
+        _marked(negatives, shown, selection), provenance=history,
+        title=f"{name} by {by}", by=by, settings=chosen, known=known, seed=seed, selection=selection,
+        collection=collection, split=split,
+    )  # fmt: skip
+
+
+def draws(by: str) -> bool:
+    """Tell whether a rule draws at random."""
+    return "rng" in inspect.signature(RULES[by]).parameters
+
+
+def _marked(negatives: Negatives, shown: Rows, selection: Selection) -> Negatives:
+    """Return the table with what a rule says of the rows that it was shown."""
+    weight, tier, reasons = np.zeros(len(negatives)), *np.full((2, len(negatives)), None, object)
+    weight[shown], tier[shown], reasons[shown] = selection.weight, selection.tier, selection.reason
+    marked = negatives.reject(np.zeros(len(negatives), bool), "")
+    for reason in sorted({why for why in selection.reason if why is not None}):
+        marked = marked.reject(np.array([why == reason for why in reasons], bool), reason)
+    return marked.with_columns({"weight": weight, "tier": pa.array(tier.tolist(), pa.string())})
+
+
+def _rated_rows(negatives: Negatives, shown: Rows) -> RatedRows:
+    part = negatives.table.take(pa.array(shown))
+    query = np.asarray(part["query_id"].combine_chunks().dictionary_encode().indices.to_numpy(), np.int64)
+    return RatedRows(query, **rated_columns(part, "gap", "elo", "elo_se", "preference", "gap_se"))
+
 
 TEMPERATURE = 0.05
 

@@ -1,14 +1,172 @@
-"""Rules with thresholds: the base table, the judge's word on borderline rows, percentiles, the positive's rating."""
+"""Rules that select negatives by their ratings, and the rows that they see (ANMI 2.0, sections 1.4, 7.2 and 8)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy.ndimage import gaussian_filter1d
+from scipy.special import entr, ndtr
 
 from foils.runtime.errors import InputError
-from foils.selection.rows import Floats, RatedRows, Selection, Words, select
+from foils.statistics.elo_scale import ELO_PER_PROBIT
+
+Floats = npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64]
+Marks = npt.NDArray[np.bool_]
+Words = npt.NDArray[np.object_]
+
+UNRATED = "unrated"
+
+
+@dataclass(frozen=True)
+class RatedRows:
+    """Rated negatives.
+
+    Attributes:
+        query: (n,) int, the query of each row; equal numbers are one query.
+        gap: (n,) e_positive − e_d in Elo points; NaN: unrated, which every rule rejects.
+        elo: (n,) e_d in Elo points.
+        elo_se: (n,) its standard error.
+        preference: (n,) P(positive ≻ d), asked directly; NaN where it was not asked or has no answer.
+        gap_se: (n,) standard error of the gap in Elo points; NaN where it is not known.
+
+    Raises:
+        InputError: lengths that differ, or preferences outside [0, 1].
+    """
+
+    query: Rows
+    gap: Floats
+    elo: Floats
+    elo_se: Floats
+    preference: Floats
+    gap_se: Floats
+
+    def __post_init__(self) -> None:
+        shapes = {name: getattr(self, name).shape for name in ("query", "gap", "elo", "elo_se", "preference", "gap_se")}
+        if len(set(shapes.values())) > 1 or len(self.gap.shape) != 1:
+            raise InputError(f"rated rows need columns of one length; given {shapes}")
+        if ((self.preference < 0) | (self.preference > 1)).any():
+            raise InputError("preferences outside [0, 1]; they are probabilities, NaN where there is none")
+
+    def __len__(self) -> int:
+        return len(self.gap)
+
+    @classmethod
+    def of_gaps(
+        cls,
+        gap: npt.ArrayLike,
+        *,
+        query: npt.ArrayLike | None = None,
+        elo: npt.ArrayLike | None = None,
+        elo_se: npt.ArrayLike | None = None,
+        preference: npt.ArrayLike | None = None,
+        gap_se: npt.ArrayLike | None = None,
+    ) -> RatedRows:
+        """Return rows with these gaps; without the others: one query, a positive at 1500, the rest unknown."""
+        gaps = np.asarray(gap, np.float64)
+        unknown = np.full(len(gaps), np.nan)
+        return cls(
+            np.zeros(len(gaps), np.int64) if query is None else np.asarray(query, np.int64),
+            gaps,
+            1500 - gaps if elo is None else np.asarray(elo, np.float64),
+            unknown if elo_se is None else np.asarray(elo_se, np.float64),
+            unknown if preference is None else np.asarray(preference, np.float64),
+            unknown if gap_se is None else np.asarray(gap_se, np.float64),
+        )
+
+    @property
+    def rated(self) -> Marks:
+        """(n,) which rows have a gap."""
+        return np.isfinite(self.gap)
+
+    @property
+    def positive_elo(self) -> Floats:
+        """(n,) the rating of each row's positive."""
+        return self.elo + self.gap
+
+
+@dataclass(frozen=True)
+class GapMixture:
+    """Normal components of gaps, by rising mean: `share`, `mean`, `sd`, (k,) each, and the `thresholds` between them.
+
+    A threshold is where the component above becomes the likelier one, between the two means.
+    """
+
+    share: Floats
+    mean: Floats
+    sd: Floats
+    thresholds: Floats
+
+    def density(self, gap: Floats) -> Floats:
+        """Return (n, k) share · N(gap; mean, sd)."""
+        z = (np.asarray(gap, np.float64)[:, None] - self.mean) / self.sd
+        return np.asarray(self.share * np.exp(-0.5 * z * z) / (np.sqrt(2 * np.pi) * self.sd))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a rule says of each row.
+
+    Attributes:
+        keep: (n,) whether to train on it.
+        reason: (n,) why not; None where it is kept.
+        weight: (n,) in [0, 1], 0 where it is not kept.
+        tier: (n,) how hard it is.
+        thresholds: name -> Elo points, where the rule found or used any.
+        mixture: that the rule fitted, where it fitted one.
+    """
+
+    keep: Marks
+    reason: Words
+    weight: Floats
+    tier: Words
+    thresholds: Mapping[str, float] = field(default_factory=dict)
+    mixture: GapMixture | None = None
+
+
+def select(
+    rows: RatedRows,
+    rejections: Mapping[str, Marks],
+    weight: npt.ArrayLike,
+    tier: Words,
+    thresholds: Mapping[str, float] | None = None,
+) -> Selection:
+    """Put a selection together.
+
+    Args:
+        rows: the rows.
+        rejections: reason -> (n,) marks; the first that marks a row is its reason. Unrated rows come before all.
+        weight: (n,) or one number; set to 0 where rejected.
+        tier: (n,) words; set to `unrated` where there is no gap.
+        thresholds: of the rule.
+    """
+    reason, keep = np.full(len(rows), None, object), np.ones(len(rows), bool)
+    for why, marks in {UNRATED: ~rows.rated, **rejections}.items():
+        reason[marks & keep] = why
+        keep &= ~marks
+    weights = np.where(keep, np.broadcast_to(np.asarray(weight, np.float64), len(rows)), 0.0)
+    return Selection(keep, reason, weights, np.where(rows.rated, tier, UNRATED).astype(object), dict(thresholds or {}))
+
+
+def rated_columns(table: pa.Table, *names: str) -> dict[str, Floats]:
+    """Return columns of a rated table, (n,) each; NaN where it has none of this name.
+
+    Raises:
+        InputError: the table is not rated.
+    """
+    if missing := [name for name in ("elo", "elo_se", "gap") if name not in table.column_names]:
+        raise InputError(f"the table has no {', '.join(missing)}; rate it first: foils rate")
+    unknown = np.full(len(table), np.nan)
+    return {
+        name: np.asarray(table[name].to_numpy(), np.float64) if name in table.column_names else unknown
+        for name in names
+    }
+
 
 TIERS = ("danger", "soft", "goldilocks", "medium", "easy")
 BOUNDS = (100.0, 200.0, 400.0, 600.0)
@@ -169,3 +327,347 @@ def check_tiers(bounds: Sequence[float], weights: Sequence[float]) -> None:
 def _check_weights(weights: Sequence[float], tiers: int) -> None:
     if len(weights) != tiers or not all(0 <= weight <= 1 for weight in weights):
         raise InputError(f"weights {tuple(weights)}; expected {tiers} numbers in [0, 1], one for each tier")
+
+
+UNSURE = "not surely inside"
+NO_ERROR = "error of the gap not known"
+
+
+def zone_probabilities(gap: Floats, gap_se: Floats, bounds: Sequence[float]) -> Floats:
+    """Return (n, k + 1) the chances that the true gap is below, between and above k rising bounds.
+
+    P_z = Φ((b_z − gap)/gap_se) − Φ((b_{z−1} − gap)/gap_se); an error of 0 leaves the gap itself. NaN where either is.
+    """
+    distance = np.asarray(bounds, np.float64) - gap[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        below = ndtr(np.where(distance == 0, -0.0, distance / gap_se[:, None]))
+    exact = (gap_se == 0)[:, None]
+    below = np.where(exact, distance > 0, below)
+    edges = np.concatenate([np.zeros((len(gap), 1)), below, np.ones((len(gap), 1))], axis=1)
+    return np.where(np.isnan(gap + gap_se)[:, None], np.nan, np.diff(edges, axis=1))
+
+
+def zones(
+    rows: RatedRows,
+    *,
+    bounds: Sequence[float] = BOUNDS,
+    weights: Sequence[float] = WEIGHTS,
+    confidence: float = 0.5,
+) -> Selection:
+    """Weigh each row by the mean of Table 2's weights over where its true gap may be: Σ_z P(zone z)·w_z.
+
+    A row whose gap lies beside a bound has a weight between those of both sides, the more so the less sure it is. It is
+    rejected where P(gap ≥ the first bound) is below the confidence. The tier is that of the gap as it was measured.
+
+    Args:
+        rows: the rows, with errors of their gaps.
+        bounds: four rising gaps between the five tiers, in Elo points.
+        weights: of the five tiers, in [0, 1].
+        confidence: in [0, 1]; more rejects more rows that may be false negatives.
+
+    Raises:
+        InputError: no row has a gap_se, bounds that do not rise, or settings out of range.
+    """
+    check_tiers(bounds, weights)
+    _check_confidence(rows, confidence)
+    known = np.isfinite(rows.gap_se)
+    chances = np.where(known[:, None], zone_probabilities(np.nan_to_num(rows.gap), rows.gap_se, bounds), 0.0)
+    weight = np.clip(chances @ np.asarray(weights, np.float64), 0.0, 1.0)
+    rejections = {NO_ERROR: ~known, DANGER: 1 - chances[:, 0] < confidence, "weight 0": weight == 0}
+    thresholds = dict(zip(TIERS[1:], map(float, bounds), strict=True))
+    return select(rows, rejections, weight, tier_names(rows.gap, bounds), thresholds)
+
+
+def sure(rows: RatedRows, *, least: float = 100.0, most: float = np.inf, confidence: float = 0.9) -> Selection:
+    """Keep the rows whose true gap is surely inside, P(least ≤ gap ≤ most) ≥ confidence, with weight 1.
+
+    Args:
+        rows: the rows, with errors of their gaps.
+        least: smallest gap, in Elo points.
+        most: largest gap.
+        confidence: in [0, 1]; more keeps less.
+
+    Raises:
+        InputError: no row has a gap_se, or settings out of range.
+    """
+    if not least < most:
+        raise InputError(f"least {least}, most {most}; expected a smaller and a larger gap, in Elo points")
+    _check_confidence(rows, confidence)
+    known = np.isfinite(rows.gap_se)
+    inside = zone_probabilities(np.nan_to_num(rows.gap), rows.gap_se, (least, most))[:, 1]
+    rejections = {NO_ERROR: ~known, f"{UNSURE} {least:g} to {most:g}": known & ~(inside >= confidence)}
+    return select(rows, rejections, 1.0, tier_names(rows.gap), {"least": least, "most": most})
+
+
+def _check_confidence(rows: RatedRows, confidence: float) -> None:
+    if not 0 <= confidence <= 1:
+        raise InputError(f"confidence {confidence}; expected in [0, 1]")
+    if rows.rated.any() and not np.isfinite(rows.gap_se[rows.rated]).any():
+        raise InputError("the table has no errors of gaps (gap_se); rate it anew: foils rate")
+
+
+FIRST = "in the mixture's lowest component"
+_MOST = 3
+_FALSE = {1: ("danger",), 2: ("danger", "goldilocks"), 3: ("danger", "goldilocks", "easy")}  # with false negatives
+_TRUE = ("goldilocks", "medium", "easy")  # without any
+_WEIGHTS = {"danger": 0.0, "goldilocks": 1.0, "medium": 0.7, "easy": 0.3}  # Table 2's
+
+
+def fit_gaps(gap: Floats, *, components: int = 3, rng: np.random.Generator) -> GapMixture:
+    """Fit a mixture of normal distributions to gaps by expectation–maximisation (scikit-learn, five starts).
+
+    Args:
+        gap: (n,) finite, in Elo points.
+        components: 1 to 3.
+        rng: draws the starts.
+
+    Raises:
+        InputError: another number of components, or fewer distinct gaps than 2 for each component.
+    """
+    _check_components(gap, components)
+    return _fitted(gap, components, int(rng.integers(2**31)))[0]
+
+
+def likeliest_fit(gap: Floats, *, most: int = 3, rng: np.random.Generator) -> GapMixture:
+    """Return the mixture of at most `most` components with the lowest BIC: no more than the gaps speak for.
+
+    Raises:
+        InputError: see `fit_gaps`.
+
+    Source: Schwarz (1978), for the criterion −2 log L + p log n, of p = 3k − 1 parameters.
+    """
+    _check_components(gap, most)
+    seed = int(rng.integers(2**31))
+    return min((_fitted(gap, k, seed) for k in range(most, 0, -1)), key=lambda fit: fit[1])[0]
+
+
+def mixture(
+    rows: RatedRows, *, components: int = 3, danger: float = 100.0, rng: np.random.Generator | None = None
+) -> Selection:
+    """Select by a mixture of normals on all gaps: a lowest component of false negatives is danger, the rest is weighed.
+
+    The number of components is the one, up to `components`, that the gaps speak for (BIC). A false negative is as good
+    as the positive, so that the gaps of such a component lie about 0: the lowest of several is taken for one where its
+    mean less its standard deviation is below `danger`, and a single one where its mean is. Then rows below the first
+    threshold are rejected. Otherwise nothing says that there are false negatives, and none is rejected.
+
+    Rows weigh Σ_k P(component k | gap)·v_k, so that a row between two components has a weight between theirs: v = 0,
+    1, 0.3 for danger, goldilocks and easy; 1, 0.7, 0.3 for goldilocks, medium and easy where there is no danger (Table
+    2's weights of those tiers). Above its mean the lowest component's probability counts; below it, it is taken as 1,
+    since a wide higher component must not make very small gaps safe.
+
+    Args:
+        rows: the rows.
+        components: 2 or 3, at most.
+        danger: largest gap of a false negative, in Elo points: Table 2's first bound.
+        rng: draws the starts; None: seed 0.
+
+    Raises:
+        InputError: see `fit_gaps`.
+
+    Source: ANMI 2.0 section 1.4, method 4; ProGCL (Xia et al. 2022).
+    """
+    if components < 2:
+        raise InputError(f"{components} components; expected 2 (false and true negatives) or 3 (with easy ones apart)")
+    fitted = likeliest_fit(rows.gap[rows.rated], most=components, rng=rng or np.random.default_rng(0))
+    count = len(fitted.mean)
+    false = fitted.mean[0] - (fitted.sd[0] if count > 1 else 0.0) < danger
+    tiers = _FALSE[count] if false else _TRUE[:count]
+    gap = np.nan_to_num(rows.gap)
+    density = fitted.density(gap)
+    density[gap <= fitted.mean[0], 1:] = 0.0
+    total = density.sum(axis=1, keepdims=True)
+    posterior = np.divide(density, total, out=np.zeros_like(density), where=total > 0)
+    nowhere = total[:, 0] == 0
+    posterior[nowhere, np.where(gap[nowhere] > fitted.mean[0], count - 1, 0)] = 1.0
+    weight = posterior @ np.array([_WEIGHTS[name] for name in tiers])
+    at = (gap[:, None] >= fitted.thresholds).sum(axis=1)
+    thresholds = dict(zip(tiers[1:], fitted.thresholds.tolist(), strict=True))
+    selection = select(rows, {FIRST: (at == 0) & false}, weight, np.asarray(tiers, object)[at], thresholds)
+    return replace(selection, mixture=fitted)
+
+
+def _check_components(gap: Floats, components: int) -> None:
+    if not 1 <= components <= _MOST:
+        raise InputError(f"{components} components; expected 2 (false and true negatives) or 3 (with easy ones apart)")
+    if len(np.unique(gap)) < 2 * components:
+        raise InputError(
+            f"{len(np.unique(gap))} distinct gaps are too few for a mixture of {components}; rate more negatives, or "
+            "select by table"
+        )
+
+
+def _fitted(gap: Floats, components: int, seed: int) -> tuple[GapMixture, float]:
+    """A mixture, and its BIC."""
+    from sklearn.mixture import GaussianMixture
+
+    data = gap.reshape(-1, 1)
+    model = GaussianMixture(components, n_init=5, random_state=seed, reg_covar=1.0).fit(data)
+    order = np.argsort(model.means_[:, 0], kind="stable")
+    share, mean = model.weights_[order], model.means_[order, 0]
+    sd = np.sqrt(model.covariances_[order, 0, 0])
+    unfinished = GapMixture(share, mean, sd, np.zeros(0))
+    thresholds = np.array([_crossing(unfinished, i) for i in range(components - 1)], np.float64)
+    return GapMixture(share, mean, sd, thresholds), float(model.bic(data))
+
+
+def _crossing(fitted: GapMixture, i: int) -> float:
+    """Where component i + 1 first is at least as likely as i, between their means."""
+    grid = np.linspace(fitted.mean[i], fitted.mean[i + 1], 2001)
+    density = fitted.density(grid)
+    above = density[:, i + 1] >= density[:, i]
+    return float(grid[above.argmax()] if above.any() else grid[-1])
+
+
+NOT_DRAWN = "not drawn"
+
+
+def simans_log_weights(gap: Floats, *, sharpness: float = 5e-5, target: float = 300.0) -> Floats:
+    """Return log p(d) = −a (e_d − e_+ + b)² up to a constant, (n,), with a = sharpness, b = target.
+
+    The peak is at gap = b; a = 5e-5 per squared Elo point is a bell with a standard deviation of 100 points.
+    """
+    return -sharpness * (target - gap) ** 2
+
+
+def simans(
+    rows: RatedRows,
+    *,
+    sharpness: float = 5e-5,
+    target: float = 300.0,
+    per_query: int = 8,
+    least: float = 100.0,
+    rng: np.random.Generator | None = None,
+) -> Selection:
+    """Draw `per_query` negatives of each query without replacement, p(d) ∝ exp(−a (e_d − e_+ + b)²); weight 1.
+
+    Drawn from rows outside the danger zone (the paper samples within the constraints of Elo); queries with fewer of
+    them keep all. The draw takes the largest log p(d) + Gumbel noise.
+
+    Args:
+        rows: the rows.
+        sharpness: a, per squared Elo point, at least 0; more keeps closer to the target; 0 draws uniformly.
+        target: b, the gap that is likeliest, in Elo points.
+        per_query: how many, at least 1.
+        least: gaps below it, in Elo points, are danger and not drawn from; −inf: none.
+        rng: draws; None: seed 0.
+
+    Raises:
+        InputError: a negative sharpness, or fewer than 1 per query.
+
+    Source: SimANS (Zhou et al. 2022) on ratings, ANMI 2.0 section 1.4, method 5.
+    """
+    if sharpness < 0 or per_query < 1:
+        raise InputError(f"sharpness {sharpness}, {per_query} per query; expected at least 0 and at least 1")
+    noise = (rng or np.random.default_rng(0)).gumbel(size=len(rows))
+    keys = simans_log_weights(rows.gap, sharpness=sharpness, target=target) + noise
+    keys = np.where(rows.gap >= least, keys, -np.inf)
+    order = np.lexsort((-keys, rows.query))
+    ordered = rows.query[order]
+    place = np.arange(len(rows)) - np.searchsorted(ordered, ordered)
+    drawn = np.zeros(len(rows), bool)
+    drawn[order] = place < per_query
+    return select(rows, {DANGER: rows.gap < least, NOT_DRAWN: ~drawn}, 1.0, tier_names(rows.gap), {"target": target})
+
+
+RISK = "more risk than information"
+LITTLE = "tells too little"
+_BIN = 2.0
+
+
+def information(gap: Floats) -> Floats:
+    """Return I(Δ) = H(Φ(Δ/295.7)) in bits, for gaps in Elo points: 1 at 0, 0.63 at 296 (eq. 46)."""
+    lead = np.asarray(gap, np.float64) / ELO_PER_PROBIT
+    return np.asarray((entr(ndtr(lead)) + entr(ndtr(-lead))) / np.log(2))
+
+
+def optimal_gap(risk: Callable[[Floats], Floats], *, damage: float, longest: float = 1200.0) -> float:
+    """Return Δ* = argmax over Δ ≥ 0 of I(Δ) − λ P(false negative | Δ), λ = damage, to one Elo point (Theorem 12)."""
+    grid = np.arange(0.0, longest + 1.0)
+    return float(grid[np.argmax(information(grid) - damage * risk(grid))])
+
+
+def two_group_risk(gap: Floats, *, rate: float, spread: float) -> Callable[[Floats], Floats]:
+    """Return P(false negative | Δ) = min(1, ρ N(Δ; 0, spread²)/f(Δ)), made not to rise with Δ.
+
+    A false negative is as good as the positive, so its true gap is 0 and its measured one scatters around it; f is the
+    density of all gaps given (normal kernel, Silverman's width). It is the local false discovery rate of the two-group
+    model. At gaps below 0 it is at least the risk at 0.
+
+    Args:
+        gap: (n,) finite gaps of the whole table, in Elo points.
+        rate: ρ, the share of false negatives, in (0, 1); ANMI 2.0's Table 1 has values by miner.
+        spread: standard deviation of a false negative's measured gap, in Elo points, above 0.
+
+    Raises:
+        InputError: a rate or spread out of range, or fewer than two gaps.
+
+    Source: Efron (2008), Microarrays, empirical Bayes and the two-groups model.
+    """
+    if not (0 < rate < 1 and spread > 0):
+        raise InputError(f"rate {rate}, spread {spread}; expected a rate in (0, 1) and a spread above 0")
+    if len(gap) < 2:
+        raise InputError(f"{len(gap)} rated rows are too few to estimate how gaps are distributed")
+    width = max(_BIN, 1.06 * float(gap.std()) * len(gap) ** -0.2)
+    low, high = min(0.0, float(gap.min())) - 4 * width, max(0.0, float(gap.max())) + 4 * width
+    edges = np.arange(low, high + _BIN, _BIN)
+    counts = np.histogram(gap, edges)[0] / (len(gap) * _BIN)
+    density = gaussian_filter1d(counts, width / _BIN, mode="constant")
+    grid = (edges[:-1] + edges[1:]) / 2
+    bell = np.exp(-0.5 * (grid / spread) ** 2) / (np.sqrt(2 * np.pi) * spread)
+    raw = np.minimum(1.0, rate * bell / np.maximum(density, 1e-300))
+    raw = np.where(grid < 0, raw[np.searchsorted(grid, 0.0)], raw)
+    falling = np.minimum.accumulate(raw)
+    return lambda gaps: np.asarray(np.interp(gaps, grid, falling))
+
+
+def optimal(
+    rows: RatedRows, *, rate: float = 0.15, spread: float = 120.0, damage: float = 2.0, floor: float = 0.1
+) -> Selection:
+    """Weigh each row by its benefit I(Δ) − λ P(false negative | Δ), over the largest benefit; reject where it is small.
+
+    The paper gives neither λ nor the form of the risk. With the two-group risk and λ = 2 the optimum for rates of
+    0.10–0.15 falls into the [150, 300] that Theorem 12 states, for gaps distributed as is usual.
+
+    Args:
+        rows: the rows.
+        rate: ρ, the share of false negatives among them.
+        spread: standard deviation of a false negative's measured gap, in Elo points.
+        damage: λ, at least 0; more moves the optimum away from the positive.
+        floor: in [0, 1]; weights below it are rejected.
+
+    Raises:
+        InputError: settings out of range, or fewer than two rated rows.
+
+    Source: ANMI 2.0 Theorem 12.
+    """
+    if damage < 0 or not 0 <= floor <= 1:
+        raise InputError(f"damage {damage}, floor {floor}; expected at least 0, and in [0, 1]")
+    risk = two_group_risk(rows.gap[rows.rated], rate=rate, spread=spread)
+    best = optimal_gap(risk, damage=damage)
+    peak = float((information(np.array([best])) - damage * risk(np.array([best])))[0])
+    gap = np.nan_to_num(rows.gap)
+    benefit = information(gap) - damage * risk(gap)
+    weight = np.clip(benefit / max(peak, 1e-12), 0.0, 1.0)
+    rejections = {RISK: (gap < best) & (weight < max(floor, 1e-12)), LITTLE: weight < max(floor, 1e-12)}
+    return select(rows, rejections, weight, tier_names(rows.gap), {"optimal": best})
+
+
+def adapted_gap(rate: float, *, relative_sd: float = 1.0, domain: float = 1.0) -> float:
+    """Return the gap to aim at, 200·(1 + 2ρ)·relative_sd·domain, in Elo points.
+
+    Args:
+        rate: ρ, share of false negatives, in [0, 1].
+        relative_sd: standard deviation of the ratings over the usual one (the paper's σ_ELO, which must have no unit).
+        domain: tolerance of risk, in [0.8, 1.2].
+
+    Raises:
+        InputError: a number out of its range.
+
+    Source: ANMI 2.0 section 8.3, "principled adaptation".
+    """
+    if not (0 <= rate <= 1 and relative_sd > 0 and 0.8 <= domain <= 1.2):
+        raise InputError(
+            f"rate {rate}, relative_sd {relative_sd}, domain {domain}; expected in [0, 1], above 0, in [0.8, 1.2]"
+        )
+    return 200 * (1 + 2 * rate) * relative_sd * domain

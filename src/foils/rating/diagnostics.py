@@ -1,15 +1,77 @@
-"""How far several judges agree about the same pairs, and how much each is to count."""
+"""How well ratings say what was answered, and how far several judges agree and how much each is to count."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import expit, logit
+import numpy.typing as npt
+from scipy.special import expit, logit, xlogy
+from threadpoolctl import threadpool_limits
 
-from foils.rating.judgements import Judgements
-from foils.rating.pairs import Floats
+from foils.rating.estimators import LINKS, Ratings, checked_preference
+from foils.rating.pairs import Floats, Judgements, Pairs, parts_of
+from foils.runtime import memory
 from foils.runtime.errors import InputError
+
+_CELLS = 2**20  # cells of the matrices looked at together
+_CELL = 16  # bytes a cell takes
+
+
+def deviance(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings | None = None) -> float:
+    """Return D = 2 Σ w log(w/p) + (1 − w) log((1 − w)/(1 − p)), p = F(e_i − e_j); without ratings p = ½.
+
+    0 where every answer is the probability that the ratings give. Answers that are NaN, and pairs of a candidate
+    without a rating, are left out.
+    """
+    checked = checked_preference(pairs, preference)
+    return sum(_deviance(pairs, checked, ratings, part) for part in parts_of(len(pairs)))
+
+
+def _deviance(pairs: Pairs, preference: Floats, ratings: Ratings | None, part: slice) -> float:
+    w = preference[part]
+    if ratings is None:
+        known = np.isfinite(w)
+        fitted = np.full(len(w), np.log(0.5))
+    else:
+        lead = ratings.rating[pairs.first[part]] - ratings.rating[pairs.second[part]]
+        known = np.isfinite(w) & np.isfinite(lead)
+        fitted = LINKS[ratings.model].terms(np.where(known, lead, 0.0), np.where(known, w, 0.5)).value
+    w = w[known]
+    return float(2 * (xlogy(w, w) + xlogy(1 - w, 1 - w) - fitted[known]).sum())
+
+
+def deviance_explained(pairs: Pairs, preference: npt.ArrayLike, ratings: Ratings) -> float:
+    """Return 1 − D/D₀, D₀ the deviance of candidates that are all alike: 1 for ratings that say every answer.
+
+    NaN without an answer other than ½.
+    """
+    without = deviance(pairs, preference)
+    return 1 - deviance(pairs, preference, ratings) / without if without > 0 else float("nan")
+
+
+def intransitive_triples(pairs: Pairs, preference: npt.ArrayLike) -> tuple[int, int]:
+    """Return how many triples of candidates, all compared with each other, go round in a circle, and of how many.
+
+    i ≻ j where P(i ≻ j) > ½; triples with an answer of exactly ½ are left out. A judge that tosses coins has a quarter
+    of them in a circle, and no ratings order such a triple. With B the matrix of wins of a query, tr(B³)/3 of
+    tr((B + Bᵀ)³)/6. Of a pair that was asked about twice the last answer counts.
+    """
+    w = checked_preference(pairs, preference)
+    decided = np.isfinite(w) & (w != 0.5)
+    won: Floats = w[decided]
+    circles = triples = 0.0
+    for block in pairs.where(decided).blocks(memory.rows_at_once(_CELL, most=_CELLS), power=2):
+        query, first, second = block.first // block.n, block.first % block.n, block.second % block.n
+        wins = np.zeros((len(block.queries), block.n, block.n), np.float32)
+        wins[query, first, second] = won[block.pairs] > 0.5
+        wins[query, second, first] = won[block.pairs] < 0.5
+        met = wins + wins.transpose(0, 2, 1)
+        with threadpool_limits(1, user_api="blas"):
+            circles += float(np.sum((wins @ wins) * wins.transpose(0, 2, 1), dtype=np.float64))
+            triples += float(np.sum((met @ met) * met, dtype=np.float64))
+    return round(circles / 3), round(triples / 6)
+
 
 SUREST = 0.99
 """Preference beyond which a judge's own words count as no surer: votes have no logit."""

@@ -1,9 +1,13 @@
-"""Answers of judges on disk: Parquet parts, read one after the other, so that no more than one lies in memory."""
+"""Asking a judge, in both orders where order can matter, and keeping every answer on disk.
+
+Answers are written block by block as immutable Parquet parts, each whole: a kill costs at most one block, and asking
+again asks only what is not yet known. A judgement that failed is not written, so the next run tries it once more.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +17,13 @@ import pyarrow.parquet as pq
 
 from foils.data.records import whole_json
 from foils.data.tables import read_table, with_types, write_table
-from foils.rating.candidates import Candidates
-from foils.rating.judgements import Judgements, combined
-from foils.rating.pairs import Floats, Pairs, Rows, parts_by_query, rows_between
-from foils.runtime.errors import FormatError, InputError
+from foils.rating.judges import EnsembleJudge, Judge, members, prepared, settle
+from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows, combined, parts_by_query, rows_between
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.files import file_digest, hold, write_json
+from foils.runtime.options import spelled
+from foils.runtime.parallel import map_shards
 
 SCHEMA = pa.schema(
     [
@@ -259,3 +265,211 @@ def _repeated(columns: list[Rows]) -> int:
 
 def _parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("part-*.parquet")) if folder.is_dir() else []
+
+
+RecordsLike = JudgementRecord | Sequence[JudgementRecord | None] | None
+
+
+def ask(
+    judge: Judge, candidates: Candidates, pairs: Pairs, *, record: RecordsLike = None, block: int = 2048
+) -> Judgements:
+    """Return the judge's answers about all pairs, in both orders.
+
+    A judge that is antisymmetric by construction is asked once, and the other order is one minus its answer. The
+    judges of an ensemble are asked one after the other, and their answers `combined`.
+
+    Args:
+        judge: whom to ask.
+        candidates: queries and documents.
+        pairs: what to ask about.
+        record: where answers are kept; what it knows is not asked again. For an ensemble: one for each of its judges.
+        block: pairs asked, and written, together (whole queries, so somewhat more): what a kill can cost.
+
+    Raises:
+        FailureError: an answer outside [0, 1], or not one for each pair.
+        InputError: an ensemble with another number of records than judges.
+    """
+    return together(judge, ask_each(judge, candidates, pairs, record=record, block=block))
+
+
+def together(judge: Judge, parts: Sequence[Judgements]) -> Judgements:
+    """Return what the judges of an ensemble say together of the same pairs; what a single one says as it is."""
+    if not isinstance(judge, EnsembleJudge):
+        return parts[0]
+    return combined(parts, judge.weights_of(np.stack([part.preference for part in parts])))
+
+
+def _ask_one(
+    judge: Judge, candidates: Candidates, pairs: Pairs, record: JudgementRecord | None, block: int
+) -> Judgements:
+    if isinstance(judge, RecordedJudge):
+        return judge.find(candidates, pairs)
+    none = np.full(len(pairs), np.nan)
+    known = record.find(candidates, pairs) if record is not None else Judgements(none, none.copy())
+    return _ask_open(judge, candidates, pairs, known, record, block)
+
+
+def ask_each(
+    judge: Judge, candidates: Candidates, pairs: Pairs, *, record: RecordsLike = None, block: int = 2048
+) -> list[Judgements]:
+    """Return what each judge of an ensemble says of all pairs, one after the other; of a single judge, its answers."""
+    candidates.check(pairs)
+    judges, own = members(judge), _record_of_each(judge, record)
+    answers = [_ask_one(one, candidates, pairs, kept, block) for one, kept in zip(judges, own, strict=True)]
+    settle(judge)
+    return answers
+
+
+def questions_of(judge: Judge) -> int:
+    """Return how many questions a judge is asked about a pair: one of each order that can matter, recorded 0."""
+    if isinstance(judge, EnsembleJudge):
+        return sum(map(questions_of, judge.judges))
+    return 0 if isinstance(judge, RecordedJudge) else 1 if judge.antisymmetric else 2
+
+
+def _ask_open(
+    judge: Judge, candidates: Candidates, pairs: Pairs, known: Judgements, record: JudgementRecord | None, block: int
+) -> Judgements:
+    """Ask about the pairs that have no judgement, write the answers into `known`, and return it."""
+    unknown = np.isnan(known.preference)
+    open_rows = np.flatnonzero(unknown)
+    ready = prepared(judge, candidates, pairs.where(unknown)) if len(open_rows) else None
+    asker = ready or judge
+    over = Pairs(candidates.offsets, pairs.first, pairs.second)  # these very offsets: no part of them is compared again
+
+    def answered(rows: Rows) -> tuple[Rows, Judgements]:
+        part = over.at(rows)
+        straight = _answers(asker, candidates, part)
+        if asker.antisymmetric:
+            return rows, Judgements(straight, 1 - straight)
+        return rows, Judgements(straight, _answers(asker, candidates, part.turned))
+
+    parts = parts_by_query(open_rows, pairs.query, block)
+    with progress.task(f"asking {judge.name}", len(pairs), "pairs") as advance:
+        advance(len(pairs) - len(open_rows))
+        for rows, judgements in map_shards(answered, parts, model=True) if ready else map(answered, parts):
+            known.forward[rows], known.backward[rows] = judgements.forward, judgements.backward
+            if record is not None:
+                record.add(candidates, over.at(rows), judgements)
+            advance(len(rows))
+    return known
+
+
+def _record_of_each(judge: Judge, record: RecordsLike) -> Sequence[JudgementRecord | None]:
+    if not isinstance(judge, EnsembleJudge):
+        if isinstance(record, Sequence):
+            raise InputError(f"{len(record)} records for the one judge {judge.name}; give a single one")
+        return [record]
+    if record is None:
+        return [None] * len(judge.judges)
+    if not isinstance(record, Sequence) or len(record) != len(judge.judges):
+        raise InputError(
+            f"the answers of an ensemble are kept judge by judge; give a record (or None) for each of its "
+            f"{len(judge.judges)} judges"
+        )
+    return record
+
+
+def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
+    answers = np.asarray(judge.judge(candidates, pairs), np.float64)
+    if answers.shape != (len(pairs),):
+        raise FailureError(
+            f"the judge {judge.name} gave {answers.shape} answers to {len(pairs)} questions; expected one each"
+        )
+    if (wrong := (answers < 0) | (answers > 1) | np.isinf(answers)).any():
+        raise FailureError(
+            f"the judge {judge.name} gave {int(wrong.sum())} answers outside [0, 1] (first: {answers[wrong][0]!r}); an "
+            "answer is a probability, NaN where it failed"
+        )
+    return answers
+
+
+class Asking:
+    """Asks a judge about pairs, and remembers every answer, of several judges each one's.
+
+    Args:
+        judge: whom to ask.
+        candidates: queries and documents.
+        record: where answers are kept; for an ensemble, one for each of its judges.
+        block: pairs asked, and written, together.
+    """
+
+    def __init__(self, judge: Judge, candidates: Candidates, record: RecordsLike, block: int) -> None:
+        self._judge, self.candidates, self._record, self._block = judge, candidates, record, block
+        self._answers: list[tuple[Pairs, list[Judgements]]] = []
+
+    def __call__(self, pairs: Pairs) -> Floats:
+        """Return P(first ≻ second), (m,), of all judges together."""
+        parts = ask_each(self._judge, self.candidates, pairs, record=self._record, block=self._block)
+        self._answers.append((pairs, parts))
+        return self._together(parts).preference
+
+    def answered(self) -> tuple[Pairs, Floats]:
+        """Return all pairs that have an answer, and the answers."""
+        every, judgements = self.everything()
+        known = np.isfinite(judgements.preference)
+        return every.where(known), judgements.preference[known]
+
+    def known(self, pairs: Pairs) -> Floats:
+        """Return P(first ≻ second) of pairs that were answered before, in whichever order; else NaN."""
+        every, heard = self.answered()
+        sides = (every.first, every.second), (every.second, every.first)
+        codes = np.concatenate([one * every.candidates + other for one, other in sides])
+        answers, order = np.append(heard, 1 - heard), np.argsort(codes, kind="stable")
+        wanted = pairs.first * every.candidates + pairs.second
+        at = order[np.minimum(np.searchsorted(codes[order], wanted), len(codes) - 1)] if len(codes) else None
+        return np.full(len(pairs), np.nan) if at is None else np.where(codes[at] == wanted, answers[at], np.nan)
+
+    def affordable(self, budget: int) -> int:
+        """Return how many pairs can be asked about with this many questions.
+
+        Raises:
+            InputError: not one; or judgements are recorded, and nothing is asked.
+        """
+        each = questions_of(self._judge)
+        if not each or budget < each:
+            why = f"a pair takes {each} questions" if each else "the judgements are recorded, and nothing is asked"
+            raise InputError(f"{spelled('budget', budget)}: {why}; {'give more' if each else 'leave it out'}")
+        return budget // each
+
+    def everything(self) -> tuple[Pairs, Judgements]:
+        """Return all pairs that were asked about and their answers, query by query."""
+        parts = [part for _, part in self.judges()]
+        if len(self._answers) == 1:  # in this order already
+            return self._answers[0][0], self._together(parts)
+        first, second, order = self._in_order()
+        return Pairs(self.candidates.offsets, first[order], second[order]), self._together(parts)
+
+    def weights(self) -> Floats:
+        """Return (J,) how much each judge counts, by all that was answered so far."""
+        if not isinstance(self._judge, EnsembleJudge):
+            return np.ones(1)
+        each = zip(*(parts for _, parts in self._answers), strict=True)
+        return self._judge.weights_of(np.stack([np.concatenate([part.preference for part in own]) for own in each]))
+
+    def judges(self) -> list[tuple[str, Judgements]]:
+        """Return each judge's name and its answers about all pairs, in the order of `everything`."""
+        names = [each.name for each in members(self._judge)]
+        if len(self._answers) == 1:
+            return list(zip(names, self._answers[0][1], strict=True))
+        order = self._in_order()[2]
+        return [
+            (
+                name,
+                Judgements(
+                    np.concatenate([parts[number].forward for _, parts in self._answers])[order],
+                    np.concatenate([parts[number].backward for _, parts in self._answers])[order],
+                ),
+            )
+            for number, name in enumerate(names)
+        ]
+
+    def _together(self, parts: list[Judgements]) -> Judgements:
+        return parts[0] if len(parts) == 1 else combined(parts, self.weights())
+
+    def _in_order(self) -> tuple[Rows, Rows, Rows]:
+        """Both ends of all pairs as they were asked, and their order query by query."""
+        first, second = (
+            np.concatenate([getattr(pairs, name) for pairs, _ in self._answers]) for name in ("first", "second")
+        )
+        return first, second, np.argsort(np.searchsorted(self.candidates.offsets, first, side="right"), kind="stable")

@@ -1,4 +1,4 @@
-"""The dialogue in which a person judges pairs: a key each, answers can be taken back, the rest left for later."""
+"""How a person judges the pairs of a sheet: at the terminal, or on a page in a browser."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import IO
 
 from foils.labelling.sheet import Sheet, Shown
-from foils.pages.page import shortened
+from foils.llm import digest
+from foils.pages.page import script_json, shortened
 
 QUESTION = "Is the document relevant, too?   y yes   n no   s skip   u undo   q quit"
 LONGEST = 1_500  # characters of a text that are shown
@@ -95,3 +97,31 @@ def on_terminal() -> Iterator[Dialogue]:
         yield Dialogue(lambda: sys.stdin.read(1), sys.stderr, width)
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+
+
+_KEYS = {1: "y", 0: "n", None: "s"}
+
+
+def label_page(sheet: Sheet, judge: str, *, title: str, file: str = "answers.tsv") -> str:
+    """Return the page as HTML: the drawn pairs, with this judge's answers so far.
+
+    It takes the keys y, n, s and the arrows, remembers answers in the browser's own storage, and downloads them as a
+    file of labels (TSV).
+
+    Args:
+        sheet: of the drawn pairs.
+        judge: name of the person.
+        title: what is judged.
+        file: name of the file that is downloaded.
+    """
+    answers = [_KEYS[known[judge]] if judge in (known := sheet.answers.get(key, {})) else None for key in sheet.keys]
+    data = {
+        "title": title,
+        "judge": judge,
+        "file": file,
+        "key": f"foils-{digest('label page', judge, sheet.keys)}",
+        "answers": answers,
+        "pairs": [{**row, **vars(shown)} for row, shown in zip(sheet.rows, sheet.shown, strict=True)],
+    }
+    template = files("foils.pages").joinpath("templates", "label.html").read_text("utf-8")
+    return template.replace(">DATA<", f">{script_json(data)}<")

@@ -20,11 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from foils.rating.adaptive import ESTIMATORS
-from foils.rating.elo import checked_preference
-from foils.rating.links import LINKS
+from foils.rating.estimators import ESTIMATORS, LINKS, checked_preference, lead_variances
 from foils.rating.pairs import Floats, Pairs, parts_of
-from foils.rating.ratings import lead_variances
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 USUAL, WIDTH = 1.0, 1.0  # centre of the belief about s in probits, and its standard deviation on the log scale

@@ -17,13 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from foils.rating.candidates import Candidates
-from foils.rating.drawing import Keys, mixed
+from foils.rating.estimators import LINKS, Link, Ratings, estimate
+from foils.rating.graph import Keys, mixed
 from foils.rating.judges import EnsembleJudge, Judge, members, settle
-from foils.rating.links import LINKS, Link
-from foils.rating.pairs import Floats, Pairs, Rows
-from foils.rating.ratings import Ratings, estimate
-from foils.rating.spread import Spread, bounded, spread_of
+from foils.rating.pairs import Candidates, Floats, Pairs, Rows
+from foils.rating.prior import Spread, bounded, spread_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 from foils.runtime.results import number
