@@ -70,7 +70,7 @@ test-minimum: $(DEMO)
 		choix evalica hypothesis jsonschema plotly pytest
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false out/minimum/bin/python -m pytest -q -m "not slow" \
 		tests/mining tests/scoring tests/statistics tests/pages tests/data/test_pairs.py tests/data/test_beir.py \
-		tests/cli/test_mine_and_score.py tests/cli/test_help.py
+		tests/cli/test_mine_and_score.py tests/cli/test_refusals.py
 
 # Fifty kills of every long verb; a million malformed lines and files.
 faults: $(READY)

@@ -72,19 +72,19 @@ def encoder() -> HashingEncoder:
     return HashingEncoder()
 
 
-@pytest.fixture
-def beir_folder(tmp_path: Path) -> Callable[..., Path]:
+@pytest.fixture(scope="session")
+def write_beir() -> Callable[..., Path]:
     """Return a function that writes a BEIR folder, the small collection's unless other contents are given."""
 
     def write(
-        name: str = "small",
+        folder: Path,
         *,
         documents: Mapping[str, tuple[str, str]] = DOCUMENTS,
         queries: Mapping[str, str] = QUERIES,
         qrels: Mapping[str, Mapping[str, Mapping[str, int]]] = QRELS,
         gz: bool = False,
     ) -> Path:
-        folder, ending = tmp_path / name, ".gz" if gz else ""
+        ending = ".gz" if gz else ""
         (folder / "qrels").mkdir(parents=True)
         corpus = [{"_id": key, "title": title, "text": text} for key, (title, text) in documents.items()]
         write_lines(folder / f"corpus.jsonl{ending}", map(json.dumps, corpus))
@@ -96,6 +96,12 @@ def beir_folder(tmp_path: Path) -> Callable[..., Path]:
         return folder
 
     return write
+
+
+@pytest.fixture
+def beir_folder(write_beir: Callable[..., Path], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a BEIR folder of a name in the test's folder (`write_beir`)."""
+    return lambda name="small", **contents: write_beir(tmp_path / name, **contents)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

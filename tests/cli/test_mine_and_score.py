@@ -7,14 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from fakes import HashingEncoder
-from foils.data import Negatives, load_collection
-from foils.encode import VectorStore
-from foils.mining import BM25Retriever, DenseRetriever, RandomRetriever, mine_negatives
-from foils.scoring import ScoreSettings, score_sources
+from foils.data import Negatives
 
 pytestmark = pytest.mark.usefixtures("loaded")
 Foils = Callable[..., Any]
@@ -33,25 +29,6 @@ def sources(foils: Foils, folder: Path, tmp_path: Path) -> list[Path]:
         paths.append(tmp_path / f"{method}.parquet")
         assert foils("mine", folder, "--with", method, "--top", 3, "-o", paths[-1]).status == 0
     return paths
-
-
-def test_mine_writes_what_the_library_mines(folder: Path, sources: list[Path]) -> None:
-    collection = load_collection(folder)
-    encoder = HashingEncoder()
-    store = VectorStore(folder / "vectors")
-    queries = store.embed(encoder, collection.query_texts(np.arange(5)), "query")
-    documents = store.embed(encoder, collection.document_texts(np.arange(10)), "document")
-    retrievers = [RandomRetriever(collection), BM25Retriever(collection), DenseRetriever(queries, documents)]
-    for path, retriever in zip(sources, retrievers, strict=True):
-        found = Negatives.read(path)
-        expected = mine_negatives(collection, retriever, split="train", top=3).table
-        assert str(found.table.to_pylist()) == str(expected.to_pylist())  # as text, where NaN equals NaN
-        assert found.provenance["stage"] == "mine"
-        assert found.provenance["settings"]["with"] == path.stem
-        assert found.provenance["settings"]["top"] == 3
-        assert found.provenance["inputs"] == {"collection": collection.digest}
-        assert set(found.table["query_id"].to_pylist()) == {"q1", "q2", "q3"}
-    assert Negatives.read(sources[2]).provenance["settings"]["encoder"]["name"] == "hashing"
 
 
 def test_mine_tells_what_it_did_on_stdout_and_in_json(foils: Foils, folder: Path, tmp_path: Path) -> None:
@@ -123,43 +100,6 @@ def test_a_second_run_encodes_nothing(
     assert len(texts) == len(set(texts))
 
 
-def test_fuse(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
-    named = f"lexical={sources[1]}"
-    ended = foils("fuse", folder, named, sources[2], "-o", tmp_path / "f", "--json", tmp_path / "f.json")
-    assert ended.status == 0
-    fused = Negatives.read(tmp_path / "f")
-    assert set(fused.table["source"].to_pylist()) == {"lexical+dense"}
-    assert json.loads((tmp_path / "f.json").read_text())["rows"] == len(fused)
-    one = foils("fuse", folder, named, "-o", tmp_path / "g")
-    assert (one.status, one.err) == (2, "foils: error: fusion needs at least two sources, not 1\n")
-    assert not (tmp_path / "g").exists()
-
-
-def test_score_writes_what_the_library_scores(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
-    ended = foils(
-        "score", folder, sources[0], f"lexical={sources[1]}", "--rank-by", "eci_sem", "--json", tmp_path / "s.json"
-    )
-    assert (ended.status, ended.err) == (0, "")
-    said = json.loads((tmp_path / "s.json").read_text())
-    collection = load_collection(folder)
-    tables = {"random": Negatives.read(sources[0]), "lexical": Negatives.read(sources[1])}
-    scores = score_sources(collection, tables, HashingEncoder(), VectorStore(tmp_path / "v"), ScoreSettings())
-    published = json.loads(json.dumps(scores.to_json()))
-    assert {**said, "sources": 0}.items() >= {**published, "sources": 0}.items()
-    for mine, theirs in zip(said["sources"], published["sources"], strict=True):
-        assert theirs.items() <= mine.items()
-    assert [source["name"] for source in said["sources"]] == ["random", "lexical", "random+lexical"]
-    keys = {"encoder", "dim", "temperature", "lambda", "records", "seed", "sources", "ranking"}
-    assert keys <= said.keys()
-    fields = "name hybrid records negatives dropped eci_sem eci_sem_low eci_sem_high eci_sem_per_dim trace eci signal "
-    fields += "margin rho eta coverage psi pair_loss inversion_rate gradient_energy mnrl_proxy ambiguity buckets"
-    for source in said["sources"]:
-        assert set(fields.split()) <= source.keys()
-    positions = [ended.out.index(f" {name} ") for name in [*said["ranking"], "random control"]]
-    assert positions == sorted(positions)
-    assert "3 records of small (train), hashing, τ 0.05, λ 1" in ended.out
-
-
 SCORING = [
     ["--temperature", 0.2],
     ["--lambda", 0.1],
@@ -169,19 +109,6 @@ SCORING = [
     ["--starts", "nothing"],
     ["--in-batch", 0],
 ]
-
-
-def test_labels_of_a_file_change_the_decision_as_labels_in_memory_do(
-    foils: Foils, folder: Path, sources: list[Path], tmp_path: Path
-) -> None:
-    row = Negatives.read(sources[0]).kept().slice(0, 1).to_pylist()[0]
-    (tmp_path / "l.csv").write_text(f"query_id,doc_id,relevant\n{row['query_id']},{row['doc_id']},yes\n")
-    ended = foils("score", folder, *sources[:2], "--labels", tmp_path / "l.csv", "--json", tmp_path / "s.json")
-    assert (ended.status, ended.err) == (0, "")
-    decision = json.loads((tmp_path / "s.json").read_text())["decision"]
-    assert decision["labels"] == 1
-    assert decision["best_with_probability"] > 0
-    assert "best with probability" in " ".join(ended.out.split())
 
 
 @pytest.mark.parametrize("option", SCORING)
@@ -236,12 +163,6 @@ def test_gzipped_folders_and_other_forms_of_sources(
     assert said["tuples"]["negatives"] == said["llm"]["negatives"] == 1
     assert said["bm25+llm"]["negatives"] == 3
     assert said["llm"]["dropped"] == {"queries without a negative": 2}
-
-
-def test_the_report_is_written_where_asked(foils: Foils, folder: Path, sources: list[Path], tmp_path: Path) -> None:
-    ended = foils("score", folder, *sources, "--report", tmp_path / "page.html")
-    assert (ended.status, ended.err) == (0, f"foils: report: {tmp_path / 'page.html'}\n")
-    assert "</html>" in (tmp_path / "page.html").read_text()
 
 
 def test_a_query_id_with_blanks(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import foils as library
 from fakes import HashingEncoder
-from foils.data import Labels, Negatives, load_collection
+from foils.data import Labels
 from foils.runtime.files import write_json
 
 Foils = Callable[..., Any]
@@ -32,36 +32,6 @@ def sources(foils: Foils, beir_folder: Callable[..., Path], tmp_path: Path) -> t
 def sailing(query: str, positive: str, document: str) -> bool | None:
     assert positive
     return None if "bees" in query else "boat" in document
-
-
-@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "parquet"])
-def test_with_a_program(
-    foils: Foils, loaded: object, sources: tuple[Path, dict[str, Path]], tmp_path: Path, ending: str
-) -> None:
-    folder, paths = sources
-    written, json, page = tmp_path / f"labels.{ending}", tmp_path / "l.json", tmp_path / "l.html"
-    options = ["--with", "bi-encoder", "-n", 5, "--checks", 3, "--json", json, "--report", page]
-    command = ["label", folder, *paths.values(), *options, "--encoder-args", f"vectors={tmp_path / 'v'}", "-o", written]
-    ended = foils(*command)
-    assert ended.status == 0, ended.err
-    first = written.read_bytes()
-    again = foils(*command)
-    assert (again.out, written.read_bytes()) == (ended.out, first), "what is judged is not judged again"
-    written.unlink()
-    given = {"encoder": HashingEncoder(), "vectors": tmp_path / "v", "n": 5, "checks": 3, "ask": "bi-encoder"}
-    for sources_, collection in (
-        (paths, folder),
-        (list(paths.values()), load_collection(folder)),
-        ({name: Negatives.read(path) for name, path in paths.items()}, folder),
-    ):
-        labelled = library.label(collection, sources_, output=written, **given)
-        assert written.read_bytes() == first
-        written.unlink()
-    write_json(tmp_path / "library.json", labelled.to_json())
-    assert (tmp_path / "library.json").read_bytes() == json.read_bytes()
-    labelled.report(tmp_path / "library.html")
-    assert (tmp_path / "library.html").read_bytes() == page.read_bytes()
-    assert str(labelled).split() == ended.out.split()
 
 
 def test_uncertain_pairs_come_first(

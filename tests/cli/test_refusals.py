@@ -1,0 +1,204 @@
+"""What options declare of themselves is refused by every verb, in Python and in the program: ranges, names, needs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from foils.cli.program import options_of_verb
+from foils.cli.verbs import DOORS
+from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.keyed import KeyedSetting
+from foils.runtime.options import Setting
+
+Foils = Callable[..., Any]
+EVERY = {verb: entry.function().settings for verb, entry in DOORS.items()}  # type: ignore[attr-defined]
+MOST = 36  # options in the help of a verb, and 143 lines of 100 characters
+
+
+def call(verb: str, **given: Any) -> Any:
+    """Call a verb's door with nothing but what must be given, and this."""
+    needed = {name: "nowhere.tsv" for name, each in EVERY[verb].items() if each.default is inspect.Parameter.empty}
+    return DOORS[verb].function()(**{**needed, **given})
+
+
+def outside(setting: Setting) -> list[float]:
+    """Values that are not in the range of a setting."""
+    option = setting.option
+    bounds = ((option.least, -1.0), (option.above, 0.0), (option.most, 1.0))
+    return [bound + step for bound, step in bounds if bound is not None] + ([float("nan")] if option.range else [])
+
+
+@pytest.mark.parametrize("verb", DOORS)
+def test_a_value_outside_its_range_and_a_name_that_is_none(verb: str) -> None:
+    for name, setting in EVERY[verb].items():
+        wrap = tuple if {list, tuple} & {getattr(kind, "__origin__", kind) for kind in setting.kinds} else None
+        for value in outside(setting) if setting.option.parse is None else ():
+            value = int(value) if value == value and int in setting.kinds and float not in setting.kinds else value
+            with pytest.raises(InputError, match=rf"{name} \S+; expected "):
+                call(verb, **{name: wrap([value]) if wrap else value})
+        if setting.option.allowed():
+            with pytest.raises(UnknownNameError, match=rf"unknown {name} 'no such'; expected one of: "):
+                call(verb, **{name: wrap(["no such"]) if wrap else "no such"})
+
+
+def other_value(setting: Setting) -> Any:
+    """A value of a setting that is not its default; None: there is none that is known here."""
+    option, kinds = setting.option, setting.kinds
+    if names := [each for each in option.allowed() if each != setting.default]:
+        return names[0]
+    if bool in kinds:
+        return not setting.default
+    if int in kinds or float in kinds:
+        value = (setting.default or option.least or option.above or 0) + (1 if int in kinds else 0.01)
+        return value if option.most is None or value <= option.most else setting.default - 0.01
+    return "something" if str in kinds and option.parse is None else None
+
+
+def idle() -> list[tuple[str, str, Any]]:
+    """Verb, setting and value of each setting that has no effect where all others have their defaults."""
+    found = []
+    for verb, settings in EVERY.items():
+        defaults = {name: each.default for name, each in settings.items()}
+        for name, setting in settings.items():
+            for needs in setting.needs:
+                alternatives = [needs] if isinstance(needs, dict) else list(needs)
+                for each in alternatives:
+                    known = {option for every in EVERY.values() for option in every} | {"why"}
+                    assert set(each) <= known, f"{verb} {name} needs what is no setting of any verb: {each}"
+                held = any(
+                    all(option not in settings or holds(defaults[option], wanted) for option, wanted in each.items())
+                    for each in alternatives
+                )
+                if alternatives and not held and (value := other_value(setting)) is not None:
+                    found.append((verb, name, value))
+                    break
+    return found
+
+
+def holds(value: Any, condition: Any) -> bool:
+    if isinstance(condition, bool):
+        return condition == (value not in (None, False, (), "", []))
+    if callable(condition):
+        return bool(condition(value))
+    return value in ({condition} if isinstance(condition, str) else condition)
+
+
+@pytest.mark.parametrize(("verb", "name", "value"), idle())
+def test_a_setting_without_what_it_needs(foils: Foils, verb: str, name: str, value: Any) -> None:
+    with pytest.raises(InputError, match=rf"\b{name} .*: no effect with"):
+        call(verb, **{name: value})
+    setting, entry = EVERY[verb][name], DOORS[verb]
+    if setting.option.parse is None and not isinstance(value, bool):
+        options = {each.name for each in options_of_verb(entry)}
+        needed = [each for each in EVERY[verb].values() if each.default is inspect.Parameter.empty]
+        typed = [part for each in needed for part in ((each.flag, "x") if each.name in options else ("x",))]
+        typed += ["-o", "out"] if entry.writes else []
+        given = [setting.flag.removesuffix("…") + str(value)] if setting.option.within else [setting.flag, value]
+        ended = foils(verb, *typed, *(given if not setting.option.within else given[0].split(" ", 1)))
+        assert (ended.status, ended.out) == (2, "")
+        assert ": no effect with" in ended.err
+        assert setting.flag.removesuffix("…") in ended.err
+
+
+LINES = """
+fuse nowhere a b --split dev -o out
+mine nowhere --pool dense --pool-depth 9 -o out
+mine nowhere --with trisampler --draw uniform -o out
+mine nowhere --with bm25 --encoder e -o out
+mine nowhere --with bm25 --encoder-args backend=onnx -o out
+mine nowhere --with cross-encoder --cross-encoder m --pool random,bm25 --encoder e -o out
+filter nowhere a --min-score 1 --encoder e -o out
+rate nowhere s --judge llm:m --temperature 0.5 -o out
+rate nowhere s --judge recorded:r --judgements j -o out
+rate nowhere s --judge bi-encoder:m --encoder e -o out
+rate nowhere s --judge recorded:r --max-length 9 -o out
+select rated --by table --seed 3 -o out
+select rated --collection nowhere -o out
+evaluate nowhere --run r --top 10
+evaluate nowhere --model m --rerank-depth 9
+search nowhere --run r --dimensions none --feedback-depth 50
+search nowhere --run r --dimensions rdime --dimension-args share=0.5
+search nowhere --run r --measure AP
+train nowhere a --reranker --training-args similarity=dot -o out
+train nowhere --training-args patience=3 -o out
+train nowhere --model static:m --max-length 64 -o out
+batch nowhere --per-query 2 -o out
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_an_option_that_would_do_nothing(
+    foils: Foils, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = foils(*line.split())
+    assert (ended.status, ended.out) == (2, "")
+    assert ": no effect " in ended.err
+    assert ended.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+TAKEN = """
+mine nowhere --with trisampler --ranks 0-50 --margin 0.1 --seed 3 -o out
+mine nowhere --with random --scorer encoder --relative-margin 0.1 --encoder e --seed 3 -o out
+mine nowhere --with cross-encoder --cross-encoder m --pool bm25,dense --pool-depth 50 -o out
+mine nowhere --with bm25 --seed 3 -o out
+mine nowhere --with dense --ranks best --seed 3 -o out
+fuse nowhere a b --method rrf --rrf-k 9 --top 3 --split dev --export triplets=t -o out
+filter nowhere a --scorer cross-encoder --cross-encoder m --margin 0.1 --max-length 9 -o out
+rate nowhere s --judge llm:m --judge cross-encoder:c --temperature 2 --judgements j -o out
+rate nowhere s --encoder e --max-length 9 --seed 3 -o out
+select rated --collection nowhere --split dev --by simans --report r --seed 3 -o out
+select rated --collection nowhere --by table --report r --seed 3 -o out
+evaluate nowhere --run r --reranker m --rerank-depth 9 --max-length 9 --seed 3
+search nowhere --run r --dimensions eclipse --tune dev --measure AP --encoder-args vectors=v
+search nowhere --run r --tune dev --top 10
+train nowhere --model m --training-args mini_batch_size=8 --max-length 64 -o out
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", TAKEN)
+def test_options_that_do_something_together(
+    foils: Foils, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = foils(*line.split())
+    assert ended.status == 2
+    assert "nowhere: no such folder" in ended.err
+
+
+def test_every_option_is_needed_and_a_help_can_be_read(foils: Foils, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    total = 0
+    for verb, entry in DOORS.items():
+        options = options_of_verb(entry)
+        keys = sum(len(each.keys) if isinstance(each, KeyedSetting) else 1 for each in options)
+        lines, total = foils(verb, "--help").out.splitlines(), total + keys
+        print(f"foils {verb}: {len(options)} options, {keys} settings, {len(lines)} lines of help")
+        assert len(options) <= MOST
+        assert len(lines) <= 143
+    print(f"all: {total} settings")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "place"),
+    [
+        (
+            "mine x -o y --encode-batch 8",
+            "--encode-batch is no option of this verb: give --encoder-args encode_batch=…",
+        ),
+        ("mine x -o y --no-trust-remote-code", "give --encoder-args trust_remote_code=…"),
+        ("mine x -o y --split-shares=z", "give --collection-args split_shares=…"),
+        ("generate x -o y --llm-temperature 1", "give --llm-args temperature=…"),
+    ],
+)
+def test_an_option_that_is_a_key_of_another_is_shown_its_place(foils: Foils, arguments: str, place: str) -> None:
+    ended = foils(*arguments.split())
+    assert (ended.status, ended.out) == (2, "")
+    assert re.search(re.escape(place), ended.err)
