@@ -29,7 +29,8 @@ import numpy as np
 from foils.data import load_collection
 from foils.encode import EncoderSettings, VectorStore, load_encoder
 from foils.runtime.files import cache_folder
-from foils.searching import MEASURES, DimensionSettings, embed_collection, judged_queries, mask_values, query_masks
+from foils.searching import DimensionSettings, embed_collection, judged_queries, mask_values, query_masks
+from foils.searching.choosing import MEASURES
 from foils.statistics import bootstrap_interval, holm, paired_test
 
 CHOOSING = ("cranfield", "scifact", "banking77", "squad-sent")

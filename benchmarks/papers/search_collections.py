@@ -37,11 +37,8 @@ from foils.evaluation import evaluate_runs
 from foils.runtime.files import cache_folder
 from foils.searching import (
     DimensionSettings,
-    Embedded,
     Grid,
-    GridValues,
     Judged,
-    Tuned,
     cross_validate,
     dime_grid,
     embed_collection,
@@ -53,7 +50,8 @@ from foils.searching import (
     query_masks,
     search_collection,
 )
-from foils.searching.choosing import TENTHS
+from foils.searching.choosing import TENTHS, GridValues, Tuned
+from foils.searching.runs import Embedded
 from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test
 
 THIN = "thinned few-relevant"
@@ -142,8 +140,9 @@ def by_share(values: GridValues, measure: str, kind: str) -> dict[float, System]
     """The best of the other settings at each share: the curves of Figures 2 and 3, and Table 2 at one half."""
     curve = {}
     for share in sorted({each.share for each in values.settings}):
-        part = values.only(np.flatnonzero([each.share == share for each in values.settings]))
-        curve[share] = chosen(f"share {share:g}", replace(part, values={measure: part.values[measure]}), kind)
+        columns = [at for at, each in enumerate(values.settings) if each.share == share]
+        part = GridValues([values.settings[at] for at in columns], {measure: values.values[measure][:, columns]})
+        curve[share] = chosen(f"share {share:g}", part, kind)
     return curve
 
 

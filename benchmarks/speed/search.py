@@ -23,17 +23,8 @@ import ir_measures
 import numpy as np
 
 from foils.encode import Vectors
-from foils.searching import (
-    UNREACHED,
-    DimensionSettings,
-    ExactIndex,
-    Judged,
-    Relevant,
-    evaluate_grid,
-    measure_ranks,
-    published_grid,
-    search_vectors,
-)
+from foils.searching import DimensionSettings, ExactIndex, Judged, evaluate_grid, published_grid, search_vectors
+from foils.searching.choosing import UNREACHED, Relevant, measure_ranks
 from foils.searching.dimensions import dimension_order, kept_count
 
 MEASURES = ("nDCG@10", "AP")

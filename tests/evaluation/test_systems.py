@@ -8,15 +8,8 @@ import pytest
 import foils
 from fakes import HashingEncoder
 from foils.data import Collection, Run
-from foils.evaluation import (
-    bm25_run,
-    evaluate_runs,
-    first_documents,
-    measure_rankings,
-    rankings_of,
-    rerank_run,
-    trec_eval_order,
-)
+from foils.evaluation import bm25_run, evaluate_runs, first_documents, measure_rankings, rankings_of, rerank_run
+from foils.evaluation.systems import trec_eval_order
 from foils.mining import BM25Retriever
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.statistics import holm

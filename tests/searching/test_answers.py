@@ -13,14 +13,13 @@ from foils.searching import (
     ExactIndex,
     Grid,
     Judged,
-    Relevant,
-    ask_answers,
     embed_collection,
     evaluate_grid,
     query_masks,
     search_vectors,
 )
-from foils.searching.answers import answer_prompt
+from foils.searching.answers import answer_prompt, ask_answers
+from foils.searching.choosing import Relevant
 from llm_server import Reply, serving
 
 QUERIES = {"a": "what is tack", "b": "what is a keel", "c": "what is yeast"}
@@ -152,7 +151,6 @@ def test_a_query_without_an_answer_keeps_every_dimension():
     relevant = [Relevant(rows[[4, 9]], np.array([1, 1])) for rows in lists]
     grid = Grid("eclipse", ((2, 3),), shares=(0.3, 1.0))
     values = evaluate_grid(Judged(queries, documents, lists, relevant, silent), grid, answered=True)
-    assert values.no_feedback[:, 0].tolist() == [False, False, True, False]
     assert values.values["AP"][2, 0] == values.values["AP"][2, 1]
     whole = evaluate_grid(Judged(queries, documents, lists, relevant, answers), grid, answered=True)
     np.testing.assert_array_equal(values.values["AP"][[0, 1, 3]], whole.values["AP"][[0, 1, 3]])

@@ -14,12 +14,10 @@ from foils.searching import (
     moon,
     oracle_importance,
     rdime_mask,
-    scaled_to,
     sun,
-    trusted,
     weighted_sun,
 )
-from foils.searching.dimensions import check_depths, dimension_order, kept_count, masked, moon_rows
+from foils.searching.dimensions import check_depths, dimension_order, kept_count, masked, moon_rows, scaled_to, trusted
 
 FEEDBACK = np.array([[4.0, 0, 0, 1], [2, 2, 0, 1], [0, 2, 2, 1], [0, 0, 4, 1], [0, 0, 6, 3]])
 QUERY = np.array([0.5, 1.0, 0.25, -1.0])

@@ -9,7 +9,8 @@ import pytest
 
 from foils.encode import Vectors
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.searching import DimensionSettings, ExactIndex, FaissIndex, as_index, search_vectors
+from foils.searching import DimensionSettings, ExactIndex, FaissIndex, search_vectors
+from foils.searching.index import as_index
 
 
 def unit(n, d=16, seed=0):

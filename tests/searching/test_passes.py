@@ -180,18 +180,6 @@ def test_the_sun_of_a_mask_may_be_weighted():
     assert not np.array_equal(masks, query_masks(QUERIES, VECTORS, lists, plain)[0])
 
 
-def test_the_depth_of_the_feedback_moves_the_moon():
-    one, other = (
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback_depth=depth).masks for depth in (20, 100)
-    )
-    assert not np.array_equal(one, other)
-    dime = replace(ECLIPSE, method="dime")
-    one, other = (
-        search_vectors(QUERIES, VECTORS, INDEX, dime, k=10, feedback_depth=depth).masks for depth in (20, 100)
-    )
-    np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("second", ["index", "rerank"])
 def test_the_moon_is_the_end_of_the_feedback_however_many_documents_are_returned(second):
     masks = [search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=k, second_pass=second).masks for k in (1, 10, 110)]
@@ -283,15 +271,6 @@ def test_a_random_moon_never_holds_a_document_of_the_sun():
     assert min(rows.min() for rows in drawn) == 4
 
 
-def test_feedback_may_come_from_another_run():
-    lists = [np.random.default_rng(row).permutation(120)[:40] for row in range(9)]
-    found = search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, feedback=lists, feedback_depth=30)
-    for row in range(9):
-        feedback = DOCUMENTS[lists[row][:30]]
-        u = eclipse_importance(QUERIES[row], sun(feedback, 3), moon(feedback, 4), alpha=0.7, beta=0.4)
-        np.testing.assert_array_equal(found.masks[row], keep_share(u, 0.5))
-
-
 @pytest.mark.parametrize(
     ("settings", "lengths", "short"),
     [
@@ -309,23 +288,6 @@ def test_queries_with_too_short_a_list_keep_everything_and_are_marked(settings, 
     assert masks.all(axis=1).tolist() == (short if settings.share < 1 else [True] * 5)
 
 
-def test_with_answers_a_list_needs_only_the_moon():
-    lists = [np.arange(length) for length in (4, 5)]
-    _, short = query_masks(QUERIES[:2], VECTORS, lists, ECLIPSE, answers=unit(2, seed=2))
-    assert short.tolist() == [True, False]
-    _, short = query_masks(
-        QUERIES[:2],
-        VECTORS,
-        [np.arange(8), np.arange(9)],
-        replace(ECLIPSE, moon_pool=8),
-        answers=unit(2, seed=2),
-        rng=np.random.default_rng(0),
-    )
-    assert short.tolist() == [True, False]
-    _, short = query_masks(QUERIES[:1], VECTORS, [np.arange(0)], replace(ECLIPSE, method="dime"), answers=unit(1))
-    assert short.tolist() == [False]
-
-
 def test_an_approximate_index_serves_both_passes():
     index = FaissIndex.build(VECTORS, "ivf")  # three lists
     index.index.nprobe = 1
@@ -336,29 +298,29 @@ def test_an_approximate_index_serves_both_passes():
         assert list(found.scores[row]) == sorted(found.scores[row], reverse=True)
 
 
-def test_unusable_input_is_refused():
-    with pytest.raises(UnknownNameError, match="eclipse"):
-        DimensionSettings("eclipsed")
-    for wrong in ({"k_plus": 0}, {"k_minus": 0}, {"alpha": 0}, {"beta": -1}, {"share": 2}, {"alpha": np.inf}):
-        with pytest.raises(InputError, match=f"^{next(iter(wrong))} .*; expected "):
-            DimensionSettings(**wrong)
-    with pytest.raises(InputError, match="moon_pool 4; expected at least k_minus 5"):
-        DimensionSettings(k_minus=5, moon_pool=4)
-    with pytest.raises(UnknownNameError, match="rerank"):
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, second_pass="again")
-    with pytest.raises(InputError, match="generator"):
-        search_vectors(QUERIES, VECTORS, INDEX, replace(ECLIPSE, moon_pool=9), k=50)
-    with pytest.raises(InputError, match="120 documents; found 7"):
-        search_vectors(QUERIES, VECTORS, ExactIndex(Vectors.of(unit(7))), ECLIPSE)
-    with pytest.raises(InputError, match="2 lists"):
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback=[np.arange(9)] * 2)
-    with pytest.raises(InputError, match=r"\(3, 12\)"):
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, answers=unit(3))
-    with pytest.raises(InputError, match="k=0"):
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=0)
-    with pytest.raises(InputError, match="feedback_depth=0"):
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, feedback_depth=0)
-    with pytest.raises(InputError, match="candidates=9 is below k=10"):
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, candidates=9, second_pass="rerank")
-    with pytest.raises(InputError, match=r"candidates=90: no effect.*rerank"):
-        search_vectors(QUERIES, VECTORS, INDEX, ECLIPSE, k=10, candidates=90)
+def searched(settings=ECLIPSE, index=INDEX, **more):
+    return search_vectors(QUERIES, VECTORS, index, settings, **more)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: DimensionSettings("eclipsed"), UnknownNameError, "eclipse"),
+        (lambda: DimensionSettings(share=2), InputError, "^share .*; expected "),
+        (lambda: DimensionSettings(alpha=np.inf), InputError, "^alpha .*; expected "),
+        (lambda: DimensionSettings(sun_temperature=0), InputError, "^sun_temperature .*; expected "),
+        (lambda: DimensionSettings(k_minus=5, moon_pool=4), InputError, "moon_pool 4; expected at least k_minus 5"),
+        (lambda: searched(second_pass="again"), UnknownNameError, "rerank"),
+        (lambda: searched(replace(ECLIPSE, moon_pool=9), k=50), InputError, "generator"),
+        (lambda: searched(index=ExactIndex(Vectors.of(unit(7)))), InputError, "120 documents; found 7"),
+        (lambda: searched(feedback=[np.arange(9)] * 2), InputError, "2 lists"),
+        (lambda: searched(answers=unit(3)), InputError, r"\(3, 12\)"),
+        (lambda: searched(k=0), InputError, "k=0"),
+        (lambda: searched(feedback_depth=0), InputError, "feedback_depth=0"),
+        (lambda: searched(k=10, candidates=9, second_pass="rerank"), InputError, "candidates=9 is below k=10"),
+        (lambda: searched(k=10, candidates=90), InputError, "candidates=90: no effect.*rerank"),
+    ],
+)
+def test_unusable_input_is_refused(call, error, said):
+    with pytest.raises(error, match=said):
+        call()

@@ -1,7 +1,5 @@
 """Search over a collection: ids and texts in, runs out; experiments give systems with values per query."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,6 @@ from foils.searching import (
     DimensionSettings,
     FaissIndex,
     Grid,
-    choose_settings,
     cross_validate,
     embed_collection,
     evaluate_grid,
@@ -22,6 +19,7 @@ from foils.searching import (
     query_masks,
     search_collection,
 )
+from foils.searching.choosing import choose_settings
 from foils.searching.runs import feedback_lists
 
 
@@ -91,17 +89,6 @@ def test_a_baseline_run_is_exact_search(collection, embedded):
     table = run.table
     assert run.name == "base"
     assert table["doc_id"].to_pylist() == [document for query in embedded.query_ids for document in scores[query]]
-
-
-@pytest.mark.parametrize("second", ["index", "rerank"])
-def test_with_all_dimensions_kept_the_run_is_the_baseline_s_byte_for_byte(embedded, tmp_path, second):
-    search_collection(embedded, DimensionSettings("none"), k=50).run.write(tmp_path / "base")
-    full = search_collection(embedded, replace(ECLIPSE, share=1.0), k=50, second_pass=second)
-    full.run.write(tmp_path / "full")
-    assert (tmp_path / "base").read_bytes() == (tmp_path / "full").read_bytes()
-    assert full.kept == 1.0
-    search_collection(embedded, ECLIPSE, k=50, second_pass=second).run.write(tmp_path / "half")
-    assert (tmp_path / "base").read_bytes() != (tmp_path / "half").read_bytes()
 
 
 def test_kept_share_and_short_lists_are_told(embedded):
@@ -175,17 +162,3 @@ def test_settings_are_chosen_honestly_and_by_oracle(judged):
         assert choose_settings(judged, GRID, measure) == best.settings[0]
         masks, _ = query_masks(judged.queries, judged.documents, judged.feedback, best.settings[0])
         np.testing.assert_allclose(mask_values(judged, masks)[measure], best.per_query[measure], atol=1e-12)
-
-
-def test_what_is_chosen_says_for_how_many_queries_it_did_nothing(judged):
-    """Of lists of 5 documents, 2 and 2 can be taken, 3 and 3 cannot; a share of 1 keeps everything on purpose."""
-    served = Grid("eclipse", ((2, 2),), shares=(0.5,))
-    grids = {"served": served, "short": replace(served, depths=((3, 3),)), "all": replace(served, shares=(1.0,))}
-    few = replace(judged, feedback_depth=5)
-    for name, grid in grids.items():
-        values = evaluate_grid(few, grid)
-        for tuned in (oracle(values, "AP"), cross_validate(values, "AP", rng=np.random.default_rng(0))):
-            assert tuned.no_feedback.tolist() == [float(name == "short")] * 18
-            assert tuned.unmasked.tolist() == [float(name != "served")] * 18
-    shares = evaluate_grid(few, replace(served, shares=(0.5, 0.99, 1.0))).unmasked
-    assert shares.tolist() == [[False, True, True]] * 18, "0.99 of 24 dimensions are 24"

@@ -142,32 +142,6 @@ def test_no_search_is_made_that_is_not_needed():
     assert calls == [9, 9], "a batch at a time"
 
 
-def test_feedback_of_another_system_counts():
-    search = SharpenedSearch(Database(), SETTINGS["rdime"])
-    given = search(QUERIES[0], 8, feedback=DOCUMENTS[40:42])
-    sharpened = sharpen(QUERIES[:1], [DOCUMENTS[40:42]], SETTINGS["rdime"])[0]
-    assert ids(given) == np.argsort(-(DOCUMENTS @ sharpened), kind="stable")[:8].tolist()
-
-
-def test_cosine_and_distance_stores_find_what_an_inner_product_finds():
-    """Over documents of one norm; a sharpened query's own norm changes no order."""
-
-    def cosine(query, k):
-        best = np.argsort(-(DOCUMENTS @ query) / np.linalg.norm(query), kind="stable")[:k]
-        return best.tolist(), DOCUMENTS[best]
-
-    def distance(query, k):
-        best = np.argsort(np.linalg.norm(DOCUMENTS - query, axis=1), kind="stable")[:k]
-        return best.tolist(), DOCUMENTS[best]
-
-    for query in QUERIES:
-        expected = SharpenedSearch(Database(), SETTINGS["rdime"])(query, 8)
-        for store in (cosine, distance):
-            found = SharpenedSearch(store, SETTINGS["rdime"])(query, 8)
-            assert [match.document for match in found] == ids(expected)
-            np.testing.assert_allclose([match.score for match in found], [m.score for m in expected], atol=1e-6)
-
-
 def test_feedback_is_not_ignored_where_nothing_is_said_of_it():
     """One vector, as of an answer, is believed (rdime); to ask selective for it is refused, not passed over."""
     search = SharpenedSearch(Database())

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foils.runtime.errors import InputError
-from foils.statistics import alignment, measure_rankings, parse_measures, uniformity
+from foils.statistics import measure_rankings, parse_measures
+from foils.statistics.measures import alignment, uniformity
 
 QRELS = {"a": {"d1": 1, "d2": 2}, "b": {"d3": 1}}
 

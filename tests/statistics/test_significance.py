@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from foils.runtime.errors import InputError, UnknownNameError
-from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test, randomisation_p
+from foils.statistics import bootstrap_interval, compare_systems, holm, paired_test
+from foils.statistics.significance import randomisation_p
 
 
 def rng():

@@ -13,7 +13,7 @@ from scipy.special import expit, logit
 from scipy.stats import binomtest, kstest
 
 from foils.runtime.errors import InputError
-from foils.statistics.survey import Share, corrected_share, difference, draw, estimate_share, permanent_numbers
+from foils.statistics.survey import Share, corrected_share, draw, estimate_share, permanent_numbers
 
 Floats = npt.NDArray[np.float64]
 SIZES = np.array([8.0, 1.0, 2.0, 4.0, 0.0, 1.0, 3.0])
@@ -102,25 +102,9 @@ def test_equal_draws_from_many_give_the_exact_binomial_interval(hits: int, of: i
 def test_by_hand() -> None:
     share = estimate_share([1, 0, 0], [0.5, 0.25, 0.25])
     assert share.share == pytest.approx(2 / 10)  # weights 2, 4, 4
-    phi, variance = difference([1, 0], [0.5, 0.25], [0.6, 0.2], [0.6, 0.2, 0.1, 0.5])
-    assert phi == pytest.approx(1.4 / 4 + (0.4 / 0.5 - 0.2 / 0.25) / 4)
-    assert variance == pytest.approx((0.5 * 0.8**2 + 0.75 * 0.8**2) / 16)
     nothing = estimate_share([], [])
     assert np.isnan(nothing.share)
     assert (nothing.low, nothing.high, nothing.judged) == (0, 1, 0)
-
-
-def test_the_difference_is_unbiased_whatever_is_believed() -> None:
-    rng = np.random.default_rng(2)
-    y = np.array([1, 0, 1, 1, 0, 0, 0])
-    sizes, belief = SIZES + 1, rng.random(7)
-    results = []
-    for _ in range(20_000):
-        drawn = draw(sizes, rng.random(7), 3)
-        results.append(difference(y[drawn.rows], drawn.probability, belief[drawn.rows], belief))
-    shares, variances = np.array(results).T
-    assert abs(shares.mean() - y.mean()) < 4 * shares.std() / np.sqrt(len(shares))
-    assert variances.mean() == pytest.approx(shares.var(), rel=0.05)
 
 
 Beliefs = Callable[[np.random.Generator, Floats], Floats]

@@ -1,7 +1,6 @@
 """Measures of systems on the judgements of a split."""
 
 from foils.evaluation.measuring import (
-    DEPTH,
     bm25_run,
     dense_run,
     encoder_score,
@@ -13,13 +12,10 @@ from foils.evaluation.measuring import (
     rerank_run,
     reranker_score,
 )
-from foils.evaluation.systems import Evaluation, evaluate_runs, named_systems, runs_of, trec_eval_order
-from foils.statistics.measures import DEFAULT_MEASURES, Measured, measure_rankings, parse_measures
+from foils.evaluation.systems import evaluate_runs, named_systems, runs_of
+from foils.statistics.measures import Measured, measure_rankings, parse_measures
 
 __all__ = [
-    "DEFAULT_MEASURES",
-    "DEPTH",
-    "Evaluation",
     "Measured",
     "bm25_run",
     "dense_run",
@@ -36,5 +32,4 @@ __all__ = [
     "rerank_run",
     "reranker_score",
     "runs_of",
-    "trec_eval_order",
 ]

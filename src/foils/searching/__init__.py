@@ -1,21 +1,13 @@
 """Search with the dimensions of a query that are worth keeping."""
 
-from foils.searching.answers import Answers, ask_answers
 from foils.searching.choosing import (
-    MEASURES,
-    UNREACHED,
     Grid,
-    GridValues,
     Judged,
-    Relevant,
-    Tuned,
-    choose_settings,
     cross_validate,
     dime_grid,
     evaluate_grid,
     judged_queries,
     mask_values,
-    measure_ranks,
     oracle,
     published_grid,
 )
@@ -27,40 +19,22 @@ from foils.searching.dimensions import (
     oracle_importance,
     query_masks,
     rdime_mask,
-    scaled_to,
     sun,
-    trusted,
     weighted_sun,
 )
-from foils.searching.index import ExactIndex, FaissIndex, Index, as_index
-from foils.searching.passes import Ranked, search_vectors
-from foils.searching.runs import Embedded, Searched, embed_collection, own_run, search_collection
-from foils.searching.settings import FEEDBACK_DEPTH, DimensionSettings
-from foils.searching.sharpened import Match, Matches, SharpenedSearch, sharpen
+from foils.searching.index import ExactIndex, FaissIndex
+from foils.searching.passes import search_vectors
+from foils.searching.runs import embed_collection, own_run, search_collection
+from foils.searching.settings import DimensionSettings
+from foils.searching.sharpened import SharpenedSearch, sharpen
 
 __all__ = [
-    "FEEDBACK_DEPTH",
-    "MEASURES",
-    "UNREACHED",
-    "Answers",
     "DimensionSettings",
-    "Embedded",
     "ExactIndex",
     "FaissIndex",
     "Grid",
-    "GridValues",
-    "Index",
     "Judged",
-    "Match",
-    "Matches",
-    "Ranked",
-    "Relevant",
-    "Searched",
     "SharpenedSearch",
-    "Tuned",
-    "as_index",
-    "ask_answers",
-    "choose_settings",
     "cross_validate",
     "dime_grid",
     "dime_importance",
@@ -70,7 +44,6 @@ __all__ = [
     "judged_queries",
     "keep_share",
     "mask_values",
-    "measure_ranks",
     "moon",
     "oracle",
     "oracle_importance",
@@ -78,11 +51,9 @@ __all__ = [
     "published_grid",
     "query_masks",
     "rdime_mask",
-    "scaled_to",
     "search_collection",
     "search_vectors",
     "sharpen",
     "sun",
-    "trusted",
     "weighted_sun",
 ]

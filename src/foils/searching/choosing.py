@@ -270,28 +270,15 @@ def mask_values(judged: Judged, masks: Mask) -> dict[str, Floats]:
 
 @dataclass(frozen=True)
 class GridValues:
-    """What each setting scores for each query.
+    """What each setting scores for each query; one that the query's feedback cannot serve keeps every dimension.
 
     Attributes:
         settings: c settings.
         values: measure → (n, c).
-        no_feedback: (n, c) where a query's list was too short for a setting, or had no answer: it kept every dimension,
-            which the setting would not have done.
-        unmasked: (n, c) where a query kept every dimension, for that reason or because the setting's share keeps all.
-        size: how many settings the grid named.
     """
 
     settings: list[DimensionSettings]
     values: dict[str, Floats]
-    no_feedback: Mask
-    unmasked: Mask
-    size: int
-
-    def only(self, columns: Rows) -> GridValues:
-        """Return what some of the settings score, (n, len(columns))."""
-        values = {measure: of[:, columns] for measure, of in self.values.items()}
-        settings = [self.settings[column] for column in columns]
-        return GridValues(settings, values, self.no_feedback[:, columns], self.unmasked[:, columns], len(columns))
 
 
 @dataclass(frozen=True)
@@ -304,8 +291,6 @@ class Tuned:
         settings: of each fold of each deal (one for the oracle).
         per_query: measure → (n,) values with the setting of the query's fold, the mean over deals.
         spread: measure → standard deviation of the mean over deals (n − 1); 0 of one deal, and for the oracle.
-        no_feedback: (n,) in what share of the deals a query kept every dimension for want of feedback or of an answer.
-        unmasked: (n,) the same, for whatever reason.
     """
 
     kind: Literal["oracle", "honest"]
@@ -313,14 +298,12 @@ class Tuned:
     settings: list[DimensionSettings]
     per_query: dict[str, Floats]
     spread: dict[str, float]
-    no_feedback: Floats
-    unmasked: Floats
 
 
 def oracle(values: GridValues, measure: str) -> Tuned:
     """Return the setting that is best on average over the queries it is reported on: optimistic, as published."""
     best = int(np.argmax(values.values[measure].mean(axis=0)))
-    return _tuned("oracle", values, measure, np.full((1, len(values.unmasked)), best), [best])
+    return _tuned("oracle", values, measure, np.full((1, len(values.values[measure])), best), [best])
 
 
 def cross_validate(
@@ -367,8 +350,7 @@ def _tuned(
     by_deal = {name: of[at] for name, of in values.values.items()}
     spread = {name: float(of.mean(axis=1).std(ddof=1)) if len(of) > 1 else 0.0 for name, of in by_deal.items()}
     per_query = {name: of.mean(axis=0) for name, of in by_deal.items()}
-    lost = (np.asarray(of[at].mean(axis=0)) for of in (values.no_feedback, values.unmasked))
-    return Tuned(kind, measure, [values.settings[column] for column in columns], per_query, spread, *lost)
+    return Tuned(kind, measure, [values.settings[column] for column in columns], per_query, spread)
 
 
 def choose_settings(judged: Judged, grid: Grid, measure: str) -> DimensionSettings:
@@ -399,25 +381,20 @@ def evaluate_grid(
         raise InputError("a moon drawn at random needs a generator; give rng")
     if answered and answers is None:
         raise InputError("there are no answers; give their vectors with the queries")
-    size, grid = grid.size, grid.answered if answered else grid
-    settings, d = grid.settings, judged.queries.shape[1]
+    grid = grid.answered if answered else grid
+    settings = grid.settings
     values = {measure: np.empty((n, len(settings))) for measure in judged.measures}
-    missing, unmasked = np.zeros((n, len(settings)), bool), np.zeros((n, len(settings)), bool)
-    keeps_all = np.array([setting.keeps_all for setting in settings])
-    keeps_each = np.array([kept_count(d, setting.share) == d for setting in settings])
     with progress.task("evaluating the grid", total=n, unit="queries") as advance:
         for row, (candidates, feedback) in enumerate(zip(judged.retrieved, judged.feedback, strict=True)):
             answer = None if answers is None else np.asarray(answers[row], np.float64)
             query, relevant = judged.queries[row], judged.relevant[row]
             orders, unserved = _orders(query, judged.documents, feedback, grid, answer=answer, rng=rng)
             ranks = _query_ranks(query, judged.documents, candidates, relevant, grid, orders, unserved)
-            unserved = np.repeat(unserved, len(grid.ratios) * len(grid.shares))
-            missing[row], unmasked[row] = unserved & ~keeps_all, unserved | keeps_each
             ranks[ranks >= min(judged.k, len(candidates))] = UNREACHED
             for measure, of in values.items():
                 of[row] = measure_ranks(measure, ranks, relevant)
             advance(1)
-    return GridValues(settings, values, missing, unmasked, size)
+    return GridValues(settings, values)
 
 
 def _orders(

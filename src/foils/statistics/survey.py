@@ -193,23 +193,6 @@ def estimate_share(
     return Share(share, low, high, m, effective)
 
 
-def difference(
-    relevant: npt.ArrayLike, probability: npt.ArrayLike, belief: npt.ArrayLike, population: npt.ArrayLike
-) -> tuple[float, float]:
-    """Return φ = mean π + (1/N) Σ (y − π)/p over the judged units, and its variance Σ (1 − p)·((y − π)/p)²/N².
-
-    Both are unbiased under `draw`, whatever the belief is; φ may lie outside [0, 1]. Arguments as `estimate_share`,
-    the probabilities being those of being drawn and judged themselves, not up to a factor.
-
-    Source: difference estimator (Särndal, Swensson & Wretman 1992, section 6.3).
-    """
-    y, p = _judged(relevant, probability, 0.95)
-    pi, everyone = np.asarray(belief, np.float64), np.asarray(population, np.float64)
-    residual = (y - pi) / p
-    share = float(everyone.mean() + residual.sum() / len(everyone))
-    return share, float(((1 - p) * residual**2).sum() / len(everyone) ** 2)
-
-
 def corrected_share(
     apparent: Share, sensitivity: tuple[int, int], specificity: tuple[int, int], *, level: float = 0.95, seed: int = 0
 ) -> Share:
