@@ -13,13 +13,14 @@ from typing import Annotated, Any, ClassVar
 import pytest
 from cyclopts import App, CycloptsError
 
+import foils
 from foils.cli.program import add_verb
 from foils.cli.verbs import Verb
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import parsed_settings
 from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling, taken_apart
-from foils.runtime.results import Result, Table, number, p_value
+from foils.runtime.results import Result, Table, counted, number, p_value
 
 
 def window(text: str) -> tuple[int, int]:
@@ -386,3 +387,13 @@ def test_a_text_is_read_as_the_program_reads_it() -> None:
     assert WindowSettings(ranks="0-7", weights="a=2").ranks == (0, 7)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="ranks 7: expected FROM-TO"):
         see("c", ranks="7")
+
+
+def test_a_result_is_one_line_in_a_list() -> None:
+    assert repr(see("c")) == "Seen(What the door saw)"
+    assert [counted(1, unit) for unit in ("queries", "batches", "steps", "passes")] == [
+        "1 query", "1 batch", "1 step", "1 pass",
+    ]  # fmt: skip
+    assert counted(1200, "queries") == "1,200 queries"
+    collection = foils.Collection.from_dicts("b", {"d1": "a", "d2": "b"}, {"q": "a"}, {"train": {"q": {"d1": 1}}})
+    assert repr(foils.mine(collection, "random")) == "Mined('random': 1 query, 1 negative)"

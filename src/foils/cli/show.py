@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColu
 from rich.progress import Progress as Bars
 
 from foils.runtime.progress import Advance
+from foils.runtime.results import counted
 
 _EVERY = 10.0  # seconds between lines of progress where stderr is no terminal
 _LEAST = 2.0  # seconds of a task that leaves a line
@@ -83,8 +84,8 @@ class Progress:
             elif now - last >= _EVERY:
                 last = now
                 left = f", {(now - start) * (total - done) / done:,.0f} s left" if total and done else ""
-                of = f"{done:,}" if total is None else f"{done:,} of {total:,}"
-                say(f"{description}: {of} {_counted(total or done, unit)}, {rate}{left}")
+                of = "" if total is None else f"{done:,} of "
+                say(f"{description}: {of}{counted(total or done, unit)}, {rate}{left}")
 
         try:
             yield advance
@@ -95,19 +96,10 @@ class Progress:
                 if not bars.task_ids:  # the terminal is free, for whoever asks or prints
                     bars.stop()
             if spent > _LEAST:
-                say(f"{description}: {done:,} {_counted(done, unit)} in {spent:,.0f} s")
+                say(f"{description}: {counted(done, unit)} in {spent:,.0f} s")
 
 
 def _rate(done: int, seconds: float, unit: str) -> str:
     """Units a second, or seconds a unit where one takes longer than a second."""
     rate = done / max(seconds, 1e-9)
-    return f"{1 / rate:,.1f} s/{_counted(1, unit)}" if 0 < rate < 1 else f"{rate:,.0f} {unit}/s"
-
-
-def _counted(count: int, unit: str) -> str:
-    """The name of a unit, singular for one: step, query, batch."""
-    if count != 1:
-        return unit
-    if unit.endswith("ies"):
-        return f"{unit[:-3]}y"
-    return unit[:-2] if unit.endswith(("ches", "shes", "sses", "xes")) else unit.removesuffix("s")
+    return f"{1 / rate:,.1f} s/{counted(1, unit)[2:]}" if 0 < rate < 1 else f"{rate:,.0f} {unit}/s"

@@ -18,7 +18,7 @@ from foils.data.collection import Collection, Rows
 from foils.data.pair_index import PairIndex, pair_codes
 from foils.data.tables import Provenance, read_table, table_bytes, with_types, write_table
 from foils.runtime.errors import FormatError, InputError, require
-from foils.runtime.results import Result, Table
+from foils.runtime.results import Result, Table, counted
 
 REQUIRED = pa.schema(
     [
@@ -169,6 +169,14 @@ class Negatives(Result):
         if "keep" not in self.table.column_names:
             return np.ones(len(self), bool)
         return np.asarray(self.table["keep"].to_numpy(), bool)
+
+    @property
+    def brief(self) -> str:
+        """Its sources, and how many queries and negatives are kept."""
+        kept = self.kept()
+        sources = ", ".join(repr(name) for name in kept["source"].unique().to_pylist())
+        queries, negatives = len(kept["query_id"].unique()), kept.num_rows
+        return f"{sources or 'none'}: {counted(queries, 'queries')}, {counted(negatives, 'negatives')}"
 
     def kept(self) -> pa.Table:
         """Return the rows that are not rejected."""

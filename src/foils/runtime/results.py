@@ -46,6 +46,18 @@ class Result(ABC):
     A result that has a page of its own also has `report(path)`.
     """
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        cls.__repr__ = cls.__repr__  # type: ignore[method-assign]  # a dataclass leaves what a class has itself
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.brief})"
+
+    @property
+    def brief(self) -> str:
+        """What it is, in one line, for `repr`."""
+        return next((table.title for table in self.tables()), "")
+
     @abstractmethod
     def tables(self) -> list[Table]:
         """Return what there is to see, as the program prints it."""
@@ -64,6 +76,14 @@ class Result(ABC):
 
     def _repr_html_(self) -> str:
         return "".join(table.to_html() for table in self.tables())
+
+
+def counted(count: int, unit: str) -> str:
+    """Return a number with the name of its unit, singular for one: 1 query, 2 queries, 1 batch."""
+    if count == 1:
+        cut = 2 if unit.endswith(("ches", "shes", "sses", "xes")) else 1
+        unit = f"{unit[:-3]}y" if unit.endswith("ies") else unit[:-cut] if unit.endswith("s") else unit
+    return f"{count:,} {unit}"
 
 
 def p_value(p: float) -> str:
