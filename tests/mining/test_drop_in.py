@@ -137,7 +137,7 @@ OPTIONS = st.fixed_dictionaries(
     },
 )
 EXAMPLES = settings(
-    max_examples=150,
+    max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to make a failing case smaller takes minutes
 )
@@ -150,14 +150,14 @@ def test_same_options_same_data_set(model, vectors, seed, options):
     compared(dataset, model, vectors, **options)
 
 
-@settings(EXAMPLES, max_examples=40)
+@settings(EXAMPLES, max_examples=20)
 @given(st.integers(0, 20), OPTIONS)
 def test_same_options_same_data_set_with_a_cross_encoder(model, cross_encoder, vectors, seed, options):
     dataset = datasets.Dataset.from_dict(pairs(seed, queries=5))
     compared(dataset, model, vectors, cross_encoder=cross_encoder, **options)
 
 
-@settings(EXAMPLES, max_examples=40)
+@settings(EXAMPLES, max_examples=20)
 @given(st.integers(0, 20), st.integers(0, 5), st.integers(6, 30), st.floats(0, 0.5), st.integers(1, 5))
 def test_random_draws_come_from_the_same_window(model, vectors, seed, first, end, margin, number):
     dataset = datasets.Dataset.from_dict(pairs(seed))

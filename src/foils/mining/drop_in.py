@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from foils.data.pairs import SPLIT
-from foils.data.tables import Provenance, provenance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from foils.data.collection import Collection, Rows
+from foils.data.pair_index import Positives
+from foils.data.pairs import SPLIT, collection_of_texts
+from foils.data.records import arrow_table
+from foils.data.run import ranks_within
+from foils.data.tables import provenance, take
 from foils.data.texts import ColumnTexts
 from foils.encode.cross_encoders import load_cross_encoder
-from foils.encode.encoder import SentenceEncoder
+from foils.encode.encoder import PROMPT_NAMES, EncoderSettings, Kind, SentenceEncoder
+from foils.encode.models import load_model
 from foils.encode.opening import StoreSettings
 from foils.encode.processes import in_processes
-from foils.encode.vectors import VectorStore
+from foils.encode.similarity import SIMILARITIES
 from foils.mining.candidates import QUERIES, mine_negatives
 from foils.mining.cross_encoder import CrossEncoderRetriever, CrossEncoderScorer
-from foils.mining.drop_in_arguments import Limits, Pairs, Prompts, chosen_form, opened_encoder, window_end
-from foils.mining.drop_in_forms import Lists, arrow_of
+from foils.mining.pairs import Marks, Rule, Scores
 from foils.mining.results import Mined
 from foils.mining.retrievers import DenseRetriever
-from foils.mining.rules import PositiveScores, Uniform
+from foils.mining.rules import Margin, PositiveScores, ScoreAbove, ScoreBelow, Uniform
 from foils.runtime import progress
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.options import refuse
+from foils.runtime.results import Table, number
 from foils.runtime.terminal import print_tables
 
 if TYPE_CHECKING:
@@ -36,6 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 STRATEGIES = ("top", "random")
+WITH_SCORES = "n-tuple-scores"  # an old name
+PIECE = 1_000  # queries whose texts are copied at once: an Arrow array of strings ends at 2 GiB
 
 
 def mine_hard_negatives(
@@ -128,54 +139,138 @@ def mine_hard_negatives(
         UnknownNameError: no such form, strategy, or prompt of the model.
         FailureError: a vector that is NaN or infinite.
     """
-    form, scored = chosen_form(output_format, output_scores, include_positives, as_triplets)
-    pairs = Pairs.of(dataset, anchor_column_name, positive_column_name, corpus)
-    limits = Limits.of(absolute_margin, relative_margin, max_score, min_score, margin=margin)
-    if cross_encoder is not None and not limits.any():
+    form, scored = _form(output_format, output_scores, include_positives, as_triplets)
+    anchor, positive, collection, most = _pairs(dataset, anchor_column_name, positive_column_name, corpus)
+    if margin is not None:
+        log.warning("margin is an old name; give absolute_margin=%g", margin)
+    limits = {
+        "absolute": absolute_margin if margin is None else margin, "relative": relative_margin, "most": max_score,
+        "least": min_score,
+    }  # fmt: skip
+    if cross_encoder is not None and set(limits.values()) == {None}:
         log.warning("cross_encoder has no effect without a margin, max_score or min_score, as in sentence-transformers")
         cross_encoder = None
-    wide = limits.any(least=cross_encoder is not None)
-    end = window_end(range_max, range_min, num_negatives, wide=wide, most=pairs.most)
+    wide = any(limits[name] is not None for name in limits if name != "least" or cross_encoder is not None)
+    end = _window_end(range_max, range_min, num_negatives, wide=wide, most=most)
     for name, count in (("batch_size", batch_size), ("faiss_batch_size", faiss_batch_size)):
         if count < 1:
             raise InputError(f"{name} {count}; expected at least 1")
-    prompts: Prompts = {
+    seed = _seed(seed, sampling_strategy)
+    prompts: Mapping[Kind, tuple[str | None, str | None]] = {
         "query": (query_prompt, query_prompt_name),
         "document": (corpus_prompt, corpus_prompt_name),
     }
-    way = _Way(
-        pairs=pairs,
-        encoder=opened_encoder(model, batch_size, prompts),
-        cross_encoder=load_cross_encoder(cross_encoder) if isinstance(cross_encoder, (str, Path)) else cross_encoder,
-        limits=limits,
-        number=num_negatives,
-        window=(range_min, end),
-        random=sampling_strategy == "random",
-        seed=_seed(seed, sampling_strategy),
-        near_duplicate=near_duplicate,
-        leave_out_positives=not include_positives,
-        batch_size=batch_size,
-        at_once=min(faiss_batch_size, QUERIES),
-        devices=use_multi_process,
-    )
-    with progress.bars() if verbose else nullcontext():
-        mined, lists = way.mine(StoreSettings(vectors=cache_folder).open_store())
+    encoder = _opened(model, batch_size, prompts)
+    if isinstance(cross_encoder, (str, Path)):
+        cross_encoder = load_cross_encoder(cross_encoder)
+    facts = {
+        "encoder": encoder.describe(), "top": num_negatives, "ranks": (range_min, end), "limits": limits,
+        **({"draw": "uniform", "seed": seed} if sampling_strategy == "random" else {}),
+        **({} if near_duplicate is None else {"near_duplicate": near_duplicate}),
+    }  # fmt: skip
+    positives, depth = collection.positives(SPLIT), end + most  # room for the positives of every query
+    with progress.bars() if verbose else nullcontext(), ExitStack() as stack:
+        store = StoreSettings(vectors=cache_folder).open_store()
+        with in_processes(encoder, use_multi_process):
+            asked = store.embed(encoder, ColumnTexts(collection.queries["text"]), "query")
+            dense = DenseRetriever(asked, store.embed(encoder, ColumnTexts(collection.documents["text"]), "document"))
+        retriever: DenseRetriever | CrossEncoderRetriever = dense
+        if cross_encoder is not None:
+            scorer = CrossEncoderScorer(cross_encoder, store, batch_size=batch_size, as_predicted=True)
+            stack.enter_context(scorer.in_processes(use_multi_process))
+            leave_out = not include_positives
+            retriever = CrossEncoderRetriever(collection, scorer, dense, depth=depth, leave_out_positives=leave_out)
+        scores = PositiveScores.of(collection, retriever, positives.query_rows)
+        mined = mine_negatives(
+            collection,
+            retriever,
+            split=SPLIT,
+            top=num_negatives,
+            near_duplicate=near_duplicate,
+            ranks=(range_min, end),
+            rank_rejected=False,
+            depth=depth,
+            leave_out_positives=not include_positives,
+            rules=_rules(limits, scores),
+            draw=Uniform() if sampling_strategy == "random" else None,
+            seed=seed,
+            at_once=min(faiss_batch_size, QUERIES),
+            made=provenance("mine_hard_negatives", facts, inputs={"collection": collection.digest}),
+        )
+    lists = _Lists.of(mined, collection, positives, scores.scores, num_negatives)
     if table is not None:
         mined.write(table)
     if verbose:
-        print_tables([*mined.tables(), *lists.tables()])
-    rows = arrow_of(lists, form, pairs.anchor, pairs.positive, scored=scored)
-    made: Dataset = require("datasets", "train").Dataset(rows)
+        print_tables([*mined.tables(), lists.scores_table()])
+    columns = (pa.table(FORMS[form](piece, anchor, positive, scored)) for piece in lists.pieces())
+    made: Dataset = require("datasets", "train").Dataset(pa.concat_tables(columns))
     return made
 
 
-def _seed(seed: int | None, strategy: str) -> int:
-    """Return the seed of the draws: what is given, or, where something is drawn, a number of Python's generator.
+def _form(form: str, scored: bool, include_positives: bool, as_triplets: bool | None) -> tuple[str, bool]:
+    """The form, and whether it has scores; older names are taken with a warning."""
+    if as_triplets is not None:
+        form = "triplet" if as_triplets else "n-tuple"
+        log.warning("as_triplets is an old name; give output_format=%r", form)
+    if form not in (*FORMS, WITH_SCORES):
+        raise UnknownNameError("output_format", form, FORMS)
+    if include_positives and form not in ("n-tuple", "n-list"):
+        log.warning("include_positives: the form is n-tuple, in the place of %s", form)
+        form = "n-tuple"
+    if form == WITH_SCORES:
+        log.warning("output_format=%r is an old name; give 'n-tuple' and output_scores=True", WITH_SCORES)
+        form, scored = "n-tuple", True
+    return form, scored
 
-    Raises:
-        UnknownNameError: no such strategy.
-        InputError: a seed below 0, or where nothing is drawn.
-    """
+
+def _pairs(
+    dataset: Any, anchor: str | None, positive: str | None, corpus: Sequence[str] | None
+) -> tuple[str, str, Collection, int]:
+    """The names of two columns, those given or the first and the second, their texts, and the most rows of a query."""
+    if isinstance(dataset, Mapping):
+        raise InputError(f"a data set of the splits {', '.join(map(str, dataset))}; give one of them")
+    stored = hasattr(dataset, "select_columns") and hasattr(dataset, "__len__")
+    table = dataset if stored else arrow_table(dataset)
+    names = list(table.column_names)
+    for what, name in (("anchor_column_name", anchor), ("positive_column_name", positive)):
+        if name is not None and name not in names:
+            raise UnknownNameError(what, name, names)
+    if len(names) < 2:
+        raise InputError(f"the data set has the columns {names}; expected two, of queries and of positives")
+    anchor, positive = anchor or names[0], positive or names[1]
+    if anchor == positive:
+        raise InputError(f"the column {anchor} is both that of the queries and that of the positives; name two")
+    columns = arrow_table((table.select_columns if stored else table.select)([anchor, positive]))
+    more = None
+    if corpus is not None:
+        if isinstance(corpus, str):
+            raise InputError("the corpus is one text; expected a list of texts")
+        try:
+            more = pa.chunked_array([pa.array(list(corpus), pa.large_string())])
+        except (pa.ArrowException, TypeError) as error:
+            raise InputError(f"the corpus is no list of texts: {error}") from error
+    collection = collection_of_texts(columns[anchor], columns[positive], more, name="the data set")
+    most = int(pc.max(pc.value_counts(columns[anchor]).field("counts")).as_py())
+    return anchor, positive, collection, most
+
+
+def _window_end(given: int | None, first: int, count: int, *, wide: bool, most: int) -> int:
+    """The end of the window of ranks; by default ten times as many as wanted where some are rejected (`wide`)."""
+    if count < 1:
+        raise InputError(f"num_negatives {count}; expected at least 1")
+    if first < 0:
+        raise InputError(f"range_min {first}; expected at least 0")
+    end = first + count * (10 if wide else 1) + most if given is None else given
+    if count > end - first:
+        raise InputError(
+            f"range_min {first} and range_max {end} leave {max(end - first, 0)} ranks for {count} negatives; "
+            "raise range_max, or ask for fewer"
+        )
+    return end
+
+
+def _seed(seed: int | None, strategy: str) -> int:
+    """The seed of the draws: what is given, or, where something is drawn, a number of Python's generator."""
     if strategy not in STRATEGIES:
         raise UnknownNameError("sampling_strategy", strategy, STRATEGIES)
     if strategy == "top":
@@ -186,70 +281,200 @@ def _seed(seed: int | None, strategy: str) -> int:
     return random.getrandbits(32) if seed is None else seed
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Way:
-    """How to mine: `mine_hard_negatives`' arguments, checked and opened."""
+def _rules(limits: Mapping[str, float | None], scores: PositiveScores) -> list[Rule]:
+    """The rules, in the order in which sentence-transformers asks them."""
+    made: dict[str, Callable[[float], Rule]] = {
+        "absolute": lambda limit: Margin(scores, absolute=limit),
+        "relative": lambda limit: Margin(scores, relative=limit),
+        "most": ScoreAbove,
+        "least": ScoreBelow,
+    }
+    return [made[name](limit) for name, limit in limits.items() if limit is not None]
 
-    pairs: Pairs
-    encoder: SentenceEncoder
-    cross_encoder: CrossEncoder | None
-    limits: Limits
-    number: int
-    window: tuple[int, int]
-    random: bool
-    seed: int
-    near_duplicate: float | None
-    leave_out_positives: bool
-    batch_size: int
-    at_once: int
-    devices: Sequence[str] | bool
 
-    def mine(self, store: VectorStore) -> tuple[Mined, Lists]:
-        """Return the table of candidates, and the lists that forms are made of; vectors and logits are in the store."""
-        collection, positives = self.pairs.collection, self.pairs.positives
-        depth = self.window[1] + self.pairs.most  # room for the positives of every query
-        with ExitStack() as stack:
-            dense = self._dense(store)
-            retriever: DenseRetriever | CrossEncoderRetriever = dense
-            if self.cross_encoder is not None:
-                scorer = CrossEncoderScorer(self.cross_encoder, store, batch_size=self.batch_size, as_predicted=True)
-                stack.enter_context(scorer.in_processes(self.devices))
-                retriever = CrossEncoderRetriever(
-                    collection, scorer, dense, depth=depth, leave_out_positives=self.leave_out_positives
-                )
-            scores = PositiveScores.of(collection, retriever, positives.query_rows)
-            mined = mine_negatives(
-                collection,
-                retriever,
-                split=SPLIT,
-                top=self.number,
-                near_duplicate=self.near_duplicate,
-                ranks=self.window,
-                rank_rejected=False,
-                depth=depth,
-                leave_out_positives=self.leave_out_positives,
-                rules=self.limits.rules(scores),
-                draw=Uniform() if self.random else None,
-                seed=self.seed,
-                at_once=self.at_once,
-                made=self._provenance(),
-            )
-        return mined, Lists.of(mined, collection, positives, scores.scores, self.number)
+def _opened(model: Any, batch_size: int, prompts: Mapping[Kind, tuple[str | None, str | None]]) -> SentenceEncoder:
+    """The encoder that `encode_query` and `encode_document` of a model are, in the precision that it has."""
+    from sentence_transformers import SentenceTransformer
 
-    def _dense(self, store: VectorStore) -> DenseRetriever:
-        tables = self.pairs.collection.queries, self.pairs.collection.documents
-        queries, documents = (ColumnTexts(table["text"]) for table in tables)
-        with in_processes(self.encoder, self.devices):
-            asked = store.embed(self.encoder, queries, "query")
-            return DenseRetriever(asked, store.embed(self.encoder, documents, "document"))
+    name = str(model) if isinstance(model, (str, Path)) else ""
+    opened = load_model(model) if name else model
+    if not isinstance(opened, SentenceTransformer):
+        raise InputError(f"a model of type {type(model).__name__}; expected a SentenceTransformer, or the name of one")
+    if opened.similarity_fn_name not in (None, *SIMILARITIES):
+        raise InputError(
+            f"the model compares by {opened.similarity_fn_name} distance, and documents are ranked by the cosine here; "
+            "set its similarity_fn_name to 'cosine' if that is what you want"
+        )
+    texts = {kind: _prompt(opened, kind, *chosen) for kind, chosen in prompts.items()}
+    settings = EncoderSettings(
+        query_prompt=texts["query"], document_prompt=texts["document"], similarity="cosine", precision="auto",
+        encode_batch=batch_size,
+    )  # fmt: skip
+    return SentenceEncoder(opened, settings, name=Path(name).name)
 
-    def _provenance(self) -> Provenance:
-        facts = {
-            "encoder": self.encoder.describe(),
-            "top": self.number,
-            "ranks": self.window,
-            "limits": asdict(self.limits),
-            **({"draw": "uniform", "seed": self.seed} if self.random else {}),
-            **({} if self.near_duplicate is None else {"near_duplicate": self.near_duplicate}),
-        }
-        return provenance("mine_hard_negatives", facts, inputs={"collection": self.pairs.collection.digest})
+
+def _prompt(model: Any, kind: Kind, text: str | None, name: str | None) -> str:
+    """A prompt as `EncoderSettings` takes it: an @ that it begins with is doubled."""
+    prompts: dict[str, str | None] = dict(model.prompts or {})
+    if text is not None and name is not None:
+        log.warning("a prompt %r goes before the %s texts; the name %r is not used", text, kind, name)
+    elif name is not None and name not in prompts:
+        raise UnknownNameError(f"prompt of the model for a {kind}", name, prompts)
+    if text is None:
+        names = [name] if name is not None else [*PROMPT_NAMES[kind], model.default_prompt_name]
+        text = next((prompts[each] for each in names if each in prompts), "") or ""
+    return f"@{text}" if text.startswith("@") else text
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Pairs of a query and a positive, of some queries, and the negatives of each query, best first.
+
+    Attributes:
+        collection: its queries are those of the pairs, in their order.
+        queries, documents, scores: (m,) of the pairs.
+        offsets: (n + 1,) where each query's negatives begin and end.
+        negatives, negative_scores: (k,) rows of documents, and their scores.
+        wanted: negatives that each query should have.
+    """
+
+    collection: Collection
+    queries: Rows
+    documents: Rows
+    scores: Scores
+    offsets: Rows
+    negatives: Rows
+    negative_scores: Scores
+    wanted: int
+
+    @classmethod
+    def of(cls, mined: Mined, collection: Collection, positives: Positives, scores: Scores, wanted: int) -> _Lists:
+        kept = mined.kept()
+        offsets = np.searchsorted(collection.query_rows(kept["query_id"]), np.arange(len(positives) + 1))
+        negatives = collection.document_rows(kept["doc_id"])
+        of_negatives = np.asarray(kept["score"].to_numpy())
+        return cls(collection, *positives.pairs(), scores, offsets, negatives, of_negatives, wanted)
+
+    def pieces(self) -> Iterator[_Lists]:
+        """Yield the pairs of some queries at a time."""
+        for start in range(0, max(len(self.offsets) - 1, 1), PIECE):
+            part = slice(*np.searchsorted(self.queries, [start, start + PIECE]))
+            yield self.where(np.arange(part.start, part.stop))
+
+    def where(self, rows: Rows | Marks) -> _Lists:
+        """Return these of the pairs."""
+        pairs = (self.queries[rows], self.documents[rows], self.scores[rows])
+        return _Lists(self.collection, *pairs, self.offsets, self.negatives, self.negative_scores, self.wanted)
+
+    def spans(self, queries: Rows) -> tuple[Rows, Rows]:
+        """Return how many negatives each of these queries has, and their places, all in a row."""
+        counts = self.offsets[queries + 1] - self.offsets[queries]
+        each = np.repeat(np.arange(len(queries)), counts)
+        return counts, self.offsets[queries][each] + ranks_within(each)
+
+    def query_texts(self, rows: Rows) -> pa.ChunkedArray:
+        return pa.chunked_array([take(self.collection.queries["text"], rows)]).cast(pa.string())
+
+    def texts(self, rows: Rows) -> pa.ChunkedArray:
+        return pa.chunked_array([take(self.collection.documents["text"], rows)]).cast(pa.string())
+
+    def mixed(self, owners: Rows, queries: Rows) -> tuple[Rows, Rows, Scores, Rows]:
+        """Return owner, document, score and label of the pairs' positives, and of the negatives of the owners' queries.
+
+        Args:
+            owners: (m,) of the pairs, ascending.
+            queries: of each distinct owner.
+        """
+        counts, places = self.spans(queries)
+        every = np.concatenate([owners, np.repeat(np.unique(owners), counts)])
+        order = np.argsort(every, kind="stable")
+        documents = np.concatenate([self.documents, self.negatives[places]])
+        scores = np.concatenate([self.scores, self.negative_scores[places]])
+        labels = np.repeat(np.array([1, 0]), [len(owners), len(places)])
+        return every[order], documents[order], scores[order], labels[order]
+
+    def scores_table(self) -> Table:
+        """Return the distribution of the scores: of positives, of negatives, and of their differences."""
+        counts, places = self.spans(self.queries)
+        differences = np.repeat(self.scores, counts) - self.negative_scores[places]
+        kinds = {"positives": self.scores, "negatives": self.negative_scores, "differences": differences}
+        rows = [
+            (name, f"{len(of):,}", *map(number, (of.mean(), *np.percentile(of, (0, 25, 50, 75, 100)))))
+            for name, of in kinds.items()
+            if len(of)
+        ]
+        return Table("scores", ("", "count", "mean", "least", "25 %", "median", "75 %", "most"), rows)
+
+
+_Columns = dict[str, pa.Array | pa.ChunkedArray]
+
+
+def _triplet(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
+    counts, places = lists.spans(lists.queries)
+    scores = _matrix(np.repeat(lists.scores, counts), lists.negative_scores[places])
+    return {
+        anchor: lists.query_texts(np.repeat(lists.queries, counts)),
+        positive: lists.texts(np.repeat(lists.documents, counts)),
+        "negative": lists.texts(lists.negatives[places]),
+        **({"scores": scores} if scored else {}),
+    }
+
+
+def _tuple(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
+    lists = lists.where(lists.spans(lists.queries)[0] == lists.wanted)
+    places = lists.offsets[lists.queries][:, None] + np.arange(lists.wanted)
+    return {
+        anchor: lists.query_texts(lists.queries),
+        positive: lists.texts(lists.documents),
+        **{f"negative_{at}": lists.texts(lists.negatives[column]) for at, column in enumerate(places.T, 1)},
+        **({"scores": _matrix(lists.scores, *lists.negative_scores[places].T)} if scored else {}),
+    }
+
+
+def _labelled_pair(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
+    owners, documents, scores, labels = lists.mixed(lists.queries, np.unique(lists.queries))
+    column = {"score": pa.array(scores)} if scored else {"label": pa.array(labels)}
+    return {anchor: lists.query_texts(owners), positive: lists.texts(documents), **column}
+
+
+def _labelled_list(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
+    lists = lists.where(lists.spans(lists.queries)[0] > 0)
+    owners, documents, scores, labels = lists.mixed(np.arange(len(lists.queries)), lists.queries)
+    ends = np.searchsorted(owners, np.arange(len(lists.queries) + 1))
+    column = {"scores": _listed(ends, pa.array(scores))} if scored else {"labels": _listed(ends, pa.array(labels))}
+    return {
+        anchor: lists.query_texts(lists.queries), positive: _listed(ends, lists.texts(documents)), **column,
+    }  # fmt: skip
+
+
+def _ragged(lists: _Lists, anchor: str, positive: str, scored: bool) -> _Columns:
+    counts, places = lists.spans(lists.queries)
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    columns: _Columns = {
+        anchor: lists.query_texts(lists.queries),
+        positive: lists.texts(lists.documents),
+        "negatives": _listed(ends, lists.texts(lists.negatives[places])),
+    }
+    if scored:
+        _, _, scores, _ = lists.mixed(np.arange(len(lists.queries)), lists.queries)
+        columns["scores"] = _listed(ends + np.arange(len(ends)), pa.array(scores))
+    return columns
+
+
+FORMS: dict[str, Callable[[_Lists, str, str, bool], _Columns]] = {
+    "triplet": _triplet,
+    "n-tuple": _tuple,
+    "labeled-pair": _labelled_pair,
+    "labeled-list": _labelled_list,
+    "n-list": _ragged,
+}
+
+
+def _listed(ends: Rows, values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    flat = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), flat)
+
+
+def _matrix(*columns: Scores) -> pa.Array:
+    values = np.stack(columns, axis=1)
+    return _listed(np.arange(len(values) + 1) * len(columns), pa.array(values.ravel()))
