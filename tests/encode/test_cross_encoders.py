@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -81,3 +83,18 @@ def test_an_encoder_of_a_checkpoint_without_a_pooler_is_the_same_in_every_loadin
     assert load_encoder(language_model).fingerprint == load_encoder(language_model).fingerprint
     one, two = (load_trainable(str(language_model)).state_dict() for _ in range(2))
     assert all((one[name] == two[name]).all() for name in one)
+
+
+def test_another_prompt_or_token_is_another_model(tmp_path: Path) -> None:
+    """A LogitScore reads the logits of the tokens in its settings; a default prompt goes before every pair."""
+    from sentence_transformers.cross_encoder.modules import LogitScore
+
+    model = load_cross_encoder(tiny_cross_encoder(tmp_path, ["wind and boats"]))
+    digests = {cross_encoder_digest(model)}
+    for prompt in ("judge: ", "grade: "):
+        model.prompts, model.default_prompt_name = {"query": prompt}, "query"
+        digests.add(cross_encoder_digest(model))
+    for token in (3, 4):
+        model.append(LogitScore(token)) if token == 3 else setattr(model[-1], "true_token_id", token)
+        digests.add(cross_encoder_digest(model))
+    assert len(digests) == 5

@@ -279,3 +279,43 @@ def test_a_text_without_a_vector_of_its_own_stays_zero() -> None:
 def test_settings_out_of_range(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         EncoderSettings(**settings)
+
+
+def test_pickled_weights_are_refused_unless_the_model_is_trusted(tmp_path: Path) -> None:
+    import torch
+
+    from foils.encode.cross_encoders import load_cross_encoder
+    from foils.encode.models import load_model
+
+    (tmp_path / "1_Dense").mkdir()
+    torch.save({"linear.weight": torch.eye(2)}, tmp_path / "1_Dense" / "pytorch_model.bin")
+    (tmp_path / "config.json").write_text("{}")
+    for load in (load_model, load_cross_encoder, load_encoder):
+        with pytest.raises(InputError, match=r"pytorch_model\.bin: pickled weights"):
+            load(tmp_path)
+    with pytest.raises(InputError, match="cannot load"):
+        load_model(tmp_path, trust_remote_code=True)
+
+
+@pytest.mark.parametrize("written", ["{", "[]", '{"model_type": 3', "\xff"])
+def test_malformed_settings_of_a_model_are_named(tmp_path: Path, written: str) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_bytes(written.encode("latin-1"))
+    with pytest.raises(InputError, match=r"config_sentence_transformers\.json: (malformed|expected)"):
+        load_encoder(tmp_path)
+
+
+def test_a_wrong_name_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import HfApi, constants
+
+    asked = []
+
+    def unreachable(self, name, **how):
+        asked.append(name)
+        raise ConnectionError("no way there")
+
+    monkeypatch.setattr(HfApi, "model_info", unreachable)
+    for offline, why in ((True, "HF_HUB_OFFLINE is set"), (False, "no way there")):
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+        with pytest.raises(InputError, match=f"nobody/nothing.*{why}"):
+            load_encoder("nobody/nothing")
+    assert asked == ["nobody/nothing"]

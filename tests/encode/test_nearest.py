@@ -1,5 +1,7 @@
 """Exact search: the same bits however the work is cut, and what a plain sort finds."""
 
+import time
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -152,3 +154,23 @@ def test_vectors_are_read_as_they_are_stored(kind, cuts):
     np.testing.assert_array_equal(contiguous.take(np.array([4, 0]), out=space[:2]), plain[[4, 0]])
     with pytest.raises(IndexError):
         contiguous.take(np.array([50]), out=space[:1])
+
+
+def test_ties_cost_no_more_than_their_number() -> None:
+    """Equal documents crowd the screen of every query; each is looked up without going through all candidates."""
+    looked = []
+
+    class Noting(nearest._Screen):
+        def _thin_out(self, crowded):
+            looked.append((len(crowded), len(self._kept.query)))
+            super()._thin_out(crowded)
+
+    held = Vectors.of(np.ones((600, 4), np.float32))
+    asked = np.ones((300, 4), np.float32)
+    screen = Noting(asked, held, 5)
+    screen.add(0, held.take(slice(None)))
+    begun = time.process_time()
+    rows = screen.rows()
+    assert looked[0] == (300, 180_000)
+    assert time.process_time() - begun < 5
+    assert all(row.tolist() == [0, 1, 2, 3, 4] for row in rows)

@@ -172,15 +172,16 @@ def test_after_a_kill_only_the_rest_is_encoded(tmp_path: Path, at: int) -> None:
 def test_a_kill_while_a_shard_is_written_leaves_no_shard(
     tmp_path: Path, encoder: HashingEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save, written = np.save, []
+    read, written = np.fromfile, []
 
-    def dying(out: Any, records: np.ndarray, **options: Any) -> None:
-        written.append(records)
-        save(out, records[:1] if len(written) == 3 else records, **options)
+    def dying(path: Path, kind: Any) -> np.ndarray:
+        """The records are written; their checksum is missing."""
+        written.append(path)
         if len(written) == 3:
             raise KeyboardInterrupt
+        return read(path, kind)
 
-    monkeypatch.setattr(vectors.np, "save", dying)
+    monkeypatch.setattr(shards_module.np, "fromfile", dying)
     with pytest.raises(KeyboardInterrupt):
         VectorStore(tmp_path).embed(encoder, TEXTS, "document")
     assert len(shards(tmp_path)) == 2
@@ -483,3 +484,29 @@ def test_a_digit_that_changed_in_a_shard_that_is_not_asked_for_is_seen_when_it_i
             assert caught.value.path == path
         else:
             np.testing.assert_array_equal(store.embed(encoder, [text], "document").take([0]), expected([text]))
+
+
+@pytest.mark.parametrize("vector", [[0.0, 0.0, 0.0], [0.6, 0.8, 0.0]])
+def test_an_encoder_that_gives_every_text_one_vector_is_refused(tmp_path: Path, vector: list[float]) -> None:
+    class Collapsed(HashingEncoder):
+        def encode(self, texts, kind):
+            return np.tile(np.resize(np.float32(vector), self.dimension), (len(texts), 1))
+
+    store, texts = VectorStore(tmp_path), [f"text {at}" for at in range(40)]
+    with pytest.raises(InputError, match="the same vector"):
+        store.embed(Collapsed(), texts, "document")
+    assert len(store.embed(Collapsed(), texts[:10], "document")) == 10, "few texts may be alike"
+
+
+def test_a_full_disk_is_called_so(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk; np.save would say how many bytes it could not write."""
+    program = (
+        "import resource, signal, sys; sys.path.insert(0, sys.argv[2])\n"
+        "from fakes import HashingEncoder; from foils.encode import VectorStore\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
+        "VectorStore(sys.argv[1]).embed(HashingEncoder(), [f'text {at}' for at in range(5_000)], 'document')"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path), str(Path(__file__).parents[1])]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "FailureError: cannot write" in done.stderr
+    assert "File too large" in done.stderr

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from foils.encode.adapters import merge_adapters
 from foils.encode.encoder import EncoderSettings
-from foils.encode.models import find_model, loading, own_kind, refuse_own
+from foils.encode.models import find_model, loading, own_kind, refuse_own, refuse_pickles
 from foils.encode.own_similarity import OwnSimilarity, open_own
 from foils.runtime.errors import InputError
 
@@ -53,6 +53,8 @@ def load_cross_encoder(
     elif own_kind(name):
         length = EncoderSettings(max_length=max_length, device=device, trust_remote_code=trust_remote_code)
         return cast("CrossEncoder", open_own(name, length))
+    if not trust_remote_code:
+        refuse_pickles(find_model(name))
     place = str(find_model(name))
     with loading("cross-encoder", name, seed=seed):
         model = CrossEncoder(
@@ -79,7 +81,7 @@ def check_one_output(model: CrossEncoder, name: str) -> None:
 
 
 def cross_encoder_digest(model: CrossEncoder) -> str:
-    """Return a digest of everything that decides a logit: weights, tokenizer, maximum length."""
+    """Return a digest of everything that decides a logit: weights, tokenizer, maximum length, prompts, modules."""
     if isinstance(model, OwnSimilarity):
         return model.fingerprint
     digest = hashlib.blake2b(digest_size=16)
@@ -89,6 +91,14 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     tokenizer = getattr(model.tokenizer, "vocab", None) or {}
     length = getattr(model, "max_seq_length", None) or model.max_length  # the older name warns in newer versions
     digest.update(repr((length, sorted(tokenizer.items()))).encode())
+    prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
+    after = [  # a LogitScore reads the logits of tokens that stand in its settings alone
+        (type(module).__name__, sorted(module.get_config_dict().items()))
+        for module in list(model.children())[1:]
+        if hasattr(module, "get_config_dict")
+    ]
+    if any(prompts) or after:  # else the digest is the one that scores have always been kept by
+        digest.update(repr((prompts, after)).encode())
     return digest.hexdigest()
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from foils.encode.adapters import merge_adapters
-from foils.runtime.errors import InputError, MissingExtraError, require
+from foils.runtime.errors import FormatError, InputError, MissingExtraError, require
+from foils.runtime.options import spelled
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 STATIC = "static:"
@@ -70,6 +71,8 @@ def load_model(
     with loading(kind, name):
         if str(name).startswith(STATIC):
             return static_embedding(find_model(str(name).removeprefix(STATIC)), device=device)
+        if not trust_remote_code:
+            refuse_pickles(find_model(name))
         model = SentenceTransformer(
             str(find_model(name)),
             device=device,
@@ -127,10 +130,71 @@ def own_kind(given: Any) -> str | None:
     else:
         from sentence_transformers.util.file_io import load_file_path
 
+        check_hub(place)
         saved = load_file_path(place, SAVED)
     if saved is None or not Path(saved).is_file():
         return None
-    return OWN_KINDS.get(json.loads(Path(saved).read_text("utf-8")).get("model_type", ""))
+    kind = json_facts(saved).get("model_type", "")
+    return OWN_KINDS.get(kind) if isinstance(kind, str) else None
+
+
+def json_facts(path: str | Path) -> dict[str, Any]:
+    """Read a JSON object of a model's folder.
+
+    Raises:
+        FormatError: it is none.
+    """
+    try:
+        facts = json.loads(Path(path).read_text("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"malformed JSON ({error}); get the model anew", path) from error
+    if not isinstance(facts, dict):
+        raise FormatError("expected a JSON object; get the model anew", path)
+    return facts
+
+
+def check_hub(place: str) -> None:
+    """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
+
+    Raises:
+        InputError: there is no such model, or the hub cannot be reached.
+    """
+    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+
+    if any(isinstance(try_to_load_from_cache(place, file), str) for file in ("config.json", "modules.json")):
+        return
+    why = "it is not in the cache, and HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
+    try:
+        if not why:
+            HfApi().model_info(place, timeout=10)
+            return
+    except Exception as error:  # the client raises its HTTP library's errors, too
+        why = str(error).strip().partition("\n")[0]
+    raise InputError(f"cannot load the model {place!r}: {why}; give a folder, or a hub name that can be reached")
+
+
+def refuse_pickles(place: Path | str) -> None:
+    """Refuse weights that are not safetensors: a pickle runs code when it is read.
+
+    Raises:
+        InputError: a folder of the model has pickled weights alone.
+    """
+    if not isinstance(place, Path):
+        from huggingface_hub import try_to_load_from_cache
+
+        known = try_to_load_from_cache(place, "config.json") or try_to_load_from_cache(place, "modules.json")
+        if not isinstance(known, str):
+            return  # transformers itself is asked for safetensors
+        place = Path(known).parent
+    pickles = [path for path in sorted(place.rglob("*")) if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
+    alone = [
+        path for path in pickles if path.name != "training_args.bin" and not any(path.parent.glob("*.safetensors"))
+    ]
+    if alone:
+        raise InputError(
+            f"{alone[0]}: pickled weights, which run code when they are read; save the model with safetensors, or "
+            f"trust it with {spelled('trust_remote_code', 'true')}"
+        )
 
 
 def refuse_own(given: Any) -> None:

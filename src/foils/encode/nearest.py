@@ -191,7 +191,8 @@ class _Screen:
     def _thin_out(self, crowded: Rows) -> None:
         """Keep the best `depth` documents alone of these queries."""
         keep = ~np.isin(self._kept.query, crowded)
-        own = [np.flatnonzero(self._kept.query == query) for query in crowded]
+        starts, ends = (np.searchsorted(self._kept.query, crowded, side) for side in ("left", "right"))
+        own = [np.arange(start, end) for start, end in zip(starts, ends, strict=True)]
         ranked, _ = rank_rows(self._queries[crowded], self._documents, [self._kept.row[at] for at in own])
         for at, best in zip(own, ranked, strict=True):
             keep[at] = np.isin(self._kept.row[at], best[: self._depth])

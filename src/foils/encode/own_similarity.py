@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from foils.encode.encoder import EncoderSettings, Kind, check_finite, weights_digest
-from foils.encode.models import OWN_KINDS, called, find_model, loading, own_kind
+from foils.encode.models import OWN_KINDS, called, find_model, loading, own_kind, refuse_pickles
 from foils.encode.vectors import Texts
 from foils.runtime import progress
 from foils.runtime.errors import InputError
@@ -185,6 +185,8 @@ def open_own(given: Any, settings: EncoderSettings | None = None) -> OwnSimilari
         return OwnSimilarity(given, settings)
     import sentence_transformers
 
+    if not settings.trust_remote_code:
+        refuse_pickles(find_model(given))
     classes = {of: getattr(sentence_transformers, name) for name, of in OWN_KINDS.items()}
     with loading(f"{kind} model", given):
         model = classes[kind](

@@ -45,8 +45,9 @@ class ShardWriter:
             records = np.empty(len(keys), record_type(self.encoder.dimension, self.storage))
             records["key"], records["vector"] = keys, self._encoded(texts)
             with write_whole(path) as aside:
-                with aside.open("wb") as out:
-                    np.save(out, records, allow_pickle=False)
+                with aside.open("wb") as out:  # np.save does not say that a disk is full
+                    np.lib.format.write_array_header_1_0(out, np.lib.format.header_data_from_array_1_0(records))
+                    out.write(records.view(np.uint8).data)
                 checksum = _checksum(np.fromfile(aside, np.uint8))
                 with aside.open("ab") as out:
                     out.write(checksum)

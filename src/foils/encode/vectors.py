@@ -29,6 +29,7 @@ from foils.runtime.parallel import map_shards
 SLICE = 16_384  # texts looked up, and sorted by length, together
 SHARD = 1_024  # texts of a shard: what a kill can cost
 FORM = "xxh3"  # of shards, in the name of their folder: those without a checksum are not met
+ALIKE = 32  # distinct texts whose vectors are compared, to see a model that gives all of them one
 FILES = 4_096  # shards of one call, about: where there are more texts, shards are larger, up to a slice
 
 
@@ -171,7 +172,9 @@ class VectorStore:
         except BaseException:
             self._opened.clear()  # it expects shards that will not come
             raise
-        return Vectors(*shards.touched(positions, encoder.dimension))
+        vectors = Vectors(*shards.touched(positions, encoder.dimension))
+        _check_spread(vectors, positions, encoder)
+        return vectors
 
     def missing(self, encoder: Encoder, texts: Texts, kind: Kind) -> int:
         """Count the distinct texts that `embed` would have to encode."""
@@ -246,6 +249,19 @@ def _distinct(keys: Keys, among: npt.NDArray[np.bool_]) -> Rows:
     rows = np.flatnonzero(among)
     _, first = np.unique(keys[rows], axis=0, return_index=True)
     return rows[np.sort(first)]
+
+
+def _check_spread(vectors: Vectors, positions: Rows, encoder: Encoder) -> None:
+    """Raise an InputError where an encoder gives many texts one vector: nothing can be ranked by such vectors."""
+    _, first = np.unique(positions, return_index=True)
+    if encoder.dimension == 1 or len(first) < ALIKE:  # one number is the score of a pair
+        return
+    sample = vectors.take(first[np.linspace(0, len(first) - 1, ALIKE).astype(int)])
+    if np.abs(sample - sample[0]).max() <= 1e-6 * np.abs(sample).max():
+        raise InputError(
+            f"the encoder {encoder.name} gives each of {ALIKE} texts the same vector: its weights are zero, or its "
+            "training collapsed; take another model"
+        )
 
 
 _mapped_once = lru_cache(maxsize=None)(mapped)  # a shard never changes
