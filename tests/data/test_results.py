@@ -53,6 +53,22 @@ def test_attributes_are_altered_and_the_rows_stay(negatives: Negatives) -> None:
     assert result.title == "bm25"
 
 
+def test_a_changed_table_keeps_what_its_door_said(small: Collection, negatives: Negatives, tmp_path: Path) -> None:
+    result = NegativesResult.of(negatives, title="bm25", collection=small)
+    changed = result.reject(np.array([True, False]), "mine").with_columns({"weight": np.array([1.0, 2.0])})
+    assert (changed.title, changed.collection) == ("bm25", small)
+    assert changed.rejected() == {"near": 1, "mine": 1}
+    assert result.with_columns({"weight": np.array([1.0, 2.0])}).export(tmp_path / "t.jsonl") == 2
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.JSONL", "x.tsv.gz", "x.json"])
+def test_a_name_that_promises_another_form_is_refused(negatives: Negatives, tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match=r"call the file x\.parquet"):
+        negatives.write(tmp_path / name)
+    assert not (tmp_path / name).exists()
+    negatives.write(tmp_path / "without_an_ending")
+
+
 def test_attributes_that_a_result_does_not_have_are_refused(negatives: Negatives) -> None:
     with pytest.raises(TypeError, match="has no titel"):
         NegativesResult.of(negatives, titel="x")

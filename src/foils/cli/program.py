@@ -53,6 +53,10 @@ def add_verb(app: App, name: str, verb: Verb) -> None:
             refuse_idle(of_verb, {each.name: values.get(each.name, each.default) for each in every})
             if verb.before:
                 verb.before(values)
+            if verb.writes in ("table of negatives", "plan"):
+                from foils.data.tables import check_parquet_name  # loads pyarrow: not for `foils --help`
+
+                check_parquet_name(values.get("output", ""))
             taken = door.settings  # type: ignore[attr-defined]
             result = door(**{key: value for key, value in values.items() if key in taken})
             _finish(verb, result, values)

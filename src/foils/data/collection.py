@@ -25,7 +25,16 @@ from foils.data.records import Complaints, text_field, whole_json
 from foils.data.tables import batches_of, take, take_in
 from foils.runtime import progress
 from foils.runtime.errors import FormatError, InputError, UnknownNameError
-from foils.runtime.files import cache_folder, hold, write_json, write_whole_folder
+from foils.runtime.files import (
+    CHANGED,
+    SEAL,
+    cache_folder,
+    file_checksum,
+    hold,
+    intact,
+    write_sealed,
+    write_whole_folder,
+)
 from foils.runtime.options import spelled
 
 Rows = npt.NDArray[np.int64]
@@ -306,7 +315,7 @@ def _positives_of(tables: list[pa.Table], collection: Collection) -> Positives:
 Record = tuple[int, tuple[Any, ...]]
 
 
-_FORMAT = 2  # of the stored Arrow files
+_FORMAT = 3  # of the stored Arrow files
 
 
 LENIENT = {False: (), True: ("lenient",)}  # of the facts for `cache_place`
@@ -403,18 +412,29 @@ def build_stored(
         _, _, judged = _read_all(documents, queries, qrels, hasher, store, left_out)
         if left_out:
             name += f" (left out: {', '.join(f'{count:,} {kind}' for kind, count in left_out.items())})"
-        write_json(aside / "meta.json", {"name": name, "digest": hasher.hexdigest(), "splits": list(judged)})
+        sums = {path.name: file_checksum(path) for path in sorted(aside.glob("*.arrow"))}
+        meta = {"name": name, "digest": hasher.hexdigest(), "splits": list(judged), "files": sums}
+        write_sealed(aside / "meta.json", meta)
     return open_stored(folder)
 
 
+_verified: set[tuple[str, int, int]] = set()  # files of the cache that this process has read through
+
+
 def open_stored(folder: Path) -> Collection:
-    """Map a collection that `build_stored` wrote.
+    """Map a collection that `build_stored` wrote; each file is read through once a process, and its checksum compared.
+
+    Arrow trusts the offsets in a file: a flipped bit would end in other texts, or in a segmentation fault.
 
     Raises:
         FormatError: a file of it is missing or damaged.
     """
     try:
         meta = whole_json(folder / "meta.json")
+        if SEAL not in meta or not intact(meta):
+            raise ValueError(CHANGED)
+        for name, checksum in meta["files"].items():
+            _verify(folder / name, checksum)
         qrels = {split: _mapped(folder / f"qrels-{split}.arrow") for split in meta["splits"]}
         documents, queries = (_mapped(folder / f"{kind}.arrow") for kind in ("documents", "queries"))
         stored = Collection(meta["name"], documents, queries, qrels, meta["digest"], folder.absolute())
@@ -422,6 +442,15 @@ def open_stored(folder: Path) -> Collection:
         raise FormatError(f"damaged collection in the cache ({error}); remove the folder", folder) from error
     hold(folder, by=stored)
     return stored
+
+
+def _verify(path: Path, checksum: str) -> None:
+    state = path.stat()
+    facts = (str(path.absolute()), state.st_size, state.st_mtime_ns)
+    if facts not in _verified:
+        if file_checksum(path) != checksum:
+            raise ValueError(f"{path.name}: {CHANGED}")
+        _verified.add(facts)
 
 
 def check_stored(folder: Path) -> None:

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from foils.data.collection import Collection, Rows
-from foils.data.negatives import Negatives
+from foils.data.negatives import Negatives, checked
 from foils.data.pairs import NEGATIVE, OF_SOURCE, ROLES, plain
 from foils.data.records import text_field
 from foils.data.run import Run, ranks_within
-from foils.data.tables import take
+from foils.data.tables import Provenance, take
 from foils.data.texts import DocumentTexts, texts_of
 from foils.runtime.errors import InputError, UnknownNameError, require
 from foils.runtime.files import fill_folder, write_whole
@@ -858,6 +858,10 @@ class NegativesResult(Negatives):
     def altered(self, **more: Any) -> Self:
         """Return it with other attributes; the table's pairs are not checked again."""
         return self.of(self, **{**{each.name: getattr(self, each.name) for each in fields(self)}, **more})
+
+    def _of_the_same_pairs(self, table: pa.Table, provenance: Provenance) -> Self:
+        """Keep what the door said of the table, its collection among it."""
+        return self.altered(table=checked(table), provenance=provenance)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return what is counted, and how many there are, as the program shows it."""
