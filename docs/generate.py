@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -252,10 +253,50 @@ def negatives() -> str:
     return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
+STUB = """# The imports say where each name is, and are read when it is first used.
+# The signatures of the doors are made by docs/generate.py, for type checkers and editors.
+# fmt: off
+import typing
+"""
+
+
+def stub() -> str:
+    """Return foils/__init__.pyi: the imports that it has, and the signatures of the doors."""
+    lines = re.findall(r"^ *(from \S+ import (\w+) as \w+)$", (SOURCE / "__init__.pyi").read_text("utf-8"), re.M)
+    doors = {name: line for line, name in lines if hasattr(getattr(foils, name), "settings")}
+    signatures, modules = [], set[str]()
+    for name in doors:
+        door = getattr(foils, name)
+        returned = eval(door.__wrapped__.__annotations__["return"], vars(import_module(door.__module__)))
+        kinds = get_args(returned) or (returned,)
+        modules |= {kind.__module__ for kind in kinds}
+        result = " | ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
+        parts = [f"def {name}({', '.join(_stub_parameters(door))})", f"-> {result}: ..."]
+        held = [part.replace(" ", "~").replace(",~", ", ") for part in parts]  # lines break between parameters alone
+        signatures.append(textwrap.fill("~".join(held), 120, subsequent_indent="    ").replace("~", " "))
+    others = [line for line, name in lines if name not in doors]
+    loaded = ["if not typing.TYPE_CHECKING:", *(f"    {line}" for line in doors.values())]
+    imported = [f"import {module}" for module in sorted(modules)]
+    return "\n".join([STUB, *imported, "", *others, "", *loaded, "", *signatures, ""])
+
+
+def _stub_parameters(door: Any) -> Iterator[str]:
+    """The parameters of a door; where it takes a text, it may take the object that this names, too."""
+    keyword = False
+    for each in inspect.signature(door).parameters.values():
+        if each.kind is each.KEYWORD_ONLY and not keyword:
+            keyword = True
+            yield "*"
+        kinds = door.settings[each.name].kinds
+        kind = next((kind.__name__ for kind in (bool, float, int) if kind in kinds and str not in kinds), "typing.Any")
+        kind = f"{kind} | None" if type(None) in kinds and kind != "typing.Any" else kind
+        yield f"{each.name}: {kind}" + ("" if each.default is each.empty else " = ...")
+
+
 def pages() -> dict[Path, str]:
     """Return every file that is made from the code, and its text."""
     made = {"api.md": api(), "options.md": options(), "llms.txt": llms(), "schemas/negatives.json": negatives()}
-    return {DOCS / name: text for name, text in made.items()}
+    return {**{DOCS / name: text for name, text in made.items()}, SOURCE / "__init__.pyi": stub()}
 
 
 if __name__ == "__main__":

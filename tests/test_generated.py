@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import runpy
@@ -28,6 +30,15 @@ def made() -> dict[str, Any]:
 def test_what_is_made_from_the_code_is_current(made: dict[str, Any]) -> None:
     stale = [path.name for path, text in made["pages"]().items() if path.read_text("utf-8") != text]
     assert not stale, "run: make pages"
+
+
+def test_a_type_checker_and_an_editor_know_every_option() -> None:
+    stub = ast.parse((DOCS.parent / "src" / "foils" / "__init__.pyi").read_text("utf-8"))
+    known = {each.name: [arg.arg for arg in (*each.args.args, *each.args.kwonlyargs)]
+             for each in stub.body if isinstance(each, ast.FunctionDef)}  # fmt: skip
+    assert set(known) == {verb.replace("-", "_") for verb in DOORS} | {"load"}
+    for name, options in known.items():
+        assert options == list(inspect.signature(getattr(foils, name)).parameters), name
 
 
 def test_the_reference_names_every_function_and_package(made: dict[str, Any]) -> None:

@@ -1,33 +1,257 @@
-from .batching.doors import batch as batch
+# The imports say where each name is, and are read when it is first used.
+# The signatures of the doors are made by docs/generate.py, for type checkers and editors.
+# fmt: off
+import typing
+
+import foils.batching.results
+import foils.data.collection
+import foils.data.description
+import foils.data.formats
+import foils.data.push
+import foils.deciding.doors
+import foils.evaluation.systems
+import foils.experiments.analysis
+import foils.labelling.doors
+import foils.labelling.relabelling
+import foils.mining.results
+import foils.rating.stage
+import foils.searching.answers
+import foils.searching.runs
+import foils.selection.benefit
+import foils.selection.doors
+import foils.training.results
+import foils.tuning.demo
+import foils.tuning.explained
+import foils.tuning.results
+import foils.upkeep
+
 from .data.collection import Collection as Collection
-from .data.doors import describe as describe
-from .data.doors import export as export
-from .data.doors import load as load
-from .data.doors import push as push
 from .data.negatives import Negatives as Negatives
 from .data.run import Run as Run
-from .deciding.doors import score as score
-from .deciding.mine import mine as mine
 from .encode.encoder import load_encoder as load_encoder
 from .encode.vectors import VectorStore as VectorStore
-from .evaluation.doors import evaluate as evaluate
-from .experiments.doors import report as report
-from .experiments.doors import study as study
-from .labelling.doors import label as label
-from .labelling.doors import relabel as relabel
-from .mining.doors import filter as filter
-from .mining.doors import fuse as fuse
-from .mining.doors import generate as generate
-from .mining.doors import score_pairs as score_pairs
 from .mining.drop_in import mine_hard_negatives as mine_hard_negatives
-from .rating.doors import rate as rate
 from .runtime.errors import FoilsError as FoilsError
-from .searching.doors import answer as answer
-from .searching.doors import search as search
-from .selection.doors import compose as compose
-from .selection.doors import select as select
-from .training.doors import train as train
-from .tuning.demo import demo as demo
-from .tuning.doors import merge as merge
-from .tuning.doors import tune as tune
-from .upkeep import cache as cache
+
+if not typing.TYPE_CHECKING:
+    from .batching.doors import batch as batch
+    from .data.doors import describe as describe
+    from .data.doors import export as export
+    from .data.doors import load as load
+    from .data.doors import push as push
+    from .deciding.doors import score as score
+    from .deciding.mine import mine as mine
+    from .evaluation.doors import evaluate as evaluate
+    from .experiments.doors import report as report
+    from .experiments.doors import study as study
+    from .labelling.doors import label as label
+    from .labelling.doors import relabel as relabel
+    from .mining.doors import filter as filter
+    from .mining.doors import fuse as fuse
+    from .mining.doors import generate as generate
+    from .mining.doors import score_pairs as score_pairs
+    from .rating.doors import rate as rate
+    from .searching.doors import answer as answer
+    from .searching.doors import search as search
+    from .selection.doors import compose as compose
+    from .selection.doors import select as select
+    from .training.doors import train as train
+    from .tuning.demo import demo as demo
+    from .tuning.doors import merge as merge
+    from .tuning.doors import tune as tune
+    from .upkeep import cache as cache
+
+def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any = ..., *, batch_size: int = ...,
+    epochs: int = ..., settings: typing.Any = ..., seed: int = ..., split: typing.Any = ..., form: typing.Any = ...,
+    per_query: int | None = ..., max_positives: int | None = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
+    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.batching.results.BatchPlan: ...
+def describe(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.data.description.Description: ...
+def export(collection: typing.Any, source: typing.Any, *, form: typing.Any = ..., scores: typing.Any = ...,
+    number: int | None = ..., split: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.data.formats.Exported: ...
+def load(collection: typing.Any, *, columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.data.collection.Collection: ...
+def push(what: typing.Any, to: typing.Any, *, license: typing.Any = ..., public: bool = ...,
+    overwrite: bool = ...) -> foils.data.push.Pushed: ...
+def score(collection: typing.Any, sources: typing.Any, *, rank_by: typing.Any = ..., verbose: bool = ...,
+    split: typing.Any = ..., hybrids: int = ..., temperature: float = ..., regularization: float = ...,
+    sample: int | None = ..., seed: int = ..., labels: typing.Any = ..., starts: typing.Any = ..., in_batch: int = ...,
+    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
+    split_shares: typing.Any = ..., keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ...,
+    encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
+    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.deciding.doors.Scored: ...
+def mine(collection: typing.Any, method: typing.Any = ..., *, top: int = ..., split: typing.Any = ...,
+    ranks: typing.Any = ..., draw: typing.Any = ..., near_duplicate: float = ..., seed: int = ...,
+    pool: typing.Any = ..., pool_depth: int = ..., margin: float | None = ..., relative_margin: float | None = ...,
+    max_score: float | None = ..., min_score: float | None = ..., answers: typing.Any = ..., scorer: typing.Any = ...,
+    cross_encoder: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
+    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.mining.results.Mined: ...
+def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.Any = ..., reranker: typing.Any = ...,
+    split: typing.Any = ..., measures: typing.Any = ..., top: int = ..., rerank_depth: int = ...,
+    against: typing.Any = ..., ties: typing.Any = ..., seed: int = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ...,
+    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
+def report(studies: typing.Any, *, measure: typing.Any = ..., reliable: bool = ...,
+    seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
+def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, output: typing.Any,
+    test_on: typing.Any = ..., seeds: int = ..., until_reliable: bool = ..., minutes: float | None = ...,
+    queries: int | None = ..., per_query: int | None = ..., reranker: bool = ..., first_stage: typing.Any = ...,
+    score_with: typing.Any = ..., hybrids: int = ..., measures: typing.Any = ..., split: typing.Any = ...,
+    test_split: typing.Any = ..., training: typing.Any = ..., device: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.experiments.analysis.StudyAnalysis: ...
+def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typing.Any = ..., draw: typing.Any = ...,
+    split: typing.Any = ..., output: typing.Any, answers: typing.Any = ..., labeller: typing.Any = ...,
+    checks: int = ..., question: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    llm_model: typing.Any = ..., base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
+    concurrency: int = ..., price: typing.Any = ..., log: typing.Any = ..., encoder: typing.Any = ...,
+    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
+    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.labelling.doors.Labelled: ...
+def relabel(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., budget: float = ...,
+    positive_precision: float = ..., negative_precision: float = ..., unsure: typing.Any = ...,
+    labels: typing.Any = ..., checks: int = ..., question: typing.Any = ..., split: typing.Any = ..., seed: int = ...,
+    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
+    split_shares: typing.Any = ..., keep_identical_ids: bool = ..., llm_model: typing.Any = ...,
+    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    price: typing.Any = ..., log: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
+    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.labelling.relabelling.Relabelled: ...
+def filter(collection: typing.Any, source: typing.Any, *, margin: float | None = ...,
+    relative_margin: float | None = ..., max_score: float | None = ..., min_score: float | None = ...,
+    answers: typing.Any = ..., scorer: typing.Any = ..., cross_encoder: typing.Any = ..., split: typing.Any = ...,
+    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
+    split_shares: typing.Any = ..., keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ...,
+    encoder: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
+    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.data.formats.NegativesResult: ...
+def fuse(collection: typing.Any, sources: typing.Any, *, method: typing.Any = ..., top: int | None = ...,
+    rrf_k: float = ..., weights: typing.Any = ..., normalisation: typing.Any = ..., split: typing.Any = ...,
+    columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
+    split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ...) -> foils.mining.results.Fused: ...
+def generate(collection: typing.Any, *, top: int = ..., split: typing.Any = ..., seed: int = ...,
+    limit: int | None = ..., dry_run: bool = ..., prompt: typing.Any = ..., domain: typing.Any = ...,
+    difficulty: typing.Any = ..., length: typing.Any = ..., example: typing.Any = ..., llm_model: typing.Any = ...,
+    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.mining.results.Generated | foils.mining.results.FirstPrompt: ...
+def score_pairs(collection: typing.Any, source: typing.Any, *, teacher: typing.Any = ..., average: typing.Any = ...,
+    question: typing.Any = ..., split: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    llm_model: typing.Any = ..., base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ...,
+    concurrency: int = ..., price: typing.Any = ..., log: typing.Any = ..., max_length: int | None = ...,
+    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.mining.results.ScoredPairs: ...
+def rate(collection: typing.Any, source: typing.Any, *, judge: typing.Any = ..., between_judge: typing.Any = ...,
+    weights: typing.Any = ..., temperature: float | None = ..., judgements: typing.Any = ..., split: typing.Any = ...,
+    seed: int = ..., positives: int = ..., degree: int = ..., pairs: int | None = ..., budget: int | None = ...,
+    between: int | None = ..., rounds: int = ..., model: typing.Any = ..., prior_sd: typing.Any = ...,
+    validate: typing.Any = ..., distil: typing.Any = ..., distil_from: typing.Any = ..., distil_form: typing.Any = ...,
+    distil_epochs: int = ..., distil_learning_rate: float = ..., distil_batch: int = ..., distil_length: int = ...,
+    question: typing.Any = ..., answer: typing.Any = ..., reasoning: bool = ..., domain: typing.Any = ...,
+    asks: int = ..., longest: int | None = ..., batch: typing.Any = ..., llm_model: typing.Any = ...,
+    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
+    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.rating.stage.Rated: ...
+def answer(collection: typing.Any, *, split: typing.Any = ..., template: typing.Any = ..., llm_model: typing.Any = ...,
+    base_url: typing.Any = ..., llm_temperature: float = ..., max_tokens: int | None = ..., concurrency: int = ...,
+    price: typing.Any = ..., log: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.searching.answers.Answers: ...
+def search(collection: typing.Any, *, model: typing.Any = ..., dimensions: typing.Any = ..., run: typing.Any = ...,
+    split: typing.Any = ..., top: int = ..., feedback_depth: int = ..., second_pass: typing.Any = ...,
+    index: typing.Any = ..., tune: typing.Any = ..., measure: typing.Any = ..., feedback: typing.Any = ...,
+    answers: typing.Any = ..., k_plus: int | None = ..., k_minus: int = ..., alpha: float = ..., beta: float = ...,
+    share: float = ..., scaled: bool = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ..., ray: typing.Any = ..., max_length: int | None = ..., device: typing.Any = ...,
+    query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., similarity: typing.Any = ...,
+    precision: typing.Any = ..., backend: typing.Any = ..., encode_batch: int | None = ...,
+    trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.searching.runs.Searched: ...
+def compose(collection: typing.Any, sources: typing.Any, *, top: int = ..., regularization: float = ...,
+    weight: typing.Any = ..., temperature: float = ..., split: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ..., memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
+    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
+    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.selection.benefit.Composed: ...
+def select(rated: typing.Any, *, by: typing.Any = ..., settings: typing.Any = ..., collection: typing.Any = ...,
+    split: typing.Any = ..., seed: int = ..., temperature: float = ..., labels: typing.Any = ...,
+    starts: typing.Any = ..., in_batch: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
+    add_judgements: typing.Any = ..., split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ..., max_length: int | None = ...,
+    device: typing.Any = ..., query_prompt: typing.Any = ..., document_prompt: typing.Any = ...,
+    similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
+    encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.selection.doors.Selected | foils.selection.benefit.ByBenefit: ...
+def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any,
+    reranker: bool = ..., recipe: typing.Any = ..., batches: typing.Any = ..., batch_settings: typing.Any = ...,
+    refresh: int | None = ..., also: typing.Any = ..., mixture: typing.Any = ..., mixture_temperature: float = ...,
+    mixture_stop: typing.Any = ..., mixture_parts: int | None = ..., similarity: typing.Any = ...,
+    query_prompt: typing.Any = ..., document_prompt: typing.Any = ..., trust_remote_code: bool = ...,
+    loss: typing.Any = ..., loss_settings: typing.Any = ..., batch_size: int | None = ...,
+    mini_batch_size: int | None = ..., epochs: int | None = ..., learning_rate: float | None = ...,
+    warmup: float | None = ..., weight_decay: float | None = ..., max_length: int | None = ...,
+    precision: typing.Any = ..., patience: int | None = ..., checkpoint_steps: int | None = ..., seed: int = ...,
+    clip: float | None = ..., keep_checkpoints: int = ..., log_steps: int | None = ..., matryoshka: typing.Any = ...,
+    lora: int | None = ..., lora_output: typing.Any = ..., gradient_checkpointing: bool = ..., mask: typing.Any = ...,
+    mask_margin: float | None = ..., mask_softness: float = ..., mask_near_positive: bool = ...,
+    trackers: typing.Any = ..., split: typing.Any = ..., form: typing.Any = ..., per_query: int | None = ...,
+    max_positives: int | None = ..., dev: typing.Any = ..., dev_run: typing.Any = ..., resume: bool = ...,
+    device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
+    split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
+    memory: typing.Any = ...) -> foils.training.results.Trained: ...
+def demo(output: typing.Any = ..., *, top: int = ..., sample: int | None = ..., tuned: typing.Any = ...,
+    seed: int = ..., memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
+    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
+    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
+    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
+    vectors: typing.Any = ...) -> foils.tuning.demo.Demo: ...
+def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
+    device: typing.Any = ...) -> foils.tuning.results.Merged: ...
+def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any = ..., plan: typing.Any = ...,
+    explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., keep: typing.Any = ...,
+    matryoshka: typing.Any = ..., lora: int | None = ..., gradient_checkpointing: bool = ...,
+    trust_remote_code: bool = ..., reranker: bool = ..., first_stage: typing.Any = ..., rerank_depth: int | None = ...,
+    score_with: typing.Any = ..., seed: int = ..., device: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ..., storage: typing.Any = ..., vectors: typing.Any = ...,
+    memory: typing.Any = ...) -> foils.tuning.results.Tuned | foils.tuning.explained.Explained: ...
+def cache(action: typing.Any = ..., *, kind: typing.Any = ..., keep: int | None = ..., older_than: float | None = ...,
+    dry_run: bool = ...) -> foils.upkeep.Cache: ...
