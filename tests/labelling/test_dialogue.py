@@ -139,3 +139,17 @@ def test_on_a_terminal_one_key_is_enough_and_a_kill_costs_nothing(
         "relevant": 3,
         "skipped": 0,
     }
+
+
+def test_two_people_at_once_keep_both_their_answers(tmp_path: Path) -> None:
+    path = tmp_path / "labels.tsv"
+    anna, bert = sheet(path), sheet(path)
+    for place in range(3):
+        anna.record(place, "anna", 1)
+        anna.write()
+        bert.record(place, "bert", 0)
+        bert.write()
+    anna.forget(2, "anna")
+    anna.write()
+    judged = [row["judge"] for row in Labels.read(path).table.to_pylist()]
+    assert (judged.count("anna"), judged.count("bert")) == (2, 3)

@@ -18,6 +18,7 @@ from foils.data import Collection, Labels, Negatives
 from foils.encode import VectorStore
 from foils.labelling.evidence import Evidence, evidence_of
 from foils.labelling.relabelling import Cascade, Relabelled, share_by_answers
+from foils.llm import Client
 from foils.runtime.errors import FailureError, InputError
 from foils.statistics.noisy_labels import Answers
 from in_browser import assert_fits_everyone, needs_chromium
@@ -287,8 +288,8 @@ def test_a_judge_without_answers_changes_nothing(tmp_path: Path) -> None:
 def test_a_dead_judge_loses_nothing_and_invents_nothing(tmp_path: Path) -> None:
     answered, dead = Reply('{"relevant": false}'), [True]
     with serving(lambda number, body: Reply("", 500) if dead[0] and number >= 6 else answered) as server:
-        settings = {"judge": "llm:m", "base_url": server.url, "log": tmp_path / "log", "budget": 1.0, "checks": 0}
-        settings |= {"retries": 0, "concurrency": 1}
+        client = Client("m", server.url, retries=0, concurrency=1)
+        settings = {"judge": "llm", "llm_model": client, "log": tmp_path / "log", "budget": 1.0, "checks": 0}
         with pytest.raises(FailureError):
             relabelled(tmp_path, **settings)
         dead[0], before = False, len(server.seen)

@@ -194,7 +194,10 @@ def test_a_bi_encoder_compares_each_document_with_its_own_query() -> None:
     np.testing.assert_allclose(found, expit([0.0, -1.0, 1.0]), atol=0.01)
 
 
-BETWEEN = re.compile(r"Query 1:\n(.*?)\n.*Passage A.*?:\n(.*?)\n.*Query 2:\n(.*?)\n.*Passage B.*?:\n(.*?)\n", re.DOTALL)
+BETWEEN = re.compile(
+    r"Query 1:\n<.*?>\n(.*?)\n.*Passage A.*?:\n<.*?>\n(.*?)\n.*Query 2:\n<.*?>\n(.*?)\n.*Passage B.*?:\n<.*?>\n(.*?)\n",
+    re.DOTALL,
+)
 
 
 def test_a_language_model_sees_both_queries_in_both_orders_and_nothing_twice(tmp_path: Any) -> None:

@@ -52,8 +52,34 @@ def gaps(folder):
 
 def by_number(number, asked):
     content = asked["messages"][0]["content"]
-    first, second = (int(one) for one in re.findall(r"Passage [AB]:\nw(\d)", content))
+    first, second = (int(one) for one in re.findall(r"Passage [AB]:\n<\S+>\nw(\d)", content))
     return Reply(json.dumps({"preference": 0.85 if first > second else 0.25}))
+
+
+def test_where_every_question_fails_it_says_so_with_the_address(folder, capsys):
+    keep = ["--pairs", "1"]  # twelve questions: fewer than those after which a run stops by itself
+    with serving(lambda number, asked: Reply("no idea")) as server:
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, *keep, "--llm-args", "asks=1"]
+        assert rate(folder, *options) == 1
+        said = " ".join(capsys.readouterr().err.split())
+        assert "no question was answered" in said
+        assert server.url.rstrip("/") in said
+    assert not (folder / "rated.parquet").exists()
+
+
+def test_what_it_costs_is_said_before_the_first_question(folder, capsys):
+    with serving(lambda number, asked: Reply(status=401)) as server:
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--budget", "48"]
+        assert rate(folder, *options, "--llm-args", "price=1000,0,concurrency=1") == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert re.search(r"m at http://127\S+: 48 questions, about [\d,]+ prompt tokens .* cost: [\d,]+\.\d\d", said)
+
+
+def test_a_budget_for_few_is_a_warning(folder, capsys):
+    with serving(by_number) as server:
+        options = ["--judge", "llm", "--llm-model", "m", "--base-url", server.url, "--budget", "8"]
+        assert rate(folder, *options) == 0
+    assert re.search(r"the budget leaves \d+ of 48 candidates unrated; give more", capsys.readouterr().err)
 
 
 def test_a_language_model_rates(folder, capsys):
@@ -81,7 +107,7 @@ def test_each_model_has_a_server_and_settings_of_its_own(folder, capsys):
 
     def chooses(number, asked):
         content = asked["messages"][0]["content"]
-        first, second = (int(one) for one in re.findall(r"Passage [AB]:\nw(\d)", content))
+        first, second = (int(one) for one in re.findall(r"Passage [AB]:\n<\S+>\nw(\d)", content))
         return Reply(json.dumps({"choice": "A" if first > second else "B"}))
 
     with serving(by_number) as one, serving(chooses) as other:
@@ -129,7 +155,7 @@ def test_the_judges_of_an_ensemble_are_kept_apart_and_read_together(folder, tmp_
         """Model two says A whatever is shown, and fails where w6 comes second."""
         content = asked["messages"][0]["content"]
         if asked["model"] == "two":
-            return Reply("?" if "Passage B:\nw6" in content else json.dumps({"preference": 0.9}))
+            return Reply("?" if re.search(r"Passage B:\n<\S+>\nw6", content) else json.dumps({"preference": 0.9}))
         return by_number(number, asked)
 
     kept = tmp_path / "kept"

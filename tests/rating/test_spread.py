@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
-from foils.rating import ELO_PER_PROBIT, LOGITS_PER_PROBIT, Pairs, Spread, refined, regular_pairs, spread_of, thurstone
+from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
+from foils.rating import (
+    ELO_PER_PROBIT,
+    LOGITS_PER_PROBIT,
+    Candidates,
+    Judgements,
+    Pairs,
+    Rated,
+    Spread,
+    rate_negatives,
+    refined,
+    regular_pairs,
+    spread_of,
+    thurstone,
+)
 from foils.rating.estimators import lead_variances
 from foils.rating.pairs import Floats
-from foils.rating.prior import LEAST, MOST, WEAKEST, shared_correlation
+from foils.rating.prior import LEAST, MOST, WEAKEST, order_noise, shared_correlation
 from foils.runtime.errors import InputError
 
 
@@ -146,3 +162,54 @@ def test_lead_variances_are_those_of_the_inverse_information() -> None:
 def test_preferences_outside_their_range_are_refused() -> None:
     with pytest.raises(InputError, match="outside"):
         spread_of(Pairs.of_one(2, [0], [1]), [1.5])
+
+
+class PlantedJudge:
+    """Answers by planted levels (the documents' texts, in probits), each order with noise of its own."""
+
+    name, fingerprint, antisymmetric = "planted", "planted", False
+
+    def __init__(self, *, noise: float = 0.0, votes: int = 0) -> None:
+        self.noise, self.votes, self.rng = noise, votes, np.random.default_rng(5)
+
+    def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
+        one, other = (np.array(candidates.texts(rows), float) for rows in (pairs.first, pairs.second))
+        p = ndtr(one - other + 0.2 * bool(self.noise) + self.noise * self.rng.normal(size=len(one)))
+        return np.asarray(self.rng.binomial(self.votes, p) / self.votes if self.votes else p)
+
+
+def rated_world(sd: float, judge: PlantedJudge, **settings: object) -> tuple[Rated, Floats, Floats]:
+    """Twenty queries with twenty negatives and a positive: what was rated, its gaps and the planted ones, in Elo."""
+    level = np.random.default_rng(1).normal(0, sd, (20, 21))
+    documents = {f"d{q}-{i}": repr(float(level[q, i])) for q in range(20) for i in range(21)}
+    qrels = {"train": {f"q{q}": {f"d{q}-20": 1} for q in range(20)}}
+    collection = Collection.from_dicts("planted", documents, {f"q{q}": f"query {q}" for q in range(20)}, qrels)
+    ids = [[f"q{q}" for q in range(20) for _ in range(20)], [f"d{q}-{i}" for q in range(20) for i in range(20)]]
+    zeros = np.zeros(400, np.int64)
+    table = negatives_table(pa.array(ids[0]), pa.array(ids[1]), "s", zeros, zeros)
+    rated = rate_negatives(collection, Negatives(table), judge, **settings)
+    gap = ELO_PER_PROBIT * (level[:, 20:] - level[:, :20]).ravel()
+    return rated, rated.table["gap"].to_numpy()[:400], gap
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 2, 4])
+def test_pairs_that_rounds_choose_leave_the_prior_as_it_was(rounds: int) -> None:
+    rated, _, planted_gap = rated_world(0.7, PlantedJudge(votes=1), rounds=rounds)
+    assert rated.summary.spread == pytest.approx(207, rel=0.3)
+    gap, error = (rated.table[name].to_numpy()[:400] for name in ("gap", "gap_se"))
+    assert (np.abs(gap - planted_gap) < 1.96 * error).mean() > 0.85
+
+
+@pytest.mark.parametrize(("sd", "noise"), [(0.7, 0.7), (1.2, 0.7), (1.2, 0.3)])
+def test_errors_of_gaps_from_fractional_answers_cover(sd: float, noise: float) -> None:
+    """The orders disagree by the noise, which also draws gaps towards 0."""
+    rated, gap, planted_gap = rated_world(sd, PlantedJudge(noise=noise))
+    error = rated.table["gap_se"].to_numpy()[:400]
+    assert (np.abs(gap - planted_gap) < 1.96 * error).mean() >= 0.92
+    assert np.abs(gap).mean() < np.abs(planted_gap).mean()
+
+
+def test_orders_that_agree_or_say_yes_or_no_add_no_error() -> None:
+    half = np.full(50, 0.5)
+    for forward in (np.linspace(0.1, 0.9, 50), np.repeat([0.0, 1.0], 25)):
+        assert order_noise(Judgements(forward, 1 - forward), half, 0.1) == (1.0, 1.0)

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from foils.runtime.errors import InputError
-from foils.selection import LearningProgress, RatedRows, curriculum, progress, stage_of
+from foils.selection import LearningProgress, RatedRows, adapted_gap, curriculum, progress, simans, stage_of
+from foils.selection.curriculum import tier_max
 
 
 def test_table_3():
@@ -90,3 +91,15 @@ def test_tiers_weigh_by_their_chance():
     for faulty in ((1, 2), (0, 0, 0, 0), (-1, 1, 1, 1)):
         with pytest.raises(InputError, match="probabilities"):
             progress(rows, probabilities=faulty)
+
+
+def test_tiers_up_to_the_one_of_algorithm_3():
+    assert [tier_max(epoch) for epoch in (1, 2, 3, 4, 9)] == [1.5, 2, 2.5, 3, 3]
+    gaps = RatedRows.of_gaps([150.0, 300.0, 500.0, 700.0])
+    kept = [curriculum(gaps, epoch=epoch, schedule="algorithm3").keep.sum() for epoch in (1, 2, 3, 4, 9)]
+    assert kept == [1, 2, 2, 3, 3]
+
+
+def test_simans_aims_at_the_adapted_gap_of_section_8_3():
+    rows = RatedRows.of_gaps(np.arange(0.0, 900.0, 10))
+    assert simans(rows, rate=0.2).thresholds["target"] == adapted_gap(0.2) == pytest.approx(280)

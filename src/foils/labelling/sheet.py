@@ -19,6 +19,7 @@ from foils.data.negatives import Negatives
 from foils.data.tables import Provenance
 from foils.pages.page import shortened
 from foils.runtime.errors import InputError
+from foils.runtime.files import alone, file_digest
 from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_numbers
 
 
@@ -110,6 +111,7 @@ class Shown:
 
 
 _NONE = Shown("", "", "")
+_GONE: Any = object()  # an answer that was taken back
 
 
 @dataclass
@@ -135,6 +137,9 @@ class Sheet:
     answers: dict[str, dict[str, int | None]] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=dict)
     with_texts: bool = False
+    _collection: Collection | None = None
+    _own: set[tuple[str, str]] = field(default_factory=set)  # (key, judge) of answers that were changed here
+    _read: str = ""  # digest of the file as it was read or written last
     _written: float = 0.0
     _spent: float = 0.0
 
@@ -146,9 +151,24 @@ class Sheet:
         rows = [{**pair, "probability": p, "sources": names} for pair, p, names in columns]
         keys = [universe.keys[row] for row in drawn.rows.tolist()]
         sheet = cls(path, keys, rows, shown_of(collection, pairs), **more)
+        sheet._collection = collection
         if path.exists():
-            sheet.add(Labels.read(path, collection))
+            sheet._take_in()
         return sheet
+
+    def _take_in(self) -> None:
+        """Add the answers that the file has and that were not changed here, as another person's meanwhile."""
+        if not self.path.exists() or self._collection is None or (now := file_digest(self.path)) == self._read:
+            return
+        here = {(key, judge): self.answers.get(key, {}).get(judge, _GONE) for key, judge in self._own}
+        own, self._read = set(self._own), now
+        self.add(Labels.read(self.path, self._collection))
+        for (key, judge), answer in here.items():
+            if answer is _GONE:
+                self.answers.get(key, {}).pop(judge, None)
+            else:
+                self.answers.setdefault(key, {})[judge] = answer
+        self._own = own
 
     def add(self, labels: Labels, *, person: str = PERSON) -> None:
         """Add answers; one judge's later answer takes the place of an earlier one.
@@ -163,7 +183,9 @@ class Sheet:
             if row["judge"] is None:
                 continue
             key = self.keys[place] if place >= 0 else key
-            self.answers.setdefault(key, {})[person if row["judge"] == PERSON else row["judge"]] = row["relevant"]
+            judge = person if row["judge"] == PERSON else row["judge"]
+            self.answers.setdefault(key, {})[judge] = row["relevant"]
+            self._own.add((key, judge))
             if place < 0:
                 self.others[key] = {name: row[name] for name in ("query_id", "doc_id", "text")}
                 if row["sources"] in CHECKS:
@@ -180,23 +202,30 @@ class Sheet:
     def record(self, place: int, judge: str, relevant: int | None) -> None:
         """Keep an answer, None for a pair that is skipped."""
         self.answers.setdefault(self.keys[place], {})[judge] = relevant
+        self._own.add((self.keys[place], judge))
 
     def forget(self, place: int, judge: str) -> None:
         """Take an answer back, where there is one."""
         self.answers.get(self.keys[place], {}).pop(judge, None)
+        self._own.add((self.keys[place], judge))
 
     def labels(self) -> Labels:
         """Return the drawn pairs with their answers, a row for each judge, and after them the answers to others."""
         return Labels(pa.Table.from_pylist(self._rows()[0], LABELS), self.provenance)
 
     def write(self) -> None:
-        """Write the file of labels."""
+        """Write the file of labels, with what others wrote into it meanwhile: it is locked, read again, and written."""
+        with alone(self.path):
+            self._take_in()
+            self._write()
+
+    def _write(self) -> None:
         start = time.monotonic()
         rows, shown = self._rows()
         texts = {name: [shortened(getattr(each, name), LONGEST) for each in shown] for name in vars(_NONE)}
         labels = Labels(pa.Table.from_pylist(rows, LABELS), self.provenance)
         labels.write(self.path, shown=texts if self.with_texts else None)
-        self._written = time.monotonic()
+        self._read, self._written = file_digest(self.path), time.monotonic()
         self._spent = self._written - start
 
     def write_soon(self) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import sys
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +14,11 @@ from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import SourceLike, as_source
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.llm import LLMSettings
+from foils.llm import LLMSettings, Usage
+from foils.llm.client import Price
 from foils.rating.distil import check_free, distil, save_judge
-from foils.rating.judges import EnsembleJudge
-from foils.rating.llm_judge import QuestionSettings
+from foils.rating.judges import EnsembleJudge, Judge
+from foils.rating.llm_judge import LLMJudge, QuestionSettings
 from foils.rating.opening import (
     DistilSettings,
     JudgeSettings,
@@ -25,12 +29,16 @@ from foils.rating.opening import (
     open_judges,
     records_of,
 )
+from foils.rating.pairs import Pairs
+from foils.rating.session import Asking
 from foils.rating.stage import Rated, rate_negatives
 from foils.runtime.doors import door
-from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.errors import InputError
+from foils.runtime.options import Option, in_program, refuse, spelled
 from foils.runtime.surroundings import ScaleSettings
 
 log = logging.getLogger(__name__)
+ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
 
 
 @door
@@ -82,6 +90,7 @@ def rate(
         between_judge=open_between(opening, loaded),
         record=records[0] if len(judges) == 1 else records,
         seed=seed,
+        announce=partial(_announce_costs, judges, llm.price),
         name=named.name,
         digest=named.digest,
         **vars(rating),
@@ -90,6 +99,34 @@ def rate(
         log.warning("%s", doubt)
     rated = rated.altered(models={name: replace(use, price=llm.price) for name, use in rated.models.items()})
     return _distilled(rated, distilling, seed, encoding.device)
+
+
+def _announce_costs(judges: Sequence[Judge], price: Price | None, asking: Asking, pairs: Pairs) -> None:
+    """Say what language models are about to be asked, and what that costs; ask on a terminal whether to go on.
+
+    Raises:
+        InputError: the person at the terminal does not want it.
+    """
+    unrated = int((pairs.degrees == 0).sum())
+    if unrated > pairs.candidates / 2:
+        log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
+    told = []
+    for judge in judges:
+        if isinstance(judge, LLMJudge) and len(todo := asking.unknown(judge, pairs)):
+            questions, tokens = 2 * len(todo), judge.tokens_of(asking.candidates, todo)
+            usage = Usage(questions, round(questions * tokens), questions * ANSWER_TOKENS)
+            money = "give --llm-args price=IN,OUT to see the cost" if price is None else f"{usage.cost(price):,.2f}"
+            told.append(
+                f"{judge.name} at {judge.server}: {questions:,} questions, about {usage.prompt_tokens:,} prompt tokens "
+                f"and {usage.completion_tokens:,} completion tokens; cost: {money}"
+            )
+    for each in told:
+        log.info("%s", each)
+    if told and in_program() and sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write("Ask them? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise InputError("nothing was asked")
 
 
 def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | None) -> Rated:

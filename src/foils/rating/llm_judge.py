@@ -14,7 +14,18 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from foils.llm import AnswerStore, BatchFolder, Client, ModelUse, Question, Sampling, Template, ask_questions, digest
+from foils.llm import (
+    AnswerStore,
+    BatchFolder,
+    Client,
+    ModelUse,
+    Question,
+    Sampling,
+    Template,
+    ask_questions,
+    digest,
+    fenced,
+)
 from foils.llm.answers import json_values, without_thoughts
 from foils.llm.client import LLM_ARGS
 from foils.llm.prompts import TemplateLike
@@ -152,20 +163,20 @@ class QuestionSettings(Settings):
         reasoning = {"reasoning": True} if self.reasoning else {}  # so that answers that were kept before are found
         return {
             **reasoning, "prompt": self.template.version, "prompt_digest": digest(self.template.text, self.domain),
-            "answer": self.answer, "asks": self.asks, "longest": self.longest,
+            "answer": self.answer, "asks": self.asks, "longest": self.longest, "fenced": True,
         }  # fmt: skip
 
     def text(self, query: str, first: str, second: str) -> str:
         """Return the prompt for a pair."""
-        shown = {"query": query, "first": first[: self.longest], "second": second[: self.longest]}
+        shown = fenced(query=query, first=first[: self.longest], second=second[: self.longest])
         prompt = self.template.filled(**shown, domain=self.domain, answer=self.words)
         return prompt if "answer" in self.template.slots else f"{prompt.rstrip()}\n\n{self.words}\n"
 
     def text_between(self, first_query: str, first: str, second_query: str, second: str) -> str:
         """Return the prompt for documents of two queries, the package's own."""
-        shown = {"first": first[: self.longest], "second": second[: self.longest]}
-        asked = {"first_query": first_query, "second_query": second_query}
-        return _between_template().filled(**asked, **shown, domain=self.domain, answer=self.words)
+        first, second = first[: self.longest], second[: self.longest]
+        shown = fenced(first_query=first_query, first=first, second_query=second_query, second=second)
+        return _between_template().filled(**shown, domain=self.domain, answer=self.words)
 
     def parsed(self, content: Any) -> float | None:
         """Read P(A ≻ B) out of an answer's text, or of how probable its first tokens are; None: no such value.
@@ -238,6 +249,17 @@ class LLMJudge:
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it."""
         return {**self._client.describe(), **self._question.describe(), **self._sampling.describe()}
+
+    @property
+    def server(self) -> str:
+        """The address that is asked, less any name and password."""
+        return self._client.server or "the default server"
+
+    def tokens_of(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> float:
+        """Return about how many tokens a prompt has: a quarter of its characters, the mean over the first pairs."""
+        part = pairs.at(np.arange(min(sample, len(pairs))))
+        texts = zip(*texts_of(candidates, part.first, part.second), strict=True)
+        return float(np.mean([len(self._question.text(*each)) for each in texts]) / 4) if len(part) else 0.0
 
     def judge(self, candidates: Candidates, pairs: Pairs) -> Floats:
         """Return the model's answers, (m,), `concurrency` of them asked for at once.

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import ndtri
 
 from foils.rating.estimators import ESTIMATORS, LINKS, checked_preference, lead_variances
-from foils.rating.pairs import Floats, Pairs, parts_of
+from foils.rating.pairs import Floats, Judgements, Pairs, parts_of
 from foils.statistics.elo_scale import ELO_PER_PROBIT
 
 USUAL, WIDTH = 1.0, 1.0  # centre of the belief about s in probits, and its standard deviation on the log scale
@@ -113,6 +114,31 @@ def refined(pairs: Pairs, preference: Floats, spread: Spread, *, model: str = "t
         if abs(np.log(spread.dispersion / before)) < _SETTLED:
             break
     return spread
+
+
+def order_noise(judgements: Judgements, fitted: Floats, dispersion: float) -> tuple[float, float]:
+    """Return what the disagreement of both orders says of fractional answers: a factor on errors, and κ on leads.
+
+    The two answers about a pair differ by noise alone, once the position bias, the mean difference, is taken off. So
+    the mean of both has at least the dispersion φ_o = Σ d²/4 / Σ p(1 − p), d the difference and p the fitted
+    preference: the factor is √(φ_o/φ), at least 1. And noise of variance σ² on the probits of single answers draws
+    fitted leads towards 0 by 1/κ, κ = √(1 + σ²), σ² half the variance of the difference of the probits of both orders
+    (between 0.01 and 0.99). Answers that are mostly yes or no, and judges who cannot disagree, have (1, 1).
+
+    Args:
+        judgements: of pairs, both orders.
+        fitted: (m,) P(first ≻ second) by the ratings.
+        dispersion: φ by the residuals.
+    """
+    one, other = judgements.forward, 1 - judgements.backward
+    known = np.isfinite(one + other + fitted)
+    one, other, p = one[known], other[known], fitted[known]
+    inside = (np.abs(one - 0.5) < 0.49) & (np.abs(other - 0.5) < 0.49)
+    if inside.sum() < 2 or inside.mean() < 0.5 or np.ptp(one - other) < _ROUNDING:
+        return 1.0, 1.0
+    of_orders = float(((one - other - (one - other).mean()) ** 2).sum() / 4 / (p * (1 - p)).sum())
+    variance = float(np.var(ndtri(one[inside]) - ndtri(other[inside]))) / 2
+    return float(np.sqrt(max(1.0, of_orders / dispersion))), float(np.sqrt(1 + variance))
 
 
 def bounded(dispersion: float, sd: float) -> float:

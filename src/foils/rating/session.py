@@ -404,6 +404,18 @@ class Asking:
         self._answers.append((pairs, parts))
         return self._together(parts).preference
 
+    def first_answered(self) -> tuple[Pairs, Floats]:
+        """Return the pairs that were asked about first, without regard to any answer, and have one; and the answers."""
+        pairs, preference = self._answers[0][0], self._together(self._answers[0][1]).preference
+        known = np.isfinite(preference)
+        return pairs.where(known), preference[known]
+
+    def unknown(self, judge: Judge, pairs: Pairs) -> Pairs:
+        """Return the pairs that a judge, one of those asked, has not answered before by its record."""
+        number = members(self._judge).index(judge)
+        record = _record_of_each(self._judge, self._record)[number]
+        return pairs if record is None else pairs.where(np.isnan(record.find(self.candidates, pairs).preference))
+
     def answered(self) -> tuple[Pairs, Floats]:
         """Return all pairs that have an answer, and the answers."""
         every, judgements = self.everything()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +35,10 @@ from foils.rating.judges import Judge, members
 from foils.rating.llm_judge import LLMJudge
 from foils.rating.opening import RatingSettings
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows
-from foils.rating.prior import Spread, refined, spread_of
+from foils.rating.prior import Spread, order_noise, refined, spread_of
 from foils.rating.session import Asking, RecordsLike
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan, write_text
 from foils.runtime.results import Table, number
 
@@ -143,6 +143,7 @@ def _joined_ids(
 
 PERCENTILES = (10, 25, 50, 75, 90)
 ENOUGH, CIRCLES = 20, 0.125  # triples, and the share of them in a circle, that cast doubt: half of what chance gives
+BIASED = 0.3  # position bias that casts doubt; at ±½ only the place of a document decides
 LITTLE = 0.05  # share of the deviance that ratings explain
 
 
@@ -235,6 +236,13 @@ class RatingSummary:
                 f"{self._circles()} triples of candidates go round in a circle (coin tosses: 25 %), so that no rating "
                 "orders them; the judge guesses, or goes by more than one thing"
             )
+        if not abs(self.position_bias) < BIASED:
+            doubts.append(
+                f"the position bias is {number(self.position_bias)}: the judge goes by the place of a document more "
+                "than by what it says; take another judge or question"
+            )
+        if np.isnan(self.deviance_explained):
+            doubts.append("no answer prefers either document: the ratings say nothing; ask a better judge")
         if self.deviance_explained < LITTLE:
             doubts.append(
                 f"the ratings explain {100 * self.deviance_explained:.1f} % of the answers' deviance from coin tosses: "
@@ -361,6 +369,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     record: RecordsLike = None,
     block: int = 2048,
     seed: int = 0,
+    announce: Callable[[Asking, Pairs], None] | None = None,
     name: str = "negatives",
     digest: str = "",
 ) -> Rated:
@@ -371,8 +380,8 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     in random `pairs`, and rated per query. With a `budget` every query has its first pairs, as many as go with its
     candidates. A query's graph depends on its id, its candidates' and the seed alone. gap = e_reference − e_d, so
     that a small or negative one means danger. The reference is the labelled positive, of several the one rated best;
-    of a query without any it is the candidate rated best, which was chosen for its rating, so that such gaps are on
-    average somewhat too large. `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With
+    of a query without any it is the candidate rated best, which was chosen for its rating.
+    `elo_se` is the error of e_d, `gap_se` that of the difference (`lead_errors`). With
     `validate`, the column `preference` is P(reference ≻ d), asked directly about the gaps of a first fit; these answers
     enter the ratings, whose reference stays the one that was asked about.
 
@@ -392,6 +401,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         record: where judgements are kept and found again; for an ensemble, one for each of its judges.
         block: pairs asked, and recorded, together.
         seed: of the graphs.
+        announce: called with what is about to be asked about, before the first question.
         name: of the table, for titles.
         digest: of the file that the table was read from, for provenance; "": the table's own.
 
@@ -403,8 +413,9 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
         between_judges(between_judge or judge)
     rows = rateable(collection, negatives, split, rating.positives)
     asking = Asking(judge, rows.candidates, record, block)
-    answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed))
-    fit = _Fit.of(answered, heard, _spread(answered, heard, rating), rating.model)
+    answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed), announce)
+    _refuse_silence(judge, len(heard))
+    fit = _Fit.of(answered, heard, _spread(asking, answered, heard, rating), rating.model)
     best = rows.references(fit.ratings.elo)
     direct = {}
     if rating.validate != "none":
@@ -412,7 +423,8 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
             asking, _gaps(fit.ratings, best, rows.candidates.offsets), best, everywhere=rating.validate == "all"
         )
         fit = _Fit.of(*asking.answered(), fit.spread, rating.model)
-    ratings, gap, gap_error = fit.ratings, _gaps(fit.ratings, best, rows.candidates.offsets), fit.lead_errors(best)
+    ratings, gap = fit.ratings, _gaps(fit.ratings, best, rows.candidates.offsets)
+    gap_error = fit.gap_errors(best, gap, *asking.everything())
     tops = best[(rows.positives == 0) & np.isfinite(ratings.elo[best])]
     unrated = int(np.isnan(gap[rows.candidate]).sum())
     gap[tops] = gap_error[tops] = np.nan
@@ -431,7 +443,17 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     )  # fmt: skip
 
 
-def _answered(asking: Asking, settings: RatingSettings, keys: Keys) -> tuple[Pairs, Floats]:
+def _refuse_silence(judge: Judge, answers: int) -> None:
+    """Raise a FailureError where language models were asked, and each question failed: no table is to look rated."""
+    failed = [each for each in _language_models(judge) if each.asked.failures]
+    if failed and not answers:
+        why = "; ".join(f"{each.name} at {each.server}: {each.asked.failures.most_common(1)[0][0]}" for each in failed)
+        raise FailureError(f"no question was answered ({why}); the next run asks them again")
+
+
+def _answered(
+    asking: Asking, settings: RatingSettings, keys: Keys, announce: Callable[[Asking, Pairs], None] | None
+) -> tuple[Pairs, Floats]:
     """The pairs that were answered, and the answers."""
     sizes = np.diff(asking.candidates.offsets)
     if settings.pairs is not None:
@@ -440,6 +462,8 @@ def _answered(asking: Asking, settings: RatingSettings, keys: Keys) -> tuple[Pai
         pairs = regular_pairs(sizes, degree=settings.degree, keys=keys)
     if settings.budget is not None:
         pairs = first_pairs(pairs, asking.affordable(settings.budget))
+    if announce is not None:
+        announce(asking, pairs)
     if settings.rounds:
         goal = np.diff(pairs.pair_offsets)
         place = np.arange(len(pairs)) - pairs.pair_offsets[pairs.query]
@@ -451,10 +475,13 @@ def _answered(asking: Asking, settings: RatingSettings, keys: Keys) -> tuple[Pai
     return pairs.where(known), preference[known]
 
 
-def _spread(pairs: Pairs, preference: Floats, settings: RatingSettings) -> Spread:
-    """The prior that is given, under which an answer counts as one yes or no, or the one that fits the answers."""
+def _spread(asking: Asking, pairs: Pairs, preference: Floats, settings: RatingSettings) -> Spread:
+    """The prior that is given, under which an answer counts as one yes or no, or the one that fits the answers.
+
+    Its spread comes from the pairs that were drawn at random alone: those that rounds choose lie close together.
+    """
     if isinstance(settings.prior_sd, str):
-        rough = spread_of(pairs, preference, model=settings.model)
+        rough = spread_of(*asking.first_answered(), model=settings.model)
         return refined(pairs, preference, rough, model=settings.model)
     return Spread(settings.prior_sd)
 
@@ -549,6 +576,15 @@ class _Fit:
         """Return (N,) the standard errors of e_reference − e_d."""
         errors = lead_errors(self.pairs, self.ratings, reference, prior_sd=self.spread.prior_sd)
         return np.asarray(errors * self.spread.dispersion**0.5)
+
+    def gap_errors(self, reference: Rows, gap: Floats, every: Pairs, judgements: Judgements) -> Floats:
+        """Return (N,) the errors of gaps, √((f·se)² + ((κ − 1)·gap)²), f and κ by `order_noise`."""
+        lead = self.ratings.rating[every.first] - self.ratings.rating[every.second]
+        fitted = LINKS[self.ratings.model].probability(lead)
+        factor, shrunken = order_noise(judgements, fitted, self.spread.dispersion)
+        if factor == shrunken == 1:
+            return self.lead_errors(reference)
+        return np.hypot(shrunken * factor * self.lead_errors(reference), (shrunken - 1) * gap)
 
 
 def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int, fit: _Fit) -> RatingSummary:

@@ -104,6 +104,22 @@ def remove_dead(folder: Path) -> None:
                 _remove(left)
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Wait until no other process is between reading and writing this file, and keep others waiting meanwhile."""
+    make_folder(path.parent)
+    if fcntl is None:
+        yield
+        return
+    handle = os.open(path.parent, os.O_RDONLY)  # the file itself is replaced by each writing
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
 def lock_alone(opened: IO[bytes], path: str | Path) -> None:
     """Lock an open file until it is closed, for what only one process may write.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, check_names
 from foils.selection.rules import (
     BOUNDS,
     DANGER,
@@ -37,20 +37,33 @@ def stage_of(epoch: int) -> tuple[float, float]:
     return gap, alpha
 
 
+def tier_max(epoch: int) -> float:
+    """Return min(3, 1 + epoch/2), the hardest tier of an epoch counted from 1, of tiers counted from the easiest.
+
+    Source: ANMI 2.0 Algorithm 3, line 3.
+    """
+    stage_of(epoch)
+    return min(3.0, 1 + epoch / 2)
+
+
 def least_gap(epoch: int) -> float:
     """Return the gap that a negative must exceed in an epoch, counted from 1 (Table 3)."""
     return stage_of(epoch)[0]
 
 
-def curriculum(rows: RatedRows, *, epoch: int = 1) -> Selection:
+def curriculum(rows: RatedRows, *, epoch: int = 1, schedule: str = "table3") -> Selection:
     """Keep the rows whose gap is above the epoch's least one, with Table 2's weights.
 
-    Epochs 1–2 gap > 300, 3–4 > 200, 5–6 > 150, from 7 on > 100 (Table 3).
+    - schedule table3: epochs 1–2 gap > 300, 3–4 > 200, 5–6 > 150, from 7 on > 100 (Table 3).
+    - schedule algorithm3: tiers up to `tier_max`, easy being 1, medium 2 and goldilocks 3 (the paper does not number
+      them): epoch 1 gap > 600, 2–3 > 400, from 4 on > 200.
 
     Raises:
         InputError: an epoch below 1.
+        UnknownNameError: no such schedule.
     """
-    least = least_gap(epoch)
+    check_names("schedule", [schedule], ("table3", "algorithm3"))
+    least = least_gap(epoch) if schedule == "table3" else BOUNDS[4 - int(tier_max(epoch))]
     weight = np.asarray(WEIGHTS)[tier_of(rows.gap)]
     last = SCHEDULE[-1][1]
     rejections = {DANGER: rows.gap <= last, LATER: rows.gap <= least}

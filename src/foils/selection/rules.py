@@ -535,6 +535,7 @@ def simans(
     *,
     sharpness: float = 5e-5,
     target: float = 300.0,
+    rate: float | None = None,
     per_query: int = 8,
     least: float = 100.0,
     rng: np.random.Generator | None = None,
@@ -548,6 +549,7 @@ def simans(
         rows: the rows.
         sharpness: a, per squared Elo point, at least 0; more keeps closer to the target; 0 draws uniformly.
         target: b, the gap that is likeliest, in Elo points.
+        rate: ρ, the share of false negatives; the target is then section 8.3's `adapted_gap`, 200·(1 + 2ρ).
         per_query: how many, at least 1.
         least: gaps below it, in Elo points, are danger and not drawn from; −inf: none.
         rng: draws; None: seed 0.
@@ -559,6 +561,7 @@ def simans(
     """
     if sharpness < 0 or per_query < 1:
         raise InputError(f"sharpness {sharpness}, {per_query} per query; expected at least 0 and at least 1")
+    target = target if rate is None else adapted_gap(rate)
     noise = (rng or np.random.default_rng(0)).gumbel(size=len(rows))
     keys = simans_log_weights(rows.gap, sharpness=sharpness, target=target) + noise
     keys = np.where(rows.gap >= least, keys, -np.inf)
