@@ -8,21 +8,26 @@ missing, damaged, or names a shard that is gone.
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import xxhash
 
 from foils.data.collection import Rows
 from foils.encode.encoder import Encoder, Kind, check_finite
-from foils.encode.shard_index import read_index, write_index
-from foils.runtime.errors import FormatError, InputError
+from foils.runtime.errors import FailureError, FormatError, InputError
 from foils.runtime.files import hold, write_whole
 
 STORAGE = {"float32": "<f4", "float16": "<f2"}
 CHECKSUM = 8  # bytes, at the end of a shard
+INDEX = "index.arrow"
+_META = b"shards"
 UNINDEXED = 32  # shards that the index may lack before it is written anew
 Keys = npt.NDArray[np.uint64]
 Records = npt.NDArray[np.void]
@@ -193,3 +198,68 @@ def _keys_of(records: Records, path: Path) -> Keys:
     if path.name != name_of(keys):
         raise FormatError("damaged shard of vectors (its keys are another's); remove the file", path)
     return keys
+
+
+@dataclass(frozen=True)
+class ShardIndex:
+    """What a folder's shards hold.
+
+    Attributes:
+        names: of the shards, in the order of their positions.
+        lengths: how many vectors each has.
+        keys: (n, 2), sorted by the first word.
+        positions: (n,) of each key in the shards laid end to end.
+    """
+
+    names: list[str]
+    lengths: list[int]
+    keys: npt.NDArray[np.uint64]
+    positions: npt.NDArray[np.int64]
+
+
+def read_index(folder: Path, there: set[str]) -> ShardIndex | None:
+    """Return the index of a folder; None where there is none, or it is damaged, or names a shard that is not there."""
+    path = folder / INDEX
+    if not path.is_file():
+        return None
+    try:
+        with pa.memory_map(str(path)) as source:
+            table = pa.ipc.open_file(source).read_all()
+        table.validate()
+        facts = json.loads((table.schema.metadata or {})[_META])
+        first, second, positions = (table[name].to_numpy() for name in ("first", "second", "position"))
+        keys = np.column_stack([first, second])
+        if facts["checksum"] != _index_checksum(facts["names"], facts["lengths"], keys, positions):
+            return None
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    if not set(facts["names"]) <= there:
+        return None
+    return ShardIndex(facts["names"], facts["lengths"], keys, positions)
+
+
+def write_index(
+    folder: Path,
+    names: Sequence[str],
+    lengths: Sequence[int] | npt.NDArray[np.int64],
+    keys: npt.NDArray[np.uint64],
+    positions: npt.NDArray[np.int64],
+) -> None:
+    """Write the index of a folder whole; where it cannot be written, opening the folder stays slow, and that is all."""
+    order = np.argsort(keys[:, 0], kind="stable")
+    keys, positions = keys[order], positions[order]
+    held = {"names": list(names), "lengths": [int(each) for each in lengths]}
+    facts = {**held, "checksum": _index_checksum(held["names"], held["lengths"], keys, positions)}
+    columns = {"first": keys[:, 0].copy(), "second": keys[:, 1].copy(), "position": positions}
+    table = pa.table(columns).replace_schema_metadata({_META: json.dumps(facts).encode()})
+    with suppress(FailureError), write_whole(folder / INDEX) as aside, pa.ipc.new_file(str(aside), table.schema) as out:
+        out.write_table(table)
+
+
+def _index_checksum(
+    names: object, lengths: object, keys: npt.NDArray[np.uint64], positions: npt.NDArray[np.int64]
+) -> str:
+    hasher = xxhash.xxh3_64(json.dumps([names, lengths]).encode())
+    for each in (keys, positions):
+        hasher.update(np.ascontiguousarray(each).tobytes())
+    return hasher.hexdigest()
