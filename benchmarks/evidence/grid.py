@@ -199,7 +199,7 @@ def decide(cell: dict[str, Any], known: dict[str, Any], folder: Path, data: Path
         **{key: cell[key] for key in ("part", "model", "collection", "hide")},
         "predictors": predicted,
         "decision": {
-            "source": decision.source, "probability": decision.best_with_probability, "matters": decision.matters,
+            "source": decision.source, "probability": decision.best_with_probability,
             "recurrence": decision.recurrence,
         },
     }  # fmt: skip

@@ -77,13 +77,16 @@ def _said(cell: Mapping[str, Any]) -> dict[str, Any]:
     values = {name: np.array([predictors[source][name] for source in sources]) for name in names}
     reliability = reliability_of(results)
     chosen = cell["decision"]["source"] or IN_BATCH
-    known = chosen in measured and cell["decision"]["probability"] is not None
+    told = cell["decision"]["probability"] is not None or "recurrence" in cell["decision"]
+    known = chosen in measured and told  # the first cells of the grid hold no decision
     lost = float(means.max() - np.mean(measured[chosen][:seeds])) if known else None
     return {
         "reliability": without_nan({**vars(reliability), "verdict": reliability.verdict}),
         "regime": regime(measured, seeds),
         "spread": float(np.ptp(means)),
-        "kendall": {**cell.get("published", {}), **{name: kendall_tau(each, means) for name, each in values.items()}},
+        "kendall": without_nan(  # none of a predictor that is the same for all sources
+            {**cell.get("published", {}), **{name: kendall_tau(each, means) for name, each in values.items()}}
+        ),
         "regret": lost,
         "regrets": {name: float(means.max() - means[each == each.max()].mean()) for name, each in values.items()},
     }
@@ -117,7 +120,7 @@ def _means(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     reliable = [each for each in cells if _reliable(each)]
     if not reliable:
         return {"cells": len(cells), "reliable": 0, "predictors": {}}
-    names = [name for name in reliable[0]["kendall"] if all(name in each["kendall"] for each in reliable)]
+    names = [name for name in reliable[0]["kendall"] if all(_tau(each, name) is not None for each in reliable)]
     predictors = {}
     for name in names:
         taus = [each["kendall"][name] for each in reliable]
@@ -195,7 +198,7 @@ def groups(result: Mapping[str, Any]) -> str:
     The last row is the mean of the collections' means, in which none counts more for having more cells.
     """
     tested = [each for _, each in _by_part(result) if each["part"] == "test" and _reliable(each)]
-    names = [name for name in SHOWN if all(name in each["kendall"] for each in tested)]
+    names = [name for name in SHOWN if all(_tau(each, name) is not None for each in tested)]
     heads = ["cells of", "cells", *(SHOWN[name] for name in names), "it loses"]
     rows = [f"| {' | '.join(heads)} |", "|---|---:|" + "---:|" * (len(names) + 1)]
 
@@ -293,6 +296,11 @@ def _called(name: str) -> str:
     collection, *rest, model = name.split()
     kinds = (f"{each} half" if each in HALVES else f"{each} %" for each in rest)
     return ", ".join([collection, *kinds, model])
+
+
+def _tau(cell: Mapping[str, Any], name: str) -> float | None:
+    tau: float | None = cell["kendall"].get(name)
+    return tau
 
 
 def _signed(value: float | None) -> str:

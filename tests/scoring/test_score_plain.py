@@ -9,10 +9,7 @@ import plain
 import pytest
 from score_world import ExactStore, NoEncoder, World, random_world, score, vector
 
-from foils.data.tokens import TOKENIZERS
 from foils.scoring import Scores, SourceScore
-from foils.scoring.gates import WEIGHTINGS
-from foils.scoring.information import log_det, target_moments
 from foils.scoring.triplets import CONTROL
 
 MEANS = ("rho", "eta", "coverage", "psi", "pair_loss", "inversion_rate")
@@ -88,22 +85,6 @@ def test_temperature_and_lambda_as_in_the_plain_loop(temperature: float, regular
     check(found, plainly(world, world.plainly["a"], idf, temperature=temperature, regularization=regularization))
 
 
-@pytest.mark.parametrize("tokenizer", sorted(TOKENIZERS))
-def test_tokenizers_enter_the_coverage(tokenizer: str) -> None:
-    world = random_world(12)
-
-    def tokens(text: str) -> set[str]:
-        folded = " ".join(text.casefold().split())
-        if tokenizer == "whitespace":
-            return set(folded.split())
-        if tokenizer == "trigrams":
-            return {folded[i : i + 3] for i in range(max(1, len(folded) - 2))}
-        return {token for token in plain.tokens(text) if tokenizer == "alphanumeric" or len(token) >= 2}
-
-    idf = plain.idf_of(plain.pooled_documents(world.plainly.values()), tokens)
-    check(scored(world, tokenizer=tokenizer).sources[0], plainly(world, world.plainly["a"], idf, tokens=tokens))
-
-
 def test_idf_corpora() -> None:
     world = random_world(13)
     documents = world.collection.document_texts(np.arange(len(world.collection.documents)))
@@ -117,19 +98,6 @@ def test_idf_corpora() -> None:
         assert scores.idf_corpus["texts"] == len(texts)
         check(scores.sources[1], plainly(world, world.plainly["b"], plain.idf_of(texts)))
     check(scored(world, idf_corpus="uniform").sources[1], plainly(world, world.plainly["b"], lambda _: 1.0))
-
-
-def test_simplifications_of_table_4() -> None:
-    world = random_world(14)
-    scores = scored(world, hybrids=1, control=False)
-    expected = plainly(world, world.plainly["a"], plain.idf_of(plain.pooled_documents(world.plainly.values())))
-    records = scores.measured.records
-    target = records.targets(1)[0]
-    for name in ("residual_only", "gradient_weighted", "margin_hardness"):
-        weights = WEIGHTINGS[name](scores.measured.similarities, 0.05)
-        moments = target_moments(scores.measured.geometry, weights, records.members, [target])
-        found = log_det(moments.of(target).information())
-        assert found == pytest.approx(getattr(expected, name), rel=1e-9), name
 
 
 @pytest.mark.parametrize("seed", range(4))

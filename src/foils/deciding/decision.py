@@ -705,5 +705,5 @@ def _cautions(decision: Decision, every: Mapping[str, Negatives]) -> list[str]:
 def _next(decision: Decision) -> str:
     """The next command to type."""
     table = "" if decision.source is None else f"{decision.source}.parquet "
-    label = "   or, to be surer: foils label PAIRS SOURCES -n 60 --draw uncertain" if decision.label_next else ""
+    label = f"   (surer: foils label … -n {decision.label_next})" if decision.label_next else ""
     return f"Next: foils train PAIRS {table}-o model/{label}"
