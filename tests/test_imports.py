@@ -38,11 +38,8 @@ LIGHT = {  # what any module may import when it is loaded, beside the standard l
     "threadpoolctl", "xxhash",
 }  # fmt: skip
 HEAVY_MODULES = {  # modules that cannot do without: others may import them inside functions alone
-    "batching/caching.py": {"torch"},
-    "batching/greedy_loops.py": {"numba"},
     "batching/kernels.py": {"numba"},
-    "batching/mixed_sampler.py": {"sentence_transformers"},
-    "batching/sampler.py": {"sentence_transformers", "transformers"},
+    "batching/sampler.py": {"sentence_transformers", "torch", "transformers"},
 }
 HEAVY_PARTS = {"training": {"safetensors", "torch", "sentence_transformers", "transformers"}}  # tensors all through
 PARTS_OF_TERMINAL = {"rich": {"cli", "runtime"}, "cyclopts": {"cli"}, "jinja2": {"pages"}}

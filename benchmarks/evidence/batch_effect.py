@@ -43,8 +43,7 @@ from tokenizers import Tokenizer
 import foils
 from common import hidden, load, narrowed, save
 from foils.batching.conflicts import Conflicts, believed_relevant, known_conflicts
-from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.methods import APART, SCHEDULE, method_named
+from foils.batching.methods import APART, method_named
 from foils.batching.sampler import BatchPlanner
 from foils.data import Collection, Negatives, load_collection
 from foils.evaluation.measuring import encoder_score, measure_encoder
@@ -87,15 +86,13 @@ class Sampler:
     def batches(self, data: TrainingSet, known: Conflicts) -> str | BatchPlanner:
         if self.method == NO_DUPLICATES:
             return NO_DUPLICATES
-        cache = EmbeddingCache(len(data)) if self.method == "hobit-c" else None
         apart: dict[str, Any] = {"avoid_known": False} if self.together else {"known": known}
         if APART in self.settings:
             more = believed_relevant(data.texts.collection, data.negatives, self.settings[APART])
             rows = data.rows[:, 0], data.rows[:, 1]
             apart = {"known": known_conflicts(data.texts.collection, *rows, more=more)}
-        schedule = {name: value for name, value in self.settings.items() if name in SCHEDULE}
-        own = {name: value for name, value in self.settings.items() if name not in (*SCHEDULE, APART)}
-        return BatchPlanner(self.method, own, cache=cache, **apart, **schedule)
+        own = {name: value for name, value in self.settings.items() if name != APART}
+        return BatchPlanner(self.method, own, **apart)
 
 
 @cache

@@ -26,7 +26,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 
 from common import load, save
 from foils.batching import hobit_batches
-from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.vectors import EmbeddingCache
 from foils.data import load_collection
 from foils.data.training_rows import training_rows
 

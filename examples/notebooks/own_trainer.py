@@ -16,7 +16,6 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 import foils
-from foils.batching.sampler import BatchPlanner
 from foils.encode import load_encoder
 
 pairs = foils.load("pairs.csv")
@@ -25,15 +24,16 @@ rows.export("triplets.jsonl")
 data = Dataset.from_json("triplets.jsonl")
 
 # %% [markdown]
-# Two lines are new: the sampler, and the callback that gives it the model's vectors.
+# One argument is new: the sampler, which plans each epoch from the model as it is.
 
 # %%
-planner = BatchPlanner("hobit")
 model: SentenceTransformer = load_encoder("static:all-MiniLM-L6-v2").model
 arguments = SentenceTransformerTrainingArguments(
-    "trained", num_train_epochs=1, per_device_train_batch_size=8, batch_sampler=planner.sampler, report_to="none"
+    "trained",
+    num_train_epochs=1,
+    per_device_train_batch_size=8,
+    batch_sampler=foils.batch_sampler("hobit", model),
+    report_to="none",
 )
-trainer = SentenceTransformerTrainer(
-    model, arguments, train_dataset=data, loss=MultipleNegativesRankingLoss(model), callbacks=[planner]
-)
+trainer = SentenceTransformerTrainer(model, arguments, train_dataset=data, loss=MultipleNegativesRankingLoss(model))
 trainer.train()

@@ -16,8 +16,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
-from foils.batching.caching import CachingLoss
-from foils.batching.sampler import BatchPlanner, with_rows
+from foils.batching.sampler import BatchPlanner
 
 SIZE = 16
 WORDS = [f"{a}{b}" for a in "abcdefgh" for b in "aeiou"]
@@ -83,10 +82,10 @@ def train(
     resume=None,
     evaluation=None,
     dataset=None,
-    cache=None,
     loss="MultipleNegativesRankingLoss",
     sampler=None,
     callbacks=None,
+    objective=None,
     watch=None,
     workers=0,
     record=None,
@@ -98,9 +97,7 @@ def train(
         model.__class__ = Watched
         model.calls = watch
     settings = {"mini_batch_size": 5} if loss.startswith("Cached") else {}
-    objective = getattr(st_losses, loss)(model, **settings)
-    if cache is not None:
-        objective = CachingLoss(objective, model=model, cache=cache)
+    objective = getattr(st_losses, loss)(model, **settings) if objective is None else objective
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         num_train_epochs=epochs,
@@ -111,7 +108,7 @@ def train(
         save_steps=save or 500,
         eval_strategy="no" if evaluation is None else "epoch",
         logging_steps=1,
-        batch_sampler=planner.sampler if sampler is None else sampler,
+        batch_sampler=planner if sampler is None else sampler,
         dataloader_num_workers=workers,
         report_to="none",
         disable_tqdm=True,
@@ -130,6 +127,11 @@ def train(
         trainer.data_collator = Recording(trainer.data_collator, record)
     trainer.train(resume_from_checkpoint=resume)
     return trainer
+
+
+def with_rows(dataset):
+    """The data set with each row's number as its label, for `Recording`."""
+    return dataset.add_column("label", list(range(len(dataset))))
 
 
 class Recording:
@@ -170,17 +172,13 @@ class Noting(BatchPlanner):
 
 def main() -> None:
     name, split, folder = sys.argv[1], sys.argv[2] == "1", Path(sys.argv[3])
-    from foils.batching.hobit_c import EmbeddingCache
-
-    cache = EmbeddingCache(90) if name == "hobit-c" else None
-    planner = Noting(name, {"seeds": 2, "candidates": 16}, cache=cache)
+    planner = Noting(name, {"seeds": 2, "candidates": 16})
     record = []
     trainer = train(
         planner,
         folder,
         save=4,
         dataset=with_rows(data()),
-        cache=cache,
         record=record,
         accelerator_config={"split_batches": split},
         ddp_backend="gloo",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from batch_vectors import clustered
@@ -11,13 +13,14 @@ from hypothesis import strategies as st
 from foils.batching import (
     METHODS,
     Batches,
-    dealt,
     find_conflicts,
     joined,
     no_conflicts,
-    repaired,
+    separate_conflicts,
     shuffled,
+    swap_conflicts,
 )
+from foils.batching.conflicts import warn_of_classes
 from foils.runtime.errors import InputError
 
 
@@ -60,19 +63,19 @@ def test_dealt_is_a_partition_and_mask_is_the_definition(pairs, extra, size, see
     rows = np.arange(len(pairs))
     expected = [[(queries[i], documents[j]) in known and i != j for j in rows] for i in rows]
     np.testing.assert_array_equal(conflicts.matrix(rows), np.array(expected))
-    batches = dealt(rows, conflicts, batch_size=size, rng=np.random.default_rng(seed))
+    batches = separate_conflicts(rows, conflicts, batch_size=size, rng=np.random.default_rng(seed))
     assert sorted(batches.order.tolist()) == rows.tolist()
 
 
 def test_dealt_leaves_an_order_without_conflicts_alone():
     line = np.random.default_rng(0).permutation(50)
-    batches = dealt(line, no_conflicts(50), batch_size=8, rng=np.random.default_rng(0))
+    batches = separate_conflicts(line, no_conflicts(50), batch_size=8, rng=np.random.default_rng(0))
     np.testing.assert_array_equal(batches.order, line)
 
 
 def test_dealt_defers_a_row_to_the_next_batch():
     conflicts = find_conflicts([0, 0, 1, 2, 3, 4], list(range(6)))
-    batches = dealt(np.arange(6), conflicts, batch_size=3, rng=np.random.default_rng(0))
+    batches = separate_conflicts(np.arange(6), conflicts, batch_size=3, rng=np.random.default_rng(0))
     np.testing.assert_array_equal(batches.order, [0, 2, 3, 1, 4, 5])
 
 
@@ -81,12 +84,12 @@ def test_repair_swaps_conflicts_away_and_never_adds_any():
     conflicts = find_conflicts(queries.tolist(), list(range(200)))
     worst = Batches(np.arange(200), 20)
     assert contradictions(worst, conflicts) == 50 * 4 * 3
-    assert contradictions(repaired(worst, conflicts, rng=np.random.default_rng(0)), conflicts) == 0
+    assert contradictions(swap_conflicts(worst, conflicts, rng=np.random.default_rng(0)), conflicts) == 0
 
 
 def test_where_there_is_no_choice_the_conflict_stays():
     conflicts = find_conflicts(["same"] * 6, list(range(6)))
-    batches = dealt(np.arange(6), conflicts, batch_size=3, rng=np.random.default_rng(0))
+    batches = separate_conflicts(np.arange(6), conflicts, batch_size=3, rng=np.random.default_rng(0))
     assert contradictions(batches, conflicts) == 2 * 3 * 2
 
 
@@ -95,7 +98,7 @@ def test_what_cannot_be_kept_apart_is_spread_over_the_batches():
     queries = [0] * 50 + list(range(1, 121))
     conflicts = find_conflicts(queries, list(range(170)))
     line = np.random.default_rng(0).permutation(170)
-    batches = dealt(line, conflicts, batch_size=17, rng=np.random.default_rng(0))
+    batches = separate_conflicts(line, conflicts, batch_size=17, rng=np.random.default_rng(0))
     assert sorted(batches.order.tolist()) == list(range(170))
     assert contradictions(batches, conflicts) == 10 * 5 * 4 < contradictions(Batches(line, 17), conflicts)
 
@@ -148,3 +151,25 @@ def test_joined_keeps_groups_together():
     groups = [np.arange(10 * g, 10 * g + 10) for g in range(5)]
     batches = joined(groups, batch_size=10, rng=np.random.default_rng(0))
     assert sorted(tuple(sorted(b)) for b in batches) == [tuple(g) for g in groups]
+
+
+@pytest.mark.parametrize("method", ["random", "hobit", "mutual"])
+def test_batches_larger_than_the_classes_are_planned_quickly_and_say_so(method, caplog):
+    """12 classes of 100 rows, batches of 48: each class comes four times in a batch, and nothing is tried for long."""
+    classes, each, size = 12, 100, 48
+    label = np.repeat(np.arange(classes), each)
+    names = [f"d{i}" for i in range(classes * each)]
+    positives = [(f"q{i}", f"d{j}") for c in range(classes) for i in np.flatnonzero(label == c)
+                 for j in np.flatnonzero(label == c)]  # fmt: skip
+    conflicts = find_conflicts([f"q{i}" for i in range(classes * each)], names, positives=positives)
+    assert conflicts.classes == classes
+    assert no_conflicts(9).classes == 9
+    warn_of_classes(conflicts, size)
+    assert "your batch of 48 exceeds the 12 classes" in caplog.text
+    queries, documents = clustered(classes * each, 8, classes)
+    build = METHODS[method].build
+    begin = time.perf_counter()
+    batches = build(queries, documents, batch_size=size, rng=np.random.default_rng(0), conflicts=conflicts)
+    assert time.perf_counter() - begin < 30
+    if method == "random":
+        assert all(np.bincount(label[batch], minlength=classes).max() <= 5 for batch in list(batches)[:-3])

@@ -10,9 +10,9 @@ import pytest
 import torch
 from datasets import Dataset
 
-from foils.batching import epochs
-from foils.batching.encoding import DistinctTexts, with_rows
+import foils.batching.sampler as sampler_module
 from foils.batching.sampler import BatchPlanner, PlannedBatchSampler
+from foils.batching.vectors import DistinctTexts, EmbeddingCache
 from foils.data import Collection
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
@@ -106,9 +106,10 @@ def test_processes_share_the_queries_out(processes, monkeypatch):
     """Each embeds some of the queries; together they embed every row, and no query's text twice but at the seams."""
     dataset, filled, asked = Dataset.from_dict(rows()), np.zeros(60, int), Counter()
     for rank in range(processes):
-        monkeypatch.setattr(epochs, "rank_and_count", lambda rank=rank: (rank, processes))
-        builder = epochs.EpochBuilder(dataset, ["query", "text"], counting(asked), BatchPlanner("ngame"), seed=0)
-        filled += builder._embedded(epochs.EmbeddingCache(60), np.arange(60)).filled
+        monkeypatch.setattr(sampler_module, "rank_and_count", lambda rank=rank: (rank, processes))
+        sampler = PlannedBatchSampler(dataset, 16, False, planner=BatchPlanner("ngame"))
+        sampler.attach(counting(asked))
+        filled += sampler._embedded(EmbeddingCache(60), np.arange(60)).filled
     assert (filled == 1).all()
     of_queries = sum(count for (column, _), count in asked.items() if column == "query")
     assert of_queries <= 15 + processes - 1
@@ -141,8 +142,3 @@ def test_many_texts_are_embedded_at_once():
     assert embedded_at_once(settings, torch.device("cuda")) == 128
     assert embedded_at_once(cached, torch.device("cuda")) == 256
     assert embedded_at_once(replace(settings, batch_size=4), torch.device("cuda")) == 16
-
-
-def test_row_numbers_stay_out_of_the_way():
-    dataset = with_rows(Dataset.from_dict(rows()))
-    assert DistinctTexts(dataset, "text").texts(np.array([0, 6])) == ["d 0", "d 6"]

@@ -12,11 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import logsumexp
 
-from foils.batching import Batches, find_conflicts, greedy, hardness, hobit_batches, no_conflicts, smooth_hardness
-from foils.batching import greedy_loops as loops
+from foils.batching import (
+    Batches,
+    find_conflicts,
+    greedy,
+    hardness,
+    hobit_batches,
+    kernels,
+    no_conflicts,
+    smooth_hardness,
+)
 from foils.batching import hobit as hobit_module
-from foils.batching.cells import Cells
-from foils.batching.nearest import nearest
+from foils.batching.nearest import Cells, nearest
 from foils.runtime.errors import InputError, UnknownNameError
 
 
@@ -47,7 +54,7 @@ def plain_hobit(queries, documents, *, line, sizes, seeds, candidates, alpha, ta
 @pytest.mark.parametrize(
     ("rows", "size", "tau", "alpha"), [(300, 32, 0.05, 1.0), (101, 16, 0.5, 0.0), (257, 64, 1e-2, 2)]
 )
-def test_lazy_and_blocked_is_the_plain_algorithm(rows, size, tau, alpha):
+def test_compiled_and_blocked_is_the_plain_algorithm(rows, size, tau, alpha):
     # on a grid of 1/32 every product is exact in single precision, so both see the same weights
     queries, documents = (np.round(32 * x) / 32 for x in clustered(rows, 12, 10, seed=rows))
     rng = np.random.default_rng(5)
@@ -160,31 +167,29 @@ def test_without_the_contradiction_term_every_row_meets_harder_documents(pairs):
 
 @settings(deadline=None, max_examples=60)
 @given(arrays(np.float64, (3, 12), elements=st.floats(-2, 2, width=16)), st.sampled_from([1e-3, 0.05, 1.0, 30.0]))
-def test_lazy_and_dense_greedy_pick_what_plain_greedy_picks(weights, tau):
+def test_compiled_greedy_picks_what_plain_greedy_picks(weights, tau):
     seeds, candidates = weights[:, :3], weights[:, 3:]
     expected = 3 + greedy(seeds, candidates, size=5, tau=tau)
-    for kernel in (loops.lazy_greedy, loops.dense_greedy):
-        totals = logsumexp(seeds / tau, axis=1)
-        if kernel is loops.dense_greedy and np.maximum(candidates.max(axis=1) / tau - totals, 0).sum() > loops.FINITE:
-            continue
-        batch = np.zeros(8, np.int64)
-        size = kernel(candidates / tau, totals, np.arange(3, 12), 1, no_conflicts(12).state(), batch, 3)
-        assert size == 8
-        picked = batch[3:] - 3
-        # the same value where exact ties, or gains too small to tell apart, leave a choice
-        reached = [smooth_hardness(np.hstack([seeds, candidates[:, list(c)]]), tau=tau) for c in (picked, expected - 3)]
-        assert reached[0] == pytest.approx(reached[1], rel=1e-12, abs=1e-12)
-        if len(np.unique(candidates[0])) == 9 and tau == 1.0:
-            np.testing.assert_array_equal(picked + 3, expected)
-        np.testing.assert_allclose(
-            totals, logsumexp(np.hstack([seeds, candidates[:, picked]]) / tau, axis=1), rtol=1e-12, atol=1e-12
-        )
+    totals = logsumexp(seeds / tau, axis=1)
+    if np.maximum(candidates.max(axis=1) / tau - totals, 0).sum() > kernels.FINITE:
+        return
+    batch = np.zeros(8, np.int64)
+    size = kernels.greedy(candidates / tau, totals, np.arange(3, 12), 1, no_conflicts(12).state(), batch, 3)
+    assert size == 8
+    picked = batch[3:] - 3
+    # the same value where exact ties, or gains too small to tell apart, leave a choice
+    reached = [smooth_hardness(np.hstack([seeds, candidates[:, list(c)]]), tau=tau) for c in (picked, expected - 3)]
+    assert reached[0] == pytest.approx(reached[1], rel=1e-12, abs=1e-12)
+    if len(np.unique(candidates[0])) == 9 and tau == 1.0:
+        np.testing.assert_array_equal(picked + 3, expected)
+    after = logsumexp(np.hstack([seeds, candidates[:, picked]]) / tau, axis=1)
+    np.testing.assert_allclose(totals, after, rtol=1e-12, atol=1e-12)
 
 
 def test_small_temperatures_take_the_other_greedy(pairs, monkeypatch):
     # both greedy loops build the same epoch where both can
     expected = build(pairs, tau=0.05).order
-    monkeypatch.setattr(loops, "FINITE", -1.0)
+    monkeypatch.setattr(kernels, "FINITE", -1.0)
     np.testing.assert_array_equal(build(pairs, tau=0.05).order, expected)
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from foils.batching.batches import Batches
 from foils.batching.conflicts import no_conflicts
 from foils.batching.hobit import hobit_batches
-from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.methods import METHODS, BatchBuilder, BatchChoice, places_of
-from foils.batching.mixture import Mixture, mixture_counts
+from foils.batching.methods import METHODS, BatchChoice, places_of
+from foils.batching.multi_dataset import Mixture, mixture_counts
 from foils.runtime.errors import InputError, UnknownNameError
 
 SIZES = [90, 30, 60]
@@ -33,9 +34,8 @@ def vectors():
 
 
 def builder(name, mixed, seed=0):
-    cache = EmbeddingCache(mixed.rows) if name == "hobit-c" else None
-    choice = BatchChoice(name, OWN.get(name), cache=cache, mixture=mixed)
-    return BatchBuilder(choice, mixed.rows, conflicts=no_conflicts(mixed.rows), seed=seed)
+    choice = BatchChoice(name, OWN.get(name), mixture=mixed)
+    return partial(choice.build, rows=mixed.rows, conflicts=no_conflicts(mixed.rows), seed=seed)
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ def test_an_epoch_goes_on_where_the_one_before_stopped():
 @pytest.mark.parametrize("counts", [SIZES, [36, 75, 60]])
 def test_every_method_builds_pieces_inside_each_data_set(name, counts):
     mixed = mixture(counts, parts=2)
-    batches = builder(name, mixed).build(1, vectors(), 24)
+    batches = builder(name, mixed)(1, vectors(), 24)
     assert batches.batch_size == 24
     drawn = np.concatenate(mixed.drawn(1, seed=0))
     np.testing.assert_array_equal(np.sort(batches.order), np.sort(drawn))
     whole = [SOURCE_OF[rows].reshape(2, 12) for rows in list(batches)[:4]]
     assert all((piece == piece[0]).all() for rows in whole for piece in rows)
     assert any(rows[0, 0] != rows[1, 0] for rows in whole)
-    again = builder(name, mixed).build(1, vectors(), 24)
+    again = builder(name, mixed)(1, vectors(), 24)
     np.testing.assert_array_equal(batches.order, again.order)
 
 
 def test_the_pieces_of_a_data_set_are_those_of_its_own_plan():
     mixed, (queries, documents) = mixture(parts=1), vectors()
-    batches = builder("hobit", mixed).build(2, (queries, documents), 10)
+    batches = builder("hobit", mixed)(2, (queries, documents), 10)
     for k in range(3):
         own = np.flatnonzero(k == SOURCE_OF)
         rng = np.random.default_rng([0, 2, k + 1])
@@ -112,15 +112,15 @@ def test_the_pieces_of_a_data_set_are_those_of_its_own_plan():
 def test_rows_that_an_epoch_does_not_draw_need_no_vectors():
     mixed, (queries, documents) = mixture([36, 30, 60]), vectors()
     built = builder("hobit", mixed)
-    wanted = built.drawn(0)
+    wanted = built.func.__self__.drawn(0, 0)
     assert wanted.size < mixed.rows
     left_out = np.setdiff1d(np.arange(mixed.rows), wanted)
     queries[left_out] = np.nan
-    built.build(0, (queries, documents), 12)
+    built(0, (queries, documents), 12)
 
 
 def test_copies_of_a_row_do_not_meet_in_a_piece():
-    batches = builder("hobit", mixture([90, 90, 90], parts=3)).build(0, vectors(), 36)
+    batches = builder("hobit", mixture([90, 90, 90], parts=3))(0, vectors(), 36)
     pieces = [piece for rows in list(batches)[:6] for piece in rows.reshape(3, 12)]
     assert any(SOURCE_OF[piece[0]] == 1 for piece in pieces), "the data set that is drawn three times"
     assert all(len(set(piece)) == 12 for piece in pieces)

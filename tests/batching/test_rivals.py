@@ -11,6 +11,7 @@ from foils.batching import (
     Batches,
     b3_batches,
     balanced_clusters,
+    batchsampler_batches,
     kernels,
     mixed_batches,
     ngame_batches,
@@ -20,10 +21,9 @@ from foils.batching import (
     random_order,
     rank_communities,
     same_source,
-    walks_batches,
 )
+from foils.batching.hobit import coverage_order, facility_location_seeds, isolated_first_seeds, kmeans_seeds
 from foils.batching.methods import method_named
-from foils.batching.seeds import coverage_order, facility_location_seeds, isolated_first_seeds, kmeans_seeds
 from foils.runtime.errors import InputError, UnknownNameError
 
 FAST = {"walks": {"candidates": 100, "neighbours": 20}, "b3": {"skip": 3, "ranks": 20}}
@@ -149,7 +149,7 @@ def test_a_batch_joins_several_communities():
 def test_the_top_ranks_left_out_are_the_nearest():
     # with the two top ranks left out, a pair's twin (its nearest document) is no edge of it
     queries, documents = clustered(60, 8, 6)
-    from foils.batching.b3 import _rank_graph
+    from foils.batching.rivals import _rank_graph
 
     starts, ends, _ = _rank_graph(queries, documents, 2, 5)
     scores = queries @ documents.T - 9 * np.eye(60)
@@ -270,9 +270,9 @@ def test_settings_out_of_range_are_refused(pairs):
     with pytest.raises(InputError, match="cluster_size"):
         ngame_batches(*pairs, batch_size=8, rng=rng, cluster_size=0)
     with pytest.raises(InputError, match="restart"):
-        walks_batches(*pairs, batch_size=8, rng=rng, restart=1.0)
+        batchsampler_batches(*pairs, batch_size=8, rng=rng, restart=1.0)
     with pytest.raises(InputError, match="neighbours"):
-        walks_batches(*pairs, batch_size=8, rng=rng, candidates=5, neighbours=6)
+        batchsampler_batches(*pairs, batch_size=8, rng=rng, candidates=5, neighbours=6)
     with pytest.raises(InputError, match=r"skip must be .* ranks must be"):
         b3_batches(*pairs, batch_size=8, rng=rng, skip=-1, ranks=0)
 

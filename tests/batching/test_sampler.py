@@ -18,17 +18,18 @@ pytest.importorskip("datasets")
 pytest.importorskip("accelerate")
 
 from datasets import Dataset, DatasetDict  # noqa: E402
-from sampler_training import SIZE, data, losses, orders, small_model, small_transformer, train  # noqa: E402
+from sampler_training import SIZE, data, losses, orders, small_model, small_transformer, train, with_rows  # noqa: E402
 from sentence_transformers.base.sampler import DefaultBatchSampler  # noqa: E402
 from torch.utils.data import ConcatDataset, DataLoader  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 
+import foils  # noqa: E402
+import foils.batching.sampler as sampler_module  # noqa: E402
 from foils.batching import METHODS, find_conflicts, no_conflicts  # noqa: E402
-from foils.batching.caching import CachingLoss  # noqa: E402
-from foils.batching.hobit_c import EmbeddingCache  # noqa: E402
-from foils.batching.mixed_sampler import MixedBatchSampler  # noqa: E402
-from foils.batching.sampler import SAVED, BatchPlanner, PlannedBatchSampler, with_rows  # noqa: E402
+from foils.batching.sampler import SAVED, BatchPlanner, MixedBatchSampler, PlannedBatchSampler  # noqa: E402
+from foils.batching.vectors import WIDE, EmbeddingCache, narrowed  # noqa: E402
 from foils.runtime.errors import FormatError, InputError  # noqa: E402
+from sparse_models import tiny_sparse_and_multi_vector  # noqa: E402
 
 SMALL = {
     "hobit": {"seeds": 2, "candidates": 16},
@@ -102,7 +103,7 @@ def test_conflicts_that_are_known_beforehand_are_kept_apart(tmp_path):
     assert not any(known.matrix(np.array(batch)).any() for batch in batches)
     with pytest.raises(InputError, match="speak of 9 rows, the data set has 90"):
         train(BatchPlanner("hobit", known=no_conflicts(9)), tmp_path / "b")
-    assert pickle.loads(pickle.dumps(BatchPlanner("hobit", known=known).sampler)).keywords["planner"].known is None
+    assert pickle.loads(pickle.dumps(BatchPlanner("hobit", known=known))).known is None
 
 
 def test_evaluation_sets_keep_plain_order(tmp_path):
@@ -172,7 +173,7 @@ def test_resuming_without_a_saved_order_is_an_error(tmp_path):
 def test_an_instance_instead_of_the_sampler_is_an_error(tmp_path):
     planner = BatchPlanner("random")
     instance = PlannedBatchSampler(data(), 8, False, planner=planner)
-    with pytest.raises(InputError, match=r"pass planner\.sampler"):
+    with pytest.raises(InputError, match=r"no such|batch_sampler=planner"):
         train(planner, tmp_path, sampler=instance)
 
 
@@ -182,15 +183,15 @@ def test_a_forgotten_callback_is_an_error(tmp_path):
 
 
 def test_a_forgotten_sampler_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"batch_sampler=planner\.sampler"):
+    with pytest.raises(InputError, match=r"batch_sampler=planner"):
         train(BatchPlanner("hobit"), tmp_path, sampler="batch_sampler")
 
 
 def test_sampler_pickles_without_its_vectors():
     vectors = np.zeros((1000, 100), np.float32)
     planner = BatchPlanner("b3", teacher=(vectors, vectors))
-    assert len(pickle.dumps(planner.sampler)) < 2000
-    assert pickle.loads(pickle.dumps(planner.sampler)).keywords["planner"].name == "b3"
+    assert len(pickle.dumps(planner)) < 2000
+    assert pickle.loads(pickle.dumps(planner)).keywords["planner"].name == "b3"
 
 
 @pytest.mark.parametrize("drop", [True, False])
@@ -237,7 +238,7 @@ def test_mixtures_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="parts must divide the batch size 16"):
         MixedBatchSampler(sets, planned, parts=3)
     plain = [DefaultBatchSampler(part, 16, False) for part in sets.datasets]
-    with pytest.raises(InputError, match=r"batch_sampler=planner\.sampler"):
+    with pytest.raises(InputError, match=r"batch_sampler=planner"):
         MixedBatchSampler(sets, plain, parts=2)
 
 
@@ -299,47 +300,44 @@ def test_planner_settings_out_of_range_are_refused(name, given, message):
 
 @pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"])
 def test_hobit_c_costs_no_extra_pass_after_the_first_epoch(loss, tmp_path):
-    cache = EmbeddingCache(90)
-    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache)
+    planner = BatchPlanner("hobit-c", SMALL["hobit"])
     calls: list[str] = []
     seen = orders(
         planner,
         tmp_path,
         epochs=3,
         dataset=with_rows(data()),
-        cache=cache,
         loss=loss,
         watch=calls,
         model=small_transformer(tmp_path / "model"),
     )
     assert calls == ["query", "text"]
     assert [sorted(np.concatenate(epoch).tolist()) for epoch in seen] == [list(range(90))] * 3
-    assert cache.nbytes == 2 * 90 * 16 * 4
+    assert planner.cache.nbytes == 2 * 90 * 16 * 4
 
 
 def test_hobit_c_after_a_random_epoch_never_embeds(tmp_path):
-    cache, calls = EmbeddingCache(90), []
-    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=1)
-    train(planner, tmp_path, epochs=2, dataset=with_rows(data()), cache=cache, watch=calls)
+    calls = []
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=1)
+    train(planner, tmp_path, epochs=2, dataset=with_rows(data()), watch=calls)
     assert calls == []
 
 
 @pytest.mark.parametrize("loss", ["MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"])
 def test_cached_vectors_are_those_of_the_model(loss, tmp_path):
     # with a learning rate of 0 the passes of the epoch leave exactly what the model computes
-    cache, dataset = EmbeddingCache(90), with_rows(data())
-    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=1)
+    dataset = with_rows(data())
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=1)
     trainer = train(
         planner,
         tmp_path,
         epochs=1,
         dataset=dataset,
-        cache=cache,
         loss=loss,
         lr=0.0,
         model=small_transformer(tmp_path / "model"),
     )
-    for side, column in ((cache.queries, "query"), (cache.documents, "text")):
+    for side, column in ((planner.cache.queries, "query"), (planner.cache.documents, "text")):
         expected = trainer.model.encode(dataset[:][column], normalize_embeddings=True)
         np.testing.assert_allclose(side, expected, atol=1e-6)
 
@@ -373,11 +371,10 @@ class Kill(TrainerCallback):
 )
 def test_killed_hobit_c_resumes_exactly(warmup, more, save, killed, tmp_path):
     def run(folder, *callbacks, resume=None):
-        cache = EmbeddingCache(90)
-        planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=warmup)
-        settings = {"epochs": 4, "save": save, "dataset": with_rows(data()), "cache": cache, "resume": resume}
+        planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=warmup)
+        settings = {"epochs": 4, "save": save, "dataset": with_rows(data()), "resume": resume}
         trainer = train(planner, tmp_path / folder, callbacks=[planner, *callbacks], **settings, **more)
-        return weights(trainer), cache
+        return weights(trainer), planner.cache
 
     whole, cache = run("whole")
     with pytest.raises(KilledError):
@@ -390,7 +387,7 @@ def test_killed_hobit_c_resumes_exactly(warmup, more, save, killed, tmp_path):
 
 
 def test_a_checkpoint_without_the_cache_is_refused(tmp_path):
-    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("hobit-c", warmup=1, cache=EmbeddingCache(90)))
+    sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("hobit-c", warmup=1))
     sampler.attach(lambda texts, column: np.ones((len(texts), 2)))
     np.savez(tmp_path / "order.npz", epoch=0, order=np.arange(90))
     with pytest.raises(InputError, match="lacks the vectors that HOBIT-C had cached"):
@@ -400,8 +397,8 @@ def test_a_checkpoint_without_the_cache_is_refused(tmp_path):
 class Ages(EmbeddingCache):
     """Notes at which step each row's vectors were made."""
 
-    def __init__(self, rows):
-        super().__init__(rows)
+    def __init__(self, rows, **how):
+        super().__init__(rows, **how)
         self.step, self.made = 0, np.zeros(rows, int)
 
     def update(self, rows, queries, documents):
@@ -412,30 +409,31 @@ class Ages(EmbeddingCache):
 class Steps(TrainerCallback):
     """Tells the cache the step; notes how old the vectors are that a step's batch was built from."""
 
-    def __init__(self, planner, cache):
-        self.planner, self.cache, self.lags = planner, cache, []
+    def __init__(self, planner):
+        self.planner, self.lags = planner, []
 
     def on_epoch_begin(self, args, state, control, **_):
         self.planner._training[0].batches()
-        self.made = self.cache.made.copy()
+        self.made = self.planner.cache.made.copy()
         self.used = round(state.epoch) >= self.planner.warmup
 
     def on_step_begin(self, args, state, control, **_):
-        self.cache.step = state.global_step
+        self.planner.cache.step = state.global_step
         if self.used:
             self.lags.append(state.global_step - self.made.min())
 
     def on_step_end(self, args, state, control, **_):
-        self.cache.step = state.global_step
+        self.planner.cache.step = state.global_step
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 3])
 @pytest.mark.parametrize("more", [{}, {"dataloader_drop_last": True}, {"gradient_accumulation_steps": 2}])
-def test_cached_vectors_are_younger_than_two_epochs(warmup, more, tmp_path):
-    cache, calls = Ages(90), []
-    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache, warmup=warmup)
-    steps = Steps(planner, cache)
-    settings = {"epochs": 12, "dataset": with_rows(data()), "cache": cache, "watch": calls}
+def test_cached_vectors_are_younger_than_two_epochs(warmup, more, tmp_path, monkeypatch):
+    monkeypatch.setattr(sampler_module, "EmbeddingCache", Ages)
+    calls = []
+    planner = BatchPlanner("hobit-c", SMALL["hobit"], warmup=warmup)
+    steps = Steps(planner)
+    settings = {"epochs": 12, "dataset": with_rows(data()), "watch": calls}
     trainer = train(planner, tmp_path, callbacks=[planner, steps], **settings, **more)
     epoch = trainer.state.max_steps // 12
     assert len(steps.lags) == epoch * (12 - warmup)
@@ -444,29 +442,53 @@ def test_cached_vectors_are_younger_than_two_epochs(warmup, more, tmp_path):
         assert calls == ["query", "text"] * (warmup == 0)
 
 
-def test_caching_loss_needs_row_numbers(tmp_path):
-    cache = EmbeddingCache(90)
-    planner = BatchPlanner("hobit-c", SMALL["hobit"], cache=cache)
-    with pytest.raises(InputError, match="with_rows"):
-        train(planner, tmp_path, cache=cache)
+def test_hobit_c_refuses_a_loss_that_does_not_embed_each_column(tmp_path):
+    class First(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, features, labels=None):
+            return self.model(next(iter(features)))["sentence_embedding"].sum()
+
+    planner, model = BatchPlanner("hobit-c", SMALL["hobit"]), small_model()
+    with pytest.raises(InputError, match="embeds each column once"):
+        train(planner, tmp_path, model=model, objective=First(model))
 
 
-def test_caching_loss_leaves_evaluation_alone():
-    model, cache = small_model(), EmbeddingCache(4)
+@pytest.mark.parametrize("name", ["hobit", "hobit-c", "random"])
+def test_one_argument_is_enough(name, tmp_path):
+    """The same batches without a callback; evaluation sets keep plain order, and the arguments pickle."""
+    chosen = foils.batch_sampler(name, small_model(), **(SMALL["hobit"] if name != "random" else {}))
+    pickle.loads(pickle.dumps(chosen))
+    alone = train(chosen, tmp_path / "a", callbacks=[], evaluation=data(), lr=0.5, epochs=2)
+    both = train(BatchPlanner(name, SMALL.get(name.removesuffix("-c"))), tmp_path / "b", lr=0.5, epochs=2)
+    np.testing.assert_array_equal(weights(alone), weights(both))
 
-    def loss(features, labels):
-        return sum(model(f)["sentence_embedding"].sum() for f in features)
 
-    wrapped = CachingLoss(torch.nn.Identity(), model=model, cache=cache)
-    wrapped.loss = torch.nn.Module()
-    wrapped.loss.forward = loss
-    features = [model.preprocess(["a b", "c d"]) for _ in range(2)]
-    model.eval()
-    wrapped(features, torch.tensor([0, 1]))
-    assert not cache.filled.any()
-    model.train()
-    wrapped(features, torch.tensor([0, 1]))
-    assert cache.filled.tolist() == [True, True, False, False]
+def test_sparse_encoders_take_the_sampler(tmp_path):
+    from sentence_transformers import SparseEncoder, SparseEncoderTrainer, SparseEncoderTrainingArguments
+    from sentence_transformers.sparse_encoder.losses import SparseMultipleNegativesRankingLoss, SpladeLoss
+
+    path, _ = tiny_sparse_and_multi_vector(tmp_path / "made", [f"w{i}" for i in range(30)])
+    model = SparseEncoder(str(path), device="cpu")
+    loss = SpladeLoss(model, SparseMultipleNegativesRankingLoss(model), document_regularizer_weight=1e-3)
+    args = SparseEncoderTrainingArguments(
+        str(tmp_path / "out"), batch_sampler=foils.batch_sampler("hobit", model, seeds=2), max_steps=2, use_cpu=True,
+        per_device_train_batch_size=15, report_to="none", save_strategy="no", disable_tqdm=True,
+    )  # fmt: skip
+    pairs = data()
+    SparseEncoderTrainer(model, args, train_dataset=pairs, loss=loss).train()
+    assert args.batch_sampler.history
+
+
+def test_wide_vectors_are_hashed_without_bias():
+    rng = np.random.default_rng(0)
+    dense = np.where(rng.random((40, 5000)) < 0.02, rng.random((40, 5000)), 0).astype(np.float32)
+    short = narrowed(torch.from_numpy(dense).to_sparse())
+    assert short.shape == (40, WIDE)
+    error = short @ short.T - dense @ dense.T
+    assert abs(error.mean()) < 0.05 < np.diag(dense @ dense.T).min()
 
 
 def test_cache_refuses_what_does_not_fit():
@@ -486,12 +508,6 @@ def test_cache_refuses_what_does_not_fit():
     half.update(np.array([0, 2]), good, good)
     assert half.nbytes == cache.nbytes // 2
     np.testing.assert_allclose(half.queries[0], 0.5)
-
-
-def test_rows_as_labels_do_not_overwrite_labels():
-    assert with_rows(data())["label"][:3] == [0, 1, 2]
-    with pytest.raises(InputError, match="already has label"):
-        with_rows(with_rows(data()))
 
 
 def test_a_data_set_without_a_positive_column_is_refused():

@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.losses import (
 )
 from sentence_transformers.util import dot_score
 
-from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.vectors import EmbeddingCache
 from foils.cli.app import run
 from foils.data import Negatives
 from foils.deciding.doors import score
@@ -194,7 +194,7 @@ def test_the_planner_of_a_training_is_given_the_models_inner_products() -> None:
     data = Dataset.from_dict({"anchor": texts[:6], "positive": texts[6:]})
     for similarity, unit in (("dot", False), ("cosine", True)):
         model, planner = dot_model(similarity), BatchPlanner("hobit", {"seeds": 1})
-        sampler: Any = planner.sampler(data, batch_size=2, drop_last=False, seed=0)
+        sampler: Any = planner(data, batch_size=2, drop_last=False, seed=0)
         sampler.attach(lambda texts, column, model=model: model.encode(list(texts)), scaled=unit)
         sampler.batches()
         kept = sampler._builder._current_vectors(1, "current")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from foils.batching.cells import Cells
+from foils.batching.nearest import Cells
 from foils.batching.nearest import nearest as nearest_rows
 from foils.data import Collection
 from foils.encode import Vectors

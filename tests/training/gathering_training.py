@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import foils
-from foils.batching.processes import rank_and_count
+from foils.batching.vectors import rank_and_count
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionSettings
 from foils.training.bi_encoder import train_bi_encoder

@@ -12,8 +12,8 @@ pytest.importorskip("datasets")
 from sentence_transformers import SentenceTransformerTrainer
 
 from foils.batching.doors import batch as plan_batches
-from foils.batching.hobit_c import EmbeddingCache
 from foils.batching.methods import BatchChoice
+from foils.batching.vectors import EmbeddingCache
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.encode import VectorStore

@@ -161,7 +161,7 @@ def test_resuming_is_exact(name, tmp_path):
 
 
 def test_hobit_c_embeds_what_an_epoch_draws_and_no_more(tmp_path, monkeypatch):
-    from foils.batching.hobit_c import EmbeddingCache
+    from foils.batching.vectors import EmbeddingCache
 
     updated, original = [], EmbeddingCache.update
 

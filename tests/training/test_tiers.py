@@ -84,7 +84,7 @@ def test_decks_deal_every_row_of_a_tier_equally_often(sizes, size, seed):
 def test_an_epoch_has_its_exact_length_and_batches_of_one_tier(drop_last, length):
     led = TierCurriculum(TIERS, bandit(), names="abc")
     data = Dataset.from_dict({"anchor": ["x"] * len(TIERS)})
-    sampler = led.sampler(data, batch_size=8, drop_last=drop_last, seed=1)
+    sampler = led(data, batch_size=8, drop_last=drop_last, seed=1)
     assert len(sampler) == length
     plain = list(sampler)  # of an evaluation set: its rows in order
     assert plain[0] == list(range(8))
@@ -103,7 +103,7 @@ def test_an_epoch_has_its_exact_length_and_batches_of_one_tier(drop_last, length
 def test_the_sampler_pickles_and_the_seed_decides():
     led = TierCurriculum(TIERS, bandit(), names="abc")
     data = Dataset.from_dict({"anchor": ["x"] * len(TIERS)})
-    again = pickle.loads(pickle.dumps(led.sampler))
+    again = pickle.loads(pickle.dumps(led))
 
     def drawn(sampler, seed):
         made = sampler(data, batch_size=4, drop_last=False, seed=seed)
@@ -111,7 +111,7 @@ def test_the_sampler_pickles_and_the_seed_decides():
         return list(made)
 
     assert isinstance(again(data, batch_size=4, drop_last=False), TierBatchSampler)
-    assert drawn(led.sampler, 3) == drawn(again, 3) != drawn(led.sampler, 4)
+    assert drawn(led, 3) == drawn(again, 3) != drawn(led, 4)
 
 
 def test_the_reward_is_the_drop_of_the_batch_s_loss():
@@ -333,7 +333,7 @@ def test_what_the_curriculum_refuses(rated, tmp_path):
     two = np.arange(len(data)) % 2
     with pytest.raises(InputError, match="its loss around the training's"):
         call(Unwrapped(two, bandit(2), names="ab"))
-    with pytest.raises(InputError, match=r"batch_sampler=planner\.sampler"):
+    with pytest.raises(InputError, match=r"batch_sampler=planner"):
         call(Elsewhere(two, bandit(2), names="ab"))
     with pytest.raises(FailureError, match="lower the learning rate"):
         call(OfInfinite(two, bandit(2), names="ab"))

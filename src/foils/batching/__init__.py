@@ -1,13 +1,18 @@
 """Who meets whom in a batch: HOBIT, its rivals, and the hook that hands their batches to a trainer."""
 
-from foils.batching.b3 import b3_batches, community_batches, rank_communities
 from foils.batching.batches import Batches, joined, shuffled
-from foils.batching.conflicts import Conflicts, find_conflicts, no_conflicts
-from foils.batching.hobit import hobit_batches
+from foils.batching.conflicts import (
+    Conflicts,
+    find_conflicts,
+    no_conflicts,
+    random_batches,
+    random_order,
+    separate_conflicts,
+    swap_conflicts,
+)
+from foils.batching.hobit import hobit_batches, mutual_batches
 from foils.batching.methods import METHODS, BatchChoice, BatchingMethod
-from foils.batching.mixture import mixed_batches, same_source
-from foils.batching.mutual import mutual_batches
-from foils.batching.ngame import balanced_clusters, ngame_batches
+from foils.batching.multi_dataset import mixed_batches, same_source
 from foils.batching.objective import (
     batch_hardness,
     greedy,
@@ -17,8 +22,15 @@ from foils.batching.objective import (
     query_gradient,
     smooth_hardness,
 )
-from foils.batching.repair import dealt, random_batches, random_order, repaired
-from foils.batching.walks import proximity_graph, walks_batches
+from foils.batching.rivals import (
+    b3_batches,
+    balanced_clusters,
+    batchsampler_batches,
+    community_batches,
+    ngame_batches,
+    proximity_graph,
+    rank_communities,
+)
 
 __all__ = [
     "METHODS",
@@ -29,8 +41,8 @@ __all__ = [
     "b3_batches",
     "balanced_clusters",
     "batch_hardness",
+    "batchsampler_batches",
     "community_batches",
-    "dealt",
     "find_conflicts",
     "greedy",
     "hardness",
@@ -47,9 +59,9 @@ __all__ = [
     "random_batches",
     "random_order",
     "rank_communities",
-    "repaired",
     "same_source",
+    "separate_conflicts",
     "shuffled",
     "smooth_hardness",
-    "walks_batches",
+    "swap_conflicts",
 ]

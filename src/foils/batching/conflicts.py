@@ -1,4 +1,4 @@
-"""Known positives: which rows must not meet in a batch, and what the loss must mask where they do.
+"""Known positives: which rows must not meet in a batch, what the loss must mask, and how rows are kept apart.
 
 In a batch every row's document is a negative of every other row's query. If it is in truth a positive of that
 query, the loss pushes the right answer away. Rows i and j conflict if d_j is known to be relevant to q_i, or d_i to
@@ -7,22 +7,29 @@ q_j. Since a row's own pair is known, two rows with one query, or with one docum
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
-from foils.batching.batches import Rows
+from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors
 from foils.data import Collection, Negatives
 from foils.data.training_rows import TextNumbers
-from foils.runtime.errors import InputError
+from foils.runtime.errors import InputError, require
 
 Codes = NDArray[np.int32]
 Offsets = NDArray[np.int64]
 RELEVANCE = "relevance"
+MOSTLY = 0.5
+"""Share of the pairs of a class that must be known positives for it to be one."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,21 @@ class Conflicts:
     def rows(self) -> int:
         """How many rows the conflicts speak of."""
         return int(self.query.size)
+
+    @cached_property
+    def classes(self) -> int | None:
+        """How many classes of rows there are, where nearly all rows of a class conflict; None where there are none.
+
+        A class is a component of the graph of queries and the documents that they are known to be answered by.
+        """
+        queries, documents = self.relevant_start.size - 1, self.asking_start.size - 1
+        asking = np.repeat(np.arange(queries), np.diff(self.relevant_start))
+        graph = csr_matrix(
+            (np.ones(asking.size, np.int8), (asking, self.relevant + queries)), shape=(queries + documents,) * 2
+        )
+        count, label = connected_components(graph, directed=False)
+        complete = np.bincount(label[:queries], minlength=count) * np.bincount(label[queries:], minlength=count)
+        return len(np.unique(label[self.query])) if asking.size > MOSTLY * complete.sum() else None
 
     def of(self, rows: Rows) -> Conflicts:
         """Return the conflicts among these rows, (m,) of the N, numbered 0..m−1; a row that comes twice conflicts."""
@@ -173,3 +195,104 @@ def _codes(names: Sequence[Hashable]) -> tuple[Codes, dict[Hashable, int]]:
     code: dict[Hashable, int] = {}
     codes = np.fromiter((code.setdefault(name, len(code)) for name in names), np.int32, count=len(names))
     return codes, code
+
+
+TRIES = 200
+"""Random partners tried for each row in conflict."""
+ROUNDS = 5
+"""Passes over the rows, while they make progress: one swap may make room for another."""
+LOOKED_AT = 10**8
+"""Rows that are looked at, at most, to spread conflicts that cannot be swapped away."""
+
+
+def random_order(
+    rows: int, *, batch_size: int, rng: np.random.Generator, conflicts: Conflicts | None = None
+) -> Batches:
+    """Return `rows` rows in random order, cut into batches; with `conflicts`, rows that conflict kept apart.
+
+    With conflicts this is what is elsewhere called a no-duplicates sampler, known positives included.
+    """
+    check_batch_size(batch_size)
+    line = rng.permutation(rows).astype(np.int64)
+    if conflicts is None:
+        return Batches(line, batch_size)
+    return separate_conflicts(line, conflicts, batch_size=batch_size, rng=rng)
+
+
+def random_batches(
+    queries: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    batch_size: int,
+    rng: np.random.Generator,
+    conflicts: Conflicts | None = None,
+) -> Batches:
+    """Return `random_order` of the vectors' rows, with the arguments that every method of batching takes."""
+    check_vectors(queries, documents)
+    return random_order(queries.shape[0], batch_size=batch_size, rng=rng, conflicts=conflicts)
+
+
+def separate_conflicts(line: Rows, conflicts: Conflicts, *, batch_size: int, rng: np.random.Generator) -> Batches:
+    """Cut an order of the rows into batches without conflicts, staying close to the order.
+
+    A row that conflicts with its batch waits for the next one. At the end of the line only such rows may be left: they
+    are swapped with rows of other batches where that helps (`swap_conflicts`). Where a batch has more rows than there
+    are classes of rows that conflict with each other, the classes are dealt in turn.
+
+    Args:
+        line: (N,) a permutation of the rows.
+        conflicts: of the same N rows.
+        batch_size: rows per batch.
+        rng: draws the partners of swaps.
+    """
+    check_batch_size(batch_size)
+    _check(line.size, conflicts)
+    require("numba", "batch")
+    from foils.batching import kernels
+
+    order = np.empty(line.size, np.int64)
+    kernels.deal(np.ascontiguousarray(line, np.int64), batch_size, conflicts.state(), order)
+    return swap_conflicts(Batches(order, batch_size), conflicts, rng=rng)
+
+
+def swap_conflicts(batches: Batches, conflicts: Conflicts, *, rng: np.random.Generator) -> Batches:
+    """Swap each row in conflict with a random row of another batch, where neither then conflicts.
+
+    200 partners are tried for each, in up to 5 rounds, as long as a round makes progress. Where none fits, as for a
+    query that has more rows than there are batches, rows are swapped as long as that leaves fewer contradictions, which
+    spreads them over the batches; the more rows there are, the fewer partners are tried. What is left is for the loss
+    to mask (`Conflicts.matrix`).
+    """
+    _check(batches.rows, conflicts)
+    require("numba", "batch")
+    from foils.batching import kernels
+
+    order, size, known = batches.order.copy(), batches.batch_size, conflicts.arrays()
+    before = order.size + 1
+    for _ in range(ROUNDS):
+        left = kernels.repair(order, size, known, TRIES, rng)
+        if left == 0:
+            return Batches(order, size)
+        if left >= before:
+            break
+        before = left
+    tries = min(TRIES, LOOKED_AT // (ROUNDS * order.size * min(size, order.size)))
+    for _ in range(ROUNDS if tries else 0):
+        if not kernels.spread(order, size, known, tries, rng):
+            break
+    return Batches(order, size)
+
+
+def warn_of_classes(conflicts: Conflicts, batch_size: int) -> None:
+    """Say so where a batch has more rows than there are classes, so that known positives must meet in it."""
+    if (classes := conflicts.classes) is not None and classes < min(batch_size, conflicts.rows):
+        log.warning(
+            "your batch of %d exceeds the %d classes of rows that can be kept apart: each class comes several times "
+            "in a batch, and the loss leaves its own rows out; a batch size of at most %d avoids it",
+            batch_size, classes, classes,
+        )  # fmt: skip
+
+
+def _check(rows: int, conflicts: Conflicts) -> None:
+    if conflicts.rows != rows:
+        raise InputError(f"conflicts speak of {conflicts.rows} rows, the batches of {rows}")

@@ -1,25 +1,145 @@
-"""HOBIT: batches whose rows are hard negatives for a few seeds, by lazy greedy (HOBIT Algorithm 2)."""
+"""HOBIT: batches whose rows are hard negatives for a few seeds, by greedy (HOBIT Algorithm 2), and mutual batches.
+
+A mutual batch has all its rows as seeds. HOBIT counts what a batch offers to a few seeds (eq. 10). Counted for every
+row of the batch, Σ_{i∈B} max_j w_ij and its smooth form are not submodular, for a row that joins brings a term of its
+own, and greedy has no guarantee. So the batch grows in rounds, each of which is HOBIT's problem: the rows that are in
+it are the seeds S, and up to |S| further rows are chosen for them. The increase of H̃ over S in a round is at least
+1 − 1/e of the largest that as many candidates reach (HOBIT Theorem 5.11). Mutual batches are not in the papers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from foils.batching.batches import Batches, Matrix, Rows, check_batch_size, check_vectors, shuffled
-from foils.batching.cells import Cells
-from foils.batching.conflicts import Conflicts, no_conflicts
-from foils.batching.nearest import Unused, nearest
+from foils.batching.conflicts import Conflicts, no_conflicts, swap_conflicts
+from foils.batching.nearest import Cells, Unused, nearest
 from foils.batching.objective import check_alpha, check_tau
-from foils.batching.repair import repaired
-from foils.batching.seeds import SEEDS
 from foils.runtime import progress
 from foils.runtime.errors import InputError, check_names, require
+
+POOL = 256
+"""Rows that one facility-location ranking represents."""
+
+SAMPLED, NEAREST = 1024, 16
+"""Random queries that a document's isolation is judged by, and how many of them, the nearest, count."""
+
+
+class SeedOrder(Protocol):
+    """Orders the rows as seeds."""
+
+    def __call__(
+        self,
+        queries: NDArray[np.floating],
+        documents: NDArray[np.floating],
+        *,
+        seeds: int,
+        rng: np.random.Generator,
+    ) -> tuple[Rows, Rows]:
+        """Return a permutation of the rows, and the group of each row (empty: no groups)."""
+        ...
+
+
+def uniform_seeds(
+    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Draw seeds uniformly from the unused rows (HOBIT Algorithm 2, line 5)."""
+    return rng.permutation(queries.shape[0]).astype(np.int64), np.empty(0, np.int64)
+
+
+def kmeans_seeds(
+    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Draw seeds uniformly, each of a batch's `seeds` from another cluster of the queries (HOBIT A.11, K-means).
+
+    The clusters, as many as a batch has seeds, are those of mini-batch k-means.
+    """
+    from sklearn.cluster import MiniBatchKMeans
+
+    n = queries.shape[0]
+    model = MiniBatchKMeans(
+        min(seeds, n), random_state=int(rng.integers(2**31)), n_init=1, batch_size=4096, max_iter=20
+    )
+    step = max(1, n // 65536)
+    model.fit(np.asarray(queries[::step], np.float32))
+    groups = np.concatenate([model.predict(np.asarray(queries[i : i + 16384], np.float32)) for i in range(0, n, 16384)])
+    return rng.permutation(n).astype(np.int64), groups.astype(np.int64)
+
+
+def facility_location_seeds(
+    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Draw first the seeds that best represent random pools of rows (HOBIT A.11, facility location).
+
+    The rows are split at random into pools of 256. Within a pool, rows are ranked by greedy maximisation of the
+    coverage Σ_i max_{j ∈ chosen} max(0, q_i·q_j). The order takes the first `seeds` of every pool, then the next ones.
+    Pools instead of the whole keep the cost linear in N.
+    """
+    n = queries.shape[0]
+    shuffle = rng.permutation(n)
+    rank, pool_of = np.empty(n, np.int64), np.empty(n, np.int64)
+    for pool, start in enumerate(range(0, n, POOL)):
+        rows = shuffle[start : start + POOL]
+        rank[rows[coverage_order(np.asarray(queries[rows], np.float64))]] = np.arange(rows.size)
+        pool_of[rows] = pool
+    return np.lexsort((rank, pool_of, rank // seeds)).astype(np.int64), np.empty(0, np.int64)
+
+
+def isolated_first_seeds(
+    queries: NDArray[np.floating], documents: NDArray[np.floating], *, seeds: int, rng: np.random.Generator
+) -> tuple[Rows, Rows]:
+    """Draw first the rows whose document is furthest from the queries: nobody else would call for them.
+
+    A document that no query finds near is in no seed's candidates, so under uniform seeds such rows are left for the
+    last batches, which are the easiest. Here each is the seed of a batch of its own neighbours while those are still
+    unused. A document's nearness is the mean of its 16 highest products with 1,024 queries drawn by `rng`, its own
+    left out; rows come by rising nearness, ties by position. Not in the paper.
+    """
+    n = queries.shape[0]
+    sampled = np.sort(rng.choice(n, size=min(SAMPLED, n), replace=False))
+    right, count = queries[sampled].astype(np.float32), min(NEAREST, sampled.size)
+    nearness = np.empty(n, np.float32)
+    for start in range(0, n, 8192):
+        scores = documents[start : start + 8192].astype(np.float32) @ right.T
+        own = np.flatnonzero((sampled >= start) & (sampled < start + len(scores)))
+        scores[sampled[own] - start, own] = -1.0
+        nearness[start : start + len(scores)] = np.sort(np.partition(scores, -count, axis=1)[:, -count:], axis=1).mean(
+            1
+        )
+    return np.argsort(nearness, kind="stable").astype(np.int64), np.empty(0, np.int64)
+
+
+def coverage_order(vectors: NDArray[np.float64]) -> Rows:
+    """Rank rows by greedy facility location: each next one adds most to Σ_i max_j max(0, v_i·v_j).
+
+    Ties go to the lower row. Rows (n, d); returns a permutation (n,).
+    """
+    similarity = np.maximum(vectors @ vectors.T, 0.0)
+    covered, free = np.zeros(vectors.shape[0]), np.ones(vectors.shape[0], bool)
+    order = []
+    for _ in range(vectors.shape[0]):
+        gains = np.where(free, np.maximum(similarity - covered[:, None], 0.0).sum(axis=0), -1.0)
+        best = int(np.argmax(gains))
+        order.append(best)
+        free[best] = False
+        covered = np.maximum(covered, similarity[:, best])
+    return np.asarray(order, np.int64)
+
+
+SEEDS: dict[str, SeedOrder] = {
+    "uniform": uniform_seeds,
+    "k-means": kmeans_seeds,
+    "facility-location": facility_location_seeds,
+    "isolated-first": isolated_first_seeds,
+}
+
 
 SEARCHES = ("exact", "cells")
 NO_ROWS: Rows = np.empty(0, np.int64)
@@ -85,8 +205,10 @@ def hobit_batches(
     line, groups = SEEDS[seed_order](queries, documents, seeds=seeds, rng=rng)
     state = known.state()
     unused = Unused(finder(search, queries, documents, rng), state[0], candidates)
-    batches = Filler(queries, documents, unused, state, line, groups, alpha, tau, rng).epoch(batch_size, seeds)
-    batches = batches if conflicts is None else repaired(batches, conflicts, rng=rng)
+    batches = Filler(queries, documents, unused, state, line, groups, alpha, tau, rng, known.classes or n).epoch(
+        batch_size, seeds
+    )
+    batches = batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
     return shuffled(batches, rng=rng) if shuffle else batches
 
 
@@ -110,6 +232,7 @@ class Filler:
     alpha: float
     tau: float
     rng: np.random.Generator
+    classes: int
     stamp: int = 0
 
     def __post_init__(self) -> None:
@@ -144,6 +267,8 @@ class Filler:
         for factor in WIDER:
             if filled == size:
                 return batch
+            if filled >= self.classes:
+                break
             filled = self.greedy(toward, totals, self.unused.candidates(seed_rows, factor=factor), batch, filled)
         return self.at_random(batch, filled)
 
@@ -151,12 +276,22 @@ class Filler:
         self, toward: NDArray[np.float32], totals: NDArray[np.float64], rows: Rows, batch: Rows, filled: int
     ) -> int:
         """Add the rows of highest gain to the batch until it is full or no row fits; return its size."""
-        from foils.batching import greedy_loops
+        from foils.batching import kernels
 
         weights = self.weights(toward, rows)
         above = np.maximum(weights.max(axis=1, initial=-np.inf) - totals, 0.0).sum()
-        fill = greedy_loops.dense_greedy if above < greedy_loops.FINITE else greedy_loops.lazy_greedy
-        return fill(weights, totals, rows, self.stamp, self.state, batch, filled)
+        if above < kernels.FINITE:
+            return kernels.greedy(weights, totals, rows, self.stamp, self.state, batch, filled)
+        left = np.ones(rows.size, bool)  # a very small τ_h: the plain form, which no weight makes infinite
+        while filled < batch.size and left.any():
+            gains = np.where(left, np.logaddexp(0.0, weights - totals[:, None]).sum(axis=0), -np.inf)
+            best = int(np.argmax(gains))
+            left[best] = False
+            if kernels.free(rows[best], self.stamp, self.state):
+                kernels.join(rows[best], self.stamp, self.state, batch, filled)
+                filled += 1
+                totals[:] = np.logaddexp(totals, weights[:, best])
+        return filled
 
     def take(self, line: Rows, batch: Rows, filled: int, until: int, groups: Rows) -> int:
         """Add the first unused rows of a line that conflict with nobody; return the batch's size."""
@@ -175,13 +310,10 @@ class Filler:
         return weights.astype(np.float64) / self.tau
 
     def at_random(self, batch: Rows, filled: int) -> Rows:
-        """Fill the batch with unused rows at random: first those without a conflict, then any."""
-        used = self.state[0]
-        line = self.rng.permutation(np.flatnonzero(~used))
-        filled = self.take(line, batch, filled, batch.size, NO_ROWS)
-        rest = line[~used[line]][: batch.size - filled]
-        batch[filled:] = rest
-        used[rest] = True
+        """Fill the batch with unused rows at random, in rounds without a conflict in themselves: classes in turn."""
+        line = self.rng.permutation(np.flatnonzero(~self.state[0]))
+        while (filled := self.take(line, batch, filled, batch.size, NO_ROWS)) < batch.size:
+            self.stamp += 1
         return batch
 
 
@@ -209,3 +341,111 @@ def check_setting(batch_size: int, seeds: int, candidates: int, search: str, *, 
         raise InputError(f"candidates is how many neighbours of each seed to consider, at least 1; got {candidates}")
     check_names("candidate search", [search], SEARCHES)
     require("numba", "batch")
+
+
+def mutual_batches(
+    queries: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    batch_size: int,
+    rng: np.random.Generator,
+    conflicts: Conflicts | None = None,
+    alpha: float = 0.0,
+    tau: float = 0.05,
+    candidates: int = 512,
+    search: str = "exact",
+    shuffle: bool = True,
+) -> Batches:
+    """Return the batches of one epoch, each grown from one row by doubling, with all its rows as seeds.
+
+    Until every row is used: draw an unused row; collect its `candidates` nearest unused rows; while the batch is not
+    full, take its rows as the seeds S and add |S| candidates, or as many as still fit, each time the one of highest
+    gain Σ_{i∈S} τ_h log(1 + exp(w_iv/τ_h) / Σ_j exp(w_ij/τ_h)) (HOBIT eq. 16). Weights are symmetric,
+    w_ij = (q_i·d_j + q_j·d_i)/2 − α d_i·d_j: a row that joins is a hard negative for the batch, and the batch for it.
+    Nearness is w at α = 0. Where candidates run dry, and in the short last batch, it goes on as HOBIT does.
+
+    Args:
+        queries: (N, d) unit vectors q_i, row i the i-th training pair.
+        documents: (N, d) unit vectors d_i.
+        batch_size: b.
+        rng: draws the first rows, and everything else that is random. Same state, same batches.
+        conflicts: rows that may not meet; None lets everybody meet.
+        alpha: α ≥ 0; more of it keeps near-duplicates of positives away.
+        tau: τ_h > 0; towards 0 only each row's hardest negative counts (facility location), above it their mean. At
+            α = 0 and the temperature of the training, H̃ over all rows is τ_h times the InfoNCE loss, a constant of
+            each row aside.
+        candidates: nearest rows of the first row that are considered; at least b fills a batch.
+        search: "exact" or "cells", as HOBIT's.
+        shuffle: shuffle the batches, so that those built from leftovers are not all trained on last.
+
+    Raises:
+        InputError: vectors of different shapes or with NaN, a setting out of range, `conflicts` of other rows.
+        MissingExtraError: numba is not installed.
+    """
+    check_vectors(queries, documents)
+    check_setting(batch_size, 1, candidates, search, alpha=alpha, tau=tau)
+    n = queries.shape[0]
+    known = no_conflicts(n) if conflicts is None else conflicts
+    if known.rows != n:
+        raise InputError(f"conflicts speak of {known.rows} rows, the vectors of {n}")
+    state, line = known.state(), rng.permutation(n).astype(np.int64)
+    asking, answering = Joined(queries, documents, 0.5), Joined(documents, queries)
+    unused = Unused(finder(search, asking, answering, rng), state[0], candidates)
+    batches = _Grower(asking, answering, unused, state, line, NO_ROWS, alpha, tau, rng, known.classes or n).epoch(
+        batch_size, 1
+    )
+    batches = batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
+    return shuffled(batches, rng=rng) if shuffle else batches
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Rows scale · [a_i, b_i] of two matrices (N, d), joined as they are read.
+
+    With x = [q, d] / 2 and y = [d, q], x_i·y_j = (q_i·d_j + d_i·q_j) / 2.
+    """
+
+    first: NDArray[np.floating]
+    second: NDArray[np.floating]
+    scale: float = 1.0
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, 2 d)."""
+        return self.first.shape[0], 2 * self.first.shape[1]
+
+    def __getitem__(self, rows: Any) -> NDArray[np.float32]:
+        """Return these rows, (m, 2 d)."""
+        pair = [np.asarray(side[rows], np.float32) for side in (self.first, self.second)]
+        return np.concatenate(pair, axis=-1) * np.float32(self.scale)
+
+
+@dataclass
+class _Grower(Filler):
+    """Grows one batch after the other; `queries` are x = [q, d] / 2, `documents` y = [d, q]."""
+
+    def batch(self, size: int, seeds: int) -> Rows:
+        """Return the next batch of `size` rows in the order in which they joined."""
+        batch = np.empty(size, np.int64)
+        self.stamp += 1
+        filled = self.take(self.line, batch, 0, seeds, NO_ROWS)
+        first = batch[:filled].copy()
+        for factor in WIDER if self.classes >= size else WIDER[:1]:
+            rows = self.unused.candidates(first, factor=factor) if filled < size else NO_ROWS
+            while filled < size and (grown := self._round(rows, batch, filled)) > filled:
+                filled = grown
+        return batch if filled == size else self.at_random(batch, filled)
+
+    def _round(self, rows: Rows, batch: Rows, filled: int) -> int:
+        """Add as many candidates as the batch has rows, or as still fit; return its size."""
+        seeds = batch[:filled].copy()
+        toward = self.toward(seeds)
+        totals = logsumexp(self.weights(toward, seeds), axis=1)
+        return self.greedy(toward, totals, rows, batch[: 2 * filled], filled)
+
+    def toward(self, seeds: Rows) -> NDArray[np.float32]:
+        """Return x_i − α [d_i, 0], whose products with y_j are w_ij."""
+        vectors = self.queries[seeds].astype(np.float32)
+        half = vectors.shape[1] // 2
+        vectors[:, :half] -= np.float32(2 * self.alpha) * vectors[:, half:]
+        return vectors

@@ -12,16 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from foils.batching.b3 import b3_batches, community_batches, rank_communities
 from foils.batching.batches import Batches, Rows
-from foils.batching.conflicts import Conflicts
-from foils.batching.hobit import hobit_batches
-from foils.batching.hobit_c import EmbeddingCache, Vectors
-from foils.batching.mixture import Mixture, mixed_batches
-from foils.batching.mutual import mutual_batches
-from foils.batching.ngame import ngame_batches
-from foils.batching.repair import random_batches, random_order
-from foils.batching.walks import walks_batches
+from foils.batching.conflicts import Conflicts, random_batches, random_order
+from foils.batching.hobit import hobit_batches, mutual_batches
+from foils.batching.multi_dataset import Mixture, mixed_batches
+from foils.batching.rivals import b3_batches, batchsampler_batches, community_batches, ngame_batches, rank_communities
+from foils.batching.vectors import Vectors
 from foils.runtime.errors import InputError, check_names
 
 COMMON = frozenset({"queries", "documents", "batch_size", "rng", "conflicts"})
@@ -53,7 +49,7 @@ METHODS: dict[str, BatchingMethod] = {
     "hobit-c": BatchingMethod(hobit_batches, "cached"),
     "mutual": BatchingMethod(mutual_batches, "current"),
     "ngame": BatchingMethod(ngame_batches, "current"),
-    "walks": BatchingMethod(walks_batches, "current"),
+    "walks": BatchingMethod(batchsampler_batches, "current"),
     "b3": BatchingMethod(b3_batches, "teacher"),
 }
 
@@ -80,28 +76,28 @@ def method_named(name: str, settings: Mapping[str, Any]) -> BatchingMethod:
 
 
 class BatchChoice:
-    """Which batches a training builds, and from which vectors.
+    """Which batches a training builds, from which vectors, and how it builds them.
 
     Args:
         name: one of `METHODS`.
-        settings: the method's own settings; `warmup`, `refresh` and `anneal` may stand among them.
-        warmup: epochs of random batches before the method begins (HOBIT A.9).
-        refresh: embed anew every so many epochs; in between, batches are new but the vectors old.
-        anneal: epochs after the warm-up over which HOBIT's α rises linearly from 0 to its value; 0: constant.
+        settings: the method's own settings, and those of `SCHEDULE`: `warmup`, epochs of random batches before the
+            method begins (HOBIT A.9); `refresh`, embed anew every so many epochs; `anneal`, epochs after the warm-up
+            over which HOBIT's α rises linearly from 0 to its value (0: constant). HOBIT-C has `cache`, the precision of
+            its vectors: float32 or float16.
         avoid_known: keep pairs apart that are known positives of each other, judged by the texts of the data set.
         positives: further (query text, document text) pairs known to be relevant.
         known: conflicts among the rows of the one training set, as `foils.batching.conflicts.known_conflicts` finds
             them in a collection; None: found by the texts of the data set and `positives`.
-        cache: where HOBIT-C finds the vectors; a `CachingLoss` with the same cache fills it.
         teacher: (queries, documents) vectors (N, d) for B3; None: the model's own before training.
         mixture: of the one training set, which holds several data sets; None: it is one.
+        more: further settings, as keywords.
 
     Attributes:
         history: of each epoch that was built: its number, and the seconds of embedding and of building.
 
     Raises:
-        InputError: an unknown method or setting, counts out of range, a cache without HOBIT-C or the reverse, a
-            teacher without B3, positives with nothing to be kept apart, `known` beside what it replaces.
+        InputError: an unknown method or setting, counts out of range, a teacher without B3, positives with nothing to
+            be kept apart, `known` beside what it replaces.
     """
 
     def __init__(
@@ -109,46 +105,41 @@ class BatchChoice:
         name: str,
         settings: Mapping[str, Any] | None = None,
         *,
-        warmup: int = 0,
-        refresh: int = 1,
-        anneal: int = 0,
         avoid_known: bool = True,
         positives: Sequence[tuple[str, str]] = (),
         known: Conflicts | None = None,
-        cache: EmbeddingCache | None = None,
         teacher: tuple[Vectors, Vectors] | None = None,
         mixture: Mixture | None = None,
+        **more: Any,
     ) -> None:
-        self.name, self.settings = name, dict(settings or {})
+        self.name, self.settings = name, {**(settings or {}), **more}
         self.method = method_named(name, self.settings)
-        if given := [name for name in OF_TRAINING if name in self.settings]:
+        if given := [each for each in (APART, TEACHER) if each in self.settings]:
             raise InputError(
-                f"{', '.join(given)}: a training reads that; here give known conflicts, a teacher's vectors, or a cache"
+                f"{', '.join(given)}: a training reads that; here give known conflicts, or a teacher's vectors"
             )
-        warmup, refresh, anneal = (
-            self.settings.pop(each, given) for each, given in zip(SCHEDULE, (warmup, refresh, anneal), strict=True)
-        )
-        whole = all(isinstance(each, int) for each in (warmup, refresh, anneal))
-        if not whole or warmup < 0 or refresh < 1 or anneal < 0:
+        self.dtype = self.settings.pop(CACHE, "float32")
+        counts = [self.settings.pop(each, default) for each, default in SCHEDULE.items()]
+        self.warmup, self.refresh, self.anneal = counts
+        if not all(isinstance(each, int) and each >= least for each, least in zip(counts, (0, 1, 0), strict=True)):
             raise InputError(
-                f"warmup and anneal are at least 0 epochs, refresh at least 1; got {warmup}, {anneal}, {refresh}"
+                f"warmup and anneal are at least 0 epochs, refresh at least 1; got {self.warmup}, {self.anneal}, "
+                f"{self.refresh}"
             )
-        if anneal and "alpha" not in self.method.settings:
+        if self.anneal and "alpha" not in self.method.settings:
             raise InputError(f"anneal raises the setting alpha, which {name} does not have")
-        if (cache is not None) != (self.method.vectors == "cached"):
-            raise InputError(f"hobit-c, and only it, works from a cache; got {name} and cache={cache!r}")
         if positives and not avoid_known:
-            raise InputError(
-                "positives say what to keep apart, and avoid_known=False keeps nothing apart; leave one out"
-            )
+            raise InputError("positives are kept apart, and avoid_known=False keeps nothing apart; leave one out")
         if known is not None and (positives or not avoid_known):
-            raise InputError("known says all that is to be kept apart; leave out positives and avoid_known=False")
+            raise InputError("known holds all that is kept apart; leave out positives and avoid_known=False")
         if teacher is not None and self.method.vectors != "teacher":
             raise InputError(f"b3, and only it, works from a teacher's vectors; got them for {name}")
-        self.warmup, self.refresh, self.anneal = warmup, refresh, anneal
         self.avoid_known, self.positives, self.known = avoid_known, tuple(positives), known
-        self.cache, self.teacher, self.mixture = cache, teacher, mixture
+        self.teacher, self.mixture = teacher, mixture
         self.history: list[dict[str, float]] = []
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
 
     def epoch_rows(self, rows: int) -> int:
         """Return how many rows an epoch of a data set has: all, or what its mixture takes."""
@@ -161,39 +152,39 @@ class BatchChoice:
         alpha = self.settings.get("alpha", self.method.settings["alpha"])
         return {**self.settings, "alpha": alpha * min(1.0, max(0, epoch - self.warmup) / self.anneal)}
 
-
-class BatchBuilder:
-    """Builds the batches of a training set epoch by epoch from vectors that are handed in.
-
-    Args:
-        choice: what to build.
-        rows: N, how many pairs there are.
-        conflicts: rows to keep apart.
-        seed: epoch e uses the generator of (seed, e).
-
-    Attributes:
-        communities: of a teacher's rank graph, once they are known.
-    """
-
-    def __init__(self, choice: BatchChoice, rows: int, *, conflicts: Conflicts | None, seed: int) -> None:
-        self.choice, self.rows, self.conflicts, self.seed = choice, rows, conflicts, seed
-        self.communities: list[Rows] | None = None
-
     def kind(self, epoch: int) -> str:
         """Return whose vectors an epoch's batches are built from, as `BatchingMethod.vectors` has it."""
-        return "none" if epoch < self.choice.warmup else self.choice.method.vectors
+        return "none" if epoch < self.warmup else self.method.vectors
 
-    def drawn(self, epoch: int) -> Rows | None:
+    def drawn(self, epoch: int, seed: int) -> Rows | None:
         """Return the rows whose vectors an epoch's batches are built from, ascending; None: all.
 
         A teacher's communities are of all rows, once for the training.
         """
-        mixture = self.choice.mixture
-        if mixture is None or self.kind(epoch) == "teacher":
+        if self.mixture is None or self.kind(epoch) == "teacher":
             return None
-        return np.unique(np.concatenate(mixture.drawn(epoch, seed=self.seed)))
+        return np.unique(np.concatenate(self.mixture.drawn(epoch, seed=seed)))
 
-    def build(self, epoch: int, vectors: tuple[Vectors, Vectors] | None, batch_size: int) -> Batches:
+    def communities(self, vectors: tuple[Vectors, Vectors] | None) -> list[Rows]:
+        """Return the communities of a teacher's vectors; of a mixture, each data set's own."""
+        queries, documents = self._needed(vectors)
+        if self.mixture is None:
+            return rank_communities(queries, documents, **self.settings)
+        own = (np.flatnonzero(self.mixture.source_of == k) for k in range(len(self.mixture.names)))
+        parts = ((rows, rank_communities(queries[rows], documents[rows], **self.settings)) for rows in own)
+        return [rows[group] for rows, groups in parts for group in groups]
+
+    def build(
+        self,
+        epoch: int,
+        vectors: tuple[Vectors, Vectors] | None,
+        batch_size: int,
+        *,
+        rows: int,
+        conflicts: Conflicts | None,
+        seed: int,
+        communities: list[Rows] | None = None,
+    ) -> Batches:
         """Return an epoch's batches; of a mixture, each data set's apart, and joined.
 
         Args:
@@ -201,60 +192,41 @@ class BatchBuilder:
             vectors: (N, d) of queries and of documents; None where the epoch needs none. Of a mixture, rows that are
                 not `drawn` are not looked at.
             batch_size: rows per batch.
+            rows: N.
+            conflicts: rows to keep apart.
+            seed: epoch e uses the generator of (seed, e).
+            communities: of a teacher's vectors.
 
         Raises:
             InputError: vectors are needed, and there are none.
         """
-        mixture = self.choice.mixture
-        if mixture is None:
-            return self._built(epoch, vectors, batch_size, np.random.default_rng([self.seed, epoch]))
-        parts, begin, sources = mixture.parts_of(batch_size), 0, {}
-        drawn = mixture.drawn(epoch, seed=self.seed)
-        for k, (name, rows) in enumerate(zip(mixture.names, drawn, strict=True)):
-            rng = np.random.default_rng([self.seed, epoch, k + 1])
-            own = self._built(epoch, vectors, batch_size // parts, rng, rows)
-            sources[name] = (begin + np.arange(rows.size), own)
-            begin += rows.size
-        joined = mixed_batches(sources, parts=parts, rng=np.random.default_rng([self.seed, epoch]))
-        return Batches(np.concatenate(drawn)[joined.order], batch_size, among=mixture.rows)
 
-    def _built(
-        self,
-        epoch: int,
-        vectors: tuple[Vectors, Vectors] | None,
-        batch_size: int,
-        rng: np.random.Generator,
-        rows: Rows | None = None,
-    ) -> Batches:
-        """Return batches over all rows or, by their places, over some of them."""
-        kind, conflicts = self.kind(epoch), self.conflicts
-        if conflicts is not None and rows is not None:
-            conflicts = conflicts.of(rows)
-        options: dict[str, Any] = {"batch_size": batch_size, "rng": rng, "conflicts": conflicts}
-        if kind == "none":
-            return random_order(self.rows if rows is None else rows.size, **options)
-        if kind == "teacher":
-            self.communities = self.communities or self._found(self.choice.teacher or vectors)
-            groups = self.communities if rows is None else places_of(self.communities, rows)
-            return community_batches(groups, **options)
-        queries, documents = self._needed(vectors)
-        if rows is not None:
-            queries, documents = queries[rows], documents[rows]
-        return self.choice.method.build(queries, documents, **options, **self.choice.settings_at(epoch))
+        def built(batch_size: int, rng: np.random.Generator, of: Rows | None = None) -> Batches:
+            """Batches over all rows or, by their places, over some of them."""
+            kind, known = self.kind(epoch), conflicts if conflicts is None or of is None else conflicts.of(of)
+            options: dict[str, Any] = {"batch_size": batch_size, "rng": rng, "conflicts": known}
+            if kind == "none":
+                return random_order(rows if of is None else of.size, **options)
+            if kind == "teacher":
+                groups = communities or self.communities(self.teacher or vectors)
+                return community_batches(groups if of is None else places_of(groups, of), **options)
+            queries, documents = (each if of is None else each[of] for each in self._needed(vectors))
+            return self.method.build(queries, documents, **options, **self.settings_at(epoch))
 
-    def _found(self, vectors: tuple[Vectors, Vectors] | None) -> list[Rows]:
-        """The communities of all rows; of a mixture, each data set's own."""
-        queries, documents = self._needed(vectors)
-        mixture, settings = self.choice.mixture, self.choice.settings
-        if mixture is None:
-            return rank_communities(queries, documents, **settings)
-        own = (np.flatnonzero(mixture.source_of == k) for k in range(len(mixture.names)))
-        found = ((rows, rank_communities(queries[rows], documents[rows], **settings)) for rows in own)
-        return [rows[group] for rows, groups in found for group in groups]
+        if self.mixture is None:
+            return built(batch_size, np.random.default_rng([seed, epoch]))
+        parts, begin, sources = self.mixture.parts_of(batch_size), 0, {}
+        drawn = self.mixture.drawn(epoch, seed=seed)
+        for k, (name, of) in enumerate(zip(self.mixture.names, drawn, strict=True)):
+            own = built(batch_size // parts, np.random.default_rng([seed, epoch, k + 1]), of)
+            sources[name] = (begin + np.arange(of.size), own)
+            begin += of.size
+        joined = mixed_batches(sources, parts=parts, rng=np.random.default_rng([seed, epoch]))
+        return Batches(np.concatenate(drawn)[joined.order], batch_size, among=self.mixture.rows)
 
     def _needed(self, vectors: tuple[Vectors, Vectors] | None) -> tuple[Vectors, Vectors]:
         if vectors is None:
-            raise InputError(f"{self.choice.name} needs vectors; attach an encoder")
+            raise InputError(f"{self.name} needs vectors; attach an encoder")
         return vectors
 
 

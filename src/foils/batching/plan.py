@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foils.batching.batches import Batches, check_vectors
-from foils.batching.conflicts import Conflicts
-from foils.batching.hobit_c import EmbeddingCache
+from foils.batching.conflicts import Conflicts, random_order, warn_of_classes
 from foils.batching.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
-from foils.batching.methods import BatchBuilder, BatchChoice
-from foils.batching.repair import random_order
+from foils.batching.methods import BatchChoice
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
 
@@ -102,11 +100,13 @@ def plan_epochs(
         InputError: an unknown method or setting, or a number out of range.
     """
     settings = dict(settings or {})
-    cache = EmbeddingCache(len(queries)) if name == "hobit-c" else None
-    builder = BatchBuilder(BatchChoice(name, settings, cache=cache), len(queries), conflicts=conflicts, seed=seed)
+    choice = BatchChoice(name, settings)
     if epochs < 1:
         raise InputError(f"a plan has at least 1 epoch; got {epochs}")
     check_vectors(queries, documents)
+    warn_of_classes(conflicts, batch_size)
+    teacher = choice.communities((queries, documents)) if choice.method.vectors == "teacher" else None
+    how: dict[str, Any] = {"rows": len(queries), "conflicts": conflicts, "seed": seed, "communities": teacher}
     shuffled = partial(random_order, len(queries), batch_size=batch_size)
     measure = partial(measure_rows, queries, documents, conflicts=conflicts)
     reference = measure(shuffled(rng=_rng(seed, REFERENCE), conflicts=conflicts))
@@ -118,7 +118,7 @@ def plan_epochs(
         rows = measure(batches)
         return batches, rows, epoch_measures(batches, rows, random=reference, seconds=seconds)
 
-    plans = [measured(partial(builder.build, epoch, (queries, documents), batch_size)) for epoch in range(epochs)]
+    plans = [measured(partial(choice.build, epoch, (queries, documents), batch_size, **how)) for epoch in range(epochs)]
     planned = [batches for batches, _, _ in plans]
     return PlannedEpochs(
         name,

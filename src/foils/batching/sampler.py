@@ -1,41 +1,52 @@
-"""The hook into sentence-transformers' trainer: a batch sampler that plans each epoch, and its callback.
+"""Batches in sentence-transformers' trainer: one argument, which plans each epoch from the model as it is.
 
-    planner = BatchPlanner("hobit")
-    args = SentenceTransformerTrainingArguments(..., batch_sampler=planner.sampler)
-    trainer = SentenceTransformerTrainer(..., args=args, callbacks=[planner])
+    args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model))
+    trainer = SentenceTransformerTrainer(model, args, ...)
 
-The trainer calls `planner.sampler` for the training set and for every evaluation set. When training begins the
-callback hands the model to the training set's sampler, which from then on builds each epoch's batches; the others
-keep plain order. Under several processes each embeds its share, one builds the batches, all get the same ones;
-`accelerator_config={"split_batches": True}` shares each batch out. Each distinct text is embedded once an epoch, in the
-precision of the training, `per_device_eval_batch_size` at once (8 by default: give more on a GPU). Needs torch and
-sentence-transformers: import this module where it is used.
+The trainer calls the argument for the training set and for every evaluation set; the latter keep plain order. When an
+epoch begins, the training set's sampler embeds each distinct text once and builds the batches; dense and sparse
+encoders will do. HOBIT-C's cache is filled by a forward hook on the model. Passed to the trainer as a callback, too
+(`callbacks=[planner]`), it embeds with the trainer's prompts and precision and saves the order with each checkpoint, so
+that resuming is exact. Under several processes each embeds its share, one builds the batches, and all get the same
+ones; `accelerator_config={"split_batches": True}` divides each batch among them. Needs torch and sentence-transformers:
+import this module where it is used.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sentence_transformers.base.sampler import DefaultBatchSampler
+import torch
+from sentence_transformers.base.sampler import DefaultBatchSampler, MultiDatasetDefaultBatchSampler
 from transformers import TrainerCallback
 
 from foils.batching.batches import Batches, Rows
-from foils.batching.caching import CachingLoss
-from foils.batching.conflicts import Conflicts
-from foils.batching.encoding import Encode, encoder_of, with_rows
-from foils.batching.epochs import EpochBuilder
+from foils.batching.conflicts import Conflicts, find_conflicts, warn_of_classes
 from foils.batching.methods import BatchChoice
-from foils.batching.processes import share_cache
+from foils.batching.multi_dataset import mixed_batches
+from foils.batching.vectors import (
+    BLOCK,
+    DistinctTexts,
+    EmbeddingCache,
+    Encode,
+    broadcast,
+    encoder_of,
+    narrowed,
+    rank_and_count,
+    share_cache,
+)
 from foils.encode.similarity import similarity_of
-from foils.runtime.errors import InputError
+from foils.runtime.errors import FoilsError, FormatError, InputError
 
-__all__ = ["SAVED", "BatchHook", "BatchPlanner", "EpochBatchSampler", "PlannedBatchSampler", "with_rows"]
 SAVED = "foils_batches.npz"
 
 
@@ -68,13 +79,6 @@ class EpochBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
         aside = {*(valid_label_columns or ()), "dataset_name"}
         self.columns = [name for name in dataset.column_names if name not in aside]
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
-        """Raise: the trainer calls what it is given, and this is an instance instead of `planner.sampler`."""
-        raise InputError(
-            "batch_sampler was given a sampler that is already made; pass planner.sampler, which makes one for each "
-            "data set"
-        )
-
     @property
     def rows(self) -> int:
         """How many rows an epoch has."""
@@ -93,21 +97,20 @@ class EpochBatchSampler(DefaultBatchSampler):  # type: ignore[misc]
 
 
 class BatchHook(TrainerCallback):  # type: ignore[misc]
-    """What fills a trainer's batches: handed to it as sampler, as callback, and around the loss.
+    """What fills a trainer's batches: its `batch_sampler`, its callback, and what is around the loss.
 
     Attributes:
-        kind: the sampler that it makes for each data set.
+        made: the sampler that it makes for each data set.
         file: in which a checkpoint keeps its state.
     """
 
-    kind: type[EpochBatchSampler] = EpochBatchSampler
+    made: type[EpochBatchSampler] = EpochBatchSampler
     file = SAVED
     _top: Any = None
 
-    @property
-    def sampler(self) -> Callable[..., Any]:
-        """What to pass as `batch_sampler`; it pickles with the training arguments."""
-        return partial(self.kind, planner=self)
+    def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
+        """Return the sampler of a data set, as the trainer asks for it."""
+        return self.made(dataset, batch_size, drop_last, *rest, **more, planner=self)
 
     def wrapped(self, loss: Any, model: Any) -> Any:
         """Return the loss to train with, which tells the hook what it needs to know of each step."""
@@ -125,13 +128,10 @@ class BatchHook(TrainerCallback):  # type: ignore[misc]
             InputError: the batches do not come from a sampler of this kind.
         """
         top = getattr(loader, "batch_sampler", None)
-        while top is not None and not all(isinstance(each, self.kind) for each in _below(top)):
+        while top is not None and not all(isinstance(each, self.made) for each in _below(top)):
             top = getattr(top, "batch_sampler", None)
         if top is None:
-            raise InputError(
-                "the trainer's batches do not come from this planner; pass batch_sampler=planner.sampler in its "
-                "arguments"
-            )
+            raise InputError("the trainer's batches do not come from this planner; pass batch_sampler=planner")
         self._top = top
         return _below(top)
 
@@ -148,11 +148,22 @@ def _below(sampler: Any) -> list[Any]:
 class PlannedBatchSampler(EpochBatchSampler):
     """Batches of a data set whose first column is the query and whose second is the positive.
 
-    Made by the trainer through `BatchPlanner.sampler`, with the arguments of `EpochBatchSampler`. Without a trainer:
-    make one, `attach` an encoder, call `set_epoch` before each epoch.
+    Made by the trainer through a `BatchPlanner`, with the arguments of `EpochBatchSampler`. Without a trainer: make
+    one, `attach` an encoder, call `set_epoch` before each epoch. Each epoch is built once, from vectors that are as new
+    as the method asks for.
+
+    Attributes:
+        conflicts: the known positives among the rows, where they are kept apart and an encoder is attached.
+        cache: HOBIT-C's; None for other methods.
     """
 
-    _builder: EpochBuilder | None = None
+    conflicts: Conflicts | None = None
+    cache: EmbeddingCache | None = None
+    _encode: Encode | None = None
+    _planned: tuple[int, Batches] | None = None
+    _vectors: EmbeddingCache | None = None
+    _communities: list[Rows] | None = None
+    _texts: list[DistinctTexts] | None = None
 
     @property
     def rows(self) -> int:
@@ -162,12 +173,7 @@ class PlannedBatchSampler(EpochBatchSampler):
     @property
     def attached(self) -> bool:
         """Whether this is a training set's sampler, which builds batches."""
-        return self._builder is not None
-
-    @property
-    def conflicts(self) -> Conflicts | None:
-        """The known positives among the rows, where they are kept apart and an encoder is attached."""
-        return None if self._builder is None else self._builder.conflicts
+        return self._encode is not None
 
     def attach(self, encode: Encode, *, scaled: bool = True) -> None:
         """Make this the sampler of the training set: from now on it builds batches.
@@ -177,65 +183,273 @@ class PlannedBatchSampler(EpochBatchSampler):
             scaled: whether the model compares them by cosine, so that they are scaled to length 1.
 
         Raises:
-            InputError: the data set lacks a query and a positive column, or the cache is of another size.
+            InputError: the data set lacks a query and a positive column, or the conflicts or the mixture are of
+                another number of rows.
         """
-        self._builder = EpochBuilder(self.dataset, self.columns, encode, self.planner, seed=self.seed, scaled=scaled)
+        choice, count = self.planner, len(self.dataset)
+        if len(self.columns) < 2:
+            raise InputError(f"batches are built from a query and a positive column; got columns {self.columns}")
+        for what, own in (("mixture is", choice.mixture), ("conflicts are", choice.known)):
+            if own is not None and own.rows != count:
+                raise InputError(f"the {what} of {own.rows} rows, the data set has {count}")
+        again, self._encode, self.scaled = self.attached, encode, scaled
+        if again:
+            return
+        self.conflicts = choice.known
+        if choice.avoid_known and self.conflicts is None:
+            texts = (self.dataset[:][name] for name in self.columns[:2])
+            self.conflicts = find_conflicts(*texts, positives=choice.positives)
+        if self.conflicts is not None:
+            warn_of_classes(self.conflicts, self.batch_size)
+        if choice.method.vectors == "cached":
+            self.cache = EmbeddingCache(count, dtype=choice.dtype, scaled=scaled)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in super().__iter__():
+            if self.cache is not None:
+                self.planner.watch.expect(self, np.asarray(batch))
+            yield batch
 
     def batches(self) -> Batches:
         """Return this epoch's batches: built on first use, plain order where no model was handed over.
 
         Raises:
-            InputError: the planner is not among the trainer's callbacks.
+            InputError: the planner has neither a model nor a trainer that gives it one.
         """
-        if self._builder is not None:
-            return self._builder.batches(self.epoch, self.batch_size)
-        if not self.planner.registered:
-            raise InputError(
-                "the batch sampler was given no model; pass the planner to the trainer too: callbacks=[planner]"
-            )
-        return Batches(np.arange(len(self.dataset)), self.batch_size)
+        if not self.attached:
+            if not self.planner.registered:
+                raise InputError(
+                    "the batch sampler was given no model; make it by foils.batch_sampler(name, model), or pass the "
+                    "planner to the trainer as a callback, too"
+                )
+            return Batches(np.arange(len(self.dataset)), self.batch_size)
+        if self._planned is None or self._planned[0] != self.epoch:
+            self._planned = (self.epoch, self._plan(self.epoch))
+        return self._planned[1]
+
+    def _plan(self, epoch: int) -> Batches:
+        choice, begin = self.planner, time.perf_counter()
+        kind = choice.kind(epoch)
+        vectors = self._current_vectors(epoch, kind)
+        embedded = time.perf_counter()
+        pair = None if vectors is None else (vectors.queries, vectors.documents)
+        if kind == "teacher" or (kind == "current" and choice.refresh == 1):
+            self._vectors = None  # not needed again
+        built: Batches | FoilsError | None = None
+        if rank_and_count()[0] == 0:
+            try:
+                if kind == "teacher" and self._communities is None:
+                    self._communities = choice.communities(choice.teacher or pair)
+                how: dict[str, Any] = {"conflicts": self.conflicts, "seed": self.seed, "communities": self._communities}
+                built = choice.build(epoch, pair, self.batch_size, rows=len(self.dataset), **how)
+            except FoilsError as error:
+                built = error
+        result, self._communities = broadcast((built, self._communities))
+        if isinstance(result, FoilsError):
+            raise result
+        times = {"seconds_embedding": embedded - begin, "seconds_building": time.perf_counter() - embedded}
+        choice.history.append({"epoch": float(epoch), **times})
+        batches: Batches = result
+        return batches
+
+    def _current_vectors(self, epoch: int, kind: str) -> EmbeddingCache | None:
+        """Return the vectors that this epoch's batches are built from; embeds only what is due."""
+        choice, drawn = self.planner, self.planner.drawn(epoch, self.seed)
+
+        def among(rows: Rows) -> Rows:
+            return rows if drawn is None else np.intersect1d(rows, drawn)
+
+        if self.cache is not None:  # of HOBIT-C; the passes of a warm-up fill it too
+            share_cache(self.cache)
+            self._vectors, old = self.cache, self.cache.turn()
+            return None if kind == "none" else self._embedded(self.cache, among(old))
+        if kind == "none" or (kind == "teacher" and (choice.teacher or self._communities)):
+            return None
+        due = (epoch - choice.warmup) % choice.refresh == 0 and kind == "current"
+        if self._vectors is None or due:
+            self._vectors = EmbeddingCache(len(self.dataset), scaled=self.scaled)
+        return self._embedded(self._vectors, among(self._vectors.missing))
+
+    def _embedded(self, vectors: EmbeddingCache, rows: Rows) -> EmbeddingCache:
+        """Return the vectors with these rows embedded anew, each process its share.
+
+        Rows of the same query go together, so that its text is embedded once; a positive of several queries may be
+        embedded in several processes.
+        """
+        if not rows.size or self._encode is None:
+            return vectors
+        if self._texts is None:
+            self._texts = [DistinctTexts(self.dataset, name) for name in self.columns[:2]]
+        rank, count = rank_and_count()
+        by_query = rows[np.argsort(self._texts[0].numbers[rows], kind="stable")]
+        own = np.array_split(by_query, count)[rank]
+        if own.size:
+            (queries, query), (documents, document) = (column.embedded(own, self._encode) for column in self._texts)
+            for start in range(0, own.size, BLOCK):
+                part = slice(start, start + BLOCK)
+                vectors.update(own[part], queries[query[part]], documents[document[part]])
+        share_cache(vectors)
+        return vectors
 
     def save(self, path: Path) -> None:
         """Write the epoch's order, and the vectors that later epochs depend on, to `path`."""
-        self._attached().save(path, self.epoch, self.batch_size)
+        batches = self.batches()
+        if self._planned is None:
+            raise InputError("only the sampler of a training set has an order of its own; attach an encoder")
+        arrays: dict[str, Any] = {"epoch": np.asarray(self._planned[0]), "order": batches.order}
+        if self._vectors is not None and self._vectors.filled.any():
+            arrays.update(self._vectors.state())
+        if self._communities is not None:
+            arrays["community_sizes"] = np.asarray([c.size for c in self._communities])
+            arrays["communities"] = np.concatenate(self._communities)
+        write_arrays(path, arrays)
 
     def restore(self, path: Path) -> None:
         """Take the order of the running epoch, and what later epochs depend on, from a checkpoint.
 
         Raises:
-            InputError: there is no such file, or it is of another data set.
+            InputError: there is no such file, it is of another data set, or it lacks the vectors of HOBIT-C's cache.
+            FormatError: it is damaged.
         """
-        self._attached().restore(path, self.batch_size)
+        with saved_arrays(path, "order of batches") as arrays:
+            epoch, order = int(arrays["epoch"]), arrays["order"]
+            communities = _communities(arrays) if "communities" in arrays else None
+        if order.size != self.rows:
+            raise InputError(f"{path} orders {order.size} rows, an epoch of the data set has {self.rows}")
+        try:
+            planned = Batches(order, self.batch_size, among=None if self.planner.mixture is None else len(self.dataset))
+        except InputError as error:
+            raise FormatError("an order in which rows are missing; resume from another checkpoint", path) from error
+        if self.cache is not None and "filled" not in arrays:
+            raise InputError(f"{path} lacks the vectors that HOBIT-C had cached; resume from another checkpoint")
+        self._planned = (epoch, planned)
+        if "filled" in arrays:
+            self._vectors = self.cache or EmbeddingCache(len(self.dataset), scaled=self.scaled)
+            self._vectors.restore(arrays)
+        self._communities = communities
 
-    def _attached(self) -> EpochBuilder:
-        if self._builder is None:
-            raise InputError("only the sampler of a training set has an order of its own; attach an encoder")
-        return self._builder
+
+class ForwardWatch:
+    """Leaves the vectors of a training's own forward passes in HOBIT-C's cache, by a hook on the model.
+
+    Passes with gradients come batch by batch in the order in which the sampler gave them, column by column: the first b
+    vectors of a batch of b rows are the queries', the next b the positives'. Passes that are cut to fewer dimensions
+    (Matryoshka), those of evaluations and those without gradients do not count.
+    """
+
+    def __init__(self) -> None:
+        self.due: deque[tuple[PlannedBatchSampler, Rows]] = deque()
+        self.seen: list[torch.Tensor] = []
+        self.split = False
+        self.number = self.skipped = 0
+        self.filled = False
+        self._handle: Any = None
+
+    @property
+    def started(self) -> bool:
+        """Whether a model is watched."""
+        return self._handle is not None
+
+    def start(self, model: Any, *, split: bool) -> None:
+        """Watch a model; `split`: of several processes each trains on its part of every batch."""
+        self.split = split
+        self.stop()
+        self._handle = model.register_forward_hook(self._keep)
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+
+    def begin(self, skipped: int = 0) -> None:
+        """Begin an epoch, of which the first batches are skipped."""
+        self.due.clear()
+        self.seen.clear()
+        self.skipped = skipped
+        self.number = 0
+
+    def expect(self, sampler: PlannedBatchSampler, rows: Rows) -> None:
+        """Note the next batch that the sampler gives."""
+        rank, count = rank_and_count()
+        number, self.number = self.number, self.number + 1
+        if self.split and count > 1:
+            size = sampler.batch_size // count
+            rows = rows[size * rank : size * (rank + 1)]
+        elif number % count != rank:
+            return
+        if number // (1 if self.split else count) >= self.skipped and rows.size:
+            self.due.append((sampler, rows))
+
+    def _keep(self, model: Any, _inputs: Any, output: Any) -> None:
+        vectors = output.get("sentence_embedding") if isinstance(output, dict) else None
+        if vectors is None or not model.training or not vectors.requires_grad or not self.due:
+            return
+        sampler, rows = self.due[0]
+        if self.seen and vectors.shape[1] < self.seen[0].shape[1]:
+            return
+        self.seen.append(torch.from_numpy(narrowed(vectors.detach())))
+        count = sum(map(len, self.seen))
+        if count >= len(rows) * len(sampler.columns):
+            pair = torch.cat(self.seen)[: 2 * len(rows)].numpy()
+            if sampler.cache is not None:
+                sampler.cache.update(rows, pair[: len(rows)], pair[len(rows) :])
+            self.filled = True
+            self.due.popleft()
+            self.seen.clear()
+
+    def check(self) -> None:
+        """Raise an InputError where a step's passes were not those of its rows."""
+        if self.started and self.due and (self.seen or not self.filled):
+            sampler, rows = self.due[0]
+            raise InputError(
+                f"the loss computed {sum(map(len, self.seen))} vectors for {len(rows)} rows of {len(sampler.columns)} "
+                "texts; HOBIT-C needs a loss that embeds each column once through the model"
+            )
 
 
 class BatchPlanner(BatchChoice, BatchHook):
-    """What batches to build, handed to the trainer as sampler and as callback; arguments are those of `BatchChoice`."""
+    """What batches to build: the trainer's `batch_sampler` and, for exact resuming, its callback.
 
-    kind = PlannedBatchSampler
+    Args:
+        name: one of `foils.batching.METHODS`.
+        settings: of the method, as `BatchChoice` takes them.
+        model: the model that trains; None: the trainer gives it to the callback.
+        more: of `BatchChoice`.
+    """
 
-    def __init__(self, name: str, settings: Mapping[str, Any] | None = None, **more: Any) -> None:
+    made = PlannedBatchSampler
+
+    def __init__(self, name: str, settings: Mapping[str, Any] | None = None, *, model: Any = None, **more: Any) -> None:
         super().__init__(name, settings, **more)
-        self.registered = False
+        self.model, self.registered, self.watch = model, False, ForwardWatch()
         self._training: list[PlannedBatchSampler] = []
 
-    def wrapped(self, loss: Any, model: Any) -> Any:
-        """Return the loss, for HOBIT-C one that leaves the vectors it computes in the cache."""
-        return loss if self.cache is None else CachingLoss(loss, model=model, cache=self.cache)
+    def __call__(self, dataset: Any, batch_size: int, drop_last: bool, *rest: Any, **more: Any) -> EpochBatchSampler:
+        """Return the sampler of a data set; that of a trainer's training set builds batches."""
+        sampler = super().__call__(dataset, batch_size, drop_last, *rest, **more)
+        trainer = _trainer_that_loads()
+        if trainer is not None and self not in trainer.callback_handler.callbacks:
+            trainer.add_callback(self)
+            self.registered = True
+        elif trainer is None and self.model is not None and isinstance(sampler, PlannedBatchSampler):
+            self.registered = True
+        return sampler
 
     @property
     def conflicts(self) -> Conflicts | None:
         """The known positives among the rows of a single training set, once training began: for the loss to mask."""
         return self._training[0].conflicts if len(self._training) == 1 else None
 
+    @property
+    def cache(self) -> EmbeddingCache | None:
+        """HOBIT-C's cache of a single training set, once training began."""
+        return self._training[0].cache if len(self._training) == 1 else None
+
     def __getstate__(self) -> dict[str, Any]:
-        """Leave vectors and samplers out of the pickled training arguments."""
-        left_out = dict.fromkeys(("_top", "cache", "teacher", "known", "mixture"))
-        return {**self.__dict__, **left_out, "_training": [], "registered": False}
+        """Leave model, vectors and samplers out of the pickled training arguments."""
+        left_out = dict.fromkeys(("_top", "model", "teacher", "known", "mixture"))
+        return {**self.__dict__, **left_out, "watch": None, "_training": [], "registered": False}
 
     def on_init_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Note that the trainer knows this callback."""
@@ -249,11 +463,166 @@ class BatchPlanner(BatchChoice, BatchHook):
             sampler.attach(encoder_of(model, args), scaled=similarity_of(model) == "cosine")
             if state.global_step:
                 sampler.restore(self.saved(args, state, k))
+        if self.method.vectors == "cached":
+            self.watch.start(model, split=bool(args.accelerator_config.split_batches))
+            if len(self._training) > 1:
+                raise InputError("hobit-c fills the cache of one data set; take hobit for several")
+            self._resumed_at = state.global_step
+
+    _resumed_at = 0
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Tell the samplers their epoch, and the watch where it begins."""
+        super().on_epoch_begin(args, state, control, **given)
+        if self.method.vectors == "cached":
+            each = args.gradient_accumulation_steps
+            steps = max(1, -(-len(given["train_dataloader"]) // each))
+            self.watch.begin(self._resumed_at % steps * each)
+            self._resumed_at = 0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """See that HOBIT-C's cache got the step's vectors."""
+        self.watch.check()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Leave the model as it was."""
+        self.watch.stop()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Save the order with the checkpoint."""
-        if self.cache is not None:
-            share_cache(self.cache)
+        for sampler in self._training:
+            if sampler.cache is not None:
+                share_cache(sampler.cache)
         if state.is_world_process_zero:
             for k, sampler in enumerate(self._training):
                 sampler.save(self.saved(args, state, k))
+
+
+def batch_sampler(name: str, model: Any = None, *, positives: Sequence[tuple[str, str]] = (), **settings: Any) -> Any:
+    """Return what sentence-transformers' trainers take as `batch_sampler`: it plans each epoch's batches.
+
+        args = SentenceTransformerTrainingArguments(..., batch_sampler=foils.batch_sampler("hobit", model, seeds=1))
+
+    Known positives, by equal texts and by `positives`, do not share a batch. The first text column is the query, the
+    second the positive. A checkpoint holds the order of its epoch, so that resuming is exact.
+
+    Args:
+        name: random, hobit, hobit-c, mutual, ngame, walks or b3.
+        model: the SentenceTransformer or SparseEncoder that trains.
+        positives: further (query text, document text) pairs known to be relevant.
+        settings: of the method, as seeds=4, or warmup=1, refresh=2, anneal=3 (epochs).
+
+    Raises:
+        InputError: a setting out of range.
+        UnknownNameError: no such method, or no such setting of it.
+    """
+    return BatchPlanner(name, settings, model=model, positives=positives)
+
+
+def _trainer_that_loads() -> Any:
+    """Return the trainer whose loader of training data is being made; None where there is none.
+
+    The trainer calls a sampler alike for training and evaluation sets, and tells it neither which nor who asks: its own
+    frame on the stack does.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "get_train_dataloader" and "self" in frame.f_locals:
+            return frame.f_locals["self"]
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+class MixedBatchSampler(MultiDatasetDefaultBatchSampler):  # type: ignore[misc]
+    """Each batch joins `parts` pieces, of different data sets while there is a choice; the data sets share columns.
+
+        SentenceTransformerTrainingArguments(
+            ..., batch_sampler=planner, multi_dataset_batch_sampler=partial(MixedBatchSampler, parts=4)
+        )
+
+    Args:
+        dataset: the data sets laid end to end (a `ConcatDataset`).
+        batch_samplers: a `PlannedBatchSampler` for each; their batches become the pieces.
+        generator: not used: the batches depend on (seed, epoch) and the model alone.
+        seed: of every epoch's generator.
+        parts: pieces per batch; the batch size must be a multiple of it.
+
+    Raises:
+        InputError: `parts` does not divide the batch size, or a sampler is of another kind.
+
+    Source: HOBIT A.8.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        batch_samplers: Sequence[Any],
+        generator: Any = None,
+        seed: int | None = 0,
+        *,
+        parts: int = 4,
+    ) -> None:
+        super().__init__(dataset, list(batch_samplers), generator, seed or 0)
+        if parts < 1 or self.batch_size % parts:
+            raise InputError(f"parts must divide the batch size {self.batch_size}; got {parts}")
+        if not all(isinstance(sampler, PlannedBatchSampler) for sampler in batch_samplers):
+            raise InputError("mixed batches are joined from planned ones; pass batch_sampler=planner too")
+        self.parts = parts
+        for sampler in batch_samplers:
+            sampler.batch_size = self.batch_size // parts
+
+    def __len__(self) -> int:
+        rows = sum(map(len, self.dataset.datasets))
+        return int(rows // self.batch_size if self.drop_last else -(-rows // self.batch_size))
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return (batch.tolist() for batch in islice(self.batches(), len(self)))
+
+    def batches(self) -> Batches:
+        """Return this epoch's batches over all data sets; plain order where no model was handed over."""
+        sizes = [len(part) for part in self.dataset.datasets]
+        if not any(sampler.attached for sampler in self.batch_samplers):
+            return Batches(np.arange(sum(sizes)), self.batch_size)
+        begins = np.cumsum([0, *sizes[:-1]])
+        sources = {
+            str(k): (begin + np.arange(size), sampler.batches())
+            for k, (begin, size, sampler) in enumerate(zip(begins, sizes, self.batch_samplers, strict=True))
+        }
+        rng = np.random.default_rng([self.seed, self.epoch, len(sizes)])
+        return mixed_batches(sources, parts=self.parts, rng=rng)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays into a checkpoint, whole."""
+    temporary = path.with_suffix(".part.npz")
+    np.savez(temporary, **arrays)
+    temporary.replace(path)
+
+
+@contextmanager
+def saved_arrays(path: Path, what: str) -> Iterator[dict[str, Any]]:
+    """Hand out the arrays of a checkpoint's file; whatever goes wrong while they are read means that it is damaged.
+
+    Raises:
+        InputError: there is no such file.
+        FormatError: it is damaged.
+    """
+    if not path.is_file():
+        raise InputError(
+            f"resuming needs the {what} saved with the checkpoint, {path}, which is not there; start anew, or resume "
+            "from a checkpoint that was saved with it in the same folder"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            yield dict(saved)
+    except InputError:
+        raise
+    except Exception as error:  # NumPy's, zip's and JSON's readers raise what the damage leads them to
+        raise FormatError(f"damaged {what} ({error}); resume from another checkpoint", path) from error
+
+
+def _communities(arrays: dict[str, Any]) -> list[Rows]:
+    joined, sizes = arrays["communities"], arrays["community_sizes"]
+    if not (np.bincount(joined) == 1).all() or sizes.sum() != joined.size:
+        raise ValueError("communities in which rows are missing")
+    return np.split(joined, np.cumsum(sizes)[:-1])

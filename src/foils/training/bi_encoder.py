@@ -13,8 +13,7 @@ from sentence_transformers.base.sampler import BatchSamplers
 from transformers import TrainerCallback
 
 from foils.batching.conflicts import believed_relevant, known_conflicts
-from foils.batching.hobit_c import EmbeddingCache
-from foils.batching.methods import METHODS, OF_TRAINING
+from foils.batching.methods import APART, METHODS, TEACHER
 from foils.batching.sampler import BatchHook, BatchPlanner
 from foils.encode import EmbeddingSettings
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
@@ -98,7 +97,7 @@ def train_bi_encoder(
         loss=outer if hook is None else hook.wrapped(outer, model),
         inner=loss,
         **how,
-        batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook.sampler,
+        batch_sampler=BatchSamplers.NO_DUPLICATES_HASHED if hook is None else hook,
         prompts=_prompts(model, data.dataset.column_names),
     )
     return run if mask is None else replace(run, masked=mask.tally.result(mask.describe()))
@@ -123,15 +122,12 @@ def _hook(
     if batches == NO_DUPLICATES:
         return None
     collection, own = data.texts.collection, dict(batch_settings or {})
-    apart, named, dtype = (own.pop(name, None) for name in OF_TRAINING)
-    scaled, cache = similarity_of(model) == "cosine", None
-    if batches == "hobit-c":
-        cache = EmbeddingCache(len(data), dtype=dtype or "float32", scaled=scaled)
+    apart, named = own.pop(APART, None), own.pop(TEACHER, None)
     more = None if apart is None else believed_relevant(collection, data.negatives, apart)
     known = known_conflicts(collection, data.rows[:, 0], data.rows[:, 1], more=more)
     use = EmbeddingSettings(max_length=max_length, device=str(model.device))
     teacher = None if named is None else guide_vectors(named, data, settings=use).of_pairs()
-    return BatchPlanner(batches, own, cache=cache, known=known, teacher=teacher, mixture=data.mixture)
+    return BatchPlanner(batches, own, known=known, teacher=teacher, mixture=data.mixture)
 
 
 def _loss(model: Any, data: TrainingSet, settings: TrainSettings) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from foils.batching.mixture import Mixture
+from foils.batching.multi_dataset import Mixture
 from foils.data import Collection, Negatives
 from foils.data.collection import Rows
 from foils.data.negatives import negatives_table

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from foils.batching.processes import rank_and_count
+from foils.batching.vectors import rank_and_count
 from foils.runtime.errors import InputError
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 
-from foils.batching.mixture import STOPS, Mixture, mixture_counts
+from foils.batching.multi_dataset import STOPS, Mixture, mixture_counts
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.data.sources import NamedSource, SourceLike, as_source

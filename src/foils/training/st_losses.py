@@ -17,7 +17,7 @@ from sentence_transformers.cross_encoder import losses as of_rerankers
 from sentence_transformers.sentence_transformer import losses as of_encoders
 from sentence_transformers.util import cos_sim, dot_score
 
-from foils.batching.processes import processes_to_come
+from foils.batching.vectors import processes_to_come
 from foils.data.training_rows import ABSENT
 from foils.encode.models import load_model
 from foils.encode.similarity import similarity_of

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from foils.batching.batches import Rows
-from foils.batching.epochs import saved_arrays, write_arrays
-from foils.batching.sampler import BatchHook, EpochBatchSampler
+from foils.batching.sampler import BatchHook, EpochBatchSampler, saved_arrays, write_arrays
 from foils.runtime.errors import FailureError, InputError
 from foils.selection.curriculum import LearningProgress
 from foils.selection.rules import BOUNDS, TIERS, tier_of
@@ -109,7 +108,7 @@ class Decks:
 
 
 class TierBatchSampler(EpochBatchSampler):
-    """Batches of one tier each; made by the trainer through `TierCurriculum.sampler`.
+    """Batches of one tier each; made by the trainer through a `TierCurriculum`.
 
     With `drop_last` an epoch is ⌊N/size⌋ batches in the place of ⌈N/size⌉.
     """
@@ -188,7 +187,7 @@ class TierCurriculum(BatchHook):
     Source: Graves et al. 2017, section 3; the reward is "prediction gain".
     """
 
-    kind, file = TierBatchSampler, CURRICULUM
+    made, file = TierBatchSampler, CURRICULUM
 
     def __init__(self, tiers: Rows, bandit: LearningProgress, *, names: Sequence[str]) -> None:
         counts = np.bincount(tiers, minlength=len(names)) if len(tiers) and tiers.min() >= 0 else np.zeros(0, int)

@@ -1,4 +1,4 @@
-"""Mixtures of data sets: build batches inside each source, and join several sources in a batch (HOBIT A.8)."""
+"""Several data sets: build batches inside each source, and join several sources in a batch (HOBIT A.8)."""
 
 from __future__ import annotations
 

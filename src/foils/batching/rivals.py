@@ -1,0 +1,316 @@
+"""HOBIT's rivals: NGAME, BatchSampler and B3, each checked against its authors' code.
+
+NGAME: batches from balanced clusters of the current queries (Dahiya et al., WSDM 2023).
+
+Checked against the authors' code (Extreme-classification/ngame: `ClusteringIndex`, `indices_permutation`, the
+configuration for LF-AmazonTitles-131K): recursive balanced 2-means, clusters shuffled, joined and cut into batches.
+There the first epochs are random, clusters are made anew every 5 epochs, and their size starts at 1 and doubles at
+epochs 10, 20, 25, 50, 75, 100, 125, 150 and 200, up to a third of its batches of 1,600: a curriculum for hundreds of
+epochs. Here the clusters have one size for the whole training, by default a whole batch (HOBIT's comparison does not
+give its size); `warmup` and `refresh` of the planner are the random epochs and the interval. Theirs clusters
+documents that bring sampled labels, ours queries that bring their documents; ours also shuffles inside a cluster, and
+keeps rows that conflict apart on request.
+
+BatchSampler: random walks with restart on a proximity graph of the queries (Yang et al., KDD 2023).
+
+Checked against the authors' code (THUDM/BatchSampler: `build_graph`, `random_walk`, train.sh): M = 1,000 random
+candidates a row, its K = 100 nearest of them as edges, uniform steps, restart probability 0.2: the defaults here.
+There the restart probability then falls by 0.02 an epoch to 0.05, the first epoch is random, and the graph is built
+anew every 100 batches from the vectors of the passes in between; here the restart probability is a constant and the
+graph is of one epoch's vectors (`warmup` and `refresh` of the planner). Their set of rows already visited is emptied
+before each walk, so rows come twice in an epoch and others first in its last batches; here every row comes once.
+Candidates are drawn with replacement there, row by row; here without, and shared by the 256 rows of a random group.
+
+B3: batches from communities of a teacher's rank graph, found once (Thirukovalluru et al., NeurIPS 2025).
+
+Checked against the paper (arXiv 2505.11293: ranks p..p + m of each query make an undirected graph, METIS cuts it into
+communities of K, a batch joins |B| / K of them) and the settings in the authors' code (raghavlite/B3: communities of
+32; 30 and 130 in the name of the published model): p = 30, m = 100, K = 32 are the defaults here. The code that builds
+the graph is not published. Ours weighs an edge found from both sides 2 (the paper's graph is a plain one), keeps rows
+that conflict apart on request, and joins communities as METIS makes them, about K rows each, where the authors'
+training reads chunks of exactly K.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+
+from foils.batching.batches import Batches, Rows, check_batch_size, check_vectors, joined
+from foils.batching.conflicts import Conflicts, no_conflicts, separate_conflicts, swap_conflicts
+from foils.batching.nearest import nearest
+from foils.runtime.errors import InputError, require
+
+
+def ngame_batches(
+    queries: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    batch_size: int,
+    rng: np.random.Generator,
+    conflicts: Conflicts | None = None,
+    cluster_size: int | None = None,
+) -> Batches:
+    """Return batches joined from balanced clusters of the queries (NGAME, section 3).
+
+    The queries are clustered by recursive balanced 2-means; the clusters are shuffled, joined and cut into batches.
+
+    Args:
+        queries: (N, d) current query vectors.
+        documents: (N, d); not looked at.
+        batch_size: rows per batch.
+        rng: draws the starts of the clustering and the order of the clusters.
+        conflicts: rows to keep apart (NGAME itself has none).
+        cluster_size: largest cluster; at `batch_size` (None) a batch is about one cluster, below it a batch joins
+            several and is more varied.
+    """
+    check_vectors(queries, documents)
+    clusters = balanced_clusters(queries, size=batch_size if cluster_size is None else cluster_size, rng=rng)
+    batches = joined(clusters, batch_size=batch_size, rng=rng)
+    return (
+        batches if conflicts is None else separate_conflicts(batches.order, conflicts, batch_size=batch_size, rng=rng)
+    )
+
+
+def balanced_clusters(
+    vectors: NDArray[np.floating], *, size: int, rng: np.random.Generator, rounds: int = 10
+) -> list[Rows]:
+    """Halve the rows by balanced spherical 2-means until every cluster has at most `size` rows.
+
+    Args:
+        vectors: (N, d) unit vectors.
+        size: ≥ 1.
+        rng: draws two rows of a cluster as its first centres.
+        rounds: at most this many assignments per halving; it ends earlier when nobody moves.
+
+    Returns:
+        disjoint clusters whose sizes differ by at most one within a level, together all rows.
+    """
+    if size < 1:
+        raise InputError(f"a cluster has at least 1 row; got cluster_size {size}")
+    todo, done = [np.arange(vectors.shape[0], dtype=np.int64)], []
+    while todo:
+        rows = todo.pop()
+        if rows.size <= size:
+            done.append(rows)
+        else:
+            left = _half(vectors, rows, rng, rounds)
+            todo += [rows[~left], rows[left]]
+    return done
+
+
+def _half(
+    vectors: NDArray[np.floating], rows: Rows, rng: np.random.Generator, rounds: int, block: int = 8192
+) -> NDArray[np.bool_]:
+    """Say which rows go to the first of two equal clusters.
+
+    With both sizes fixed, Σ x·c(x) is largest when the rows are sorted by x·(c_0 − c_1) and cut in the middle.
+    """
+    first, second = vectors[rng.choice(rows, size=2, replace=False)].astype(np.float32)
+    axis, left = first - second, np.zeros(rows.size, bool)
+    for _ in range(rounds):
+        along = np.concatenate(
+            [vectors[rows[i : i + block]].astype(np.float32) @ axis for i in range(0, rows.size, block)]
+        )
+        before = left
+        left = np.zeros(rows.size, bool)
+        left[np.argsort(-along, kind="stable")[: (rows.size + 1) // 2]] = True
+        if np.array_equal(left, before):
+            break
+        axis = _centre(vectors, rows[left], block) - _centre(vectors, rows[~left], block)
+    return left
+
+
+def _centre(vectors: NDArray[np.floating], rows: Rows, block: int) -> NDArray[np.float32]:
+    total = np.zeros(vectors.shape[1])
+    for i in range(0, rows.size, block):
+        total += vectors[rows[i : i + block]].sum(axis=0, dtype=np.float64)
+    norm = np.linalg.norm(total)
+    centre: NDArray[np.float32] = (total / norm if norm > 0 else total).astype(np.float32)
+    return centre
+
+
+def batchsampler_batches(
+    queries: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    batch_size: int,
+    rng: np.random.Generator,
+    conflicts: Conflicts | None = None,
+    candidates: int = 1000,
+    neighbours: int = 100,
+    restart: float = 0.2,
+) -> Batches:
+    """Return batches visited by random walks with restart on a proximity graph of the queries (BatchSampler).
+
+    A walk passes through used rows but collects only unused ones. After 10 · `batch_size` steps without a new row it
+    moves to another start.
+
+    Args:
+        queries: (N, d) current query vectors.
+        documents: (N, d); not looked at.
+        batch_size: rows per batch.
+        rng: draws the candidates, the starts and the walks.
+        conflicts: rows to keep apart (BatchSampler itself has none).
+        candidates: M, random rows of which each row's neighbours are the nearest; fewer make batches easier.
+        neighbours: K ≤ M, edges per row.
+        restart: probability of going back to the start, in [0, 1); more of it stays nearer to the start.
+    """
+    check_vectors(queries, documents)
+    check_batch_size(batch_size)
+    if not 0 <= restart < 1:
+        raise InputError(f"restart is a probability below 1; got {restart}")
+    graph = proximity_graph(queries, candidates=candidates, neighbours=neighbours, rng=rng)
+    require("numba", "batch")
+    from foils.batching import kernels
+
+    n = queries.shape[0]
+    known = no_conflicts(n) if conflicts is None else conflicts
+    order = np.empty(n, np.int64)
+    start = rng.permutation(n).astype(np.int64)
+    kernels.walk(start, graph, batch_size, float(restart), 10 * batch_size, known.state(), order, rng)
+    batches = Batches(order, batch_size)
+    return batches if conflicts is None else swap_conflicts(batches, conflicts, rng=rng)
+
+
+def proximity_graph(
+    vectors: NDArray[np.floating],
+    *,
+    candidates: int,
+    neighbours: int,
+    rng: np.random.Generator,
+    block: int = 256,
+) -> Rows:
+    """Return each row's `neighbours` nearest among `candidates` random rows, (N, min(neighbours, N − 1)).
+
+    Rows are taken in random groups of `block` that share their candidates: every row's candidates are still uniform,
+    and the products are matrix products. A row is not its own neighbour.
+    """
+    if not 1 <= neighbours <= candidates:
+        raise InputError(f"neighbours is between 1 and candidates {candidates}; got {neighbours}")
+    n = vectors.shape[0]
+    draw, keep = min(candidates + 1, n), min(neighbours, n - 1)
+    graph = np.empty((n, keep), np.int64)
+    shuffle = rng.permutation(n)
+    for start in range(0, n if keep else 0, block):
+        rows = shuffle[start : start + block]
+        among = np.sort(rng.choice(n, size=draw, replace=False))
+        nearby, _ = nearest(vectors[rows], vectors, among, k=min(keep + 1, draw))
+        own = nearby == rows[:, None]
+        own[~own.any(axis=1), -1] = True
+        graph[rows] = nearby[~own].reshape(rows.size, -1)[:, :keep]
+    return graph
+
+
+def b3_batches(
+    queries: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    batch_size: int,
+    rng: np.random.Generator,
+    conflicts: Conflicts | None = None,
+    skip: int = 30,
+    ranks: int = 100,
+    community_size: int = 32,
+) -> Batches:
+    """Return batches joined from communities of the teacher's rank graph (B3).
+
+    The communities depend on the vectors alone: with a teacher's vectors, kept fixed, they are the same in every
+    epoch and only their order is new. `rank_communities` computes them once for many epochs.
+
+    Args:
+        queries: (N, d) the *teacher's* query vectors.
+        documents: (N, d) the teacher's vectors of the documents paired with them.
+        batch_size: rows per batch.
+        rng: draws the order of communities.
+        conflicts: rows to keep apart (B3 relies on `skip` instead).
+        skip: p, top ranks left out of the graph because they may be unlabelled positives.
+        ranks: m, how many of the next ranks become edges; more of them make easier, larger-meshed communities.
+        community_size: K, rows per community, about; a batch joins batch_size / K of them, and harder batches come
+            with larger communities.
+    """
+    check_vectors(queries, documents)
+    check_batch_size(batch_size)
+    communities = rank_communities(queries, documents, community_size=community_size, skip=skip, ranks=ranks)
+    return community_batches(communities, batch_size=batch_size, rng=rng, conflicts=conflicts)
+
+
+def community_batches(
+    communities: list[Rows],
+    *,
+    batch_size: int,
+    rng: np.random.Generator,
+    conflicts: Conflicts | None = None,
+) -> Batches:
+    """Shuffle communities, join them and cut batches; with `conflicts`, keep rows in conflict apart."""
+    batches = joined(communities, batch_size=batch_size, rng=rng)
+    return (
+        batches if conflicts is None else separate_conflicts(batches.order, conflicts, batch_size=batch_size, rng=rng)
+    )
+
+
+def rank_communities(
+    queries: NDArray[np.floating],
+    documents: NDArray[np.floating],
+    *,
+    community_size: int = 32,
+    skip: int = 30,
+    ranks: int = 100,
+) -> list[Rows]:
+    """Partition the rows into communities of about `community_size` in the teacher's rank graph, by METIS.
+
+    Row i has an edge to each row j whose document holds rank `skip`..`skip + ranks − 1` (0-based, i's own document
+    left out) by q_i·d_j; an edge found from both sides weighs 2.
+    METIS minimises the weight of the edges cut between ⌈N / size⌉ parts of nearly equal size; its seed is fixed.
+
+    Raises:
+        InputError: `community_size` < 1, `skip` < 0 or `ranks` < 1.
+        MissingExtraError: pymetis is not installed.
+    """
+    bad = [
+        f"{name} must be at least {least}, got {given}"
+        for name, given, least in (("community_size", community_size, 1), ("skip", skip, 0), ("ranks", ranks, 1))
+        if given < least
+    ]
+    if bad:
+        raise InputError("; ".join(bad))
+    n = queries.shape[0]
+    parts = -(-n // community_size)
+    if parts <= 1:
+        return [np.arange(n, dtype=np.int64)]
+    pymetis = require("pymetis", "batch")
+    starts, ends, weights = _rank_graph(queries, documents, skip, ranks)
+    _, part = pymetis.part_graph(
+        parts,
+        pymetis.CSRAdjacency(starts, ends),
+        eweights=weights,
+        options=pymetis.Options(seed=0),
+        recursive=False,
+    )
+    part = np.asarray(part)
+    order = np.argsort(part, kind="stable").astype(np.int64)
+    groups = np.split(order, np.cumsum(np.bincount(part, minlength=parts))[:-1])
+    return [group for group in groups if group.size]
+
+
+def _rank_graph(
+    queries: NDArray[np.floating], documents: NDArray[np.floating], skip: int, ranks: int, block: int = 1024
+) -> tuple[Rows, Rows, Rows]:
+    """Return the symmetric rank graph as compressed rows: starts, ends, weights."""
+    n = queries.shape[0]
+    everybody = np.arange(n, dtype=np.int64)
+    tails, heads = [], []
+    for start in range(0, n, block):
+        rows = everybody[start : start + block]
+        nearby, _ = nearest(queries[rows], documents, everybody, k=min(skip + ranks + 1, n))
+        own = nearby == rows[:, None]
+        own[~own.any(axis=1), -1] = True
+        kept = nearby[~own].reshape(rows.size, -1)[:, skip:]
+        tails.append(np.repeat(rows, kept.shape[1]))
+        heads.append(kept.ravel())
+    tail, head = np.concatenate(tails), np.concatenate(heads)
+    graph = coo_matrix((np.ones(tail.size, np.int64), (tail, head)), shape=(n, n)).tocsr()
+    graph = (graph + graph.T).tocsr()
+    graph.sort_indices()
+    return graph.indptr.astype(np.int64), graph.indices.astype(np.int64), graph.data.astype(np.int64)

@@ -1,0 +1,285 @@
+"""The vectors that batches are built from: a cache of them, texts embedded once, exchanges between processes.
+
+HOBIT-C: the vectors that the previous epoch's own forward passes left behind (HOBIT section 5.4, A.6).
+
+When a batch is trained, the cached vectors that it was built from are less than two epochs of steps old: lag ℓ ≤ 2t − 1
+with t steps per epoch. A row that an epoch trains on costs no extra pass. A row that it left out, as one of a short
+last batch that is dropped, keeps its vectors for one more epoch; if that epoch leaves it out too, it is embedded when
+the next one begins. Warm-up epochs fill the cache as all others. Memory is bounded: one row per training pair,
+2 · N · d numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from foils.batching.batches import Rows
+from foils.data.tables import take
+from foils.runtime.errors import InputError
+
+Vectors = NDArray[np.floating]
+
+
+class EmbeddingCache:
+    """The latest vectors of each training pair.
+
+    Args:
+        rows: N, how many pairs there are.
+        dtype: "float16" halves the memory of "float32"; products are taken in single precision either way.
+        scaled: whether vectors are kept with length 1, for a model that compares by cosine; else they are kept as they
+            are, for one that compares by inner product.
+    """
+
+    def __init__(self, rows: int, *, dtype: str = "float32", scaled: bool = True) -> None:
+        if dtype not in ("float16", "float32"):
+            raise InputError(f"the cache holds float16 or float32; got {dtype!r}")
+        self.rows, self.dtype, self.scaled = rows, dtype, scaled
+        self.queries: Vectors = np.empty((0, 0), dtype)
+        self.documents: Vectors = np.empty((0, 0), dtype)
+        self.filled = np.zeros(rows, bool)
+        self.recent = np.zeros(rows, bool)
+        self._fresh = np.zeros(rows, bool)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held by vectors: 2 · N · d · itemsize once the first row has come, whatever comes later."""
+        return int(self.queries.nbytes + self.documents.nbytes)
+
+    @property
+    def missing(self) -> Rows:
+        """Rows that no forward pass has filled yet, ascending."""
+        return np.flatnonzero(~self.filled)
+
+    def update(self, rows: Rows, queries: Vectors, documents: Vectors) -> None:
+        """Store vectors (m, d) of these rows, replacing older ones; they are scaled here where the cache is.
+
+        Raises:
+            InputError: shapes that do not fit, rows that do not exist, vectors that are not finite or zero.
+        """
+        rows = np.asarray(rows, np.int64)
+        if rows.size and not (rows.min() >= 0 and rows.max() < self.rows):
+            raise InputError(f"the cache has rows 0..{self.rows - 1}; got {rows.min()}..{rows.max()}")
+        if not self.queries.size:
+            self.queries = np.zeros((self.rows, queries.shape[1]), self.dtype)
+            self.documents = np.zeros((self.rows, queries.shape[1]), self.dtype)
+        expected = (rows.size, self.queries.shape[1])
+        if queries.shape != expected or documents.shape != expected:
+            raise InputError(
+                f"{rows.size} rows need vectors of shape {expected}; got {queries.shape} and {documents.shape}"
+            )
+        pair = (unit(queries), unit(documents)) if self.scaled else (np.asarray(queries), np.asarray(documents))
+        if not all(np.isfinite(side).all() and side.any(axis=1).all() for side in pair):
+            raise InputError("vectors to cache must be finite and not zero: the training may have diverged")
+        self.queries[rows], self.documents[rows] = pair
+        self.filled[rows] = self.recent[rows] = self._fresh[rows] = True
+
+    def turn(self) -> Rows:
+        """Begin an epoch: return the rows that were not updated since the one before began, ascending."""
+        old = np.flatnonzero(~self.recent)
+        self.recent[:] = False
+        return old
+
+    def fresh(self, block: int = 65536) -> Iterator[tuple[Rows, Vectors, Vectors]]:
+        """Yield what has been stored since the last call, in blocks of rows: for other processes to `update` with."""
+        rows = np.flatnonzero(self._fresh)
+        self._fresh[:] = False
+        for start in range(0, rows.size, block):
+            part = rows[start : start + block]
+            yield part, self.queries[part], self.documents[part]
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """Return the contents as arrays, for a checkpoint."""
+        return {"queries": self.queries, "documents": self.documents, "filled": self.filled, "recent": self.recent}
+
+    def restore(self, state: dict[str, NDArray[np.generic]]) -> None:
+        """Take the contents from a checkpoint's arrays.
+
+        Raises:
+            InputError: they are of another data set, or no vectors.
+        """
+        if state["filled"].shape != (self.rows,):
+            raise InputError(f"the saved cache is of {state['filled'].size} rows, the data set has {self.rows}")
+        pair = [state[name] for name in ("queries", "documents") if name in state]
+        shapes = [array.shape for array in pair if array.dtype.kind == "f" and np.isfinite(array).all()]
+        if len(shapes) < 2 or shapes[0] != shapes[1] or len(shapes[0]) != 2 or shapes[0][0] != self.rows:
+            raise InputError("the saved cache has no vectors of these rows; resume from another checkpoint")
+        self.queries = state["queries"].astype(self.dtype)
+        self.documents = state["documents"].astype(self.dtype)
+        self.filled = state["filled"].astype(bool)
+        self.recent = state.get("recent", np.zeros(self.rows)).astype(bool)
+        self._fresh = np.zeros(self.rows, bool)
+
+
+def unit(vectors: Vectors) -> NDArray[np.float32]:
+    """Return the vectors (m, d) in single precision, each of length 1; one that is zero stays zero."""
+    single = np.asarray(vectors, np.float32)
+    norms = np.linalg.norm(single, axis=1, keepdims=True)
+    norms[norms == 0] = 1
+    scaled: NDArray[np.float32] = single / norms
+    return scaled
+
+
+Encode = Callable[[Sequence[str], str], Vectors]
+BLOCK = 16384
+"""Texts that are looked up and embedded at once."""
+
+
+@runtime_checkable
+class ColumnTexts(Protocol):
+    """A data set's transform by which the text of a column depends on what this column stores, and on nothing else."""
+
+    def texts(self, column: str, stored: Sequence[Any]) -> Sequence[str]:
+        """Return the text of each stored value of a column."""
+        ...
+
+
+class DistinctTexts:
+    """The texts of a data set's column, each of which is looked up and embedded once, however many rows have it.
+
+    Rows are compared by what the column stores where its texts depend on nothing else (texts themselves, or a transform
+    that is `ColumnTexts`), by their texts otherwise.
+
+    Args:
+        dataset: a `datasets.Dataset`.
+        column: a name of its columns.
+    """
+
+    def __init__(self, dataset: Any, column: str) -> None:
+        self.dataset, self.column = dataset, column
+        transform = dataset.format["format_kwargs"].get("transform")
+        self._lookup = transform.texts if isinstance(transform, ColumnTexts) else None
+        self._stored: Any = None
+        if transform is None or self._lookup is not None:
+            self._stored = dataset.with_format("arrow").select_columns([column])[:][column]
+            chunks = self._stored.dictionary_encode().unify_dictionaries().chunks
+            numbers = [np.asarray(chunk.indices, np.int64) for chunk in chunks]
+        else:
+            known: dict[str, int] = {}
+            blocks = (dataset[start : start + BLOCK][column] for start in range(0, len(dataset), BLOCK))
+            numbers = [np.array([known.setdefault(text, len(known)) for text in block], np.int64) for block in blocks]
+        self.numbers: Rows = np.concatenate([np.zeros(0, np.int64), *numbers])
+        _, self._first = np.unique(self.numbers, return_index=True)
+
+    def texts(self, numbers: Rows) -> list[str]:
+        """Return the texts of these numbers."""
+        rows = self._first[numbers]
+        if self._stored is None:
+            return list(self.dataset[rows.tolist()][self.column])
+        stored = take(self._stored, rows).to_pylist()
+        return stored if self._lookup is None else list(self._lookup(self.column, stored))
+
+    def embedded(self, rows: Rows, encode: Encode) -> tuple[Vectors, Rows]:
+        """Return (D, d) vectors of the distinct texts of some rows, and (m,) which of them each row has."""
+        wanted, at = np.unique(self.numbers[rows], return_inverse=True)
+        vectors = []
+        for start in range(0, len(wanted), BLOCK):
+            texts = self.texts(wanted[start : start + BLOCK])
+            place = {text: i for i, text in enumerate(dict.fromkeys(texts))}
+            vectors.append(np.asarray(encode(list(place), self.column))[[place[text] for text in texts]])
+        return np.concatenate(vectors), at
+
+
+WIDE = 2048
+"""Dimensions above which a sparse encoder's vectors are hashed into as many."""
+
+
+def encoder_of(model: Any, args: Any = None) -> Encode:
+    """Return how the trainer's model embeds a column: with the training's prompts and precision, in evaluation mode.
+
+    `args.prompts` may be one prompt, or a prompt per column; prompts per data set are not seen here.
+    `args.per_device_eval_batch_size` texts are embedded at once. The trainer has wrapped the model's forward pass in
+    the autocast of its precision, which holds here as well. Vectors of a sparse encoder are hashed with random signs
+    into 2,048 dimensions (`narrowed`).
+    """
+    prompts = getattr(args, "prompts", None)
+    routes = getattr(args, "router_mapping", None) or {}
+    size = getattr(args, "per_device_eval_batch_size", 32)
+
+    def encode(texts: Sequence[str], column: str) -> Vectors:
+        prompt = prompts.get(column) if isinstance(prompts, dict) else prompts
+        more = {"task": routes[column]} if column in routes else {}
+        training, parts = model.training, []
+        try:
+            for start in range(0, len(texts), 64 * size):
+                some = list(texts[start : start + 64 * size])
+                given = model.encode(
+                    some, prompt=prompt, batch_size=size, show_progress_bar=False, convert_to_tensor=True, **more
+                )
+                parts.append(narrowed(given))
+        finally:
+            model.train(training)
+        return np.concatenate(parts)
+
+    return encode
+
+
+def narrowed(vectors: Any) -> Vectors:
+    """Return a tensor's vectors (n, d) as an array; above 2,048 dimensions hashed into so many, with random signs.
+
+    Hashing keeps inner products in expectation (Weinberger et al. 2009): a batch sampler needs no more, and the dense
+    form of a sparse encoder's vectors, one dimension a word, would fill the memory.
+    """
+    dense = (vectors.to_dense() if vectors.is_sparse else vectors).detach().float().cpu().numpy()
+    if dense.shape[1] <= WIDE:
+        return np.asarray(dense)
+    rng = np.random.default_rng(0)
+    place, sign = (
+        rng.integers(WIDE, size=dense.shape[1]),
+        rng.choice(np.asarray([-1, 1], np.float32), size=dense.shape[1]),
+    )
+    hashing = csr_matrix((sign, (np.arange(dense.shape[1]), place)), shape=(dense.shape[1], WIDE))
+    return np.asarray(csr_matrix(dense) @ hashing.toarray() if dense.size else np.zeros((0, WIDE), np.float32))
+
+
+def rank_and_count() -> tuple[int, int]:
+    """Return this process' number and how many there are (0 and 1 without torch.distributed)."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return 0, 1
+    return dist.get_rank(), dist.get_world_size()
+
+
+def processes_to_come() -> int:
+    """Return how many processes train: those there are or, before they have met, those that torchrun has started."""
+    return max(rank_and_count()[1], int(os.environ.get("WORLD_SIZE", "1")))
+
+
+def broadcast(value: Any) -> Any:
+    """Return process 0's value in every process."""
+    rank, count = rank_and_count()
+    if count == 1:
+        return value
+    import torch.distributed as dist
+
+    box = [value if rank == 0 else None]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+
+def share_cache(cache: EmbeddingCache) -> None:
+    """Give every process the vectors that any of them has stored since the last call, block by block."""
+    _, count = rank_and_count()
+    parts = cache.fresh()
+    if count == 1:
+        for _ in parts:
+            pass
+        return
+    import torch.distributed as dist
+
+    while True:
+        box: list[Any] = [None] * count
+        dist.all_gather_object(box, next(parts, None))
+        if all(part is None for part in box):
+            break
+        for part in box:
+            if part is not None:
+                cache.update(*part)
+    for _ in cache.fresh():
+        pass
