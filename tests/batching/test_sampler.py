@@ -101,7 +101,7 @@ def test_conflicts_that_are_known_beforehand_are_kept_apart(tmp_path):
     known = find_conflicts([i % 45 for i in range(90)], list(range(90)))
     batches = orders(BatchPlanner("hobit", SMALL["hobit"], known=known), tmp_path / "a", epochs=1)[0]
     assert not any(known.matrix(np.array(batch)).any() for batch in batches)
-    with pytest.raises(InputError, match="speak of 9 rows, the data set has 90"):
+    with pytest.raises(InputError, match="are of 9 rows, the data set has 90"):
         train(BatchPlanner("hobit", known=no_conflicts(9)), tmp_path / "b")
     assert pickle.loads(pickle.dumps(BatchPlanner("hobit", known=known))).known is None
 
@@ -177,11 +177,6 @@ def test_an_instance_instead_of_the_sampler_is_an_error(tmp_path):
         train(planner, tmp_path, sampler=instance)
 
 
-def test_a_forgotten_callback_is_an_error(tmp_path):
-    with pytest.raises(InputError, match=r"callbacks=\[planner\]"):
-        train(BatchPlanner("hobit"), tmp_path, callbacks=[])
-
-
 def test_a_forgotten_sampler_is_an_error(tmp_path):
     with pytest.raises(InputError, match=r"batch_sampler=planner"):
         train(BatchPlanner("hobit"), tmp_path, sampler="batch_sampler")
@@ -191,7 +186,7 @@ def test_sampler_pickles_without_its_vectors():
     vectors = np.zeros((1000, 100), np.float32)
     planner = BatchPlanner("b3", teacher=(vectors, vectors))
     assert len(pickle.dumps(planner)) < 2000
-    assert pickle.loads(pickle.dumps(planner)).keywords["planner"].name == "b3"
+    assert pickle.loads(pickle.dumps(planner)).name == "b3"
 
 
 @pytest.mark.parametrize("drop", [True, False])
@@ -285,8 +280,7 @@ def test_annealing_begins_after_the_warm_up(tmp_path, monkeypatch):
         ("hobit", {"warmup": -1}, "warmup"),
         ("hobit", {"refresh": 0}, "refresh"),
         ("ngame", {"anneal": 3}, "alpha"),
-        ("hobit-c", {}, "cache"),
-        ("hobit", {"cache": EmbeddingCache(3)}, "cache"),
+        ("hobit", {"cache": "float16"}, "cache"),
         ("ngame", {"teacher": (np.ones((1, 1)), np.ones((1, 1)))}, "teacher"),
         ("hobit", {"positives": [("a", "b")], "avoid_known": False}, "leave one out"),
         ("hobit", {"positives": [("a", "b")], "known": no_conflicts(90)}, "leave out positives"),

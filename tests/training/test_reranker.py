@@ -8,6 +8,7 @@ import torch
 from sentence_transformers.cross_encoder import losses
 
 from foils.data import Collection, Negatives
+from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
 from foils.training.mixing import Mixing
@@ -18,6 +19,8 @@ from foils.training.reranker import (
     reranker_loss,
     reranker_set,
     train_reranker,
+    warn_of_nothing_learned,
+    with_prompt,
 )
 from foils.training.settings import TrainSettings
 from train_models import cross_encoder, made_up, table
@@ -404,3 +407,71 @@ def test_a_regression_on_ratings_without_offsets_is_warned_of(data, caplog):
     offset = rated.with_columns({"offset": np.zeros(len(rated))})
     reranker_set(training_set(collection, offset, form="lists"), reranker_loss("regression", {}))
     assert "between" not in caplog.text
+
+
+def test_a_reranker_is_trained_with_the_prompt_that_it_is_served_with(data, tmp_path, monkeypatch):
+    seen: list[str | None] = []
+    model = with_prompt(cross_encoder(tmp_path / "bert"), "ba be: ")
+    assert (model.prompts["query"], model.default_prompt_name) == ("ba be: ", "query")
+    preprocess = type(model).preprocess
+
+    def note(self, *given, prompt=None, **more):
+        seen.append(prompt)
+        return preprocess(self, *given, prompt=prompt, **more)
+
+    monkeypatch.setattr(type(model), "preprocess", note)
+    train_reranker(model, data, tmp_path / "out", settings=replace(BASE, loss="listnet", epochs=1))
+    assert "ba be: " in seen
+    with pytest.raises(UnknownNameError):
+        with_prompt(model, "@nowhere")
+
+
+def test_a_pair_stands_once_however_many_positives_its_query_has():
+    documents = {f"d{i}": f"text {i}" for i in range(5)}
+    collection = Collection.from_dicts("c", documents, {"q": "query"}, {"train": {"q": {"d0": 1, "d1": 1, "d2": 1}}})
+    negatives = Negatives(negatives_table(["q"] * 2, ["d3", "d4"], "s", range(2), [0.0] * 2))
+    pairs = reranker_set(training_set(collection, negatives, form="lists"), RERANKER_LOSSES["binary"])[:]
+    assert sorted(pairs["document"]) == list(documents.values())
+
+
+def test_mini_batches_bound_the_activations_and_change_nothing(data, tmp_path):
+    """No mini-batch's activations outlive it: the model runs again in the backward pass, to the same gradients."""
+    gradients = []
+    for size in (None, 3):
+        model = cross_encoder(tmp_path / str(size)).eval()
+        calls: list[int] = []
+        model.register_forward_pre_hook(lambda *_, calls=calls: calls.append(1))
+        loss = RERANKER_LOSSES["listnet"].make(model, mini_batch_size=size)
+        columns = list(reranker_set(data, RERANKER_LOSSES["listnet"])[:4].values())
+        value = loss(columns[:-1], [torch.tensor(label) for label in columns[-1]])
+        before = len(calls)
+        value.backward()
+        assert len(calls) == (before if size is None else 2 * before)
+        gradients.append(torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]))
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-6)
+    settings = replace(BASE, loss="st:ListMLELoss", mini_batch_size=4)
+    with pytest.raises(InputError, match="mini_batch_size"):
+        train_reranker(model, data, tmp_path / "out", settings=settings)
+
+
+def test_a_reranker_that_learned_nothing_is_warned_of(caplog):
+    warn_of_nothing_learned([{"loss": 1.609}, {"loss": 1.2}])
+    assert not caplog.text
+    warn_of_nothing_learned([{"loss": 1.609}, {"loss": 1.605}, {"loss": 1.600}])
+    assert "hardly fell, from 1.609 to 1.600" in caplog.text
+
+
+def test_other_arguments_of_the_trainer_are_passed_on(data, tmp_path):
+    own = {"lr_scheduler_type": "cosine", "gradient_accumulation_steps": 2, "dataloader_num_workers": 0}
+    plain, other = (
+        train_reranker(
+            cross_encoder(tmp_path / str(k)), data, tmp_path / f"out{k}", settings=replace(BASE, trainer=given)
+        )
+        for k, given in enumerate(({}, own))
+    )
+    assert other.steps < plain.steps
+    for wrong in ({"output_dir": "x"}, {"nowhere": 1}):
+        with pytest.raises(UnknownNameError, match="argument of the trainer"):
+            train_reranker(
+                cross_encoder(tmp_path / "2"), data, tmp_path / "out2", settings=replace(BASE, trainer=wrong)
+            )

@@ -177,7 +177,7 @@ def test_a_reranker(world):
         (["--batches", "no-duplicates", "--set-batches", "a=1"], "no settings"),
         (["--dev-run", "x.trec"], "reranker"),
         (["--reranker", "--batches", "hobit"], "in-batch"),
-        (["--reranker", "--training-args", "query_prompt=q: "], "reads a pair as it is"),
+        (["--reranker", "--training-args", "document_prompt=q: "], "one prompt for a pair"),
         (["--training-args", "query_prompt=@nowhere"], "nowhere"),
         (["--reranker", "--set-batches", "seeds=2"], "in-batch"),
         (["--reranker", "--dev", "dev"], "--dev-run"),

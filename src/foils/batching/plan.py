@@ -15,6 +15,7 @@ from foils.batching.batches import Batches, check_vectors
 from foils.batching.conflicts import Conflicts, random_order, warn_of_classes
 from foils.batching.measures import EpochMeasures, RowMeasures, epoch_measures, measure_rows, overlap
 from foils.batching.methods import BatchChoice
+from foils.batching.objective import hardness, smooth_hardness
 from foils.runtime.errors import InputError
 from foils.runtime.files import without_nan
 
@@ -36,6 +37,9 @@ class PlannedEpochs:
         unguarded: contradictions of random batches that keep nothing apart.
         overlap: mean share of a row's companions that are its companions again in the next epoch; NaN for one epoch.
         overlap_random: what random batches would have, (b − 1) / (N − 1).
+        objective: of HOBIT, the mean over the first epoch's full batches and their seeds of H̃ (eq. 10) / s; None of
+            other methods.
+        objective_random: the same of random batches, their first rows as seeds.
     """
 
     name: str
@@ -48,6 +52,8 @@ class PlannedEpochs:
     unguarded: int
     overlap: float
     overlap_random: float
+    objective: float | None = None
+    objective_random: float | None = None
 
     def labelled(self) -> list[tuple[str, EpochMeasures]]:
         """Return the measures of each epoch, and of random batches, with their names."""
@@ -68,6 +74,8 @@ class PlannedEpochs:
             "unguarded": self.unguarded,
             "overlap": without_nan(self.overlap),
             "overlap_random": self.overlap_random,
+            "objective": self.objective,
+            "objective_random": self.objective_random,
         }
 
 
@@ -131,7 +139,22 @@ def plan_epochs(
         unguarded=sum(int(conflicts.matrix(rows).sum()) for rows in shuffled(rng=_rng(seed, 0))),
         overlap=overlap(planned),
         overlap_random=(min(batch_size, len(queries)) - 1) / max(len(queries) - 1, 1),
+        objective=seeds_objective(queries, documents, planned[0], choice),
+        objective_random=seeds_objective(queries, documents, shuffled(rng=_rng(seed, 0), conflicts=conflicts), choice),
     )
+
+
+def seeds_objective(queries: Vectors, documents: Vectors, batches: Batches, choice: BatchChoice) -> float | None:
+    """Return the mean of H̃ / s (eq. 10) over the full batches, whose first s rows are the seeds; None without seeds."""
+    own = {**choice.method.settings, **choice.settings}
+    if "seeds" not in own:
+        return None
+    values = []
+    for rows in (batch for batch in batches if batch.size == min(batches.batch_size, batches.rows)):
+        seeds = rows[: own["seeds"]]
+        weights = hardness(queries[seeds], documents[seeds], documents[rows], alpha=own["alpha"])
+        values.append(smooth_hardness(weights, tau=own["tau"]) / seeds.size)
+    return float(np.mean(values))
 
 
 def _rng(seed: int, epoch: int) -> np.random.Generator:

@@ -94,6 +94,11 @@ class BatchPlan(Result):
             "gain: against the same pairs in random batches; easier: share of the batches that are easier than those",
             f"contradictions in a plain shuffle: {plan.unguarded:,}",
         ]
+        if plan.objective is not None and plan.objective_random is not None:
+            notes.append(
+                f"HOBIT's objective a seed (eq. 10): {number(plan.objective)}, of random batches "
+                f"{number(plan.objective_random)}"
+            )
         if len(plan.epochs) > 1:
             notes.append(
                 f"companions met again in the next epoch: {100 * plan.overlap:.1f} %, "

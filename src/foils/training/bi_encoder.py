@@ -79,7 +79,7 @@ def train_bi_encoder(
         )
     loss = _loss(model, data, settings)
     outer = matryoshka_loss(model, loss, settings.matryoshka) if settings.matryoshka else loss
-    hook = _hook(model, data, batches, batch_settings, max_length=settings.max_length)
+    hook = _hook(model, data, batches, batch_settings, settings=settings)
     callbacks = [*([] if hook is None else [hook]), *callbacks]
     mask = getattr(loss, "mask", None)
     if mask is not None:
@@ -109,9 +109,12 @@ def _hook(
     batches: str | BatchHook,
     batch_settings: Mapping[str, Any] | None,
     *,
-    max_length: int | None,
+    settings: TrainSettings,
 ) -> BatchHook | None:
-    """Return what fills the batches; None where sentence-transformers does. `max_length`: of a teacher's texts."""
+    """Return what fills the batches; None where sentence-transformers does.
+
+    Where the method has a τ_h that is not set, it is the temperature of the loss.
+    """
     if isinstance(batches, BatchHook):
         return batches
     check_batches(batches, batch_settings)
@@ -123,9 +126,12 @@ def _hook(
         return None
     collection, own = data.texts.collection, dict(batch_settings or {})
     apart, named = own.pop(APART, None), own.pop(TEACHER, None)
+    temperature = settings.loss_settings.get("temperature")
+    if "tau" in METHODS[batches].settings and isinstance(temperature, (int, float)) and temperature > 0:
+        own.setdefault("tau", float(temperature))
     more = None if apart is None else believed_relevant(collection, data.negatives, apart)
     known = known_conflicts(collection, data.rows[:, 0], data.rows[:, 1], more=more)
-    use = EmbeddingSettings(max_length=max_length, device=str(model.device))
+    use = EmbeddingSettings(max_length=settings.max_length, device=str(model.device))
     teacher = None if named is None else guide_vectors(named, data, settings=use).of_pairs()
     return BatchPlanner(batches, own, known=known, teacher=teacher, mixture=data.mixture)
 

@@ -52,7 +52,6 @@ else:
     ModelLike = RunLike = str
 
 MEASURE = "nDCG@10"
-POINTWISE = ("regression", "binary")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +105,7 @@ def _refuse_idle(
     check_installed(steps.trackers)
     if steps.lora is not None:
         require("peft", "lora")
-    dev, run, loss = spelled("dev"), spelled("dev_run"), steps.loss or method.base(reranker=reranker).training.loss
+    dev, run = spelled("dev"), spelled("dev_run")
     if evaluation.dev is None:
         refuse(
             {"patience": steps.patience, **({"dev_run": evaluation.dev_run} if reranker else {})},
@@ -117,8 +116,8 @@ def _refuse_idle(
     if reranker:
         refuse({"recipe": method.recipe}, f"with {spelled('reranker')}: recipes are of bi-encoders; leave it out")
         refuse({"similarity": similarity}, f"with {spelled('reranker')}, which has no vectors; leave it out")
-        prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
-        refuse(prompts, f"with {spelled('reranker')}, which reads a pair as it is; leave it out")
+        why = f"with {spelled('reranker')}, which has one prompt for a pair; give {spelled('query_prompt')}"
+        refuse({"document_prompt": document_prompt}, why)
         refuse({"matryoshka": steps.matryoshka}, f"with {spelled('reranker')}, which has no vectors; leave it out")
         refuse({"mask": steps.mask}, NO_MASK)
         refuse({"also": mixing.also or None}, f"with {spelled('reranker')}, which takes one data set; leave it out")
@@ -127,9 +126,6 @@ def _refuse_idle(
             {**idle, "batch_settings": method.batch_settings or None},
             f"with {spelled('reranker')}, which has no in-batch negatives; leave it out",
         )
-        if loss in POINTWISE:
-            why = f"with {spelled('loss')} {loss}, whose batch is of pairs; give a smaller {spelled('batch_size')}"
-            refuse({"mini_batch_size": steps.mini_batch_size}, why)
     else:
         check_batches(method.batches or method.base().batches, method.batch_settings)
         refuse({"dev_run": evaluation.dev_run}, f"without {spelled('reranker')}: a bi-encoder searches by itself")
@@ -186,8 +182,8 @@ def train(
         resume: Continue from the last checkpoint in the folder.
         similarity: How the model compares vectors from now on: cosine, or dot (inner product, vectors as they are).
             Default: what it was made for.
-        query_prompt: Text put before each query, in training and by the model from now on, or @NAME, the model's prompt
-            of that name. Default: the model's own.
+        query_prompt: Text put before each query, of a reranker before each pair, in training and by the model from now
+            on, or @NAME, the model's prompt of that name. Default: the model's own.
         document_prompt: The same for documents.
         trust_remote_code: Run code that comes with the model.
         device: torch device, e.g. cuda:0. Default: the first one available.
@@ -277,18 +273,18 @@ def _trainable(
 
         return load_trainable(model, **compared, **own)
     from foils.encode.cross_encoders import has_drawn_weights, load_cross_encoder
-    from foils.training.reranker import reranker_loss
+    from foils.training.reranker import reranker_loss, with_prompt
 
     reranker_loss(settings.loss, settings.loss_settings)
     if not isinstance(model, (str, Path)):
-        return model
+        return with_prompt(model, compared["query_prompt"])
     load = partial(load_cross_encoder, model, new_head=True, **own)
     if settings.lora_output == ADAPTER and has_drawn_weights(lambda seed: load(seed=seed)):
         raise InputError(
             f"{spelled('lora_output', ADAPTER)}: {model} lacks weights of a reranker, as its head, which an adapter "
             f"does not hold; give {spelled('lora_output', MERGED)}"
         )
-    return load(seed=settings.seed)
+    return with_prompt(load(seed=settings.seed), compared["query_prompt"])
 
 
 def _with_learning_rate(settings: TrainSettings, model: Any) -> TrainSettings:

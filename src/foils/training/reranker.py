@@ -7,6 +7,7 @@ both.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,7 @@ from transformers import TrainerCallback
 from foils.data.collection import Rows
 from foils.encode.cross_encoders import check_one_output
 from foils.runtime.errors import InputError, check_names, require
-from foils.runtime.options import refuse
+from foils.runtime.options import refuse, spelled
 from foils.selection.curriculum import least_gap
 from foils.selection.rules import BOUNDS, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 GRADES, LABELS, ZONES, RATINGS = "grades", "labels", "zones", "ratings"
 CURRICULUM, OFFSET = "curriculum", "offset"
+LEARNED = 0.98
+"""Share of its first value to which the loss of a reranker that learned something falls: a guess stays above."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +203,10 @@ def reranker_set(data: TrainingSet, loss: RerankerLoss) -> Dataset:
     gaps = [np.concatenate([np.full((len(data), 1), np.nan), data.facts.own_gaps()], 1)] if loss.gaps else []
     facts = np.stack([target, weights, *gaps], 1)
     if loss.pointwise:
-        label = _lists(facts.swapaxes(1, 2)[there].ravel(), np.full(len(documents), 2))
-        columns = {"query": np.repeat(queries, lengths), "document": documents, "label": label}
+        query = np.repeat(queries, lengths)  # a negative stands once, however many positives its query has
+        first = np.sort(np.unique(np.stack([query, documents]), axis=1, return_index=True)[1])
+        label = _lists(facts.swapaxes(1, 2)[there][first].ravel(), np.full(len(first), 2))
+        columns = {"query": query[first], "document": documents[first], "label": label}
     else:
         queries, lengths, wide = queries[rows], lengths[rows], facts.shape[1]
         label = _lists(target[there], lengths)
@@ -262,17 +267,77 @@ def train_reranker(
     kind = reranker_loss(settings.loss, settings.loss_settings)
     of_data = (GRADES,) if settings.loss in GRADES_OF else ()
     own = {name: value for name, value in settings.loss_settings.items() if name not in of_data}
+    if settings.loss.startswith(ST):
+        why = f"with {spelled('loss')} {settings.loss}, which keeps the activations of all; take a loss of foils"
+        refuse({"mini_batch_size": settings.mini_batch_size}, why)
     if settings.max_length is not None:
         model.max_seq_length = settings.max_length
-    return fit(
+    dataset = reranker_set(data, kind)
+    steps = -(-len(dataset) // settings.batch_size) * settings.epochs
+    log.info("%d %s, %d steps of %d", len(dataset), "pairs" if kind.pointwise else "lists", steps, settings.batch_size)
+    run = fit(
         CrossEncoderTrainer,
         CrossEncoderTrainingArguments,
         model,
         Path(output),
-        dataset=reranker_set(data, kind),
+        dataset=dataset,
         loss=kind.make(model, mini_batch_size=settings.mini_batch_size, **own),
         settings=settings,
         score=score,
-        callbacks=callbacks,
+        callbacks=[*callbacks, TimeTold()],
         resume=resume,
+        prompts=prompt_of_reranker(model),
     )
+    warn_of_nothing_learned(run.history)
+    return run
+
+
+class TimeTold(TrainerCallback):  # type: ignore[misc]
+    """Says after a few steps how many minutes the whole training will take."""
+
+    after = 5
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Start the clock."""
+        self.begin, self.first = time.perf_counter(), state.global_step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Say it once."""
+        if state.global_step - self.first == self.after and state.max_steps > 10 * self.after:
+            minutes = (time.perf_counter() - self.begin) / self.after * (state.max_steps - self.first) / 60
+            log.info("%d steps, about %.0f minutes", state.max_steps, max(1, minutes))
+
+
+def prompt_of_reranker(model: Any) -> str | None:
+    """Return the prompt that a CrossEncoder is served with, so that it is trained with it; None without one."""
+    name = getattr(model, "default_prompt_name", None)
+    return (model.prompts or {}).get(name) or None if name else None
+
+
+def with_prompt(model: Any, prompt: str | None) -> Any:
+    """Return a CrossEncoder that is trained and served with this prompt, or `@NAME`, its own of that name.
+
+    Raises:
+        UnknownNameError: it has no prompt of that name.
+    """
+    if prompt is None:
+        return model
+    own = model.prompts or {}
+    if prompt.startswith("@"):
+        check_names("prompt of the model", [prompt[1:]], own)
+        model.default_prompt_name = prompt[1:]
+    else:
+        model.prompts, model.default_prompt_name = {**own, "query": prompt}, "query"
+    return model
+
+
+def warn_of_nothing_learned(history: Sequence[Mapping[str, float]]) -> None:
+    """Say so where the loss hardly fell: the last tenth of its entries against the first one."""
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    last = losses[-max(1, len(losses) // 10) :]
+    if len(losses) > 1 and losses[0] > 0 and sum(last) / len(last) > LEARNED * losses[0]:
+        log.warning(
+            "the loss hardly fell, from %.3f to %.3f: the reranker learned next to nothing; train for more steps, at "
+            "a higher learning rate, or from a model that knows more",
+            losses[0], sum(last) / len(last),
+        )  # fmt: skip

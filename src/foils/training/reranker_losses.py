@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from foils.training.facts import LeastGap
 from foils.training.losses import gradients_of
@@ -27,7 +28,7 @@ class PairLoss(nn.Module):  # type: ignore[misc]
 
     Args:
         model: a CrossEncoder with one output.
-        mini_batch_size: pairs scored at once; None: all.
+        mini_batch_size: pairs whose activations are in memory at once; None: all.
     """
 
     def __init__(self, model: Any, *, mini_batch_size: int | None = None) -> None:
@@ -41,8 +42,14 @@ class PairLoss(nn.Module):  # type: ignore[misc]
             tokens = self.model.preprocess(pairs[start : start + size], prompt=prompt, task=task)
             device = self.model.device
             tokens = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in tokens.items()}
-            parts.append(self.model(tokens)["scores"].view(-1))
+            if self.mini_batch_size is None or not torch.is_grad_enabled():
+                parts.append(self.model(tokens)["scores"].view(-1))
+            else:  # activations of one mini-batch at a time: they are computed again in the backward pass
+                parts.append(checkpoint(self._score, tokens, use_reentrant=False))
         return torch.cat(parts).float()
+
+    def _score(self, tokens: dict[str, Any]) -> Any:
+        return self.model(dict(tokens))["scores"].view(-1)
 
     def lists(
         self, inputs: Sequence[Any], labels: Sequence[Tensor], prompt: str | None, task: str | None
@@ -62,7 +69,7 @@ class PointwiseLoss(PairLoss):
     Args:
         model: a CrossEncoder with one output.
         objective: (scores, targets) → (n,) losses.
-        mini_batch_size: pairs scored at once; None: all.
+        mini_batch_size: pairs whose activations are in memory at once; None: all.
     """
 
     def __init__(
@@ -140,7 +147,7 @@ class ListContrastiveLoss(PairLoss):
         temperature: τ of InfoNCE over logits, above 0, or one that is learned; 1 is the logits' own scale.
         prior: π in [0, 1), the chance that a negative of a list is a positive.
         concentration: β, at least 0; more attends to harder negatives.
-        mini_batch_size: pairs scored at once; None: all.
+        mini_batch_size: pairs whose activations are in memory at once; None: all.
         least_gap: curriculum: epoch → gap that a negative must exceed to take part in the contrast; None: all do.
 
     Raises:

@@ -68,6 +68,9 @@ class TrainSettings(Settings):
         mask_softness: Difference of similarities over which a soft mask lowers a negative's weight from 1 to 0. At the
             margin it is 1/2. With 0 a negative is left out or kept whole.
         mask_near_positive: Compare negatives with the positive, too, and take the larger similarity.
+        trainer: Argument of sentence-transformers' trainer, passed on as it is, as lr_scheduler_type=cosine,
+            gradient_accumulation_steps=4, optim=adafactor or dataloader_num_workers=2; may be given several times. In
+            Python a dictionary.
         trackers: Tracker that the training reports to, as tensorboard; may be given several times (docs/training.md).
     """
 
@@ -99,6 +102,9 @@ class TrainSettings(Settings):
     mask_margin: float | None = None
     mask_softness: Annotated[float, Option(least=0, within=TRAINING_ARGS)] = 0.0
     mask_near_positive: Annotated[bool, Option(within=TRAINING_ARGS)] = False
+    trainer: Annotated[Mapping[str, Any], settings_option("trainer", flag="--set-trainer", words=True)] = field(
+        default_factory=dict
+    )
     trackers: Annotated[tuple[str, ...], Option(flag="--tracker", names=TRACKERS, repeated=True)] = ()
 
     def __post_init__(self) -> None:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
 
-from foils.runtime.errors import FailureError, InputError
+from foils.runtime.errors import FailureError, InputError, check_names
 from foils.runtime.options import spelled
 from foils.training.adapters import AdapterCheckpoints, add_adapters, checkpointed, merge_trained
 from foils.training.callbacks import CHANCE, DEV, DevEvaluator, LossState, MarkWhole, Watch, last_whole_checkpoint
@@ -26,6 +26,14 @@ log = logging.getLogger(__name__)
 
 FEW = 16
 """Texts that a processor embeds together."""
+OF_FOILS = frozenset({
+    "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "warmup_steps",
+    "weight_decay", "max_grad_norm", "seed", "bf16", "fp16", "save_strategy", "save_steps", "save_total_limit",
+    "eval_strategy", "eval_steps", "load_best_model_at_end", "metric_for_best_model", "greater_is_better",
+    "restore_callback_states_from_checkpoint", "report_to", "use_cpu", "accelerator_config", "batch_sampler", "prompts",
+    "gradient_checkpointing", "resume_from_checkpoint",
+})  # fmt: skip
+"""Arguments of the trainer that settings of foils decide."""
 TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
 
 
@@ -54,7 +62,7 @@ class TrainingRun:
 
 
 def arguments(
-    kind: Callable[..., Any],
+    kind: type[Any],
     model: Any,
     output: Path,
     *,
@@ -69,12 +77,15 @@ def arguments(
 
     Raises:
         InputError: patience without an evaluation, or a precision that the device does not have.
+        UnknownNameError: the trainer has no such argument, or foils has a setting for it.
     """
     if settings.patience is not None and not evaluated:
         raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
     strategy = "epoch" if settings.checkpoint_steps is None else "steps"
     precision = precision_of(settings.precision, model.device)
-    return kind(
+    names = [each.name for each in fields(kind) if each.init and each.name not in OF_FOILS]
+    check_names("argument of the trainer", settings.trainer, names)
+    own: dict[str, Any] = dict(
         output_dir=str(output),
         num_train_epochs=settings.epochs,
         per_device_train_batch_size=settings.batch_size,
@@ -104,6 +115,13 @@ def arguments(
         accelerator_config={"split_batches": True},  # of several processes each has its part of every batch
         **more,
     )
+    try:
+        return kind(**{**own, **settings.trainer})
+    except (TypeError, ValueError) as error:
+        if not settings.trainer:
+            raise
+        given = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
+        raise InputError(f"{spelled('trainer')} {given}: {error}") from error
 
 
 def embedded_at_once(settings: TrainSettings, device: torch.device) -> int:
@@ -131,7 +149,7 @@ def precision_of(chosen: str, device: torch.device) -> str:
 
 def fit(
     kind: type[Any],
-    arguments_kind: Callable[..., Any],
+    arguments_kind: type[Any],
     model: Any,
     output: Path,
     *,
