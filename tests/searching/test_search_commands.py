@@ -72,10 +72,11 @@ def test_search_writes_a_run_and_says_what_was_kept(folder, command, tmp_path):
         for more in (
             *(["--dimension-args", f"{key}={value}"] for key, value in dimensions.items()),
             ["--feedback", tmp_path / "rdime"], ["--feedback-depth", 12],
-            ["--index", "hnsw"], ["--dimensions", "dime", "--tune", "dev"],
+            ["--index", "hnsw"],
         )
     ]  # fmt: skip
-    assert len({base, eclipse, rdime, *other}) == 12
+    other += [search("o", "--dimensions", "dime")[0], search("o", "--dimensions", "dime", "--tune", "dev")[0]]
+    assert len({base, eclipse, rdime, *other}) == 13
     answers = tmp_path / "answers.jsonl"
     answers.write_text("".join(json.dumps({"query_id": f"q{i}", "answer": WORDS[i]}) + "\n" for i in range(24)))
     answered, _ = search("answered", "--dimensions", "eclipse", "--answers", answers)
@@ -195,11 +196,10 @@ def test_settings_are_not_chosen_on_the_queries_that_are_searched_for(folder, co
         ("search --run r --tune dev --measure Rprec", "nDCG, AP, RR"),
         ("search --run r --tune test --split test", "--tune test --split test"),
         ("evaluate", "--model"),
-        ("evaluate --model m --measures ndcg@10", "nDCG@10"),
-        ("evaluate --model m --split train", "dev, test"),
+        ("evaluate --model all-MiniLM-L6-v2 --measures ndcg@10", "nDCG@10"),
+        ("evaluate --model all-MiniLM-L6-v2 --split train", "dev, test"),
         ("evaluate --run nowhere.trec", "no such file"),
         ("evaluate --run nowhere.trec --ties bigger", "trec_eval"),
-        ("evaluate --model m --reranker /nowhere/at/all", "/nowhere/at/all: no such folder"),
     ],
 )
 def test_bad_usage_says_what_is_expected(folder, command, tmp_path, more, said):
