@@ -21,6 +21,7 @@ from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import parsed_settings
 from foils.runtime.options import Needs, Option, Settings, refuse, settings_of, spelling, taken_apart
 from foils.runtime.results import Result, Table, counted, number, p_value
+from foils.runtime.scale import on_ray
 
 
 def window(text: str) -> tuple[int, int]:
@@ -397,3 +398,9 @@ def test_a_result_is_one_line_in_a_list() -> None:
     assert counted(1200, "queries") == "1,200 queries"
     collection = foils.Collection.from_dicts("b", {"d1": "a", "d2": "b"}, {"q": "a"}, {"train": {"q": {"d1": 1}}})
     assert repr(foils.mine(collection, "random")) == "Mined('random': 1 query, 1 negative)"
+
+
+def test_a_port_that_there_is_not_is_a_message() -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="no Ray cluster can be reached at localhost:99999"), on_ray("localhost:99999"):
+        pass
