@@ -64,3 +64,12 @@ def test_the_program_says_what_the_library_says(beir_folder: Callable[..., Path]
     assert json.loads((tmp_path / "d.json").read_text()) == json.loads(json.dumps(described.to_json()))
     assert shown.split() == str(described).split()
     assert "<table>" in described._repr_html_()
+
+
+def test_control_characters_of_documents_do_not_reach_the_terminal() -> None:
+    collection = Collection.from_dicts(
+        "\x1b]0;owned\x07", {"d": "red \x1b[2J\x9b1A boat"}, {"q": "where?\x1b[31m"}, {"train": {"q": {"d": 1}}}
+    )
+    shown = str(foils.describe(collection))
+    assert not {"\x1b", "\x07", "\x9b"} & {*shown}
+    assert "red \ufffd[2J\ufffd1A boat" in shown

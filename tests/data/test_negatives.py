@@ -293,3 +293,10 @@ def test_a_pair_is_found_twice_across_chunks() -> None:
     with pytest.raises(InputError, match=r"1 \(query, document\) pairs .*first: 'q', 'd'"):
         Negatives(pa.concat_tables([one, other]))
     assert len(Negatives(pa.concat_tables([one, other.slice(0, 1)]))) == 3
+
+
+def test_columns_are_looked_for_before_a_file_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"other": ["x" * 1000] * 1000}), tmp_path / "other.parquet")
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda self: pytest.fail("unpacked"))
+    with pytest.raises(FormatError, match="no column query_id, doc_id"):
+        Negatives.read(tmp_path / "other.parquet")

@@ -358,7 +358,7 @@ class Negatives(Result):
             InputError: there is no such file.
             FormatError: it is not Parquet, or not a table of negatives.
         """
-        table, recorded = read_table(path)
+        table, recorded = read_table(path, REQUIRED.names)
         try:
             return Negatives(table, recorded)
         except InputError as error:

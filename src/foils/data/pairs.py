@@ -6,9 +6,9 @@ import hashlib
 import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -29,11 +29,13 @@ from foils.data.collection import (
     cache_place,
     file_facts,
 )
+from foils.data.pair_index import PairIndex
 from foils.data.records import Complaints, Records, parts_of, records_of, text_field
 from foils.data.splitting import SHARES, SPLITS, split_queries
 from foils.data.tables import MOST, pieces, take
 from foils.data.texts import ColumnTexts
 from foils.data.tokens import UNSEEN
+from foils.runtime import memory
 from foils.runtime.errors import FormatError, InputError
 from foils.runtime.options import spelled
 
@@ -543,8 +545,9 @@ def read_pairs(
         tables.append(PairTable(part, names, "" if alone else _split_name(split)))
     more = None if corpus is None else records_of(corpus)
     made = _Pairs(tables, more, columns, tuple(shares))
-    documents = Source(tables[0].records.where, made.documents)
-    queries = Source(tables[0].records.where, made.queries)
+    where = tables[0].records.where
+    documents = Source(where, made.documents, lambda: made.plain.document_table() if made.plain else None)
+    queries = Source(where, made.queries, lambda: made.plain.query_table() if made.plain else None)
     read = [*(table.records for table in tables), *([more] if more else [])]
     files = list(dict.fromkeys(file for each in read for file in each.files))
     read_as = tables[0].columns.understood(tables[0].records.columns)
@@ -598,6 +601,90 @@ def text_id(text: str) -> str:
 
 
 @dataclass(frozen=True)
+class PlainPairs:
+    """Pairs of a text of a query and a text of a document, held in memory.
+
+    Attributes:
+        queries: text -> id of the distinct queries, as they first come.
+        documents: text -> id of the distinct documents.
+        query_rows: (n,) rows in `queries` of the distinct pairs.
+        doc_rows: (n,) rows in `documents`.
+    """
+
+    queries: dict[str, str]
+    documents: dict[str, str]
+    query_rows: Rows
+    doc_rows: Rows
+
+    @classmethod
+    def read(cls, table: PairTable) -> PlainPairs | None:
+        """Read a table of these two columns; None where it has others, is too large, or something is wrong in it.
+
+        What is wrong, and on which line, the slower way of any table says.
+        """
+        names = {role: names for role, names in table.columns.names.items() if names}
+        if names.keys() != {"query", "positive"} or len(names["positive"]) > 1:
+            return None
+        (query,), (positive,) = names["query"], names["positive"]
+        complaints, room = Complaints(table.records.where), memory.budget() // 16
+        queries, documents, codes = dict[str, int](), dict[str, int](), array("q")
+        for _, fields in table.records.read(complaints):
+            for text, rows in ((fields.get(query), queries), (fields.get(positive), documents)):
+                if not isinstance(text, str) or not (text := text.strip()):
+                    return None
+                row = rows.setdefault(text, len(rows))
+                if row == len(rows) - 1:
+                    room -= len(text)
+                codes.append(row)
+            if room < 0:
+                return None
+        if complaints or not codes:
+            return None
+        ids = [_ids_of(texts) for texts in (queries, documents)]
+        if ids[0] is None or ids[1] is None:
+            return None
+        pairs = np.asarray(codes, np.int64).reshape(-1, 2)
+        kept = PairIndex(pairs[:, 0], pairs[:, 1]).distinct
+        return cls(ids[0], ids[1], pairs[kept, 0], pairs[kept, 1])
+
+    def document_table(self) -> pa.Table:
+        """Return the documents, without titles."""
+        titles = pa.repeat(pa.scalar("", pa.large_string()), len(self.documents))
+        return pa.table([pa.array(list(self.documents.values())), titles, _texts(self.documents)], schema=DOCUMENTS)
+
+    def query_table(self) -> pa.Table:
+        """Return the queries."""
+        return pa.table([pa.array(list(self.queries.values())), _texts(self.queries)], schema=QUERIES)
+
+    def qrels(self, where: str, documents: pa.Table, queries: pa.Table, shares: Sequence[float]) -> dict[str, Source]:
+        """Return the judgements by split (see `foils.data.splitting.split_queries`)."""
+        split_of = np.array(split_queries(list(self.queries), self.query_rows, self.doc_rows, shares))[self.query_rows]
+
+        def judged(split: str) -> pa.Table:
+            rows = np.flatnonzero(split_of == split)
+            ids = take(queries["query_id"], self.query_rows[rows]), take(documents["doc_id"], self.doc_rows[rows])
+            return pa.table([*ids, pa.array(np.ones(len(rows), np.int32))], schema=QRELS)
+
+        splits = [split for split in SPLITS if (split_of == split).any()]
+        return {split: Source(where, lambda _: iter(()), partial(judged, split)) for split in splits}
+
+
+def _texts(of: Iterable[str]) -> pa.Array:
+    return pa.array(list(of), pa.large_string())
+
+
+def _ids_of(texts: Iterable[str]) -> dict[str, str] | None:
+    """The id of each of these distinct texts; None where one is blank or no Unicode, or two have the same id."""
+    if any(not text.isascii() and blank(text) for text in texts):
+        return None
+    try:
+        ids = {text: hashlib.blake2b(text.encode(), digest_size=8).hexdigest() for text in texts}
+    except UnicodeEncodeError:
+        return None
+    return ids if len(set(ids.values())) == len(ids) else None
+
+
+@dataclass(frozen=True)
 class _Pairs:
     """Documents, queries and judgements of tables of pairs, as streams of their records."""
 
@@ -617,6 +704,12 @@ class _Pairs:
             own.settle()
             if empty and len(self.tables) > 1:
                 raise FormatError("no pairs in this split; leave it out", table.records.where)
+
+    @cached_property
+    def plain(self) -> PlainPairs | None:
+        """The pairs where each is a text of a query and one of a document, and nothing is wrong with any; else None."""
+        alone = len(self.tables) == 1 and self.corpus is None
+        return PlainPairs.read(self.tables[0]) if alone else None
 
     def documents(self, complaints: Complaints) -> Iterator[Record]:
         """Yield the distinct documents, and note the pairs."""
@@ -678,6 +771,8 @@ class _Pairs:
     def qrels(self, documents: pa.Table, queries: pa.Table) -> dict[str, Source]:
         """Return the judgements by split, of the pairs that `documents` noted."""
         where = self.tables[0].records.where
+        if self.plain is not None:
+            return self.plain.qrels(where, documents, queries, self.shares)
         pairs = self.judged.resolved(documents, queries)
         if odd := [name for name in pairs.names if name and not SPLIT_NAME.fullmatch(name)]:
             raise FormatError(

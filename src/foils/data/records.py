@@ -73,6 +73,9 @@ class Complaints:
         self.path = path
         self._found: list[tuple[int | None, str]] = []
 
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
     def add(self, message: str, line: int | None = None) -> None:
         """Note one complaint."""
         message = message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]}…"
@@ -181,7 +184,7 @@ def every_line(path: str | Path, complaints: Complaints) -> Iterator[tuple[int, 
             if number == 1:
                 check_utf8(raw, path)
             try:
-                yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+                yield number, (raw.decode("utf-8-sig") if number == 1 else raw.decode()).rstrip("\r\n")
             except UnicodeDecodeError as error:
                 complaints.add(f"not UTF-8 at byte {error.start} of the line; convert the file", number)
 
@@ -240,6 +243,8 @@ def each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def text_field(value: object) -> str | None:
     """Return a JSON value as text that Arrow can hold, or None: strings without lone surrogates; integers as ids."""
+    if isinstance(value, str) and value.isascii():
+        return value
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return None
     text = str(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -217,18 +217,30 @@ def _write_parquet(place: Any, table: pa.Table, provenance: Provenance) -> None:
     )
 
 
-def read_table(path: str | Path) -> tuple[pa.Table, Provenance]:
+def read_table(path: str | Path, required: Sequence[str] = ()) -> tuple[pa.Table, Provenance]:
     """Read a Parquet table and its provenance ({} where the file carries none).
+
+    Args:
+        path: of the file.
+        required: names of columns; they are looked for before anything is unpacked, since a small file can hold many
+            gigabytes of one value.
 
     Raises:
         InputError: there is no such file.
-        FormatError: the file is not Parquet, or damaged.
+        FormatError: the file is not Parquet, damaged, or without a required column.
     """
     existing_file(path)
     try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
+        opened = pq.ParquetFile(path, page_checksum_verification=True)
+        names = opened.schema_arrow.names
+        table = opened.read() if {*required} <= {*names} else None
+        if table is None:
+            missing = ", ".join(name for name in required if name not in names)
+            raise FormatError(f"no column {missing}; a table of negatives has {', '.join(required)}", path)
         table.validate(full=True)
         provenance = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
+    except FormatError:
+        raise
     except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise FormatError(f"not a readable Parquet file ({_first_line(error)}); make it again", path) from error
     if not isinstance(provenance, dict):
