@@ -28,7 +28,7 @@ LAYERS = (  # a part imports from parts on lines above its own, and from itself
     ("statistics", "upkeep"),
     STAGES,
     ("deciding",),
-    ("experiments", "tuning"),
+    ("experiments",),
     ("cli",),
 )
 LAYER = {part: number for number, parts in enumerate(LAYERS) for part in parts}

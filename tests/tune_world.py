@@ -14,25 +14,28 @@ ASKED, ANSWERED = WORDS[:25], WORDS[25:]
 """Words of queries, and of documents: each word of a query stands for one of its answer."""
 
 
-def write_pairs(path: Path, count: int = 240, *, shuffled: bool = False, splits: bool = False, seed: int = 0) -> Path:
-    """Write pairs: the words of a query stand for words of its document; shuffled, for those of another one."""
+def write_pairs(path: Path, count: int = 240, *, shuffled: bool = False, shared: int = 0, seed: int = 0) -> Path:
+    """Write pairs: the words of a query stand for words of its document; shuffled, for those of another one.
+
+    So many of a query's four words are the document's own, by which BM25 finds it.
+    """
     rng = np.random.default_rng(seed)
     meant = dict(zip(ANSWERED, rng.permutation(ASKED).tolist(), strict=True))
     documents = [" ".join(rng.choice(ANSWERED, 6, replace=False)) for _ in range(count)]
-    queries = [" ".join(meant[word] for word in text.split()[:4]) for text in documents]
+    queries = [
+        " ".join(word if at < shared else meant[word] for at, word in enumerate(text.split()[:4])) for text in documents
+    ]
     answers = rng.permutation(documents).tolist() if shuffled else documents
-    named = rng.permutation(np.repeat(["train", "dev", "test"], [count * 6 // 10, count * 2 // 10, count * 2 // 10]))
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["query", "positive", *(["split"] if splits else [])])
-        for query, answer, split in zip(queries, answers, named.tolist(), strict=True):
-            writer.writerow([query, answer, *([split] if splits else [])])
+        writer.writerow(["query", "positive"])
+        writer.writerows(zip(queries, answers, strict=True))
     return path
 
 
 def write_world(folder: Path) -> None:
     """Write pairs.csv, shuffled.csv, and the model `static`."""
-    write_pairs(folder / "pairs.csv")
+    write_pairs(folder / "pairs.csv", shared=1)
     write_pairs(folder / "shuffled.csv", shuffled=True)
     static_model().save_pretrained(str(folder / "static"))
 

@@ -41,9 +41,9 @@ import foils
 from common import load, save, words_of
 from foils.data import Collection, Run
 from foils.evaluation import dense_run, evaluate_runs
+from foils.experiments.tune import MEASURE
+from foils.experiments.tuned import Tuned
 from foils.statistics import bootstrap_interval, paired_test
-from foils.tuning.results import Tuned
-from foils.tuning.settings import MEASURE
 
 NEGATIVES, MARGIN, BATCH, RATE = 5, 0.05, 16, 2e-5
 PROBED = 6  # steps that tell how many fit into the time

@@ -11,6 +11,8 @@ import foils.data.push
 import foils.deciding.doors
 import foils.evaluation.systems
 import foils.experiments.analysis
+import foils.experiments.demo
+import foils.experiments.tuned
 import foils.labelling.doors
 import foils.labelling.relabelling
 import foils.mining.results
@@ -20,9 +22,6 @@ import foils.searching.runs
 import foils.selection.benefit
 import foils.selection.doors
 import foils.training.results
-import foils.tuning.demo
-import foils.tuning.explained
-import foils.tuning.results
 import foils.upkeep
 
 from .data.collection import Collection as Collection
@@ -42,8 +41,11 @@ if not typing.TYPE_CHECKING:
     from .deciding.doors import score as score
     from .deciding.mine import mine as mine
     from .evaluation.doors import evaluate as evaluate
+    from .experiments.demo import demo as demo
+    from .experiments.doors import merge as merge
     from .experiments.doors import report as report
     from .experiments.doors import study as study
+    from .experiments.doors import tune as tune
     from .labelling.doors import label as label
     from .labelling.doors import relabel as relabel
     from .mining.doors import filter as filter
@@ -56,9 +58,6 @@ if not typing.TYPE_CHECKING:
     from .selection.doors import compose as compose
     from .selection.doors import select as select
     from .training.doors import train as train
-    from .tuning.demo import demo as demo
-    from .tuning.doors import merge as merge
-    from .tuning.doors import tune as tune
     from .upkeep import cache as cache
 
 def batch(collection: typing.Any, method: typing.Any = ..., source: typing.Any = ..., *, batch_size: int = ...,
@@ -111,6 +110,9 @@ def evaluate(collection: typing.Any, systems: typing.Any = ..., *, run: typing.A
     similarity: typing.Any = ..., precision: typing.Any = ..., backend: typing.Any = ...,
     encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
     vectors: typing.Any = ...) -> foils.evaluation.systems.Evaluation: ...
+def demo(output: typing.Any = ..., *, model: typing.Any = ..., seed: int = ...) -> foils.experiments.demo.Demo: ...
+def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
+    device: typing.Any = ...) -> foils.experiments.tuned.Merged: ...
 def report(studies: typing.Any, *, measure: typing.Any = ..., reliable: bool = ...,
     seed: int = ...) -> foils.experiments.analysis.StudyAnalysis: ...
 def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, output: typing.Any,
@@ -120,6 +122,12 @@ def study(collection: typing.Any, sources: typing.Any, *, models: typing.Any, ou
     test_split: typing.Any = ..., training: typing.Any = ..., device: typing.Any = ..., columns: typing.Any = ...,
     corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
     keep_identical_ids: bool = ...) -> foils.experiments.analysis.StudyAnalysis: ...
+def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any = ..., plan: typing.Any = ...,
+    explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., keep: typing.Any = ...,
+    matryoshka: typing.Any = ..., lora: int | None = ..., trust_remote_code: bool = ..., reranker: bool = ...,
+    first_stage: typing.Any = ..., seed: int = ..., device: typing.Any = ..., columns: typing.Any = ...,
+    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
+    keep_identical_ids: bool = ...) -> foils.experiments.tuned.Tuned | foils.experiments.tuned.Explained: ...
 def label(collection: typing.Any, sources: typing.Any, *, n: int = ..., ask: typing.Any = ..., draw: typing.Any = ...,
     split: typing.Any = ..., output: typing.Any, answers: typing.Any = ..., labeller: typing.Any = ...,
     checks: int = ..., question: typing.Any = ..., seed: int = ..., columns: typing.Any = ..., corpus: typing.Any = ...,
@@ -237,21 +245,5 @@ def train(collection: typing.Any, source: typing.Any = ..., *, model: typing.Any
     device: typing.Any = ..., columns: typing.Any = ..., corpus: typing.Any = ..., add_judgements: typing.Any = ...,
     split_shares: typing.Any = ..., keep_identical_ids: bool = ...,
     memory: typing.Any = ...) -> foils.training.results.Trained: ...
-def demo(output: typing.Any = ..., *, top: int = ..., sample: int | None = ..., tuned: typing.Any = ...,
-    seed: int = ..., memory: typing.Any = ..., ray: typing.Any = ..., encoder: typing.Any = ...,
-    max_length: int | None = ..., device: typing.Any = ..., query_prompt: typing.Any = ...,
-    document_prompt: typing.Any = ..., similarity: typing.Any = ..., precision: typing.Any = ...,
-    backend: typing.Any = ..., encode_batch: int | None = ..., trust_remote_code: bool = ..., storage: typing.Any = ...,
-    vectors: typing.Any = ...) -> foils.tuning.demo.Demo: ...
-def merge(base: typing.Any, tuned: typing.Any, *, output: typing.Any, alpha: float = ..., reranker: bool = ...,
-    device: typing.Any = ...) -> foils.tuning.results.Merged: ...
-def tune(collection: typing.Any = ..., *, model: typing.Any = ..., output: typing.Any = ..., plan: typing.Any = ...,
-    explain: bool = ..., minutes: float | None = ..., max_length: int | None = ..., keep: typing.Any = ...,
-    matryoshka: typing.Any = ..., lora: int | None = ..., gradient_checkpointing: bool = ...,
-    trust_remote_code: bool = ..., reranker: bool = ..., first_stage: typing.Any = ..., rerank_depth: int | None = ...,
-    score_with: typing.Any = ..., seed: int = ..., device: typing.Any = ..., columns: typing.Any = ...,
-    corpus: typing.Any = ..., add_judgements: typing.Any = ..., split_shares: typing.Any = ...,
-    keep_identical_ids: bool = ..., storage: typing.Any = ..., vectors: typing.Any = ...,
-    memory: typing.Any = ...) -> foils.tuning.results.Tuned | foils.tuning.explained.Explained: ...
 def cache(action: typing.Any = ..., *, kind: typing.Any = ..., keep: int | None = ..., older_than: float | None = ...,
     dry_run: bool = ...) -> foils.upkeep.Cache: ...

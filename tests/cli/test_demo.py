@@ -1,4 +1,4 @@
-"""The demo is one in the program and the library: the same files, tables and page."""
+"""The demo is one in the program and the library: the same files and tables, and two verdicts about one model."""
 
 from __future__ import annotations
 
@@ -9,20 +9,12 @@ from typing import Any
 
 import pytest
 
-from fakes import HashingEncoder
-from foils.data import Collection
-from foils.tuning.demo import demo
-
-
-@pytest.fixture
-def pydocs(monkeypatch: pytest.MonkeyPatch, small: Collection) -> Collection:
-    monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: small)
-    return small
+from foils.experiments.demo import demo
 
 
 @pytest.mark.slow
-def test_a_model_is_tuned_at_the_end(
-    foils: Callable[..., Any], loaded: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_one_model_is_decided_for_and_tuned(
+    foils: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("datasets")
     from train_models import made_up, static_model
@@ -30,11 +22,11 @@ def test_a_model_is_tuned_at_the_end(
     collection = replace(made_up(queries=240, documents=400), name="pydocs", digest="made up")
     monkeypatch.setattr("foils.data.read._pydocs", lambda packages=None: collection)
     static_model().save_pretrained(str(tmp_path / "static"))
-    ended = foils("demo", "-o", tmp_path / "out", "--top", 3, "--tune", tmp_path / "static")
+    ended = foils("demo", "-o", tmp_path / "out", "--model", tmp_path / "static")
     assert ended.status == 0, ended.err
-    shown = demo(tmp_path / "out", top=3, tuned=str(tmp_path / "static"), encoder=HashingEncoder())
-    assert shown.tuned.better
-    assert shown.tuned.sentence.startswith("Better: nDCG@10 on test: ")
+    shown = demo(tmp_path / "out", model=str(tmp_path / "static"))
+    assert list(shown.tuned.means)[:2] == ["base", "tuned"]
+    assert shown.tuned.sentence.startswith("Deploy ")
     assert str(shown).split() == ended.out.split()
     assert (tmp_path / "out" / "tuned" / "report.html").is_file()
     assert shown.to_json()["tuned"] == shown.tuned.to_json()

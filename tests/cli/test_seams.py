@@ -238,12 +238,9 @@ SEAMS: dict[str, tuple[str, Calls]] = {
     "merge": ("merge static other --alpha 0.5 -o out --json out.json", [
         lambda: {"base": "static", "tuned": "other", "alpha": 0.5, "output": "out"},
     ]),
-    "demo": (f"demo -o out --top 3 --seed 2 --tune none {V} --json out.json", [
-        lambda: {"output": "out", "top": 3, "seed": 2, "tuned": "none", **ENCODER},
-    ]),
     "cache": ("cache size --kind llm --json out.json", [lambda: {"action": "size", "kind": ("llm",)}]),
 }  # fmt: skip
-ELSEWHERE = {"push", "relabel", "report", "study", "tune"}  # tests of their own compare program and library
+ELSEWHERE = {"demo", "push", "relabel", "report", "study", "tune"}  # tests of their own compare program and library
 OF_OBJECTS = {"rate", "generate", "answer"}  # what they record says where something is kept, or what was asked anew
 
 

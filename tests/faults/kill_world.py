@@ -19,7 +19,7 @@ IMPORTED = (
     "foils.batching.doors", "foils.batching.sampler", "foils.cli.app", "foils.evaluation.doors",
     "foils.mining.doors", "foils.rating.doors", "foils.pages", "foils.scoring", "foils.searching.doors",
     "foils.selection.doors", "foils.experiments", "foils.training.models", "foils.training.reranker",
-    "foils.tuning.doors",
+    "foils.experiments.doors",
 )  # fmt: skip
 """What verbs import: imported once, before processes are forked."""
 

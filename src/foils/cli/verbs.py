@@ -242,7 +242,9 @@ DOORS: dict[str, Verb] = {
         "foils report study/ other-study/ --measure RR@10 -o report.html",
         more=(PAGE,),
     ),
-    "demo": Verb("foils.tuning.demo:demo", "foils demo -o foils-demo/", more=(OPEN,), after=_open_report, alone=True),
+    "demo": Verb(
+        "foils.experiments.demo:demo", "foils demo -o foils-demo/", more=(OPEN,), after=_open_report, alone=True
+    ),
     "rate": Verb(
         "foils.rating.doors:rate",
         "foils rate scifact/ dense.parquet --judge cross-encoder:my-reranker/ --degree 6 -o rated.parquet",
@@ -319,11 +321,11 @@ DOORS: dict[str, Verb] = {
         next="foils evaluate {collection} --model {output}",
     ),
     "tune": Verb(
-        "foils.tuning.doors:tune",
+        "foils.experiments.doors:tune",
         "foils tune pairs.csv --model all-MiniLM-L6-v2 --minutes 30 -o better/",
         after=_fail_where_kept,
     ),
-    "merge": Verb("foils.tuning.doors:merge", "foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/"),
+    "merge": Verb("foils.experiments.doors:merge", "foils merge all-MiniLM-L6-v2 better/model/ --alpha 0.5 -o merged/"),
     "push": Verb("foils.data.doors:push", "foils push bm25.parquet hf:me/scifact-bm25 --license cc-by-4.0"),
     "cache": Verb("foils.upkeep:cache", "foils cache prune --keep 20GiB", after=_fail_where_damaged, alone=True),
 }

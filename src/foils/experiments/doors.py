@@ -1,21 +1,32 @@
-"""The doors of studies: train on every source and compare, and look again at what was measured."""
+"""The doors of tunings and of studies."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data import Collection
-from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption
+from foils.data.description import describe_collection
+from foils.data.read import CollectionLike, CollectionSettings, identical_ids_caption, is_pairs
 from foils.data.sources import SourcesLike, as_sources
+from foils.data.splitting import SPLITS, with_three_splits
+from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.analysis import StudyAnalysis, analyse
+from foils.experiments.cache import read_sealed
 from foils.experiments.cells import Cell, read_cells
+from foils.experiments.parts import check_sizes, split_sizes
+from foils.experiments.plan import Plan
 from foils.experiments.study import StudySettings, run_study
+from foils.experiments.tune import PLANNED, Tuning
+from foils.experiments.tuned import Explained, Merged, Tuned
 from foils.runtime.doors import door
-from foils.runtime.files import write_json
-from foils.runtime.options import Option
+from foils.runtime.errors import InputError, require
+from foils.runtime.files import fill_folder, write_json, write_sealed
+from foils.runtime.options import Option, Settings, numbers_of, refuse, spelled
 
 if TYPE_CHECKING:
     StudiesLike = str | Path | StudyAnalysis | Sequence[str | Path | StudyAnalysis]
@@ -24,9 +35,255 @@ else:
     TestsLike = list[str]
     StudiesLike = Annotated[list[Path], Option(metavar="STUDY")]
 
-PAGE = "report.html"
+PAGE, TUNED, GIVEN = "report.html", "tune.json", "given.json"
+OF_DATA = ("split_shares", "digest", *SPLITS)  # what of a tuning is given by its data
+DIMENSIONS = partial(numbers_of, int, "matryoshka", "whole numbers with commas between, as 384,256,128")
 
 log = logging.getLogger(__name__)
+
+
+def has_transformer(model: str | None) -> bool:
+    """Tell whether a model's name is not that of a word table."""
+    return not str(model or "").startswith(STATIC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneSettings(Settings):
+    """How much is tried.
+
+    Attributes:
+        minutes: Time that the tuning may take, about; trainings follow the clock. Default: as long as longer training
+            is better on dev.
+        max_length: Tokens after which a text is cut, in training and in all measures, of the model as it is too.
+        keep: Another collection, which must not be forgotten: a part of it is measured before and after, and merges
+            with the base's weights are tried, which are taken where they are at least as good on dev and keep more.
+            none leaves this out.
+        matryoshka: Dimensions at which vectors may be cut later, as 384,256,128: trained for, and measured before and
+            after. In Python a tuple.
+        lora: Rank of low-rank adapters (LoRA), which are trained in the place of the model's own weights, then merged
+            into them, with activations computed again: less memory for large models. Needs the extra lora.
+        trust_remote_code: Run code that comes with the models.
+        reranker: Tune a cross-encoder instead of an encoder; without a trained head, as from a masked language model,
+            it is measured against the first stage.
+        first_stage: What a reranker reranks, the first 50 documents of each query: bm25, an encoder, or a TREC run of
+            the queries of dev and test. Default: bm25.
+        seed: Seed of what is drawn and of training; the same seed gives the same bytes.
+    """
+
+    heading = "Tuning"
+
+    minutes: Annotated[float | None, Option(above=0)] = None
+    max_length: Annotated[int | None, Option(metavar="TOKENS", least=2)] = 128
+    keep: Annotated[str, Option(metavar="COLLECTION")] = "pydocs"
+    matryoshka: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            parse=DIMENSIONS, metavar="DIMENSIONS", least=1, needs={"reranker": False, "why": "which has no vectors"}
+        ),
+    ] = None
+    lora: Annotated[
+        int | None,
+        Option(metavar="RANK", least=1, needs={"model": has_transformer}),
+    ] = None
+    trust_remote_code: bool = False
+    reranker: bool = False
+    first_stage: Annotated[str | None, Option(metavar="bm25|MODEL|RUN", needs={"reranker": True})] = None
+    seed: Annotated[int, Option(least=0)] = 0
+
+
+def _check(
+    collection: CollectionLike | None,
+    model: str | None,
+    output: Path | None,
+    plan: Path | None,
+    explain: bool,
+    settings: TuneSettings,
+    reading: CollectionSettings,
+) -> None:
+    """Refuse what does not go together, before anything is read."""
+    if plan is not None:
+        why = f"with {spelled('plan')}, which holds it; change it there, or leave it out"
+        refuse({"model": model, **settings.changed(), **reading.changed()}, why)
+    elif collection is None:
+        raise InputError(f"nothing to tune on; give a collection, or {spelled('plan')} FILE")
+    elif output is None and not explain:
+        raise InputError(f"no folder to write to; give {spelled('output')} FOLDER")
+
+
+@door(check=_check)
+def tune(
+    collection: Annotated[CollectionLike | None, Option(metavar="COLLECTION")] = None,
+    *,
+    model: Annotated[str | None, Option(metavar="MODEL")] = None,
+    output: Annotated[Path | None, Option(short="-o", metavar="FOLDER")] = None,
+    plan: Annotated[Path | None, Option(metavar="FILE")] = None,
+    explain: bool = False,
+    settings: TuneSettings,
+    device: str | None = None,
+    reading: CollectionSettings,
+) -> Tuned | Explained:
+    """Make a model better by pairs, in one go: mine, decide, choose on dev, train, and prove it on test.
+
+    The proof stands beside BM25, and beside both together. The folder gets plan.toml (every decision with its reason),
+    report.html, tune.json, the negatives and, only where it is significantly better on test, the folder model, and
+    retriever.json, by which foils search and foils evaluate put BM25 and the model together. Else the base is kept, and
+    the program ends with status 1. A tuning that was stopped goes on where it was, by the same command.
+
+    Args:
+        collection: Pairs to tune on, as foils describe reads them; about 200 or more. With plan: the plan's.
+        model: Model to tune: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME for the word table of
+            one. Default: all-MiniLM-L6-v2.
+        output: Folder for everything. With plan: its folder.
+        plan: Run the decisions of this plan.toml; a section that was taken out of it is decided anew.
+        explain: Show the plan, and stop; nothing is written.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+
+    Raises:
+        InputError: too few pairs, a collection, model or plan that cannot be read, or a folder that holds another
+            tuning.
+        FailureError: the loss is not a finite number, or a file cannot be written.
+    """
+    decisions = Plan() if plan is None else Plan.read(Path(plan))
+    if settings.lora is not None or decisions.sections.get("given", {}).get("lora"):
+        require("peft", "lora")
+    shares: Any = reading.split_shares
+    if plan is not None:
+        given = decisions["given"]
+        read = {name: given.get(name) for name in ("columns", "corpus")}
+        reading = replace(reading, **read, keep_identical_ids=bool(given.get("keep_identical_ids", False)))
+        shares, collection = given.get("split_shares"), given["collection"] if collection is None else collection
+    whole, shares = _with_splits(collection, reading, shares)
+    if plan is None:
+        decisions.sections["given"] = _given(collection, whole, model or DEFAULT_MODEL, settings, reading, shares)
+    elif decisions["given"].get("digest") not in (None, whole.digest):
+        raise InputError(
+            f"{whole.name} holds other data than when {plan} was made; take the digest out of it to run it all the same"
+        )
+    folder = Path(output or (Path(plan).parent if plan is not None else ""))
+    tuning = Tuning(whole, decisions, folder, device, keeps=not explain)
+    tuning.warnings += describe_collection(whole).warnings
+    for each in tuning.warnings:
+        log.info("warning: %s", each)
+    if explain:
+        tuning.schedule()
+        return Explained(decisions)
+    _claim(folder, decisions, plan)
+    tuned: Tuned = tuning.run()
+    write_json(folder / TUNED, tuned.to_json())
+    tuned.report(folder / PAGE)
+    tuning.tidy()
+    log.info("report: %s", folder / PAGE)
+    return tuned
+
+
+def _with_splits(given: Any, reading: CollectionSettings, shares: Any) -> tuple[Collection, tuple[float, ...]]:
+    """Return the collection with three splits, and the shares by which those that it lacks are split off."""
+    loaded = replace(reading, split_shares=None).open(given)
+    shares = tuple(shares or split_sizes(len(loaded.known_positives)))
+    check_sizes(loaded, splits=())
+    if is_pairs(given):
+        loaded = replace(reading, split_shares=shares).open(given)
+    whole = with_three_splits(loaded, shares)
+    check_sizes(whole)
+    return whole, shares
+
+
+def _given(
+    collection: Any, whole: Collection, model: str, settings: TuneSettings, reading: CollectionSettings,
+    shares: tuple[float, ...],
+) -> dict[str, Any]:  # fmt: skip
+    """Section [given]: what the tuning begins with."""
+    texts = isinstance(collection, (str, Path))
+    own = {
+        **settings.changed(),
+        **{name: getattr(settings, name) for name in ("minutes", "max_length", "keep", "seed")},
+    }
+    read = {name: each for name, each in reading.changed().items() if isinstance(each, (str, Path, Mapping, bool))}
+    return {
+        "collection": str(collection) if texts else whole.name,
+        **{name: _plain(value) for name, value in read.items()},
+        "split_shares": list(shares),
+        "digest": whole.digest,
+        "model": model,
+        **{name: _plain(value) for name, value in own.items()},
+        **{name: len(whole.positives(name)) for name in SPLITS},
+        "reason": "train is trained on, dev chooses, test is looked at once, at the end",
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else dict(value) if isinstance(value, Mapping) else value
+
+
+def _claim(folder: Path, decisions: Plan, plan: Path | None) -> None:
+    """Note in the folder what the tuning is given, unless another one has finished a step there.
+
+    Raises:
+        InputError: the folder holds a tuning that was given something else.
+    """
+    path, planned = folder / "work" / GIVEN, folder / "work" / PLANNED
+    given = {key: value for key, value in decisions["given"].items() if value is not None}
+    text = "" if plan is None else decisions.to_toml()
+    if not path.is_file() or [*path.parent.iterdir()] == [path]:
+        write_sealed(path, {"given": given, "plan": text})
+        return
+    before = read_sealed(path)
+    if before == {"given": given, "plan": text}:
+        return
+    if plan is not None and planned.is_file() and read_sealed(planned).get("plan") == text:
+        return
+    old = before["given"]
+    names = [name for name in {**old, **given} if old.get(name) != given.get(name) and name not in OF_DATA]
+    unlike = ", ".join(f"{name} {old.get(name, 'none')} in place of {given.get(name, 'none')}" for name in names)
+    what = f"given {unlike}" if unlike else "of other data" if old != given else "of another plan"
+    raise InputError(
+        f"{folder} holds another tuning, {what}; the same command goes on with it; for this one give another folder "
+        f"({spelled('output')}), or remove that one"
+    )
+
+
+@door
+def merge(
+    base: Annotated[str, Option(metavar="BASE")],
+    tuned: Annotated[str, Option(metavar="TUNED")],
+    *,
+    output: Annotated[Path, Option(short="-o", metavar="FOLDER")],
+    alpha: Annotated[float, Option(least=0, most=1)] = 0.5,
+    reranker: bool = False,
+    device: str | None = None,
+) -> Merged:
+    """Merge a model with one that was trained from it: each weight lies between theirs.
+
+    A merge often keeps more of what the base knew, at little cost of what was learned. foils tune --keep tries several.
+
+    Args:
+        base: Model that was trained further: a folder, a hub name, the embedded all-MiniLM-L6-v2, or static:NAME.
+        tuned: What became of it, another model of the same architecture.
+        output: Folder to write the merged model to.
+        alpha: Share of the tuned model's weights; 0 gives the base, 1 the tuned model.
+        reranker: Merge cross-encoders instead of encoders.
+        device: torch device, e.g. cuda:0. Default: the first one available.
+
+    Raises:
+        InputError: a model that cannot be loaded, or two of different architectures.
+        FailureError: the folder cannot be written.
+    """
+    from foils.encode.cross_encoders import load_cross_encoder
+    from foils.encode.models import load_model
+    from foils.training.merging import merged
+    from foils.training.trainer import writing_weights
+
+    load: Callable[..., Any] = load_cross_encoder if reranker else load_model
+    model = merged(load(base, device=device), load(tuned, device=device), alpha)
+    folder = Path(output)
+    with writing_weights(folder), fill_folder(folder) as aside:
+        model.save_pretrained(str(aside))
+        card = aside / "README.md"
+        note = f"## Merged with foils\n\n{1 - alpha:g} × `{base}` + {alpha:g} × `{tuned}`\n"
+        card.write_text(f"{card.read_text('utf-8').rstrip()}\n\n{note}", encoding="utf-8", newline="\n")
+    return Merged(folder, str(base), str(tuned), alpha)
 
 
 @door

@@ -8,11 +8,25 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from foils.experiments.tasks import BASELINES
-from foils.pages.page import LEGEND, PALETTE, Figure, Section, Table, ends, label, render_page, scatter
+from foils.pages.page import (
+    LEGEND,
+    PALETTE,
+    Example,
+    Examples,
+    Figure,
+    Section,
+    Table,
+    ends,
+    label,
+    render_page,
+    scatter,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from foils.experiments.analysis import StudyAnalysis
     from foils.experiments.cells import Cell
+    from foils.experiments.tuned import Change, Tuned
 
 Points = Mapping[str, tuple[float, float, float]]
 STUDY_READING = (
@@ -37,6 +51,16 @@ STUDY_READING = (
     "The gain is the difference from the untrained model, query by query; of rerankers, from the first stage's order. "
     "Where that from the untrained model has an interval that holds zero, or is below a tenth of half the width of the "
     "mean's own interval, the training did not move the measure, and the order of the sources is the order of noise.",
+)
+
+TUNE_READING = (
+    "Learning rate, epochs, the model, and how BM25 and the model are weighed together are chosen on dev, a split that "
+    "is not trained on; test is looked at once, after everything is decided. So a difference on test is not one of a "
+    "choice made there.",
+    "Intervals come from a bootstrap over the test queries. p is that of a paired test over the queries: the t-test "
+    "where the differences look normal (Shapiro–Wilk), Wilcoxon's signed ranks where they do not. The model is written "
+    "only where p is below 0.05 and the difference above 0.",
+    "Whoever tunes again with other settings until p is small looks at test more than once; then p says less.",
 )
 
 
@@ -126,3 +150,57 @@ def _cell_section(analysis: StudyAnalysis, cell: Cell) -> Section:
 
 def _tau(value: float) -> str:
     return "" if math.isnan(value) else f"{value:+.2f}"
+
+
+def tune_page(tuned: Tuned) -> str:
+    """Return the report of a tuning as HTML."""
+    given, evaluation = tuned.plan["given"], tuned.evaluation
+    measures = list(evaluation.systems[0].means)
+    groups: dict[str, tuple[Points, str]] = {}
+    for system, colour in zip(evaluation.systems, (PALETTE[7], PALETTE[0], PALETTE[1], PALETTE[2]), strict=False):
+        ends_of = evaluation.intervals[system.name]
+        groups[system.name] = ({each: (system.means[each], *ends_of[each]) for each in measures}, colour)
+    caption = "Each measure of each system, with 95 % intervals of the means."
+    figure = intervals_figure(groups, "mean over the test queries", caption)
+    sections = [
+        *([Section("Warnings", (), list(tuned.warnings))] if tuned.warnings else []),
+        Section("The proof", [figure, replace(tuned.tables()[0], title="", caption=""), tuned.pairs_table()]),
+        *(Section("Vectors that are cut", [table]) for table in tuned.cut_tables()),
+        *([Section("What must not be forgotten", [replace(tuned.keep_table(), title="")])] if tuned.keep else []),
+        Section("What was decided, and why", [replace(tuned.plan.table(), title="")]),
+    ]
+    if tuned.decision is not None:
+        shown = Table("", tuned.decision["columns"], tuned.decision["rows"], "What foils score says, before training.")
+        sections.append(Section("The sources of negatives", [shown]))
+    steps = f"{sum(each.steps for each in tuned.trials):,} training steps of {tuned.plan['batches']['size']} rows"
+    sections.append(Section("The trainings", [replace(tuned.trials_table(), title="")], [f"Cost: {steps}."]))
+    gained, lost = tuned.changes()
+    blocks = [
+        Examples(f"The {len(changes)} that {verb} most", [_example(each, measures[0]) for each in changes])
+        for verb, changes in (("gained", gained), ("lost", lost))
+        if changes
+    ]
+    sections += [Section("Queries that changed", blocks)] if blocks else []
+    again = "foils tune --plan plan.toml -o another-folder/"
+    return render_page(
+        "Did the training make the model better?",
+        subtitle=f"{given['collection']} · {given['model']} · {len(evaluation.systems[0].query_ids):,} test queries",
+        verdict=tuned.sentence,
+        sections=[
+            *sections,
+            Section("What to do next", (), [tuned.next]),
+            Section("How to read this", (), TUNE_READING, folded=True),
+            Section("The same again", (), [again], folded=True),
+        ],
+        footer=f"collection {tuned.collection.digest[:12]}, seed {given['seed']}",
+    )
+
+
+def _example(change: Change, measure: str) -> Example:
+    texts = {
+        "query": change.query,
+        "labelled answer": shortened(change.positive or "–"),
+        "first before": shortened(change.first_before or "–"),
+        "first after": shortened(change.first_after or "–"),
+    }
+    return Example(f"{measure} {change.before:.2f} → {change.after:.2f}", texts)

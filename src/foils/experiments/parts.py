@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from foils.data.collection import Collection
-from foils.data.splitting import drawn_judgements, with_documents
+from foils.data.splitting import SPLITS, drawn_judgements, with_documents
 from foils.experiments.cache import digest_of
 from foils.mining import BM25Retriever
 from foils.runtime.errors import InputError
@@ -31,20 +31,20 @@ def split_sizes(queries: int) -> tuple[float, float, float]:
     return 1 - dev - test, dev, test
 
 
-def check_sizes(collection: Collection) -> None:
-    """Refuse a collection that is too small.
+def check_sizes(collection: Collection, splits: Sequence[str] = SPLITS) -> None:
+    """Refuse a collection that is too small, as a whole or in some splits.
 
     Raises:
         InputError: fewer queries with a positive than are needed, in all or in a split.
     """
     total = len(collection.known_positives)
     counts = {name: len(collection.positives(name)) for name, table in collection.qrels.items() if len(table)}
-    few = {name: counts.get(name, 0) for name, least in LEAST.items() if counts.get(name, 0) < least}
+    few = {name: counts.get(name, 0) for name, least in LEAST.items() if name in splits and counts.get(name, 0) < least}
     if total < sum(LEAST.values()) or few:
         parts = "; ".join(f"{name} has {count:,}, {LEAST[name]} are needed" for name, count in few.items())
         queries = f"{total:,} {'query has' if total == 1 else 'queries have'} a positive"
         raise InputError(
-            f"{collection.name}: too few queries: {queries}{f' ({parts})' if total > 1 else ''}; give about 200 pairs "
+            f"{collection.name}: too few queries: {queries}{f' ({parts})' if parts else ''}; give about 200 pairs "
             "or more"
         )
 

@@ -1,0 +1,298 @@
+"""The plan of a tuning: every decision with its reason, as a TOML file that runs again; and how time is spent."""
+
+from __future__ import annotations
+
+import json
+import time
+import tomllib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foils.data import Collection
+from foils.data.records import whole_json, whole_text
+from foils.experiments.tasks import RerankerTask, Task
+from foils.runtime.errors import FormatError
+from foils.runtime.files import write_json, write_text
+from foils.runtime.results import Table
+
+Section = Mapping[str, Any]
+SECTIONS: dict[str, dict[str, type | tuple[type, ...]]] = {
+    "given": {"collection": str, "model": str, "seed": int},
+    "documents": {"count": int, "train_queries": int},
+    "sources": {"names": list},
+    "negatives": {"source": str, "per_query": int, "max_positives": int},
+    "batches": {"method": str, "size": int},
+    "trials": {"learning_rates": list, "epochs": list, "queries": int, "final_epochs": int, "dev_documents": int},
+    "training": {"learning_rate": (int, float), "epochs": int},
+    "keep": {"collection": str, "alpha": (int, float)},
+    "retriever": {"weight": (int, float), "normalisation": str},
+}
+"""Sections in their order, and what each holds at least."""
+HEAD = (
+    "# The decisions of foils tune, each with its reason. This runs them again as they stand:\n"
+    "#   foils tune --plan plan.toml -o FOLDER\n"
+    "# Values may be changed. A section that is taken out is decided anew ([given] has to stay).\n"
+)
+MAX_POSITIVES = 4  # rows of a query in training
+DEV_DOCUMENTS, DEV_PAIRS = 1_000, 10_000  # that an encoder embeds for dev, and that a reranker scores
+LEAST_DOCUMENTS, LEAST_QUERIES, LEAST_RERANKED = 500, 50, 20
+MOST_ROWS = 50_000  # of an epoch that short runs take whole; of more, a part
+ENOUGH_ROWS = 10_000  # rows that have to fit into the time before any of it goes into choosing
+SLACK = 4  # times as many training queries as seem to fit are kept: the machine may have been busy when it was timed
+MULTIPLES = (1 / 3, 1.0, 3.0)
+"""Learning rates that are tried, as multiples of the default of the model's kind."""
+SEVERAL = "the default learning rate of this kind of model, a third and three times of it"
+SAMPLE_TEXTS = 32
+KEPT_TEXTS = 4_500  # that are embedded, or pairs scored, so that another collection is not forgotten
+PARTS = 20  # of the time: the learning rate changes, and a number of steps is noted, after each
+WARMUP = 0.1
+
+
+@dataclass
+class Plan:
+    """Decisions by section; those that are there already are not made again.
+
+    Attributes:
+        sections: name → values, one of them the reason.
+    """
+
+    sections: dict[str, Section] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Section:
+        return self.sections[name]
+
+    def decide(self, name: str, make: Callable[[], Section]) -> Section:
+        """Return a section, made by `make` unless it is there."""
+        if name not in self.sections:
+            self.sections[name] = make()
+        return self.sections[name]
+
+    def to_toml(self) -> str:
+        """Return the file's text, sections in their order."""
+        parts = [HEAD]
+        for name in (each for each in SECTIONS if each in self.sections):
+            lines = [f"{key} = {_toml(value)}" for key, value in self.sections[name].items() if value is not None]
+            parts.append("\n".join([f"[{name}]", *lines]) + "\n")
+        return "\n".join(parts)
+
+    def write(self, path: str | Path) -> None:
+        """Write the file whole."""
+        write_text(path, self.to_toml())
+
+    @classmethod
+    def read(cls, path: str | Path) -> Plan:
+        """Read a plan.
+
+        Raises:
+            InputError: there is no such file.
+            FormatError: not TOML, an unknown section, or a value that is missing or of another type.
+        """
+        try:
+            read = tomllib.loads(whole_text(path))
+        except tomllib.TOMLDecodeError as error:
+            raise FormatError(f"not a plan: {error}; expected TOML as foils tune writes it", path) from error
+        wrong = [f"[{name}] is no section of a plan" for name in read if name not in SECTIONS]
+        wrong += [] if "given" in read else ["[given] is missing"]
+        for name, section in read.items():
+            if not isinstance(section, dict):
+                wrong.append(f"{name} is no section")
+                continue
+            for key, kind in SECTIONS.get(name, {}).items():
+                value, kinds = section.get(key), kind if isinstance(kind, tuple) else (kind,)
+                if isinstance(value, bool) or not isinstance(value, kinds):
+                    expected = " or ".join(each.__name__ for each in kinds)
+                    wrong.append(f"{key} of [{name}] is {value!r}; expected {expected}")
+        if wrong:
+            raise FormatError(f"not a plan of foils tune: {'; '.join(wrong)}", path)
+        return cls({name: read[name] for name in SECTIONS if name in read})
+
+    def table(self) -> Table:
+        """Return the decisions as a table: section, values, reason."""
+        rows = []
+        for name in (each for each in SECTIONS if each in self.sections):
+            values = {key: value for key, value in self.sections[name].items() if value not in (None, [], {})}
+            reason = values.pop("reason", "")
+            values.pop("digest", None)
+            rows.append((name, ", ".join(f"{key} {_shown(value)}" for key, value in values.items()), reason))
+        return Table("Plan", ["decision", "what", "why"], rows, words=frozenset({1, 2}))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={_shown(each)}" for key, each in value.items())
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if type(value) is int and value > 9999 else str(value) or "none"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(str(key))} = {_toml(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def seconds_a_text(task: Task, collection: Collection, seed: int) -> float:
+    """Return the seconds that the model takes for embedding a document or, of rerankers, for scoring a pair."""
+    from foils.encode.cross_encoders import logits
+
+    rng, model = np.random.default_rng([seed, 3]), task.load()
+    texts = collection.document_texts(rng.integers(len(collection.documents), size=2 * SAMPLE_TEXTS))
+    queries = collection.query_texts(rng.integers(len(collection.queries), size=2 * SAMPLE_TEXTS))
+    for part in (slice(SAMPLE_TEXTS), slice(SAMPLE_TEXTS, None)):  # the first warms up
+        begin = time.perf_counter()
+        if isinstance(task, RerankerTask):
+            logits(model, list(zip(queries[part], texts[part], strict=True)))
+        else:
+            model.encode_document(texts[part], batch_size=16, show_progress_bar=False)
+    return (time.perf_counter() - begin) / SAMPLE_TEXTS
+
+
+def schedule(
+    task: Task,
+    collection: Collection,
+    *,
+    per_query: int,
+    rates: Callable[[], tuple[float, float]],
+    seconds: float | None,
+    seed: int,
+    keeps: bool = False,
+    documents: Section | None = None,
+) -> dict[str, Section]:
+    """Decide how much is searched and tried: sections [documents] and [trials].
+
+    Four ways: without a limit three learning rates for one, two and three epochs, or, of much data, for one epoch of a
+    part of it, then two of all; with one the first of these, and a last training in the time that is left; and where
+    little training fits, one training in all of the time, at a rate that suits few steps. How long trainings with a
+    limit are is not planned: they follow the clock (`Clock`).
+
+    Args:
+        task: what is tuned.
+        collection: with three splits.
+        per_query: rows of a positive in training, each with a negative.
+        rates: the default learning rate of the model, and that of a training of few steps.
+        seconds: that are left; None: no limit.
+        seed: of the texts that are timed.
+        keeps: whether another collection is measured, too: it is where that takes a tenth of the time at most.
+        documents: section [documents], where the plan has it.
+    """
+    reranker, positives = isinstance(task, RerankerTask), collection.positives("train")
+    sizes = {name: len(collection.positives(name)) for name in ("train", "dev", "test")}
+    rows_of_query = float(np.minimum(positives.counts, MAX_POSITIVES).mean()) * per_query
+    whole: dict[str, Any] = {"count": len(collection.documents), "train_queries": sizes["train"]}
+    if reranker:
+        whole["test_queries"] = sizes["test"]
+    dev = min(DEV_PAIRS, sizes["dev"] * task.depth) if reranker else min(DEV_DOCUMENTS, whole["count"])
+    usual, few_steps = rates()
+    way: dict[str, Any]
+    if seconds is None:
+        rows = sizes["train"] * rows_of_query
+        share = min(1.0, MOST_ROWS / rows / 4)
+        share, final = (1.0, 0) if rows <= MOST_ROWS else (share, 2)
+        documents = documents or {**whole, "reason": "all of them; no limit of time was set"}
+        way = {"epochs": [1] if final else [1, 2, 3], "share": share, "final_epochs": final, "ablation": True}
+        reason = f"the whole search: {SEVERAL}; more epochs for the better half, as long as dev rises"
+    else:
+        text = seconds_a_text(task, collection, seed)
+        row = text * (15 if reranker else 9)  # five pairs or three texts, forward and twice as long backward
+        fitting, texts = 0.45 * seconds / row, int(0.15 * seconds / text)
+        documents = documents or _fitting(task, whole, sizes, int(SLACK * fitting / rows_of_query), texts)
+        least = LEAST_RERANKED * task.depth if reranker else 100
+        dev = min(dev, max(least, int(0.03 * seconds / text)))
+        searched = 2 * int(documents["test_queries"]) * task.depth if reranker else 2 * int(documents["count"])
+        keeps = keeps and KEPT_TEXTS * text <= 0.1 * seconds
+        training = max(0.0, seconds - (searched + 3 * dev + KEPT_TEXTS * keeps) * text)
+        way = {"epochs": [1, 2, 3], "share": 1.0, "final_epochs": 3, "ablation": True, "keeps": keeps}
+        way["seconds"] = round(training, 1)
+        reason = f"{SEVERAL}, an eighth of the time each, then a training in the time that is left"
+        if not reranker and fitting < ENOUGH_ROWS and fitting < 3 * sizes["train"] * rows_of_query:
+            way = {**way, "epochs": [4], "final_epochs": 0, "ablation": False}
+            reason = "so little training fits into the time that one takes all of it: the default learning rate of few "
+            reason += "steps alone, on pairs alone"
+    queries, share = int(documents["train_queries"]), float(way.pop("share"))
+    multiples, rate = (MULTIPLES, usual) if way["ablation"] else ((1.0,), few_steps)
+    trials = {
+        "learning_rates": [float(f"{rate * multiple:.2g}") for multiple in multiples],
+        "queries": max(min(queries, LEAST_QUERIES), int(share * queries)),
+        **way,
+        "dev_documents": dev,
+        "reason": reason,
+    }
+    return {"documents": documents, "trials": trials}
+
+
+def _fitting(task: Task, whole: dict[str, Any], sizes: Mapping[str, int], queries: int, texts: int) -> dict[str, Any]:
+    """Section [documents] of what fits into the time."""
+    fitting = {**whole, "train_queries": min(sizes["train"], max(LEAST_QUERIES, queries))}
+    if isinstance(task, RerankerTask):
+        fitting["test_queries"] = min(sizes["test"], max(LEAST_QUERIES, texts // task.depth))
+        reason = f"of {sizes['train']:,} training and {sizes['test']:,} test queries, what may fit into the time"
+    else:
+        fitting["count"] = min(whole["count"], max(LEAST_DOCUMENTS, texts))
+        reason = f"of {whole['count']:,} documents and {sizes['train']:,} training queries, what may fit into the time"
+        if fitting["count"] < whole["count"]:
+            reason += (
+                ": the positives, the documents that BM25 ranks first for queries of dev and test, and random ones; "
+                "measures are of these documents alone"
+            )
+    return {**fitting, "reason": "all of them; they fit into the time" if fitting == whole else reason}
+
+
+def clock(seconds: float | None = None, marks: Sequence[int] = ()) -> Any:
+    """Return the callback of a training whose schedule follows the share of the time that is spent.
+
+    The share is the larger one of the time's and the steps' (of all epochs). After each twentieth of it the learning
+    rate changes, and the number of steps is noted in `marks`; at the end the training stops. With the marks of an
+    earlier training the same steps are made at the same rates, whatever the time.
+
+    Args:
+        seconds: that the training may take; None: the marks say how many steps it makes.
+        marks: steps made when each twentieth was spent.
+    """
+    from transformers import TrainerCallback
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        """Spends the time."""
+
+        def __init__(self) -> None:
+            self.marks, self.began, self.whole = list(marks), time.monotonic(), False
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Begin, or go on with what was spent before the last checkpoint."""
+            if seconds is not None and state.global_step:
+                spent = whole_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / "foils_clock.json")
+                self.marks, self.began = spent["marks"], time.monotonic() - spent["seconds"]
+
+        def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+            """Set the learning rate of this part: it rises over the first tenth, then falls linearly."""
+            share = (bisect_right(self.marks, state.global_step) + 0.5) / PARTS
+            factor = share / WARMUP if share < WARMUP else (1 - share) / (1 - WARMUP)
+            for group in optimizer.param_groups:
+                group["lr"] = group["initial_lr"] * factor
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Note the parts that are spent, and stop after the last."""
+            if seconds is not None:
+                share = max((time.monotonic() - self.began) / max(seconds, 1e-9), state.global_step / state.max_steps)
+                done = min(PARTS, int(share * PARTS + 1e-9))
+                self.marks += [state.global_step] * (done - len(self.marks))
+            self.whole = state.global_step >= state.max_steps
+            control.should_training_stop |= bisect_right(self.marks, state.global_step) >= PARTS
+            control.should_log |= state.global_step == 1 or control.should_training_stop
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Write down what is spent."""
+            spent = {"marks": self.marks, "seconds": time.monotonic() - self.began}
+            write_json(Path(args.output_dir) / f"checkpoint-{state.global_step}" / "foils_clock.json", spent)
+
+    return Clock()

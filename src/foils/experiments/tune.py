@@ -1,0 +1,743 @@
+"""A tuning from end to end: every decision of the plan, and every step, each done once."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from foils.data import Collection, Negatives, Run, load_collection
+from foils.data.fusion import NORMALISATIONS
+from foils.data.splitting import SHARES, SPLITS, drawn_judgements, with_three_splits
+from foils.data.tables import provenance
+from foils.deciding import BeliefSettings, decide
+from foils.encode import VectorStore
+from foils.evaluation import bm25_run, evaluate_runs
+from foils.evaluation.systems import Evaluation
+from foils.experiments.cache import TEMPORARY, StepCache
+from foils.experiments.parts import DEV_QUERIES, of_splits, with_hard_documents, with_queries
+from foils.experiments.plan import MAX_POSITIVES, Plan, Section, clock, schedule
+from foils.experiments.tasks import (
+    BM25,
+    FIRST_STAGE,
+    EncoderTask,
+    RerankerTask,
+    Task,
+    learned_nothing,
+    losses_of,
+    measured,
+    rows_of,
+)
+from foils.deciding.mine import mine
+from foils.mining.settings import parsed_ranks
+from foils.runtime import progress
+from foils.runtime.files import cache_folder, fill_folder, write_sealed
+from foils.searching.retriever import RANKS, RETRIEVER, Retriever
+from foils.statistics import bootstrap_interval, paired_test
+
+MEASURE = "nDCG@10"
+BASE, TUNED, BOTH, NONE = "base", "tuned", "bm25 + tuned", "none"
+LEVEL = 0.05
+"""p below which a difference counts."""
+PLAN, PLANNED = "plan.toml", "planned.json"
+CHECKPOINT_STEPS = 200
+SAMPLED, SAMPLE = 2_000, "train, sampled"  # queries that are mined for the decision, and the name of their split
+STEPS, SIZES, LISTS = 20, (16, 32, 64, 128), 16  # of an epoch at least; sizes of a batch, and that of rerankers
+SHORT_RUN = 1 / 8  # of the time
+SOURCES = ("random", "bm25", "dense", "dense 10-20", "dense 20-30", "dense 50-60")
+RERANKER_SOURCES = (
+    "random", "bm25", "bm25 10-14", "bm25 20-24", "bm25 50-54", "bm25 100-104", "dense", "dense 20-24", "dense 100-104",
+)  # fmt: skip
+KEEP_DOCUMENTS, ALPHAS = 1_000, (0.25, 0.5, 0.75)  # of the collection to keep; shares of the tuned weights in merges
+WEIGHTS = tuple(round(0.1 * step, 1) for step in range(1, 10))  # of the tuned model beside BM25
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A training, measured on dev.
+
+    Attributes:
+        learning_rate: its peak. `epochs`: over the queries, at most. `queries`: that it was trained on.
+        dev: mean measure on dev. `per_query`: of each query of dev.
+        steps: of the optimizer. `rows`: that it was trained on. `seconds`: that it took.
+        loss_first, loss_last: at its beginning and its end.
+        source: of its negatives; empty: in-batch negatives alone.
+        marks: steps made when each twentieth of its time was spent; none: it had no limit.
+        whole: whether it had the time for all of its epochs.
+        name: of its folder.
+    """
+
+    learning_rate: float
+    epochs: int
+    queries: int
+    dev: float
+    per_query: tuple[float, ...] = field(repr=False)
+    steps: int
+    rows: int
+    seconds: float
+    loss_first: float
+    loss_last: float
+    source: str = ""
+    marks: tuple[int, ...] = ()
+    whole: bool = True
+    name: str = ""
+
+    @property
+    def order(self) -> tuple[float, int, float]:
+        """The better on dev is the larger; of equals the cheaper, then the one with the smaller learning rate."""
+        return self.dev, -self.epochs, -self.learning_rate
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the single queries."""
+        return {
+            name: value for name, value in asdict(self).items() if name not in ("per_query", "name", "seconds", "whole")
+        }
+
+
+@dataclass
+class Tuning:
+    """One tuning at work.
+
+    Attributes:
+        whole: the collection, with three splits.
+        plan: what is given, and decisions that are there already; the others are added.
+        output: folder.
+        device: torch device.
+        keeps: whether finished steps are written down, so that a tuning that goes on decides the same.
+    """
+
+    whole: Collection
+    plan: Plan
+    output: Path
+    device: str | None = None
+    keeps: bool = True
+    begun: float = field(default_factory=time.monotonic)
+    trials: list[Trial] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    _again: dict[str, Callable[[], Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.given, self.seed = self.plan["given"], int(self.plan["given"]["seed"])
+        self.cache, self.store = StepCache(self.output / "work"), VectorStore(cache_folder() / "vectors")
+        self.task = self._task(str(self.given.get("first_stage") or BM25))
+        self.lora = self.given.get("lora")
+        self.static = self.task.kind == "static embedding"
+        self.per_query = 10 if self.static else 1 if self.task.in_batch else 4
+
+    def _task(self, first_stage: str) -> Any:
+        length, trusted = self.given.get("max_length"), bool(self.given.get("trust_remote_code"))
+        how = (str(self.given["model"]), self.device, length, trusted, self.store)
+        return RerankerTask(*how, first_stage) if self.given.get("reranker") else EncoderTask(*how)
+
+    @property
+    def fresh(self) -> bool:
+        """Whether a reranker has a head that nobody trained: then it has to beat the first stage's own order."""
+        return not self.task.in_batch and self.task.init == "nothing"
+
+    @cached_property
+    def of(self) -> dict[str, str]:
+        """Digests of what every step begins with."""
+        own = {"first_stage": self.task.ranked_by} if isinstance(self.task, RerankerTask) else {}
+        return {"collection": self.collection.measured_digest, "model": self.task.fingerprint, **own}
+
+    # How much is done.
+
+    def schedule(self) -> None:
+        """Decide how much is done: sections [documents], [trials] and [batches], and [keep] where nothing is kept."""
+        names = ("documents", "trials")
+        known: dict[str, Any] = {name: self.plan[name] for name in names if name in self.plan.sections}
+        if len(known) < 2:
+            how: dict[str, Any] = {"per_query": self.per_query if self.task.in_batch else 1, "seed": self.seed}
+            how["keeps"] = self.given.get("keep", NONE) != NONE
+            minutes = self.given.get("minutes")
+            left = None if minutes is None else max(0.0, 60 * float(minutes) - (time.monotonic() - self.begun))
+
+            def scheduled() -> dict[str, Any]:
+                with progress.quiet():
+                    return schedule(
+                        self.task, self.whole, rates=self._rates, seconds=left, documents=known.get("documents"), **how
+                    )
+
+            key: dict[str, Any] = {"collection": self.whole.digest, **self.given, **known}
+            made = self.cache.facts("schedule", key, scheduled) if self.keeps else scheduled()
+            self.plan.sections |= {name: made[name] for name in names if name not in known}
+        if (nothing := self._keeps_nothing()) is not None:
+            self.plan.decide("keep", lambda: nothing)
+        self.plan.decide("batches", self._batches)
+
+    def _rates(self) -> tuple[float, float]:
+        """The default learning rate of the model, and that of few steps: three times an encoder's."""
+        from foils.training.adapters import transformer_of
+        from foils.training.models import learning_rate_of
+
+        model = self.task.load()
+        if self.lora is not None:
+            transformer_of(model, "lora")
+        rate = learning_rate_of(model, lora=self.lora is not None)
+        return rate, 3 * rate if self.task.kind == "encoder" and self.lora is None else rate
+
+    def _batches(self) -> Section:
+        if not self.task.in_batch:
+            reason = f"lists of a positive and {self.per_query} negatives, in random order: they do not meet in a batch"
+            return {"method": "random", "size": LISTS, "reason": reason}
+        queries = int(self.plan["documents"]["train_queries"])
+        counts = np.minimum(self.whole.positives("train").counts, MAX_POSITIVES)
+        rows = queries * float(counts.mean()) * self.per_query
+        size = max((each for each in SIZES if rows / each >= STEPS), default=SIZES[0])
+        method, why = "random", "at random: other methods embed all rows before each epoch, a third of the training"
+        if self.static:
+            method, why = "ngame", "batches of rows that are hard for each other, good with such a model"
+        return {"method": method, "size": size, "reason": f"{why}; at least {STEPS} steps an epoch where rows allow"}
+
+    @cached_property
+    def collection(self) -> Collection:
+        """What is searched and trained on."""
+        documents = self.plan["documents"]
+        names = ("train", "test") if "test_queries" in documents else ("train",)
+        part = with_queries(self.whole, {name: int(documents[f"{name}_queries"]) for name in names}, self.seed)
+        return with_hard_documents(part, SPLITS, ("dev", "test"), int(documents["count"]), self.seed)
+
+    @cached_property
+    def dev(self) -> Collection:
+        """What trainings are measured on."""
+        return self._part(self.collection, {"dev": int(self.plan["trials"]["dev_documents"])})
+
+    def _part(self, collection: Collection, documents: Mapping[str, int]) -> Collection:
+        """Queries of some splits, with so many documents or, of rerankers, so many pairs to score in each."""
+        if not self.task.in_batch:
+            counts = {name: max(1, count // self.task.depth) for name, count in documents.items()}
+            qrels = {name: collection.qrels[name] for name in counts}
+            return with_queries(replace(collection, qrels=qrels), counts, self.seed)
+        counts = {name: DEV_QUERIES if len(documents) == 1 else count // 2 for name, count in documents.items()}
+        return of_splits(collection, counts, max(documents.values()), self.seed)
+
+    # What is trained on.
+
+    def decide(self) -> dict[str, Any]:
+        """Decide what to train on; return what is said of the candidates, nothing where the plan says what to do."""
+        if "negatives" in self.plan.sections:
+            return {}
+        rows = {"source": "", "per_query": self.per_query, "max_positives": MAX_POSITIVES}
+        if not self.plan["trials"].get("ablation", True):
+            reason = "In-batch negatives alone: a row without a mined one takes less time, and so few rows fit into it."
+            self.plan.decide("negatives", lambda: self._pairs_alone(rows, reason))
+            return {}
+        names = SOURCES if self.task.in_batch else RERANKER_SOURCES
+        reason = "cheap ones, from easy to hard; the decision weighs how hard each is against how many are answers"
+        sources = self.plan.decide("sources", lambda: {"names": list(names), "reason": reason})["names"]
+        in_batch = int(self.plan["batches"]["size"]) - 1 if self.task.in_batch else 0
+        key = {**self.of, "sources": list(sources), "in_batch": in_batch, "seed": self.seed}
+        decided = self.cache.facts("decision", key, lambda: self._decided(list(sources), in_batch))
+        reason = " ".join(decided["sentences"])
+        made = {**rows, "source": decided["source"], "passes": 1, "reason": reason}
+        self.plan.decide("negatives", lambda: made if decided["source"] else self._pairs_alone(rows, reason))
+        return decided
+
+    def _decided(self, names: list[str], in_batch: int) -> dict[str, Any]:
+        collection, split = self.collection, "train"
+        if int(self.plan["documents"]["train_queries"]) > SAMPLED:
+            sampled, split = drawn_judgements(collection, "train", SAMPLED, self.seed), SAMPLE
+            collection = replace(collection, qrels={**collection.qrels, SAMPLE: sampled})
+        mined = {name: self.mined(name, collection, split) for name in names}
+        tables = {name: table for name, table in mined.items() if table.keep.any()}
+        belief = BeliefSettings(in_batch=in_batch, starts=self.task.init)
+        candidates = None if self.task.in_batch else [*tables]  # every list needs negatives
+        how: dict[str, Any] = {"split": split, "seed": self.seed, "candidates": candidates}
+        made = decide(collection, tables, self.task.encoder, self.store, belief, **how)
+        table = made.table()
+        shown = {"columns": list(table.columns), "rows": [list(map(str, row)) for row in table.rows]}
+        sentences = [each.replace(made.next, "").strip() for each in made.sentences]
+        return {"source": made.source or "", "sentences": sentences, "label_next": made.label_next, "table": shown,
+                "names": [each.name for each in made.candidates]}  # fmt: skip
+
+    def _pairs_alone(self, rows: Section, reason: str) -> Section:
+        """The section without mined negatives; a static embedding goes over the pairs more often."""
+        passes = self.per_query if self.static else 1
+        again = f"An epoch goes {passes} times over the pairs: as many steps as with {passes} negatives each."
+        return {**rows, "source": "", "passes": passes, "reason": f"{reason} {again if passes > 1 else ''}".strip()}
+
+    def mined(self, source: str, collection: Collection | None = None, split: str = "train") -> Negatives:
+        """Return the negatives of one source: a method, and ranks counted from 0."""
+        method, _, ranks = source.partition(" ")
+        more: dict[str, Any] = {"top": 10 if self.task.in_batch else self.per_query, "split": split}
+        if method == "dense":
+            more |= {"encoder": self.task.encoder, "vectors": self.store}
+        if method == "random":
+            more["seed"] = self.seed
+        if ranks:
+            more["ranks"] = parsed_ranks(ranks)
+        key = {**self.of, "source": source, "split": split, "seed": self.seed}
+        return self.cache.negatives("mined", key, lambda: mine(collection or self.collection, method, **more))
+
+    # Trainings.
+
+    def train_once(
+        self,
+        rows: Section,
+        learning_rate: float,
+        epochs: int,
+        queries: int,
+        *,
+        seconds: float | None = None,
+        marks: Sequence[int] = (),
+    ) -> Trial:
+        """Train on the rows of a section [negatives] and measure, unless that was done.
+
+        Args:
+            rows: section [negatives].
+            learning_rate: its peak.
+            epochs: at most.
+            queries: to train on.
+            seconds: that it may take; None: all epochs, or the steps that `marks` name.
+            marks: steps of a training that had a limit, to make again.
+        """
+        how = {"learning_rate": learning_rate, "epochs": epochs, "queries": queries, "seconds": seconds}
+        own = {name: self.given.get(name) for name in ("max_length", "matryoshka", "lora")}
+        source = {name: rows.get(name) for name in ("source", "per_query", "max_positives", "passes")}
+        batches = {name: self.plan["batches"][name] for name in ("method", "size")}
+        key = {**self.of, **source, **batches, **how, **own, "marks": list(marks), "dev": self.dev.digest}
+        key["seed"] = self.seed
+        place = self.cache.temporary("model", key)
+
+        def make(seconds: float | None = seconds, marks: Sequence[int] = marks) -> dict[str, Any]:
+            callbacks = [clock(seconds, marks)] if seconds is not None or marks else []
+            return self._trained(rows, how, place, self.cache.temporary("training", key), callbacks)
+
+        facts = self.cache.facts("trial", key, make)
+        shutil.rmtree(self.cache.temporary("training", key), ignore_errors=True)
+        trial = Trial(**{**facts, **{name: tuple(facts[name]) for name in ("per_query", "marks")}, "name": place.name})
+        self._again[place.name] = lambda: make(None, trial.marks)
+        self.trials.append(trial)
+        what = f"{trial.steps:,} steps" if trial.marks else _plural(epochs, "epoch")
+        negatives = trial.source or "in-batch negatives alone"
+        self.say(f"learning rate {learning_rate:g}, {what}, {queries:,} queries, {negatives}: {trial.dev:.4f} on dev")
+        return trial
+
+    def _trained(
+        self, rows: Section, how: Mapping[str, Any], place: Path, checkpoints: Path, callbacks: list[Any]
+    ) -> dict[str, Any]:
+        from foils.training.card import save_model
+        from foils.training.results import Trained
+        from foils.training.settings import TrainSettings
+
+        begin, task, method = time.monotonic(), self.task, str(self.plan["batches"]["method"])
+        collection = with_queries(self.collection, {"train": int(how["queries"])}, self.seed)
+        negatives = self.mined(str(rows["source"])) if rows["source"] else None
+        sizes: dict[str, Any] = {name: int(rows[name]) for name in ("per_query", "max_positives")}
+        data = rows_of(task, collection, negatives, **sizes)
+        settings = TrainSettings(
+            loss="mnrl" if task.in_batch else "listnet",
+            learning_rate=how["learning_rate"],
+            epochs=int(how["epochs"]) * int(rows.get("passes", 1)),
+            batch_size=int(self.plan["batches"]["size"]),
+            checkpoint_steps=CHECKPOINT_STEPS,
+            max_length=self.given.get("max_length"),
+            matryoshka=self.cuts or None,
+            lora=self.lora,
+            gradient_checkpointing=self.lora is not None,
+            seed=self.seed,
+        )
+        run = task.fit(task.load(seed=self.seed), data, checkpoints, settings, method, callbacks=callbacks)
+        values, losses = self.on_dev(run.model), losses_of(run)
+        dev = float(np.mean(values))
+        described = {"model": task.model, "batches": method, "negatives": rows["source"], **settings.describe()}
+        history = provenance("tune", described, inputs=self.of, seed=self.seed)
+        save_model(Trained(run.model, place, run, history, data.counts, {f"{MEASURE} on dev": dev}))
+        own = {name: how[name] for name in ("learning_rate", "epochs", "queries")}
+        own |= {"marks": callbacks[0].marks, "whole": callbacks[0].whole} if callbacks else {"marks": [], "whole": True}
+        return {**own, "dev": dev, "per_query": values, "steps": run.steps, "rows": len(data), **losses,
+                "seconds": time.monotonic() - begin, "source": str(rows["source"])}  # fmt: skip
+
+    def on_dev(self, model: Any) -> list[float]:
+        """Return the measure of each query of dev by a loaded model."""
+        run = self.task.search(model, self.dev, "dev")
+        return [float(each) for each in measured(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE]]
+
+    def folder(self, trial: Trial) -> Path:
+        """Return the folder of a trial's model; where it is gone, it is trained again."""
+        place = self.cache.folder / TEMPORARY / trial.name
+        if not place.is_dir():
+            self._again[trial.name]()
+        return place
+
+    def forget(self, trials: Sequence[Trial]) -> None:
+        """Remove the models of these trials; what they measured stays."""
+        for each in trials:
+            shutil.rmtree(self.cache.folder / TEMPORARY / each.name, ignore_errors=True)
+
+    def base_dev(self) -> list[float]:
+        """Return what the model as it is, or the first stage, has on each query of dev."""
+        key = {**self.of, "dev": self.dev.digest}
+
+        def make() -> dict[str, Any]:
+            if not self.fresh:
+                return {"values": self.on_dev(self.task.load())}
+            run = self.task.untrained(self.dev, "dev")
+            return {"values": measured(run, self.dev, "dev", (MEASURE,)).per_query[MEASURE].tolist()}
+
+        return list(self.cache.facts("base", key, make)["values"])
+
+    def train(self, decided: Mapping[str, Any]) -> Trial | None:
+        """Choose learning rate and epochs on dev, and train; return the training, None where none beats the base."""
+        base, trials, rows = float(np.mean(self.base_dev())), self.plan["trials"], self.plan["negatives"]
+        self.say(f"{self.before} has {base:.4f} on dev")
+        if "training" in self.plan.sections:
+            section = self.plan["training"]
+            if not section["epochs"]:
+                return None
+            queries = int(section.get("queries", self.plan["documents"]["train_queries"]))
+            rate, epochs = float(section["learning_rate"]), int(section["epochs"])
+            return self.train_once(rows, rate, epochs, queries, marks=section.get("steps", ()))
+        best = self._search(rows, trials)
+        if decided and trials.get("ablation", True):
+            best = self._ablated(best, decided)
+        runs = _plural(len(self.trials), "run")
+        reason = f"the best of {runs} on dev: {best.dev:.4f}, and {base:.4f} before"
+        if best.dev <= base:
+            reason = f"none: the best of {runs} has {best.dev:.4f} on dev, and {self.before} {base:.4f}"
+        made = {"learning_rate": best.learning_rate, "epochs": best.epochs if best.dev > base else 0,
+                "queries": best.queries, "steps": list(best.marks), "reason": reason}  # fmt: skip
+        self.plan.sections["training"] = {name: value for name, value in made.items() if value != []}
+        return best if best.dev > base else None
+
+    def left(self) -> float | None:
+        """Return the seconds of training that are left; None: there is no limit."""
+        seconds = self.plan["trials"].get("seconds")
+        return None if seconds is None else max(0.0, float(seconds) - sum(each.seconds for each in self.trials))
+
+    def _search(self, rows: Section, trials: Section) -> Trial:
+        """The short runs by successive halving and, where they were too short, a last one."""
+        total, alone = trials.get("seconds"), len(trials["learning_rates"]) == 1 and not trials["final_epochs"]
+        share = 1.0 if alone else SHORT_RUN
+        seconds, queries = None if total is None else share * float(total), int(trials["queries"])
+        best = halving(
+            lambda rate, epochs: self.train_once(rows, rate, epochs, queries, seconds=seconds),
+            [float(each) for each in trials["learning_rates"]],
+            [int(each) for each in trials["epochs"]],
+            extend=total is None and not trials["final_epochs"],
+            forget=self.forget,
+            goes_on=lambda: total is None or (self.trials[-1].whole and (self.left() or 0) > float(total) / 2),
+        )
+        if not trials["final_epochs"] or (total is not None and best.whole):
+            return best
+        self.forget([best])
+        queries, left = int(self.plan["documents"]["train_queries"]), self.left()
+        half = 0.5 if trials.get("ablation", True) and rows["source"] else 1.0
+        seconds = None if left is None else half * left
+        return self.train_once(rows, best.learning_rate, int(trials["final_epochs"]), queries, seconds=seconds)
+
+    def _ablated(self, best: Trial, decided: Mapping[str, Any]) -> Trial:
+        """Make the best run without mined negatives, or with others, too; take it where it is surely better on dev."""
+        rows, other = self.plan["negatives"], ""
+        if not self.task.in_batch:  # every list needs negatives: random ones or, of these, what is ranked next
+            others = [name for name in decided["names"] if name not in (rows["source"], NONE)]
+            other = "random" if rows["source"] != "random" else next(iter(others), "random")
+        if other == rows["source"]:
+            return best
+        changed = {**rows, "source": other, "reason": ""} if other else self._pairs_alone(rows, "")
+        trial = self.train_once(changed, best.learning_rate, best.epochs, best.queries, seconds=self.left())
+        gain = np.asarray(trial.per_query) - np.asarray(best.per_query)
+        test = paired_test(trial.per_query, best.per_query)
+        low, high = bootstrap_interval(gain, rng=np.random.default_rng(self.seed))
+        said = f"({gain.mean():+.4f} [{low:+.4f}, {high:+.4f}] on {len(gain):,} queries of dev, p {test.p:.2g})"
+        what = f"with those of {other}" if other else "with in-batch negatives alone"
+        if test.p >= LEVEL or gain.mean() <= 0:
+            verdict = "shows no difference" if test.p >= LEVEL else "is worse"
+            reason = f"{rows['reason']} The same training {what} {verdict} {said}."
+            self.forget([trial])
+            self.plan.sections["negatives"] = {**rows, "reason": reason}
+            return best
+        self.forget([best])
+        reason = f"{rows['reason']} But the same training {what} is better {said}, and is taken. {changed['reason']}"
+        self.plan.sections["negatives"] = {**changed, "reason": reason.strip()}
+        return trial
+
+    # What must not be forgotten.
+
+    def _keeps_nothing(self) -> Section | None:
+        keep, reason = str(self.given.get("keep", NONE)), ""
+        if keep == NONE:
+            reason = "none is asked for"
+        elif keep == self.given["collection"]:
+            reason = "it would be the one that is tuned on"
+        elif self.fresh:
+            reason = "a head that nobody trained has nothing to forget"
+        elif not self.plan["trials"].get("keeps", True):
+            reason = f"there is too little time to measure {keep} before and after"
+        return {"collection": NONE, "alpha": 1.0, "reason": reason} if reason else None
+
+    @cached_property
+    def kept(self) -> tuple[Task, Collection] | None:
+        """The task of the collection that must not be forgotten, and a part of it; None where nothing is kept."""
+        if self.plan.sections.get("keep", {}).get("collection") == NONE:
+            return None
+        whole = with_three_splits(load_collection(str(self.given["keep"])), SHARES)
+        part = self._part(whole, {"dev": KEEP_DOCUMENTS // 2, "test": KEEP_DOCUMENTS})
+        return self._task(BM25), part  # a run is of one collection
+
+    def _merge(self, trial: Trial) -> float:
+        """Decide on the share of tuned weights: a merge no worse on dev that keeps more of the other collection."""
+        if self.kept is None:
+            return 1.0
+
+        def on_other(model: Any) -> float:
+            task, part = self.kept or (self.task, self.dev)
+            return measured(task.search(model, part, "dev"), part, "dev", (MEASURE,)).means[MEASURE]
+
+        def tried(alpha: float) -> dict[str, float]:
+            model = self._merged(trial, alpha)
+            dev = trial.dev if alpha == 1 else float(np.mean(self.on_dev(model)))
+            return {"alpha": alpha, "dev": dev, **({"keep": on_other(model)} if alpha == 1 or dev >= trial.dev else {})}
+
+        def decided() -> Section:
+            part = self.kept[1] if self.kept else self.dev
+            key = {**self.of, "trial": trial.name, "part": part.digest}
+            rows = [
+                self.cache.facts("merge", {**key, "alpha": alpha}, partial(tried, alpha)) for alpha in (*ALPHAS, 1.0)
+            ]
+            alpha, shown = (
+                best_merge(rows),
+                ", ".join(
+                    f"{each['alpha']:g}: {each['dev']:.4f}" + (f" and {each['keep']:.4f}" if "keep" in each else "")
+                    for each in rows
+                ),
+            )
+            what = "no merge with the base is at least as good on dev and keeps more"
+            if alpha < 1:
+                what = "this merge with the base is at least as good on dev, and keeps more"
+            reason = f"{what}; shares of tuned weights with {MEASURE} on dev and on dev of {part.name}: {shown}"
+            return {"collection": part.name, "alpha": alpha, "reason": reason}
+
+        alpha = float(self.plan.decide("keep", decided)["alpha"])
+        self.say(f"merge: {self.plan['keep'].get('reason', 'as the plan says')}")
+        return alpha
+
+    def _merged(self, trial: Trial, alpha: float) -> Any:
+        from foils.training.merging import merged
+
+        tuned = self.task.load(self.folder(trial))
+        return tuned if alpha == 1 else merged(self.task.load(), tuned, alpha)
+
+    def final_folder(self, trial: Trial, alpha: float) -> Path:
+        """Return the folder of the model that is tested: the trained one, or its merge with the base."""
+        if alpha == 1:
+            return self.folder(trial)
+        place = self.cache.temporary("merged", [trial.name, alpha])
+        with fill_folder(place) as aside:
+            shutil.copytree(self.folder(trial), aside, dirs_exist_ok=True)
+            card = (aside / "README.md").read_bytes()
+            self._merged(trial, alpha).save_pretrained(str(aside))
+            (aside / "README.md").write_bytes(card)
+        return place
+
+    # The proof.
+
+    def _ranked(
+        self, folder: Path | None, collection: Collection, split: str, *, key: Section, task: Task | None = None,
+        dimensions: int | None = None,
+    ) -> Run:  # fmt: skip
+        """The ranking of a split by the model in a folder; None: by the base."""
+        task = task or self.task
+        digests = {"part": collection.measured_digest, "split": split, "dimensions": dimensions}
+
+        def make() -> Run:
+            if folder is None and (self.task.in_batch or self.fresh):
+                return task.untrained(collection, split, dimensions=dimensions)
+            own = None if folder is None else VectorStore(self.cache.folder / TEMPORARY / "vectors")
+            model = task.load(folder)
+            return task.search(model, collection, split, store=own, dimensions=dimensions)
+
+        name = self.label if folder is None else TUNED
+        return replace(self.cache.run(name.replace(" ", "-"), {**self.of, **digests, **key}, make), name=name)
+
+    def _evaluated(self, collection: Collection, runs: Sequence[Run]) -> Evaluation:
+        names = [run.name for run in runs]
+        against = [name for name in (self.label, BM25, TUNED) if name in names[:-1]] if len(runs) > 1 else None
+        rng = np.random.default_rng(self.seed)
+        made = evaluate_runs(collection, runs, rng=rng, measures=self.task.measures, against=against)
+        return replace(made, runs=tuple(runs))
+
+    def _fusion(self, folder: Path, key: Section) -> Section:
+        """Choose on dev how BM25 and the tuned model are weighed together."""
+        part = self.collection if self.task.in_batch else self.dev
+        tuned, lexical = self._ranked(folder, part, "dev", key=key), bm25_run(part, "dev", depth=self.task.depth)
+        if not len(lexical.table):
+            reason = "BM25 finds no document for any query"
+            return {"normalisation": "min-max", "weight": 1.0, "advised": False, "reason": reason}
+
+        def on_dev(run: Run) -> float:
+            return measured(run, part, "dev", (MEASURE,)).means[MEASURE]
+
+        ways = [(name, weight) for name in NORMALISATIONS for weight in WEIGHTS] + [(RANKS, 0.5)]
+        values = {way: on_dev(Retriever(*way).fused(lexical, tuned)) for way in ways}
+        best = max(ways, key=lambda way: (values[way], -abs(way[1] - 0.5)))
+        alone = {"the tuned model": on_dev(tuned), "bm25": on_dev(lexical)}
+        shown = ", ".join(f"{name} {value:.4f}" for name, value in alone.items())
+        advised = values[best] > max(alone.values())
+        what = "both together are best on dev" if advised else "both together are no better than one on dev"
+        reason = f"{what}: {values[best]:.4f}, {shown}; the best of {len(ways)} ways"
+        return {"normalisation": best[0], "weight": best[1], "advised": advised, "reason": reason}
+
+    def run(self) -> Any:
+        """Do all that is not done, and write what comes out of it."""
+        from foils.experiments.tuned import Tuned
+
+        self.schedule()
+        decided = self.decide()
+        self.say(f"negatives: {self.plan['negatives'].get('reason', 'as the plan says')}")
+        trial = self.train(decided)
+        key: dict[str, Any] = {}
+        folder, keep, cuts = None, None, {}
+        runs = [self._ranked(None, self.collection, "test", key={})]
+        lexical = bm25_run(self.collection, "test", depth=self.task.depth)
+        if len(lexical.table) and not (self.fresh and self.task.first_stage == BM25):
+            runs.append(lexical)
+        if trial is not None:
+            alpha = self._merge(trial)
+            key, folder = {"trial": trial.name, "alpha": alpha}, self.final_folder(trial, alpha)
+            runs.insert(1, self._ranked(folder, self.collection, "test", key=key))
+            fusion = self.plan.decide("retriever", lambda: self._fusion(folder, key))
+            retriever = Retriever(str(fusion["normalisation"]), float(fusion["weight"]))
+            if len(lexical.table):
+                runs.append(replace(retriever.fused(lexical, runs[1]), name=BOTH))
+            cuts = {
+                each: self._evaluated(
+                    self.collection,
+                    [self._ranked(None, self.collection, "test", key={}, dimensions=each),
+                     self._ranked(folder, self.collection, "test", key=key, dimensions=each)],
+                )
+                for each in self.cuts
+            }  # fmt: skip
+            if self.kept is not None:
+                task, part = self.kept
+                pair = [self._ranked(None, part, "test", key={}, task=task),
+                        self._ranked(folder, part, "test", key=key, task=task)]  # fmt: skip
+                keep = self._evaluated(part, pair)
+            losses = {"loss_first": trial.loss_first, "loss_last": trial.loss_last}
+            if nothing := learned_nothing(self.task, losses, self.per_query):
+                self.warnings.append(nothing)
+        self.say("measured on test")
+        write_sealed(self.cache.folder / PLANNED, {"plan": self.plan.to_toml()})
+        self.plan.write(self.output / PLAN)
+        if source := str(self.plan["negatives"]["source"]):
+            self.mined(source).write(self.output / "negatives.parquet")
+        tuned = Tuned(
+            self.output, self.collection, self.plan, self._evaluated(self.collection, runs), self.base, trial,
+            float(np.mean(self.base_dev())), tuple(self.trials), decided.get("table"), decided.get("label_next"),
+            tuple(self.warnings), keep, cuts, self.task.in_batch,
+        )  # fmt: skip
+        if folder is not None and tuned.better:
+            self.cache.facts("written", {**key, "sentence": tuned.sentence}, lambda: self._write(folder, tuned))
+        return tuned
+
+    def _write(self, folder: Path, tuned: Any) -> dict[str, Any]:
+        """Write the model with its card, and the retriever that it is half of."""
+        with fill_folder(self.output / "model") as aside:
+            shutil.copytree(folder, aside, dirs_exist_ok=True)
+            card = aside / "README.md"
+            card.write_text(tuned.card(card.read_text("utf-8")), encoding="utf-8", newline="\n")
+        if self.task.in_batch:
+            fusion = self.plan["retriever"]
+            made = Retriever(str(fusion["normalisation"]), float(fusion["weight"]), tuned.deploys)
+            made.write(self.output / RETRIEVER)
+        return {"model": "model"}
+
+    @property
+    def before(self) -> str:
+        """What the tuned model is measured against, in words that do not name the model."""
+        return f"the order of {self.task.first_stage}" if self.fresh else "the model as it is"
+
+    @property
+    def base(self) -> str:
+        """The same, the model named."""
+        return self.before if self.fresh else str(self.given["model"])
+
+    @property
+    def label(self) -> str:
+        """Its name among the systems."""
+        return FIRST_STAGE if self.fresh else BASE
+
+    @property
+    def cuts(self) -> tuple[int, ...]:
+        """Dimensions at which vectors may be cut."""
+        return tuple(int(each) for each in self.given.get("matryoshka") or ())
+
+    def tidy(self) -> None:
+        """Remove what is big and no longer needed: models, checkpoints and vectors of the short runs."""
+        shutil.rmtree(self.cache.folder / TEMPORARY, ignore_errors=True)
+
+    def say(self, message: str) -> None:
+        """Tell how far it is."""
+        spent = time.monotonic() - self.begun
+        log.info("tune, after %s: %s", f"{spent:.0f} s" if spent < 90 else f"{spent / 60:.0f} min", message)
+
+
+def halving(
+    run: Callable[[float, int], Trial],
+    learning_rates: Sequence[float],
+    epochs: Sequence[int],
+    *,
+    extend: bool,
+    forget: Callable[[Sequence[Trial]], None],
+    goes_on: Callable[[], bool] = lambda: True,
+) -> Trial:
+    """Return the best short run.
+
+    Every learning rate runs for the first number of epochs; the better half of them (rounded up) runs for the next, and
+    so on, until longer training is no better on dev. Where the largest learning rate is the best of the first round,
+    three times of it is tried, too.
+
+    Args:
+        run: learning rate, epochs → the trial.
+        learning_rates: to begin with.
+        epochs: of the rounds, ascending.
+        extend: whether three times the largest is tried.
+        forget: removes the models of trials that are not the best.
+        goes_on: whether there is time for another round.
+    """
+    tried: list[Trial] = []
+
+    def best_of(rates: Sequence[float], each: int) -> Trial:
+        for rate in rates:
+            tried.append(run(rate, each))
+            forget([trial for trial in tried if trial is not max(tried, key=lambda each: each.order)])
+        return max(tried, key=lambda each: each.order)
+
+    survivors, best = list(learning_rates), best_of(learning_rates, epochs[0])
+    if extend and best.learning_rate == max(learning_rates):
+        survivors.append(float(f"{3 * best.learning_rate:.2g}"))
+        best = best_of(survivors[-1:], epochs[0])
+    for each in epochs[1:]:
+        if not goes_on():
+            break
+        ranked = sorted(tried[-len(survivors) :], key=lambda trial: trial.order, reverse=True)
+        survivors = [trial.learning_rate for trial in ranked[: (len(survivors) + 1) // 2]]
+        before, best = best, best_of(survivors, each)
+        if best is before:
+            break
+    return best
+
+
+def best_merge(rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the α to take: of merges as good on dev that keep more, the one with the largest sum of both; else 1.
+
+    Args:
+        rows: `alpha`, `dev`, `keep` of each, which one that is worse on dev may lack; the last is the tuned model,
+            α = 1.
+    """
+    tuned = rows[-1]
+    better = [each for each in rows[:-1] if each["dev"] >= tuned["dev"] and each["keep"] > tuned["keep"]]
+    return float(max(better, key=lambda each: each["dev"] + each["keep"])["alpha"]) if better else 1.0
+
+
+def _plural(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -1,1 +1,0 @@
-"""From pairs and a model to a better model, with proof: the stages put together."""

@@ -1,0 +1,240 @@
+"""The parts of a tuning: its plan, its time, its search, its merges, and the retriever that comes out of it."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import foils
+from foils.data.splitting import with_three_splits
+from foils.encode.models import load_model
+from foils.experiments import plan as planning
+from foils.experiments.parts import check_sizes, of_splits, split_sizes, with_hard_documents, with_queries
+from foils.experiments.plan import PARTS, Plan, clock, schedule
+from foils.experiments.tasks import EncoderTask, learned_nothing
+from foils.experiments.tune import Trial, best_merge, halving
+from foils.runtime.errors import FormatError, InputError
+from foils.searching.retriever import Retriever
+from foils.training.models import LEARNING_RATES, OF_ADAPTERS
+from train_models import bert_model, made_up, static_model
+from tune_world import write_pairs
+
+GIVEN = {"collection": 'a "b"\\c\n\x7fé', "model": "m", "seed": 0, "columns": {"query": "a b"}, "minutes": 0.5}
+TRIALS = {"learning_rates": [1e-05, 0.003], "epochs": [1, 2], "queries": 3, "final_epochs": 0, "dev_documents": 9}
+
+
+def test_a_plan_reads_as_it_was_written(tmp_path: Path) -> None:
+    plan = Plan({"given": {**GIVEN, "corpus": None}, "trials": {**TRIALS, "keeps": True}})
+    plan.write(tmp_path / "plan.toml")
+    read = Plan.read(tmp_path / "plan.toml")
+    assert read.sections == {"given": GIVEN, "trials": {**TRIALS, "keeps": True}} == tomllib.loads(plan.to_toml())
+    assert read.to_toml() == plan.to_toml()
+    rows = Plan({"negatives": {"source": "", "per_query": 10, "reason": "on dev"}}).table().rows
+    assert list(map(tuple, rows)) == [("negatives", "source none, per_query 10", "on dev")]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x = ", "not a plan: "),
+        ("[trials]\n", r"\[given\] is missing"),
+        ("[batch]\nsize = 3\n", r"\[batch\] is no section of a plan; \[given\] is missing"),
+        ('[given]\ncollection = "c"\nmodel = 3\nseed = 1\n', "model of .given. is 3; expected str"),
+        ('[given]\ncollection = "c"\nmodel = "m"\nseed = true\n', "seed of .given. is True; expected int"),
+    ],
+)
+def test_a_plan_that_is_none(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "plan.toml").write_text(text)
+    with pytest.raises(FormatError, match=message):
+        Plan.read(tmp_path / "plan.toml")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rates", "epochs", "final", "queries"),
+    [(None, 3, [1, 2, 3], 0, 50), (1e6, 3, [1, 2, 3], 3, 50), (30.0, 1, [4], 0, 50), (1e-3, 1, [4], 0, 50)],
+)
+def test_the_time_decides_what_is_tried_and_not_how_long_it_is_trained(
+    monkeypatch: pytest.MonkeyPatch, seconds: float | None, rates: int, epochs: list[int], final: int, queries: int
+) -> None:
+    """A text takes 0.1 s, so that a row takes 0.9 s: 30 seconds are 15 rows, of which the data have 50."""
+    monkeypatch.setattr(planning, "seconds_a_text", lambda *_: 0.1)
+    task, whole = EncoderTask("static"), made_up(100, 900)
+    made = schedule(task, whole, per_query=1, rates=lambda: (2e-5, 6e-5), seconds=seconds, seed=0, keeps=True)
+    trials, documents = made["trials"], made["documents"]
+    assert (len(trials["learning_rates"]), trials["epochs"], trials["final_epochs"]) == (rates, epochs, final)
+    assert trials["learning_rates"] == ([6.7e-6, 2e-5, 6e-5] if rates == 3 else [6e-5])
+    assert trials["ablation"] is (rates == 3)
+    assert trials["queries"] == queries
+    assert documents["count"] == (900 if seconds in (None, 1e6) else 500)
+    assert trials.get("keeps", True) is (seconds in (None, 1e6))
+    if seconds == 1e6:  # the base's and the tuned model's documents, dev three times, what is kept
+        assert trials["seconds"] == 1e6 - (2 * 900 + 3 * 900 + planning.KEPT_TEXTS) * 0.1
+
+
+def test_the_clock_follows_the_time_and_its_marks_make_the_same_steps_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps of 1, then of 9 seconds: the schedule follows what is spent, and the training ends with the time."""
+    now = [0.0]
+    monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: now[0], perf_counter=time.perf_counter))
+
+    def steps(callback: Any, most: int = 1_000) -> list[float]:
+        group: dict[str, float] = {"initial_lr": 1.0}
+        state, control = (
+            SimpleNamespace(global_step=0, max_steps=most),
+            SimpleNamespace(should_training_stop=False, should_log=False),
+        )
+        rates = []
+        while not control.should_training_stop:
+            callback.on_step_begin(None, state, control, optimizer=SimpleNamespace(param_groups=[group]))
+            rates.append(group["lr"])
+            now[0] += 1.0 if state.global_step < 50 else 9.0
+            state.global_step += 1
+            callback.on_step_end(None, state, control)
+        return rates
+
+    live = clock(100.0)
+    rates = steps(live)
+    assert len(rates) == 50 + 6  # the sixth step of nine seconds passes the end
+    assert live.marks[9] == 50
+    assert (len(live.marks), live.marks[-1], live.whole) == (PARTS, 56, False)
+    assert rates[0] == pytest.approx(0.25)  # half of the first twentieth, of a tenth in which it rises
+    assert rates[-1] == pytest.approx((1 - 19.5 / 20) / 0.9)
+    assert steps(clock(marks=live.marks)) == rates
+    short = clock(1e9)
+    assert len(steps(short, most=40)) == 40  # all epochs are made before the time is spent
+    assert short.whole
+
+
+def trial(rate: float, epochs: int, dev: float) -> Trial:
+    return Trial(rate, epochs, 10, dev, (), 1, 1, 1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("dev", "rates", "epochs", "extend", "best", "tried"),
+    [
+        ({(1, 1): 0.1, (2, 1): 0.3, (3, 1): 0.2, (2, 2): 0.4, (3, 2): 0.5, (3, 3): 0.6}, [1, 2, 3], [1, 2, 3], False,
+         (3, 3), [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2), (3, 3)]),
+        ({(1, 1): 0.1, (2, 1): 0.3, (3, 1): 0.2, (2, 2): 0.3, (3, 2): 0.1}, [1, 2, 3], [1, 2, 3], False,
+         (2, 1), [(1, 1), (2, 1), (3, 1), (2, 2), (3, 2)]),
+        ({(1, 1): 0.1, (2, 1): 0.2, (6, 1): 0.4, (6, 2): 0.3, (2, 2): 0.1}, [1, 2], [1, 2], True,
+         (6, 1), [(1, 1), (2, 1), (6, 1), (6, 2), (2, 2)]),
+        ({(1, 1): 0.2, (2, 1): 0.1}, [1, 2], [1], True, (1, 1), [(1, 1), (2, 1)]),
+    ],
+    ids=["the better half goes on", "longer is no better", "three times the largest", "the largest is not best"],
+)  # fmt: skip
+def test_halving(
+    dev: dict[tuple[float, int], float], rates: list[float], epochs: list[int], extend: bool, best: Any, tried: Any
+) -> None:
+    made: list[Trial] = []
+    forgotten: list[Trial] = []
+
+    def run(rate: float, each: int) -> Trial:
+        made.append(trial(rate, each, dev[rate, each]))
+        return made[-1]
+
+    found = halving(run, rates, epochs, extend=extend, forget=forgotten.extend)
+    assert (found.learning_rate, found.epochs) == best
+    assert [(each.learning_rate, each.epochs) for each in made] == tried
+    assert {each for each in made if each is not found} == set(forgotten)
+
+
+def test_halving_ends_where_there_is_no_time_for_another_round() -> None:
+    found = halving(lambda rate, each: trial(rate, each, rate), [1, 2], [1, 2], extend=False, forget=list, goes_on=bool)
+    assert (found.learning_rate, found.epochs) == (2, 1)
+
+
+def test_a_merge_is_taken_where_it_keeps_more_and_loses_nothing() -> None:
+    def rows(*values: tuple[float, float, float]) -> list[dict[str, float]]:
+        return [{"alpha": alpha, "dev": dev, "keep": keep} for alpha, dev, keep in values]
+
+    assert best_merge(rows((0.25, 0.3, 0.8), (0.5, 0.5, 0.7), (0.75, 0.6, 0.65), (1.0, 0.5, 0.4))) == 0.75
+    assert best_merge(rows((0.5, 0.49, 0.8), (0.75, 0.6, 0.4), (1.0, 0.5, 0.4))) == 1.0
+
+
+def test_a_reranker_that_stays_at_a_guess_learned_nothing() -> None:
+    task: Any = SimpleNamespace(in_batch=False)
+    still = learned_nothing(task, {"loss_first": 1.609, "loss_last": 1.6}, 4)
+    assert "its loss went from 1.609 to 1.600, and a guess among 5 documents has 1.609" in still
+    assert learned_nothing(task, {"loss_first": 1.609, "loss_last": 1.3}, 4) == ""
+
+
+def test_shares_and_parts_keep_what_is_judged() -> None:
+    assert split_sizes(200) == pytest.approx((0.5, 0.2, 0.3))
+    assert split_sizes(50_000) == pytest.approx((0.8, 0.1, 0.1))
+    whole = made_up(queries=100, documents=400)
+    assert with_three_splits(whole, (0.8, 0.1, 0.1)) is whole
+    splits = ("train", "dev", "test")
+    assert len(with_hard_documents(whole, splits, ("dev", "test"), 10, 0).documents) == 100  # the positives
+    part = with_hard_documents(with_queries(whole, {"train": 30}, 0), splits, ("dev", "test"), 200, 0)
+    assert (len(part.documents), len(part.positives("train")), len(part.positives("test"))) == (200, 30, 25)
+    assert with_hard_documents(whole, splits, splits, 400, 0) is whole
+    kept = of_splits(whole, {"dev": 10, "test": 20}, 100, 0)
+    assert [len(kept.positives(name)) for name in kept.splits] == [10, 20]
+    assert len(kept.documents) == 100
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [(1, r"too few queries: 1 query has a positive; give about 200"), (20, "20 queries have a positive; give about")],
+)
+def test_few_pairs_are_counted_and_no_split_is_spoken_of(tmp_path: Path, pairs: int, message: str) -> None:
+    (tmp_path / "few.csv").write_text("query,positive\n" + "".join(f"q{i},d{i}\n" for i in range(pairs)))
+    with pytest.raises(InputError, match=message):
+        foils.tune(str(tmp_path / "few.csv"), model="m", output=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(InputError, match="dev has 8, 10 are needed; test has 7, 20 are needed"):
+        check_sizes(with_queries(made_up(100, 200), {"dev": 8, "test": 7}, 0))
+
+
+def test_a_retriever_reads_as_it_was_written_and_a_broken_one_is_refused(tmp_path: Path) -> None:
+    assert Retriever.of(tmp_path) is Retriever.of("bm25") is None
+    made = Retriever("z", 0.3, "both")
+    made.write(tmp_path / "retriever.json")
+    assert Retriever.of(tmp_path) == made
+    for text in ("{}", '{"normalisation": "z", "weight": 2, "deploys": "both"}', "[]"):
+        (tmp_path / "retriever.json").write_text(text)
+        with pytest.raises(FormatError, match="tune again"):
+            Retriever.of(tmp_path)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    write_pairs(tmp_path / "pairs.csv", 120)
+    bert_model(tmp_path / "bert").save_pretrained(str(tmp_path / "encoder"))
+    static_model().save_pretrained(str(tmp_path / "static"))
+    return tmp_path
+
+
+def test_few_steps_take_three_times_an_encoders_rate_and_adapters_ten_times(world: Path) -> None:
+    pytest.importorskip("peft")
+    rate, given = LEARNING_RATES["encoder"][0], {"keep": "none", "device": "cpu", "explain": True}
+    for how, expected in (({}, 3 * rate), ({"lora": 2}, OF_ADAPTERS * rate)):
+        plan = foils.tune(str(world / "pairs.csv"), model=str(world / "encoder"), minutes=1e-5, **given, **how).plan
+        assert plan["trials"]["learning_rates"] == pytest.approx([expected])
+        assert plan["given"].get("lora") == how.get("lora")
+    with pytest.raises(InputError, match="lora: the model has no transformer"):
+        foils.tune(str(world / "pairs.csv"), model=str(world / "static"), lora=2, **given)
+    with pytest.raises(InputError, match="lora 2: no effect"):
+        foils.tune(str(world / "pairs.csv"), model="static:m", lora=2, **given)
+
+
+def test_a_plan_with_adapters_runs_and_gives_a_plain_model(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft")
+    given = {"collection": str(world / "pairs.csv"), "model": str(world / "encoder"), "seed": 0, "lora": 2}
+    plan = Plan({"given": given, "negatives": {"source": "", "per_query": 1, "max_positives": 1}})
+    plan.sections["training"] = {"learning_rate": 0.05, "epochs": 2}
+    plan.write(world / "plan.toml")
+    monkeypatch.setattr("foils.experiments.tune.Tuning.tidy", lambda _: None)  # what was trained stays
+    foils.tune(plan=world / "plan.toml", output=world / "out", device="cpu")
+    (trained,) = (world / "out" / "work" / "checkpoints").glob("model-*")
+    before, after = load_model(world / "encoder", device="cpu"), load_model(trained, device="cpu")
+    assert "| lora | 2 |" in (trained / "README.md").read_text()
+    one, two = before.state_dict(), after.state_dict()
+    changed = {name for name in one if not one[name].equal(two[name])}
+    assert list(one) == list(two)
+    assert changed
+    assert all("embeddings" not in name and name.endswith(".weight") and one[name].ndim == 2 for name in changed)
