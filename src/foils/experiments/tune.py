@@ -18,6 +18,7 @@ from foils.data.fusion import NORMALISATIONS
 from foils.data.splitting import SHARES, SPLITS, drawn_judgements, with_three_splits
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide
+from foils.deciding.mine import mine
 from foils.encode import VectorStore
 from foils.evaluation import bm25_run, evaluate_runs
 from foils.evaluation.systems import Evaluation
@@ -35,7 +36,6 @@ from foils.experiments.tasks import (
     measured,
     rows_of,
 )
-from foils.deciding.mine import mine
 from foils.mining.settings import parsed_ranks
 from foils.runtime import progress
 from foils.runtime.files import cache_folder, fill_folder, write_sealed
