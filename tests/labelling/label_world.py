@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
-from foils.labelling import Sheet, pairs_of
+from foils.labelling import LabelSheet, pairs_of
 
 QUERIES, DOCUMENTS = 30, 120
 
@@ -55,7 +55,7 @@ def oracle(query: str, positive: str, document: str) -> bool:
     return query.rsplit(" ", 1)[1] == document.rsplit(" ", 1)[1]
 
 
-def sheet(path: Path, n: int = 6) -> Sheet:
+def sheet(path: Path, n: int = 6) -> LabelSheet:
     collection = world()
     universe = pairs_of({"a": source("a", 1), "b": source("b", 2)})
-    return Sheet.of(path, collection, universe, universe.draw(n))
+    return LabelSheet.of(path, collection, universe, universe.draw(n))

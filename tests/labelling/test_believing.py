@@ -14,8 +14,8 @@ from fakes import HashingEncoder
 from foils import label
 from foils.data import Collection, Negatives
 from foils.encode import VectorStore
-from foils.labelling import Universe, pairs_of
-from foils.labelling.evidence import belief_before_labels
+from foils.labelling import PairPool, pairs_of
+from foils.labelling.evidence import prior_before_labels
 from foils.runtime.errors import InputError
 from foils.statistics import importance
 
@@ -24,10 +24,10 @@ SOURCES = {"a": source("a", 1), "b": source("b", 2)}
 
 def believed(collection: Collection, sources: dict[str, Negatives], folder: Path) -> np.ndarray | None:
     universe = pairs_of(sources)
-    return belief_before_labels(universe, collection, sources, HashingEncoder(), VectorStore(folder))
+    return prior_before_labels(universe, collection, sources, HashingEncoder(), VectorStore(folder))
 
 
-def truly(universe: Universe) -> np.ndarray:
+def truly(universe: PairPool) -> np.ndarray:
     pairs = universe.table.select(["query_id", "doc_id"]).to_pylist()
     return np.array([relevant(int(pair["query_id"][1:]), int(pair["doc_id"][1:])) for pair in pairs])
 

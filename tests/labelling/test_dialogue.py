@@ -17,7 +17,7 @@ from label_world import sheet, source, world
 from foils.data import Labels
 from foils.labelling import Dialogue
 from foils.labelling.dialogue import QUESTION
-from foils.labelling.sheet import Shown
+from foils.labelling.sheet import Pair
 
 pty = pytest.importorskip("pty")
 
@@ -77,7 +77,7 @@ def test_every_answer_is_written_before_the_next_question(tmp_path: Path) -> Non
 
 def test_texts_cannot_steer_the_terminal(tmp_path: Path) -> None:
     page = sheet(tmp_path / "labels.tsv")
-    page.shown = [Shown("red \x1b[31m", "", "long " * 1_000)] * 6
+    page.shown = [Pair("red \x1b[31m", "", "long " * 1_000)] * 6
     out = io.StringIO()
     Dialogue(lambda: "q", out, width=60).go_through(page, "anna")
     assert "\x1b" not in out.getvalue()

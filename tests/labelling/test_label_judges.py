@@ -16,14 +16,14 @@ from foils import label
 from foils.data import Labels
 from foils.labelling import JudgeErrors, Labelled, RelevanceJudge, pairs_of
 from foils.labelling.judging import AgainstPositive, checks_of, errors_by_people, errors_on_known
-from foils.labelling.sheet import Shown
+from foils.labelling.sheet import Pair
 from foils.llm import Client
 from foils.rating import BiEncoderJudge
 from foils.runtime.errors import FormatError, InputError
 from foils.statistics import estimate_share
 from llm_server import Reply, serving
 
-PAIRS = [Shown("a b", "a b c", "a b"), Shown("a b", "a b", "c d"), Shown("a b", "", "a b")]
+PAIRS = [Pair("a b", "a b c", "a b"), Pair("a b", "a b", "c d"), Pair("a b", "", "a b")]
 
 
 class Rule:

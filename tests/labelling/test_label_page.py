@@ -15,7 +15,7 @@ from foils import label
 from foils.data import Labels
 from foils.data.labels import pair_keys
 from foils.labelling import label_page
-from foils.labelling.sheet import Shown
+from foils.labelling.sheet import Pair
 from hostile import ATTACK
 from in_browser import assert_fits_everyone, in_chromium, needs_chromium
 
@@ -61,7 +61,7 @@ def test_answers_are_remembered_and_read_again(tmp_path: Path) -> None:
 @needs_chromium
 def test_no_text_runs(tmp_path: Path) -> None:
     page = sheet(tmp_path / "labels.tsv")
-    page.shown = [Shown(ATTACK, ATTACK, ATTACK)] * 6
+    page.shown = [Pair(ATTACK, ATTACK, ATTACK)] * 6
     outcome = pressed(label_page(page, "anna", title=ATTACK), ["y"], tmp_path)
     assert outcome["document"] == ATTACK
     assert "<title>Which documents are relevant?</title>" in in_chromium(tmp_path / "page.html")
@@ -96,7 +96,7 @@ def test_buttons_answer_to_enter_and_space(tmp_path: Path) -> None:
 
 def test_the_page_fetches_nothing(tmp_path: Path) -> None:
     page = sheet(tmp_path / "labels.tsv")
-    page.shown = [Shown(ATTACK, ATTACK, ATTACK)] * 6
+    page.shown = [Pair(ATTACK, ATTACK, ATTACK)] * 6
     written = label_page(page, ATTACK, title=ATTACK)
     assert ATTACK not in written
     assert "default-src 'none'" in written

@@ -3,16 +3,16 @@
 from foils.labelling.dialogue import Dialogue, label_page
 from foils.labelling.doors import Labelled, SourceShare
 from foils.labelling.judging import JudgeErrors, RelevanceJudge
-from foils.labelling.sheet import Sheet, Universe, pairs_of
+from foils.labelling.sheet import LabelSheet, PairPool, pairs_of
 
 __all__ = [
     "Dialogue",
     "JudgeErrors",
+    "LabelSheet",
     "Labelled",
+    "PairPool",
     "RelevanceJudge",
-    "Sheet",
     "SourceShare",
-    "Universe",
     "label_page",
     "pairs_of",
 ]

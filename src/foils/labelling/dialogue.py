@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import IO
 
-from foils.labelling.sheet import Sheet, Shown
+from foils.labelling.sheet import LabelSheet, Pair
 from foils.llm import digest
 from foils.pages.page import script_json, shortened
 
@@ -34,7 +34,7 @@ class Dialogue:
     out: IO[str]
     width: int = 100
 
-    def go_through(self, sheet: Sheet, judge: str) -> None:
+    def go_through(self, sheet: LabelSheet, judge: str) -> None:
         """Ask until no pair is open, or the person quits; what was answered is in the file."""
         places, at = sheet.open(judge), 0
         done = len(sheet.keys) - len(places)
@@ -61,7 +61,7 @@ class Dialogue:
                 return answer
             self._say(QUESTION)
 
-    def _show(self, shown: Shown, number: int, of: int) -> None:
+    def _show(self, shown: Pair, number: int, of: int) -> None:
         self._say(f"\n─── {number} of {of} " + "─" * 40)
         for name, text in (("query", shown.query), ("positive", shown.positive), ("document", shown.document)):
             if text:
@@ -102,7 +102,7 @@ def on_terminal() -> Iterator[Dialogue]:
 _KEYS = {1: "y", 0: "n", None: "s"}
 
 
-def label_page(sheet: Sheet, judge: str, *, title: str, file: str = "answers.tsv") -> str:
+def label_page(sheet: LabelSheet, judge: str, *, title: str, file: str = "answers.tsv") -> str:
     """Return the page as HTML: the drawn pairs, with this judge's answers so far.
 
     It takes the keys y, n, s and the arrows, remembers answers in the browser's own storage, and downloads them as a

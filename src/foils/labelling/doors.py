@@ -20,7 +20,7 @@ from foils.data.sources import SourceLike, SourcesLike, as_source, as_sources
 from foils.data.tables import provenance
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.labelling.dialogue import label_page, on_terminal
-from foils.labelling.evidence import belief_before_labels, evidence_of
+from foils.labelling.evidence import evidence_of, prior_before_labels
 from foils.labelling.judging import (
     PAGE,
     TABLE,
@@ -51,7 +51,7 @@ from foils.labelling.relabelling import (
     marked,
     pairs_of_rows,
 )
-from foils.labelling.sheet import Sheet, Shown, Universe, pairs_of
+from foils.labelling.sheet import LabelSheet, Pair, PairPool, pairs_of
 from foils.llm import LLMSettings, ModelUse
 from foils.pages.page import Example, Examples, Section, render_page, shortened
 from foils.rating.judges import Judge
@@ -118,9 +118,9 @@ class Labelled(Result):
     """
 
     labels: Labels
-    universe: Universe = field(repr=False)
+    universe: PairPool = field(repr=False)
     drawn: Rows = field(repr=False)
-    shown: Sequence[Shown] = field(repr=False)
+    shown: Sequence[Pair] = field(repr=False)
     errors: Mapping[str, JudgeErrors]
     models: Mapping[str, ModelUse]
     facts: Mapping[str, Any]
@@ -238,7 +238,7 @@ log = logging.getLogger(__name__)
 
 
 def ask_open(
-    labelling: LabelSettings, sheet: Sheet, universe: Universe, opened: Callable[..., PairJudge]
+    labelling: LabelSettings, sheet: LabelSheet, universe: PairPool, opened: Callable[..., PairJudge]
 ) -> tuple[PairJudge | None, list[str]]:
     """Have the open pairs judged by whoever is to judge; return who, where it is a program, and what to do next."""
     who = labelling.ask
@@ -258,7 +258,7 @@ def ask_open(
     return None, []
 
 
-def _handed_over(labelling: LabelSettings, sheet: Sheet, title: str) -> str:
+def _handed_over(labelling: LabelSettings, sheet: LabelSheet, title: str) -> str:
     """Write the page; return what to do with it, or with the table."""
     if labelling.ask == TABLE:
         return f"Fill in the column relevant (1 or 0) of {sheet.path}, and save it in this form."
@@ -267,7 +267,7 @@ def _handed_over(labelling: LabelSettings, sheet: Sheet, title: str) -> str:
     return f"Open {path} in a browser, judge, download the answers, and add them with {spelled('answers', 'FILE')}."
 
 
-def _judged(program: PairJudge, sheet: Sheet) -> None:
+def _judged(program: PairJudge, sheet: LabelSheet) -> None:
     """Have a program judge the open pairs."""
     places = sheet.open(program.name)
     answers = program.judge([sheet.shown[place] for place in places])
@@ -279,7 +279,7 @@ def _judged(program: PairJudge, sheet: Sheet) -> None:
         log.info("%s gave no answer on %d of %d pairs; they are asked about again", program.name, missing, len(places))
 
 
-def _answered(answer: Answer, sheet: Sheet, judge: str) -> None:
+def _answered(answer: Answer, sheet: LabelSheet, judge: str) -> None:
     """Have a function judge the open pairs; what it answered is kept, should it fail."""
     try:
         for place in sheet.open(judge):
@@ -292,7 +292,7 @@ def _answered(answer: Answer, sheet: Sheet, judge: str) -> None:
 
 
 def errors_of(
-    labelling: LabelSettings, sheet: Sheet, collection: Collection, universe: Universe, program: PairJudge | None
+    labelling: LabelSettings, sheet: LabelSheet, collection: Collection, universe: PairPool, program: PairJudge | None
 ) -> dict[str, JudgeErrors]:
     """How often each program is right: on pairs that people judged, or on known positives and random documents."""
     labels = sheet.labels()
@@ -306,7 +306,7 @@ def errors_of(
     return {**errors, **{name: errors_on_known(labels, name) for name in unknown if labels.checks(name)[0][1]}}
 
 
-def _checked(program: PairJudge, sheet: Sheet, pairs: pa.Table, shown: Sequence[Shown]) -> None:
+def _checked(program: PairJudge, sheet: LabelSheet, pairs: pa.Table, shown: Sequence[Pair]) -> None:
     """Have a program judge pairs whose truth is known, those that it has not judged yet."""
     places = [at for at, key in enumerate(pair_keys(pairs).to_pylist()) if not sheet.has(key, program.name)]
     answers = program.judge([shown[at] for at in places])
@@ -357,13 +357,13 @@ def label(
     if labelling.draw == UNCERTAIN:
         encoder, store = encoding.open(loaded)
         settings |= {"draw": labelling.draw, "split": labelling.split, "encoder": encoder.fingerprint}
-        belief = belief_before_labels(
+        belief = prior_before_labels(
             universe, loaded, negatives, encoder, store, split=labelling.split, seed=labelling.seed
         )
     drawn = universe.draw(labelling.n, seed=labelling.seed, belief=belief)
     digests = {"collection": loaded.digest, **{source.name: source.digest for source in named}}
     made = provenance("label", settings, inputs=digests, seed=labelling.seed)
-    sheet = Sheet.of(
+    sheet = LabelSheet.of(
         Path(labelling.output), loaded, universe, drawn, provenance=made, with_texts=labelling.ask == TABLE
     )
     for given in labelling.files:

@@ -15,7 +15,7 @@ from foils.data.negatives import Negatives, negatives_table
 from foils.deciding import decide
 from foils.encode.encoder import Encoder
 from foils.encode.vectors import VectorStore
-from foils.labelling.sheet import Universe
+from foils.labelling.sheet import PairPool
 from foils.runtime import progress
 from foils.scoring.measure import Measured, pair_similarities
 from foils.scoring.triplets import triplets_of_rows
@@ -24,8 +24,8 @@ from foils.statistics.noisy_labels import logits_of
 log = logging.getLogger(__name__)
 
 
-def belief_before_labels(
-    universe: Universe,
+def prior_before_labels(
+    universe: PairPool,
     collection: Collection,
     sources: Mapping[str, Negatives],
     encoder: Encoder,

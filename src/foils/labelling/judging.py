@@ -13,7 +13,7 @@ import pyarrow as pa
 from foils.data.collection import Collection, Rows
 from foils.data.labels import CHECKS, PERSON, Labels, LabelsLike, check_ending
 from foils.encode.opening import AT_128, EncodingSettings
-from foils.labelling.sheet import Shown, Universe
+from foils.labelling.sheet import Pair, PairPool
 from foils.llm import LLMSettings, PairQuestions, ValueForm
 from foils.llm.prompts import TemplateLike
 from foils.rating import Candidates, Judge, JudgeSettings, Pairs, QuestionSettings, ask
@@ -112,7 +112,7 @@ class PairJudge(Protocol):
         """What to call it; there is a colon in it."""
         ...
 
-    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+    def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """Return for each pair whether its document is relevant; None where there is no answer."""
         ...
 
@@ -127,7 +127,7 @@ class AgainstPositive:
     name: str
     compared: Judge
 
-    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+    def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """Return the judge's answers, asked in both orders where order can matter."""
         places = [place for place, pair in enumerate(pairs) if pair.positive]
         lists = [[("positive", pairs[place].positive), ("document", pairs[place].document)] for place in places]
@@ -153,7 +153,7 @@ class ByFunction:
         """The function's name, after a colon: it is a program."""
         return f"function:{getattr(self.function, '__name__', type(self.function).__name__)}"
 
-    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+    def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """Return its answers.
 
         Raises:
@@ -178,7 +178,7 @@ class RelevanceJudge(PairQuestions):
 
     form = RELEVANT
 
-    def judge(self, pairs: Sequence[Shown]) -> list[bool | None]:
+    def judge(self, pairs: Sequence[Pair]) -> list[bool | None]:
         """Return the model's answers; None where none came, or none that can be read.
 
         Raises:
@@ -296,7 +296,7 @@ class JudgeErrors:
         return {"sensitivity": self.sensitivity, "specificity": self.specificity, "basis": self.basis}
 
 
-def errors_by_people(labels: Labels, universe: Universe, judge: str) -> JudgeErrors:
+def errors_by_people(labels: Labels, universe: PairPool, judge: str) -> JudgeErrors:
     """Return how often a judge was right on the pairs that people judged, too."""
     people, (answers, _) = labels.match(universe.table)[0], labels.match(universe.table, judge=judge)
     relevant, other = people == 1, people == 0
@@ -316,7 +316,7 @@ def errors_on_known(labels: Labels, judge: str) -> JudgeErrors:
 
 def checks_of(
     judge: PairJudge, collection: Collection, query_rows: Rows, *, pairs: int, seed: int
-) -> tuple[pa.Table, list[Shown]]:
+) -> tuple[pa.Table, list[Pair]]:
     """Return pairs whose truth is known, as rows of a file of labels, and their texts.
 
     A labelled positive is shown beside another one of its query; a judge who compares with the positive judges those
@@ -348,11 +348,11 @@ def checks_of(
     return pa.table(ids), _shown(collection, rows)
 
 
-def _shown(collection: Collection, rows: Rows) -> list[Shown]:
+def _shown(collection: Collection, rows: Rows) -> list[Pair]:
     queries, positives, documents = rows.T
     texts = (
         collection.query_texts(queries),
         collection.document_texts(positives),
         collection.document_texts(documents),
     )
-    return [Shown(*each) for each in zip(*texts, strict=True)]
+    return [Pair(*each) for each in zip(*texts, strict=True)]

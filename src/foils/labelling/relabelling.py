@@ -21,7 +21,7 @@ from foils.data.labels import CHECKS, LABELS, Labels, LabelsLike, pair_keys, wit
 from foils.data.negatives import Negatives
 from foils.labelling.evidence import Evidence
 from foils.labelling.judging import Answer, PairJudge, checks_of
-from foils.labelling.sheet import Shown, shown_of
+from foils.labelling.sheet import Pair, shown_of
 from foils.llm import ModelUse
 from foils.llm.prompts import TemplateLike
 from foils.pages.page import Example, Examples, Section, render_page, shortened
@@ -291,7 +291,7 @@ class Cascade:
         p[judged.rows] = expit(logits_of(p[judged.rows]) - evidence_of([judged], judged.rows))
         return p
 
-    def shown(self, rows: Rows) -> list[Shown]:
+    def shown(self, rows: Rows) -> list[Pair]:
         """Return the texts of rows."""
         return shown_of(self.collection, self.pairs.take(pa.array(rows)).to_pylist())
 

@@ -24,7 +24,7 @@ from foils.statistics.survey import Drawn, Rows, draw, importance, permanent_num
 
 
 @dataclass(frozen=True)
-class Universe:
+class PairPool:
     """The pairs that sources hold, each once.
 
     Attributes:
@@ -69,7 +69,7 @@ class Universe:
         return [BETWEEN.join(name for name in inside if inside[name][place]) for place in range(len(rows))]
 
 
-def pairs_of(sources: Mapping[str, Negatives]) -> Universe:
+def pairs_of(sources: Mapping[str, Negatives]) -> PairPool:
     """Return the pairs that sources hold, those of kept rows, in the order in which they are first seen.
 
     Args:
@@ -94,7 +94,7 @@ def pairs_of(sources: Mapping[str, Negatives]) -> Universe:
         inside = np.zeros(len(first), bool)
         inside[part] = True
         members[name] = np.flatnonzero(inside)
-    return Universe(joined.take(pa.array(first)), members)
+    return PairPool(joined.take(pa.array(first)), members)
 
 
 LONGEST = 5_000  # characters of a text that a file shows; spreadsheets cut longer cells
@@ -102,7 +102,7 @@ _SPARED = 10  # a file that takes so many times the time since the last writing 
 
 
 @dataclass(frozen=True)
-class Shown:
+class Pair:
     """A pair as it is shown: the query, a document that is labelled relevant ("": there is none), and the document."""
 
     query: str
@@ -110,12 +110,12 @@ class Shown:
     document: str
 
 
-_NONE = Shown("", "", "")
+_NONE = Pair("", "", "")
 _GONE: Any = object()  # an answer that was taken back
 
 
 @dataclass
-class Sheet:
+class LabelSheet:
     """The drawn pairs and their answers.
 
     Attributes:
@@ -132,7 +132,7 @@ class Sheet:
     path: Path
     keys: Sequence[str]
     rows: Sequence[dict[str, Any]]
-    shown: Sequence[Shown]
+    shown: Sequence[Pair]
     others: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, int | None]] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=dict)
@@ -144,7 +144,7 @@ class Sheet:
     _spent: float = 0.0
 
     @classmethod
-    def of(cls, path: Path, collection: Collection, universe: Universe, drawn: Drawn, **more: Any) -> Sheet:
+    def of(cls, path: Path, collection: Collection, universe: PairPool, drawn: Drawn, **more: Any) -> LabelSheet:
         """Return the sheet of drawn pairs, with the answers that the file has, where it is there."""
         pairs = universe.table.take(pa.array(drawn.rows)).to_pylist()
         columns = zip(pairs, drawn.probability.tolist(), universe.holders(drawn.rows), strict=True)
@@ -233,7 +233,7 @@ class Sheet:
         if time.monotonic() - self._written >= _SPARED * self._spent:
             self.write()
 
-    def _rows(self) -> tuple[list[dict[str, Any]], list[Shown]]:
+    def _rows(self) -> tuple[list[dict[str, Any]], list[Pair]]:
         rows, shown = [], []
         nobody: dict[str | None, int | None] = {None: None}
         for key, columns, texts in zip(self.keys, self.rows, self.shown, strict=True):
@@ -247,7 +247,7 @@ class Sheet:
         return rows, shown
 
 
-def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Shown]:
+def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Pair]:
     """The texts of pairs: queries, their first labelled positives, documents."""
     known = collection.known_positives
     first = dict(zip(known.query_rows.tolist(), known.first.tolist(), strict=True))
@@ -257,6 +257,6 @@ def shown_of(collection: Collection, pairs: Sequence[dict[str, Any]]) -> list[Sh
     queries = collection.query_texts(query_rows)
     texts = [collection.document_texts(np.maximum(rows, 0)) for rows in (positives, doc_rows)]
     return [
-        Shown(query, positive if row >= 0 else "", document if pair["text"] is None else pair["text"])
+        Pair(query, positive if row >= 0 else "", document if pair["text"] is None else pair["text"])
         for pair, query, row, positive, document in zip(pairs, queries, positives.tolist(), *texts, strict=True)
     ]

@@ -30,7 +30,7 @@ from foils.rating.opening import (
     records_of,
 )
 from foils.rating.pairs import Pairs
-from foils.rating.session import Asking
+from foils.rating.session import JudgeSession
 from foils.rating.stage import Rated, rate_negatives
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
@@ -101,7 +101,7 @@ def rate(
     return _distilled(rated, distilling, seed, encoding.device)
 
 
-def _announce_costs(judges: Sequence[Judge], price: Price | None, asking: Asking, pairs: Pairs) -> None:
+def _announce_costs(judges: Sequence[Judge], price: Price | None, asking: JudgeSession, pairs: Pairs) -> None:
     """Say what language models are about to be asked, and what that costs; ask on a terminal whether to go on.
 
     Raises:
@@ -141,8 +141,6 @@ def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | 
         rated.preference,
         form=settings.distil_form,
         epochs=settings.distil_epochs,
-        batch_size=settings.distil_batch,
-        learning_rate=settings.distil_learning_rate,
         max_length=settings.distil_length,
         seed=seed,
         device=device,

@@ -139,8 +139,6 @@ class DistilSettings(Settings):
         distil_form: Whether it reads both documents or scores each. One that scores learns from far fewer answers and
             costs one pass a document.
         distil_epochs: Number of passes over the answers.
-        distil_learning_rate: Peak learning rate.
-        distil_batch: Number of examples in a step; a judgement is two.
         distil_length: Maximum tokens of query and documents together.
     """
 
@@ -150,8 +148,6 @@ class DistilSettings(Settings):
     distil_from: Annotated[str | Path, Option(flag="from", within=DISTIL_ARGS)] = DEFAULT_MODEL
     distil_form: Annotated[str, Option(flag="form", names=tuple(KINDS), within=DISTIL_ARGS)] = SCORES
     distil_epochs: Annotated[int, Option(flag="epochs", least=1, within=DISTIL_ARGS)] = 1
-    distil_learning_rate: Annotated[float, Option(flag="learning_rate", above=0, within=DISTIL_ARGS)] = 5e-5
-    distil_batch: Annotated[int, Option(flag="batch", least=1, within=DISTIL_ARGS)] = 32
     distil_length: Annotated[int, Option(flag="length", least=16, within=DISTIL_ARGS)] = 256
 
 

@@ -1,4 +1,4 @@
-"""Asking a judge, in both orders where order can matter, and keeping every answer on disk.
+"""JudgeSession a judge, in both orders where order can matter, and keeping every answer on disk.
 
 Answers are written block by block as immutable Parquet parts, each whole: a kill costs at most one block, and asking
 again asks only what is not yet known. A judgement that failed is not written, so the next run tries it once more.
@@ -384,7 +384,7 @@ def _answers(judge: Judge, candidates: Candidates, pairs: Pairs) -> Floats:
     return answers
 
 
-class Asking:
+class JudgeSession:
     """Asks a judge about pairs, and remembers every answer, of several judges each one's.
 
     Args:

@@ -36,7 +36,7 @@ from foils.rating.llm_judge import LLMJudge
 from foils.rating.opening import RatingSettings
 from foils.rating.pairs import Candidates, Floats, Judgements, Pairs, Rows
 from foils.rating.prior import Spread, order_noise, refined, spread_of
-from foils.rating.session import Asking, RecordsLike
+from foils.rating.session import JudgeSession, RecordsLike
 from foils.runtime.doors import door
 from foils.runtime.errors import FailureError, InputError
 from foils.runtime.files import without_nan, write_text
@@ -369,7 +369,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     record: RecordsLike = None,
     block: int = 2048,
     seed: int = 0,
-    announce: Callable[[Asking, Pairs], None] | None = None,
+    announce: Callable[[JudgeSession, Pairs], None] | None = None,
     name: str = "negatives",
     digest: str = "",
 ) -> Rated:
@@ -412,7 +412,7 @@ def rate_negatives(  # noqa: D417  (the door describes the fields of `rating`)
     if rating.between is not None:
         between_judges(between_judge or judge)
     rows = rateable(collection, negatives, split, rating.positives)
-    asking = Asking(judge, rows.candidates, record, block)
+    asking = JudgeSession(judge, rows.candidates, record, block)
     answered, heard = _answered(asking, rating, candidate_keys(rows.candidates, seed), announce)
     _refuse_silence(judge, len(heard))
     fit = _Fit.of(answered, heard, _spread(asking, answered, heard, rating), rating.model)
@@ -452,7 +452,7 @@ def _refuse_silence(judge: Judge, answers: int) -> None:
 
 
 def _answered(
-    asking: Asking, settings: RatingSettings, keys: Keys, announce: Callable[[Asking, Pairs], None] | None
+    asking: JudgeSession, settings: RatingSettings, keys: Keys, announce: Callable[[JudgeSession, Pairs], None] | None
 ) -> tuple[Pairs, Floats]:
     """The pairs that were answered, and the answers."""
     sizes = np.diff(asking.candidates.offsets)
@@ -475,7 +475,7 @@ def _answered(
     return pairs.where(known), preference[known]
 
 
-def _spread(asking: Asking, pairs: Pairs, preference: Floats, settings: RatingSettings) -> Spread:
+def _spread(asking: JudgeSession, pairs: Pairs, preference: Floats, settings: RatingSettings) -> Spread:
     """The prior that is given, under which an answer counts as one yes or no, or the one that fits the answers.
 
     Its spread comes from the pairs that were drawn at random alone: those that rounds choose lie close together.
@@ -542,7 +542,7 @@ def _gaps(ratings: Ratings, reference: Rows, offsets: Rows) -> Floats:
     return np.where(together, ratings.elo[of] - ratings.elo, np.nan)
 
 
-def _direct(asking: Asking, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
+def _direct(asking: JudgeSession, gap: Floats, reference: Rows, *, everywhere: bool) -> Floats:
     """(N,) P(reference ≻ d | q), asked directly (eq. 35) unless it was before; NaN where there is no answer."""
     wanted = np.ones(len(gap), bool) if everywhere else (gap >= BORDERLINE[0]) & (gap <= BORDERLINE[1])
     wanted[reference] = False
@@ -611,7 +611,7 @@ def _summary(every: Pairs, judgements: Judgements, rows: Rateable, unrated: int,
     )
 
 
-def _of_judges(asking: Asking) -> dict[str, Any]:
+def _of_judges(asking: JudgeSession) -> dict[str, Any]:
     """What a summary says of each of several judges."""
     judges = asking.judges()
     if len(judges) < 2:
