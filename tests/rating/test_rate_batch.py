@@ -116,7 +116,7 @@ def test_weights_of_judges_are_heeded_and_checked(folder: Path, capsys: pytest.C
         assert np.abs(elo["1,1"] - alone).max() > 1
         capsys.readouterr()
         assert rate(folder, "rated.parquet", *judges[:2], *judges[4:], "--rating-args", "weights=1,2") == 2
-        assert "of a single judge" in capsys.readouterr().err
+        assert "a single one" in capsys.readouterr().err
         assert rate(folder, "rated.parquet", *judges, "--rating-args", "weights=high") == 2
         assert "expected auto, or numbers" in capsys.readouterr().err
         assert rate(folder, "rated.parquet", *judges, "--rating-args", "weights=auto") == 2

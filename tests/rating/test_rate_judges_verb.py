@@ -186,7 +186,13 @@ def test_answers_are_distilled_and_the_judge_is_used(folder, tmp_path, capsys):
     assert np.abs(own - taught).max() > 1
     assert rate(folder, "--judge", f"pairwise:{made}", "--device", "cpu", "--temperature", "3") == 0
     assert np.abs(gaps(folder) - own).max() > 0.1
-    larger = [options[0], f"{options[1]},batch=200", *options[2:], "--json", str(folder / "other.json")]
+    larger = [
+        options[0],
+        options[1].replace("epochs=2", "epochs=3"),
+        *options[2:],
+        "--json",
+        str(folder / "other.json"),
+    ]
     assert rate(folder, *recorded, "--distil", str(tmp_path / "other"), *larger) == 0
     assert json.loads((folder / "other.json").read_text())["distilled"]["loss"] != facts["loss"]
     assert rate(folder, *recorded, "--distil", str(made), *options) == 2

@@ -145,7 +145,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     for given, why in (
         ({"by": "benefit"}, "give the collection"),
         ({"labels": "labels.tsv"}, "goes by ratings"),
-        ({"temperature": 0.1}, "give by benefit"),
+        ({"temperature": 0.1}, "it goes with by benefit"),
         ({"in_batch": 3}, "in_batch 3: no effect with by table"),
     ):
         with pytest.raises(InputError, match=why):

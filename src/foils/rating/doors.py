@@ -34,14 +34,25 @@ from foils.rating.session import JudgeSession
 from foils.rating.stage import Rated, rate_negatives
 from foils.runtime.doors import door
 from foils.runtime.errors import InputError
-from foils.runtime.options import Option, in_program, refuse, spelled
+from foils.runtime.options import Needs, Option, in_program
+from foils.runtime.several import several
 from foils.runtime.surroundings import ScaleSettings
 
 log = logging.getLogger(__name__)
 ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
 
 
-@door
+_ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
+
+
+@door(
+    needs={
+        **dict.fromkeys(("question", "llm"), _ASKED),
+        "distilling": {"distil": True},
+        "between_judge": {"between": True},
+        "weights": {"judge": lambda judge: len(several(judge)) > 1, "why": "which is a single one"},
+    }
+)
 def rate(
     collection: CollectionLike,
     source: SourceLike,
@@ -72,12 +83,8 @@ def rate(
     """
     opening = Opening(judging, encoding, llm, question)
     check_judges(opening, distilling)
-    if rating.between is None:
-        refuse({"between_judge": judging.between_judge}, f"without {spelled('between')}; give it")
     loaded = reading.open(collection)
     named = as_source(source, loaded)
-    if len(judging.judges) == 1:
-        refuse({"weights": judging.weights}, "of a single judge; give several, or leave it out")
     if distilling.distil is not None:
         check_free(Path(distilling.distil))
     judges = open_judges(opening, loaded)

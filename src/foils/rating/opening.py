@@ -282,7 +282,7 @@ def check_judges(opening: Opening, distilling: DistilSettings) -> None:
     if (BI_ENCODER, "") not in named:
         heeded -= {"encoder"}
     if distilling.distil is not None:
-        heeded |= _names(DistilSettings) | {"device"}
+        heeded |= {"device"}
     flag, shown = spelled("judge"), ", ".join(sorted(kinds)) or "an object"
 
     def idle(settings: Any, **base: Any) -> dict[str, Any]:
@@ -293,11 +293,9 @@ def check_judges(opening: Opening, distilling: DistilSettings) -> None:
         instead = f"for a model's sampling give {spelled('llm_temperature')}"
         why = f"with {flag} {shown}, which gives preferences and no scores to divide; leave it out, or {instead}"
         refuse({"temperature": judges["temperature"]}, why)
-    refuse({**idle(opening.question), **idle(opening.llm)}, f"without {flag} llm; give it")
     if kinds == {"recorded"} and len(named) == len(opening.judges.everyone):
         why = f"with {flag} recorded, whose judgements are kept already; leave it out"
         refuse({"judgements": opening.judges.judgements}, why)
-    refuse(idle(distilling), f"without {spelled('distil')} FOLDER; give it")
     encoding = idle(opening.encoding, base=AT_128)
     why = f"without {flag} {BI_ENCODER}, whose model it names; leave one of them out"
     refuse({"encoder": encoding.pop("encoder", None)}, why)

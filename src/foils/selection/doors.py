@@ -24,7 +24,7 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError, check_names
 from foils.runtime.files import write_text
 from foils.runtime.keyed import settings_option
-from foils.runtime.options import Option, refuse, spelled
+from foils.runtime.options import Needs, Option, refuse, spelled
 from foils.runtime.results import Table, number
 from foils.runtime.surroundings import ScaleSettings
 from foils.scoring import compose as composition
@@ -223,33 +223,25 @@ def _rated_rows(negatives: Negatives, shown: Rows) -> RatedRows:
 TEMPERATURE = 0.05
 
 
-def _check_selecting(
-    by: str,
-    collection: CollectionLike | None,
-    split: str,
-    seed: int,
-    temperature: float,
-    belief: BeliefSettings,
-    reading: CollectionSettings,
-    scale: ScaleSettings,
-    encoding: EncodingSettings,
-) -> None:
-    """Refuse options that do nothing with the rule, and the benefit without a collection."""
-    flag = spelled("by")
-    if by == BENEFIT:
-        if collection is None:
-            raise InputError(f"{flag} {by} measures texts; give the {spelled('collection')} of the negatives")
-        return
-    idle = {**belief.changed(), **encoding.changed(base=AT_128), **scale.changed()}
-    idle |= {"temperature": temperature} if temperature != TEMPERATURE else {}
-    refuse(idle, f"with {flag} {by}, which goes by ratings; leave it out, or give {flag} {BENEFIT}")
+def _check_selecting(by: str, collection: CollectionLike | None, seed: int) -> None:
+    """Refuse the benefit without a collection, and a seed where nothing is drawn."""
+    if collection is None and by == BENEFIT:
+        raise InputError(f"{spelled('by', by)} measures texts; give the {spelled('collection')} of the negatives")
     if collection is None:
-        without = f"without {spelled('collection')}, of whose texts page and exports are made; give it, or leave it out"
-        refuse({"split": None if split == "train" else split, **reading.changed()}, without)
         refuse_seed(by, seed)
 
 
-@door(check=_check_selecting)
+_BY_BENEFIT: Needs = {"by": BENEFIT, "why": "a rule goes by ratings"}
+_OF_TEXTS: Needs = {"collection": True, "why": "of whose texts page and exports are made"}
+
+
+@door(
+    check=_check_selecting,
+    needs={
+        **dict.fromkeys(("temperature", "belief", "scale", "encoding"), _BY_BENEFIT),
+        **dict.fromkeys(("split", "reading"), _OF_TEXTS),
+    },
+)
 def select(
     rated: Annotated[SourcesLike, Option(metavar="RATED")],
     *,
