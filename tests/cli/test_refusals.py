@@ -18,7 +18,7 @@ from foils.runtime.options import Setting
 
 Foils = Callable[..., Any]
 EVERY = {verb: entry.function().settings for verb, entry in DOORS.items()}  # type: ignore[attr-defined]
-MOST = 36  # options in the help of a verb, and 143 lines of 100 characters
+MOST = 38  # options in the help of a verb, and 150 lines of 100 characters
 
 
 def call(verb: str, **given: Any) -> Any:
@@ -182,7 +182,7 @@ def test_every_option_is_needed_and_a_help_can_be_read(foils: Foils, monkeypatch
         lines, total = foils(verb, "--help").out.splitlines(), total + keys
         print(f"foils {verb}: {len(options)} options, {keys} settings, {len(lines)} lines of help")
         assert len(options) <= MOST
-        assert len(lines) <= 143
+        assert len(lines) <= 150
     print(f"all: {total} settings")
 
 
