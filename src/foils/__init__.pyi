@@ -24,6 +24,7 @@ import foils.selection.doors
 import foils.training.results
 import foils.upkeep
 
+from .batching.sampler import batch_sampler as batch_sampler
 from .data.collection import Collection as Collection
 from .data.negatives import Negatives as Negatives
 from .data.run import Run as Run
