@@ -42,8 +42,8 @@ from foils.batching import (
     smooth_hardness,
 )
 from foils.batching.conflicts import Conflicts
-from foils.batching.measures import epoch_measures, measure_rows
 from foils.batching.nearest import nearest
+from foils.batching.plan import epoch_measures, measure_rows
 
 SIZE, SEEDS, CANDIDATES = 128, 8, 128
 

@@ -16,9 +16,9 @@ from foils.batching.vectors import DistinctTexts, EmbeddingCache
 from foils.data import Collection
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
+from foils.training.fit import embedded_at_once
 from foils.training.refresh import live
 from foils.training.settings import TrainSettings
-from foils.training.trainer import embedded_at_once
 from train_models import bert_model, made_up, table
 
 QUERIES, NEGATIVES = 20, 10

@@ -21,7 +21,7 @@ from foils.batching import (
     no_conflicts,
     smooth_hardness,
 )
-from foils.batching.measures import measure_rows
+from foils.batching.plan import measure_rows
 from foils.runtime.errors import InputError, UnknownNameError
 
 

@@ -13,8 +13,7 @@ from batch_vectors import clustered
 from foils.batching import Batches, find_conflicts, no_conflicts
 from foils.batching.conflicts import known_conflicts
 from foils.batching.doors import batch
-from foils.batching.measures import by_batch, epoch_measures, measure_rows, overlap
-from foils.batching.plan import plan_epochs
+from foils.batching.plan import by_batch, epoch_measures, measure_rows, overlap, plan_epochs
 from foils.data import Collection
 from foils.data.training_rows import training_rows
 from foils.encode import VectorStore

@@ -31,7 +31,7 @@ RESULT: dict[str, Any] = {
     "per_query": {"nDCG@10": [0.5, 1, 0.0], "RR@10": [0.75, 1.0, 0.5]},
 }  # fmt: skip
 CELL = "cells/made-up--static--x"
-WHOLE = "foils_checkpoint.json"  # foils.training.callbacks.WHOLE, which torch need not be loaded for
+WHOLE = "foils_checkpoint.json"  # foils.training.fit.WHOLE, which torch need not be loaded for
 
 
 def written(value: dict[str, Any]) -> bytes:
@@ -75,7 +75,7 @@ def _study(up: int, count: Callable[[Cell], int]) -> Callable[[Path], int]:
 
 
 def _checkpoint(path: Path) -> int:
-    from foils.training.callbacks import last_whole_checkpoint
+    from foils.training.fit import last_whole_checkpoint
 
     folder = path.parents[1]
     for name in ("model.safetensors", "sub/state.json"):

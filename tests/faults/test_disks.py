@@ -19,7 +19,7 @@ from fakes import HashingEncoder
 from foils.cli.app import run
 from foils.data import Run
 from foils.runtime.errors import FailureError
-from foils.training.trainer import writing_weights
+from foils.training.fit import writing_weights
 from train_models import static_model
 
 OLD = "what was there before"

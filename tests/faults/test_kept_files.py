@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kept_formats import KEPT
 
 from foils.runtime.errors import FormatError, InputError
-from foils.training.callbacks import LOSS_STATE, LossState
+from foils.training.fit import LOSS_STATE, LossState
 
 VALID = {"study-cell": 3, "study-scores": 9, "study-result": 6, "checkpoint-list": 1}
 

@@ -22,9 +22,9 @@ from foils.batching.vectors import rank_and_count
 from foils.data import Collection, Negatives
 from foils.data.read import CollectionSettings
 from foils.training.bi_encoder import train_bi_encoder
-from foils.training.catalogue import TEACHER_LOSSES
 from foils.training.data import TrainingSet, training_set
-from foils.training.mixtures import MixtureSettings, read_data_sets
+from foils.training.loss_registry import TEACHER_LOSSES
+from foils.training.multi_dataset import MixtureSettings, read_data_sets
 from foils.training.settings import ST, TrainSettings
 from train_models import bert_model, made_up, static_model, table
 

@@ -14,10 +14,18 @@ import foils
 from foils.encode.cross_encoders import load_cross_encoder, logits
 from foils.encode.models import load_model
 from foils.runtime.errors import InputError, MissingExtraError
-from foils.training.adapters import WEIGHTS, add_adapters, merge_trained, trained_weights
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
-from foils.training.models import LEARNING_RATES, OF_ADAPTERS, learning_rate_of, with_defaults
+from foils.training.models import (
+    LEARNING_RATES,
+    OF_ADAPTERS,
+    WEIGHTS,
+    add_adapters,
+    learning_rate_of,
+    merge_trained,
+    trained_weights,
+    with_defaults,
+)
 from foils.training.reranker import train_reranker
 from foils.training.settings import TrainSettings
 from train_models import (

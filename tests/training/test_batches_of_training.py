@@ -19,8 +19,8 @@ from foils.data.negatives import negatives_table
 from foils.encode import VectorStore
 from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder
-from foils.training.catalogue import make_loss
 from foils.training.data import training_set
+from foils.training.loss_registry import make_loss
 from foils.training.settings import TrainSettings
 from train_models import WORDS, bert_model, static_model, table
 

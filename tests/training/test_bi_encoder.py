@@ -18,9 +18,9 @@ from foils.data import Negatives
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.training.bi_encoder import train_bi_encoder
-from foils.training.callbacks import WHOLE, last_whole_checkpoint
-from foils.training.catalogue import LOSSES, make_loss
 from foils.training.data import training_set
+from foils.training.fit import WHOLE, last_whole_checkpoint
+from foils.training.loss_registry import LOSSES, make_loss
 from foils.training.settings import RECIPES, TrainSettings
 from train_models import bert_model, made_up, static_model, table
 

@@ -11,9 +11,9 @@ import torch
 from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.bi_encoder import train_bi_encoder
-from foils.training.callbacks import LossState
-from foils.training.catalogue import make_loss
 from foils.training.data import training_set
+from foils.training.fit import LossState
+from foils.training.loss_registry import make_loss
 from foils.training.settings import TrainSettings
 from train_models import made_up, static_model, table
 

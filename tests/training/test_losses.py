@@ -14,11 +14,10 @@ from sentence_transformers.sentence_transformer.losses import (
 from foils.runtime.errors import InputError
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
-from foils.training.facts import PairFacts
+from foils.training.known_pairs import PairFacts
+from foils.training.loss_weighting import MIXINGS, LearnableTemperature
 from foils.training.losses import ContrastiveLoss
-from foils.training.mixing import MIXINGS
 from foils.training.objectives import debiased_infonce, weighted_infonce
-from foils.training.temperatures import LearnableTemperature
 from train_models import WORDS, bert_model, made_up, static_model, table
 
 

@@ -16,13 +16,11 @@ from foils.encode import EmbeddingSettings
 from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.cached import CachedContrastiveLoss
-from foils.training.catalogue import LOSSES
 from foils.training.data import training_set
-from foils.training.guides import guide_vectors
+from foils.training.loss_registry import LOSSES
+from foils.training.loss_weighting import MIXINGS
 from foils.training.losses import ContrastiveLoss
-from foils.training.masked import MaskTally
-from foils.training.masks import FalseNegativeMask, make_mask, mask_log_weights
-from foils.training.mixing import MIXINGS
+from foils.training.masks import FalseNegativeMask, MaskTally, guide_vectors, make_mask, mask_log_weights
 from foils.training.objectives import debiased_infonce, weighted_infonce
 from foils.training.reranker import train_reranker
 from foils.training.settings import TrainSettings

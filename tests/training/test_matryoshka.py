@@ -13,10 +13,10 @@ from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.cached import CachedContrastiveLoss
 from foils.training.data import training_set
+from foils.training.loss_registry import matryoshka_loss
+from foils.training.loss_weighting import LearnableTemperature
 from foils.training.losses import ContrastiveLoss
-from foils.training.matryoshka import matryoshka_loss
 from foils.training.settings import DIMENSIONS, TrainSettings
-from foils.training.temperatures import LearnableTemperature
 from train_models import bert_model, made_up, static_model, table
 
 TEXTS = [["ba be bi", "fo fu", "ga"], ["bi bo", "fu fa", "gi ge"], ["lo la", "ma mi", "no"]]

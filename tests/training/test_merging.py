@@ -11,7 +11,7 @@ pytest.importorskip("sentence_transformers")
 import torch
 
 from foils.runtime.errors import InputError
-from foils.training.merging import merged
+from foils.training.models import merged
 from train_models import bert_model, static_model
 
 

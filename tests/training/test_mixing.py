@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from foils.runtime.errors import InputError
-from foils.training.mixing import (
+from foils.training.loss_weighting import (
     MIXINGS,
     GradNormMixing,
     LearnableMixing,

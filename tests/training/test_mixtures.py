@@ -20,8 +20,8 @@ from foils.data.splitting import distinct_names, joined_collections, joined_nega
 from foils.evaluation.measuring import encoder_score
 from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder
-from foils.training.catalogue import make_loss
-from foils.training.mixtures import MixtureSettings, parsed_data_sets, read_data_sets
+from foils.training.loss_registry import make_loss
+from foils.training.multi_dataset import MixtureSettings, parsed_data_sets, read_data_sets
 from foils.training.settings import TrainSettings
 from train_models import WORDS, bert_model, made_up, static_model, table
 

@@ -11,7 +11,7 @@ from foils.data import Collection, Negatives
 from foils.data.negatives import negatives_table
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.training.data import training_set
-from foils.training.mixing import Mixing
+from foils.training.loss_weighting import Mixing
 from foils.training.objectives import debiased_infonce
 from foils.training.reranker import (
     RERANKER_LOSSES,

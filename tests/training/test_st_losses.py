@@ -18,11 +18,10 @@ from foils.data import Negatives
 from foils.runtime.errors import InputError, UnknownNameError
 from foils.runtime.keyed import arguments, parsed_settings
 from foils.training.bi_encoder import train_bi_encoder
-from foils.training.catalogue import make_loss
 from foils.training.data import training_set
+from foils.training.loss_registry import ST_LOSSES, ST_RERANKER_LOSSES, make_loss
 from foils.training.reranker import reranker_loss, reranker_set, train_reranker
 from foils.training.settings import TrainSettings
-from foils.training.st_losses import ST_LOSSES, ST_RERANKER_LOSSES
 from train_models import bert_model, cross_encoder, made_up, made_up_folder, static_model, table
 
 BASE = TrainSettings(batch_size=16, epochs=1, learning_rate=0.05, max_length=32, precision="float32")

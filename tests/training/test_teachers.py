@@ -19,8 +19,8 @@ from foils.data import Negatives
 from foils.data.training_rows import RowSettings
 from foils.runtime.errors import InputError
 from foils.training.bi_encoder import train_bi_encoder
-from foils.training.catalogue import TEACHER_LOSSES, make_loss
 from foils.training.data import training_set
+from foils.training.loss_registry import TEACHER_LOSSES, make_loss
 from foils.training.objectives import list_distillation, margin_mse
 from foils.training.refresh import ance_refresh
 from foils.training.settings import TrainSettings

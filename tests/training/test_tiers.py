@@ -20,13 +20,13 @@ from foils.runtime.errors import FailureError, InputError, UnknownNameError
 from foils.selection import LearningProgress
 from foils.training.bi_encoder import train_bi_encoder
 from foils.training.data import training_set
-from foils.training.measured import MeasuredLoss
 from foils.training.settings import TrainSettings
 from foils.training.tiers import (
     CURRICULUM,
     DANGER,
     UNRATED,
     Decks,
+    MeasuredLoss,
     TierBatchSampler,
     TierCurriculum,
     by_progress,
@@ -127,14 +127,14 @@ def test_the_reward_is_the_drop_of_the_batch_s_loss():
     loss(features, torch.tensor([0, 1])).backward()
     with torch.no_grad():
         weight -= 1
-    before, after, labels = loss.again()
+    before, after, labels = loss.recompute()
     assert (before, after, labels.tolist()) == (12.0, 8.0, [0, 1])
     with pytest.raises(InputError, match="no batch"):
-        loss.again()
+        loss.recompute()
     loss.eval()
     loss(features, None)
     with pytest.raises(InputError, match="no batch"):
-        loss.again()
+        loss.recompute()
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -150,7 +150,7 @@ def test_measuring_again_has_the_same_dropout_and_leaves_random_numbers_alone(ca
     value = loss(columns, torch.arange(3))
     value.backward()
     state = torch.get_rng_state()
-    before, after, _ = loss.again()
+    before, after, _ = loss.recompute()
     assert before == value.item() == pytest.approx(after, rel=1e-6)
     assert torch.equal(torch.get_rng_state(), state)
     with torch.no_grad():

@@ -6,7 +6,7 @@ import pytest
 
 import foils
 from foils.runtime.errors import MissingExtraError, UnknownNameError
-from foils.training.trackers import TRACKERS
+from foils.training.settings import TRACKERS
 from train_models import cross_encoder, made_up, static_model, table
 
 
@@ -68,7 +68,7 @@ def test_mlflow_has_a_run_of_the_name_of_the_folder(tmp_path, monkeypatch):
 def test_a_tracker_that_is_not_installed_is_refused_at_once_with_the_line_that_installs_it(
     tmp_path, monkeypatch, module
 ):
-    monkeypatch.setattr("foils.training.trackers.find_spec", lambda name: None if name == module else object())
+    monkeypatch.setattr("foils.training.settings.find_spec", lambda name: None if name == module else object())
     with pytest.raises(MissingExtraError, match=f"{module} is not installed; run: pip install {module}"):
         foils.train("no such folder", model="none", output=tmp_path / "out", trackers=("tensorboard", module))
 

@@ -110,7 +110,7 @@ class Unused:
             self._whole.update(seeds.tolist())
 
 
-BLOCK = 8192  # documents per matrix product, at most
+CELLS_BLOCK = 8192  # documents per matrix product, at most
 ROUNDS = 5
 """Rounds of k-means, on a sample of 64 documents per cell."""
 
@@ -138,7 +138,7 @@ class Cells:
         """
         n = documents.shape[0]
         count = max(1, round(n**0.5))
-        block = block or memory.rows_at_once(4 * (documents.shape[1] + count), most=BLOCK)
+        block = block or memory.rows_at_once(4 * (documents.shape[1] + count), most=CELLS_BLOCK)
         sample = np.sort(rng.choice(n, size=min(n, 64 * count), replace=False))
         centres = documents[rng.choice(sample, size=count, replace=False)].astype(np.float32)
         for _ in range(ROUNDS):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from foils.batching.measures import EpochMeasures
+from foils.batching.plan import EpochMeasures
 from foils.pages.page import (
     LEGEND,
     PALETTE,

@@ -272,8 +272,8 @@ def merge(
     """
     from foils.encode.cross_encoders import load_cross_encoder
     from foils.encode.models import load_model
-    from foils.training.merging import merged
-    from foils.training.trainer import writing_weights
+    from foils.training.fit import writing_weights
+    from foils.training.models import merged
 
     load: Callable[..., Any] = load_cross_encoder if reranker else load_model
     model = merged(load(base, device=device), load(tuned, device=device), alpha)

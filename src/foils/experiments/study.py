@@ -447,8 +447,8 @@ def _open_cell(
     task: Task,
 ) -> OpenCell:
     """The cell of a model, having loaded it once and made every loss."""
+    from foils.training.fit import precision_of
     from foils.training.models import with_defaults
-    from foils.training.trainer import precision_of
 
     model = task.load()
     training = with_defaults(settings.train_settings(0), model)
@@ -482,7 +482,7 @@ def _open_cell(
 
 def _check_loss(task: Task, model: Any, data: TrainingSet, training: TrainSettings) -> None:
     """Make the loss, or the data set of a reranker's, which refuse what they cannot learn from."""
-    from foils.training.catalogue import make_loss
+    from foils.training.loss_registry import make_loss
     from foils.training.reranker import reranker_loss, reranker_set
 
     if task.in_batch:

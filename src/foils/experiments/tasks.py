@@ -30,8 +30,8 @@ from foils.runtime.files import cache_folder, file_digest
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
+    from foils.training.fit import TrainingRun
     from foils.training.settings import TrainSettings
-    from foils.training.trainer import TrainingRun
 
 BM25 = "bm25"
 UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"

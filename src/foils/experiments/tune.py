@@ -176,8 +176,7 @@ class Tuning:
 
     def _rates(self) -> tuple[float, float]:
         """The default learning rate of the model, and that of few steps: three times an encoder's."""
-        from foils.training.adapters import transformer_of
-        from foils.training.models import learning_rate_of
+        from foils.training.models import learning_rate_of, transformer_of
 
         model = self.task.load()
         if self.lora is not None:
@@ -325,7 +324,7 @@ class Tuning:
     def _trained(
         self, rows: Section, how: Mapping[str, Any], place: Path, checkpoints: Path, callbacks: list[Any]
     ) -> dict[str, Any]:
-        from foils.training.card import save_model
+        from foils.training.fit import save_model
         from foils.training.results import Trained
         from foils.training.settings import TrainSettings
 
@@ -522,7 +521,7 @@ class Tuning:
         return alpha
 
     def _merged(self, trial: Trial, alpha: float) -> Any:
-        from foils.training.merging import merged
+        from foils.training.models import merged
 
         tuned = self.task.load(self.folder(trial))
         return tuned if alpha == 1 else merged(self.task.load(), tuned, alpha)

@@ -19,17 +19,14 @@ from foils.encode import EmbeddingSettings
 from foils.encode.similarity import OF_COSINES, check_temperature_of, similarity_of
 from foils.runtime.errors import InputError
 from foils.runtime.options import refuse
-from foils.training.catalogue import TEACHER_LOSSES, make_loss
 from foils.training.data import TrainingSet
-from foils.training.guides import guide_vectors
-from foils.training.masked import MaskHistory
-from foils.training.masks import FalseNegativeMask, make_mask
-from foils.training.matryoshka import matryoshka_loss
+from foils.training.fit import TrainingRun, fit
+from foils.training.loss_registry import TEACHER_LOSSES, make_loss, matryoshka_loss
+from foils.training.masks import FalseNegativeMask, MaskHistory, guide_vectors, make_mask
 from foils.training.models import with_defaults
 from foils.training.refresh import NegativesRefresh, Refresh, live
 from foils.training.settings import NO_DUPLICATES, PROGRESS, ST, TrainSettings, check_batches
 from foils.training.tiers import by_progress, outside_danger
-from foils.training.trainer import TrainingRun, fit
 
 
 def train_bi_encoder(

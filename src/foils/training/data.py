@@ -21,7 +21,7 @@ from foils.data.negatives import negatives_table
 from foils.data.texts import DocumentTexts, texts_of
 from foils.data.training_rows import ABSENT, MAX_POSITIVES, TextNumbers, training_rows
 from foils.runtime.errors import InputError, require
-from foils.training.facts import Floats, PairFacts
+from foils.training.known_pairs import Floats, PairFacts
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -23,10 +23,11 @@ from foils.runtime.doors import door
 from foils.runtime.errors import InputError, require
 from foils.runtime.options import Option, Settings, refuse, spelled
 from foils.runtime.surroundings import MemorySettings
-from foils.training.mixtures import DataSets, MixtureSettings, read_data_sets
+from foils.training.multi_dataset import DataSets, MixtureSettings, read_data_sets
 from foils.training.results import Trained
 from foils.training.settings import (
     ADAPTER,
+    CHECKPOINTS,
     MERGED,
     MINED_ANEW,
     NO_MASK,
@@ -37,14 +38,14 @@ from foils.training.settings import (
     Recipe,
     TrainSettings,
     check_batches,
+    check_installed,
     completed,
 )
-from foils.training.trackers import CHECKPOINTS, check_installed
 
 if TYPE_CHECKING:
     from foils.training.data import TrainingSet
+    from foils.training.fit import TrainingRun
     from foils.training.refresh import Refresh
-    from foils.training.trainer import TrainingRun
 
     ModelLike = str | Path | Any  # Any: a SentenceTransformer or a CrossEncoder
     RunLike = str | Path | Run
@@ -219,7 +220,7 @@ def train(
 
 def _written(trained: Trained) -> Trained:
     """Write a model, and remove its checkpoints; under torchrun the first process does."""
-    from foils.training.card import save_model
+    from foils.training.fit import save_model
 
     if not int(os.environ.get("RANK", "0")):
         save_model(trained)

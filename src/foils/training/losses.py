@@ -22,12 +22,18 @@ from torch import Tensor, nn
 from foils.encode.similarity import similarity_of
 from foils.runtime.errors import InputError
 from foils.training.data import TrainingSet
-from foils.training.facts import BatchFacts, LeastGap, PairFacts
 from foils.training.gathering import Share
+from foils.training.known_pairs import BatchFacts, LeastGap, PairFacts
+from foils.training.loss_weighting import (
+    LearnableTemperature,
+    Mixing,
+    checked_temperature,
+    describe_mixing,
+    described_temperature,
+    tau_of,
+)
 from foils.training.masks import BatchMask, FalseNegativeMask
-from foils.training.mixing import Mixing, describe_mixing
 from foils.training.objectives import rating_regression, weighted_infonce
-from foils.training.temperatures import LearnableTemperature, checked_temperature, described_temperature, tau_of
 
 
 class Objective(Protocol):

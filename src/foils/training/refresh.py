@@ -16,9 +16,9 @@ from foils.data.training_rows import RowSettings
 from foils.encode import EncoderSettings, SentenceEncoder, VectorStore
 from foils.mining import DenseRetriever, mine_negatives
 from foils.runtime.errors import FailureError, InputError
-from foils.training.callbacks import checkpoint_of
 from foils.training.data import TrainingSet, training_set
-from foils.training.mixtures import DataSets
+from foils.training.fit import checkpoint_of
+from foils.training.multi_dataset import DataSets
 from foils.training.settings import MINED_ANEW
 
 NEGATIVES = "foils_negatives.parquet"

@@ -30,14 +30,13 @@ from foils.selection.curriculum import least_gap
 from foils.selection.rules import BOUNDS, tier_of
 from foils.statistics.elo_scale import ELO_PER_LOGIT
 from foils.training.data import TrainingSet
-from foils.training.facts import Floats
-from foils.training.mixing import make_mixing
+from foils.training.fit import TrainingRun, fit
+from foils.training.known_pairs import Floats
+from foils.training.loss_registry import refuse_positives, st_reranker_loss
+from foils.training.loss_weighting import make_mixing, make_temperature
 from foils.training.models import with_defaults
 from foils.training.reranker_losses import ListContrastiveLoss, ListNetLoss, PointwiseLoss, WeightedLambdaLoss
 from foils.training.settings import NO_MASK, ST, TrainSettings
-from foils.training.st_losses import refuse_positives, st_reranker_loss
-from foils.training.temperatures import make_temperature
-from foils.training.trainer import TrainingRun, fit
 
 if TYPE_CHECKING:
     from datasets import Dataset

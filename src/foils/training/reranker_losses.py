@@ -9,9 +9,16 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from foils.training.facts import LeastGap
+from foils.training.known_pairs import LeastGap
+from foils.training.loss_weighting import (
+    LearnableTemperature,
+    Mixing,
+    checked_temperature,
+    describe_mixing,
+    described_temperature,
+    tau_of,
+)
 from foils.training.losses import gradients_of
-from foils.training.mixing import Mixing, describe_mixing
 from foils.training.objectives import (
     check_debiasing,
     debiased_infonce,
@@ -20,7 +27,6 @@ from foils.training.objectives import (
     weighted_lambda,
     weighted_listnet,
 )
-from foils.training.temperatures import LearnableTemperature, checked_temperature, described_temperature, tau_of
 
 
 class PairLoss(nn.Module):  # type: ignore[misc]

@@ -11,8 +11,8 @@ from foils.data.tables import Provenance
 from foils.runtime.results import Result, Table, number
 
 if TYPE_CHECKING:
-    from foils.training.masked import Masked
-    from foils.training.trainer import TrainingRun
+    from foils.training.fit import TrainingRun
+    from foils.training.masks import Masked
 
 SHOWN = 8  # losses in the table, about
 CUT = 60  # characters of a text in a table

@@ -1,7 +1,7 @@
-"""How the contrastive loss and the regression on ratings become one loss. Needs torch.
+"""How the contrastive loss and the regression on ratings become one, and temperatures that are learned. Needs torch.
 
-Each way is a module: (2,) the two losses, and if it asks for them (2,) the norms of their gradients, → the loss.
-`set_epoch` tells it the epoch, counted from 1.
+Each way of weighting is a module: (2,) the two losses, and if it asks for them (2,) the norms of their gradients, → the
+loss. `set_epoch` tells it the epoch, counted from 1.
 """
 
 from __future__ import annotations
@@ -196,3 +196,62 @@ def describe_mixing(mixing: Mixing) -> dict[str, Any]:
     name = next(key for key, kind in MIXINGS.items() if type(mixing) is kind)
     first, second = mixing.shares()
     return {"mixing": name, "contrastive_share": first, "regression_share": second}
+
+
+class LearnableTemperature(nn.Module):  # type: ignore[misc]
+    """τ = e^{−a}, a learned with the model, kept at or above `least` (CLIP: begins at 0.07, 1/τ at most 100).
+
+    Args:
+        initial: τ at the start.
+        least: the smallest τ, above 0.
+
+    Raises:
+        InputError: not 0 < least ≤ initial.
+    """
+
+    def __init__(self, initial: float = 0.07, least: float = 0.01) -> None:
+        super().__init__()
+        if not 0 < least <= initial:
+            raise InputError(f"temperature {initial}, at least {least}; expected 0 < least ≤ temperature")
+        self.least = least
+        self.log_scale = nn.Parameter(torch.tensor(-math.log(initial)))
+
+    def forward(self) -> Tensor:
+        """Return τ; a step that went beyond the bound is taken back first."""
+        with torch.no_grad():
+            self.log_scale.clamp_(max=-math.log(self.least))
+        return torch.exp(-self.log_scale)
+
+
+def make_temperature(temperature: float, *, learned: bool) -> float | LearnableTemperature:
+    """Return a temperature that stays, or one that is learned from there on.
+
+    Raises:
+        InputError: it is not above 0.
+    """
+    if not learned or not temperature > 0:
+        return checked_temperature(temperature)
+    return LearnableTemperature(temperature, least=min(0.01, temperature))
+
+
+def checked_temperature(temperature: float | LearnableTemperature) -> float | LearnableTemperature:
+    """Return it.
+
+    Raises:
+        InputError: a number that is not above 0.
+    """
+    if not isinstance(temperature, LearnableTemperature) and not temperature > 0:
+        raise InputError(f"temperature {temperature}; expected above 0")
+    return temperature
+
+
+def tau_of(temperature: float | LearnableTemperature) -> float | Tensor:
+    """Return τ as it is now."""
+    return temperature() if isinstance(temperature, LearnableTemperature) else temperature
+
+
+def described_temperature(temperature: float | LearnableTemperature) -> dict[str, Any]:
+    """Return it as it is now, and whether it is learned, for a model card."""
+    tau = tau_of(temperature)
+    value = tau.item() if isinstance(tau, Tensor) else tau
+    return {"temperature": value, "temperature_learned": isinstance(temperature, LearnableTemperature)}

@@ -1,6 +1,6 @@
 """What is known about the pairs that meet in a batch: labelled positives, weights, ratings.
 
-A data set's row carries its number as label; the loss asks the facts about the rows of its batch. Queries and
+A data set's row carries its number as label; the loss looks up what is known of the rows of its batch. Queries and
 documents are numbered by their texts, so equal texts are one document.
 """
 

@@ -1,0 +1,487 @@
+"""What the trainers of bi-encoders and rerankers have in common: arguments, checkpoints, history, model's folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from sentence_transformers.base.evaluation import BaseEvaluator
+from transformers import EarlyStoppingCallback, PrinterCallback, TrainerCallback
+
+from foils.data.records import whole_json
+from foils.runtime import progress
+from foils.runtime.errors import FailureError, FormatError, InputError, check_names
+from foils.runtime.files import fill_folder, write_json, write_text
+from foils.runtime.options import spelled
+from foils.runtime.progress import Advance
+from foils.training.gathering import average_gradients
+from foils.training.masks import MASKED, Masked
+from foils.training.models import AdapterCheckpoints, add_adapters, checkpointed, merge_trained
+from foils.training.results import Trained
+from foils.training.settings import MERGED, TrainSettings, callbacks_of, opened_by_name, run_folder
+
+LOSS_STATE = "foils_loss.safetensors"
+WHOLE = "foils_checkpoint.json"
+DEV = "dev"
+CHANCE = "chance of "
+
+
+def checkpoint_of(args: Any, state: Any) -> Path:
+    """Return the folder of the checkpoint of this step."""
+    return Path(args.output_dir) / f"checkpoint-{state.global_step}"
+
+
+class LossState(TrainerCallback):  # type: ignore[misc]
+    """Tells the loss its epoch; keeps what the loss itself learns with each checkpoint, and restores it on resuming.
+
+    Of several processes, each of which has gradients of its own, what the loss itself learns takes their mean.
+
+    Args:
+        loss: the module; what belongs to its model is left to the trainer.
+    """
+
+    def __init__(self, loss: torch.nn.Module) -> None:
+        self.loss = loss
+
+    def own_state(self) -> dict[str, torch.Tensor]:
+        """Return the loss' parameters and buffers, those of the model and of a guide left out."""
+        state = self.loss.state_dict()
+        return {
+            name: value.contiguous()
+            for name, value in state.items()
+            if _of_loss(name) and isinstance(value, torch.Tensor)
+        }
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Restore the loss' state where training resumes.
+
+        Raises:
+            InputError: the checkpoint lacks it.
+            FormatError: it is damaged, or another loss'.
+        """
+        own = self.own_state()
+        if not state.global_step or not own:
+            return
+        path = checkpoint_of(args, state) / LOSS_STATE
+        if not path.is_file():
+            raise InputError(f"resuming needs what the loss had learned, {path}, which is not there; start anew")
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            saved = load_file(path)
+        except (SafetensorError, OSError) as error:
+            raise FormatError(f"damaged state of the loss ({error}); remove its checkpoint", path) from error
+        if {name: value.shape for name, value in saved.items()} != {name: value.shape for name, value in own.items()}:
+            raise FormatError(f"{sorted(saved)} of another loss, which has {sorted(own)}; start anew", path)
+        with torch.no_grad():
+            for name, value in own.items():
+                value.copy_(saved[name])
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Tell the loss its epoch, counted from 1."""
+        if hasattr(self.loss, "set_epoch"):
+            self.loss.set_epoch(math.floor((state.epoch or 0) + 1e-6) + 1)
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Average the gradients of the loss' own parameters over processes; torch does so for the model alone."""
+        average_gradients([value for name, value in self.loss.named_parameters() if _of_loss(name)])
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Write the loss' state into the checkpoint."""
+        from safetensors.torch import save_file
+
+        own = self.own_state()
+        if own and state.is_world_process_zero:
+            save_file(own, checkpoint_of(args, state) / LOSS_STATE)
+
+
+def _of_loss(name: str) -> bool:
+    """Whether a tensor of this name is the loss' own, and not of the model or a guide in it."""
+    return not {"model", "guide"} & {*name.split(".")}
+
+
+class MarkWhole(TrainerCallback):  # type: ignore[misc]
+    """Writes, after all that others write, which files a checkpoint has: so that one cut short is known."""
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """List the files of the checkpoint, with their sizes."""
+        if state.is_world_process_zero:
+            folder = checkpoint_of(args, state)
+            write_json(folder / WHOLE, _sizes(folder))
+
+
+def last_whole_checkpoint(folder: Path) -> Path | None:
+    """Return the newest checkpoint that has all its files; None without any.
+
+    One whose list of files is missing or damaged is passed over: nobody knows whether it is whole.
+    """
+    whole = []
+    for path in folder.glob("checkpoint-*"):
+        mark, step = path / WHOLE, path.name.removeprefix("checkpoint-")
+        if not step.isdecimal():
+            continue
+        try:
+            listed = whole_json(mark)
+        except InputError:
+            continue
+        if isinstance(listed, dict) and listed and listed.items() <= _sizes(path).items():
+            whole.append((int(step), path))
+    return max(whole)[1] if whole else None
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): path.stat().st_size for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Watch(TrainerCallback):  # type: ignore[misc]
+    """Reports progress, and ends a training whose loss is no number.
+
+    Args:
+        reporting: where the task is opened once the trainer knows its number of steps; whoever made it closes it.
+    """
+
+    def __init__(self, reporting: ExitStack) -> None:
+        self.reporting = reporting
+        self.advance: Advance = lambda _: None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Open the task, and count the steps of before as done."""
+        self.advance = self.reporting.enter_context(progress.task("training", total=state.max_steps, unit="steps"))
+        self.advance(state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Advance by a step."""
+        self.advance(1)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
+        """Look at the loss.
+
+        Raises:
+            FailureError: it is NaN or infinite.
+        """
+        loss = (logs or {}).get("loss", 0.0)
+        if not math.isfinite(loss):
+            raise FailureError(
+                f"the loss is {loss} at step {state.global_step}; lower the learning rate, or train in float32"
+            )
+
+
+class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
+    """A score of the model on dev, higher is better, as sentence-transformers' trainer asks for it.
+
+    Args:
+        score: model → score.
+    """
+
+    def __init__(self, score: Callable[[Any], float]) -> None:
+        super().__init__()
+        self.score = score
+        self.primary_metric = DEV
+
+    def __call__(
+        self, model: Any, output_path: str | None = None, epoch: int = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Return the score under the name `dev`; the model is back in its mode afterwards.
+
+        Raises:
+            FailureError: the score is no finite number.
+        """
+        training = model.training
+        try:
+            value = float(self.score(model))
+        finally:
+            model.train(training)
+        if not math.isfinite(value):
+            raise FailureError(f"the evaluation on dev gave {value}; expected a finite score")
+        return {DEV: value}
+
+
+log = logging.getLogger(__name__)
+
+FEW = 16
+"""Texts that a processor embeds together."""
+OF_FOILS = frozenset({
+    "output_dir", "num_train_epochs", "max_steps", "per_device_train_batch_size", "learning_rate", "warmup_steps",
+    "weight_decay", "max_grad_norm", "seed", "bf16", "fp16", "save_strategy", "save_steps", "save_total_limit",
+    "eval_strategy", "eval_steps", "load_best_model_at_end", "metric_for_best_model", "greater_is_better",
+    "restore_callback_states_from_checkpoint", "report_to", "use_cpu", "accelerator_config", "batch_sampler", "prompts",
+    "gradient_checkpointing", "resume_from_checkpoint",
+})  # fmt: skip
+"""Arguments of the trainer that settings of foils decide."""
+TORCH_WRITER = ("PytorchStreamWriter", "inline_container", "iostream error")
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """A training: its model, and how it got there.
+
+    Attributes:
+        model: with an evaluation on dev, the best of the evaluated ones; else the last.
+        history: entries by step: `loss`, or `dev`, with step and epoch; of a curriculum, the chances of its tiers;
+            of a mask, the share of the negatives' weight that it took since the entry before, as `masked`.
+        best: the best score on dev; None without one.
+        steps: optimizer steps taken in all.
+        seconds: of this run, checkpoints and evaluations included.
+        precision: of the computation.
+        masked: what a mask took out; None without one.
+    """
+
+    model: Any
+    history: list[dict[str, float]]
+    best: float | None
+    steps: int
+    seconds: float
+    precision: str
+    masked: Masked | None = None
+
+
+def arguments(
+    kind: type[Any],
+    model: Any,
+    output: Path,
+    *,
+    settings: TrainSettings,
+    evaluated: bool,
+    **more: Any,
+) -> Any:
+    """Return training arguments of sentence-transformers for these settings.
+
+    What goes by the number of steps is given as a share of them: several processes, or batches of another size, make
+    fewer steps of an epoch than rows / batch size, and the trainer alone knows how many.
+
+    Raises:
+        InputError: patience without an evaluation, or a precision that the device does not have.
+        UnknownNameError: the trainer has no such argument, or foils has a setting for it.
+    """
+    if settings.patience is not None and not evaluated:
+        raise InputError("patience counts evaluations on dev, and there is none; give one, or set patience to None")
+    strategy = "epoch" if settings.checkpoint_steps is None else "steps"
+    precision = precision_of(settings.precision, model.device)
+    names = [each.name for each in fields(kind) if each.init and each.name not in OF_FOILS]
+    check_names("argument of the trainer", settings.trainer, names)
+    own: dict[str, Any] = dict(
+        output_dir=str(output),
+        num_train_epochs=settings.epochs,
+        per_device_train_batch_size=settings.batch_size,
+        per_device_eval_batch_size=embedded_at_once(settings, model.device),
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup,  # below 1: a share
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.clip,
+        seed=settings.seed,
+        bf16=precision == "bfloat16",
+        fp16=precision == "float16",
+        save_strategy=strategy,
+        save_steps=settings.checkpoint_steps or 500,
+        save_total_limit=settings.keep_checkpoints,
+        eval_strategy=strategy if evaluated else "no",
+        eval_steps=settings.checkpoint_steps,
+        load_best_model_at_end=evaluated,
+        metric_for_best_model=f"eval_{DEV}" if evaluated else None,
+        greater_is_better=True if evaluated else None,
+        restore_callback_states_from_checkpoint=True,
+        logging_steps=settings.log_steps or 0.01,
+        logging_nan_inf_filter=False,
+        report_to=opened_by_name(settings.trackers) or "none",
+        run_name=run_folder(output).name,
+        disable_tqdm=True,
+        use_cpu=model.device.type == "cpu",
+        accelerator_config={"split_batches": True},  # of several processes each has its part of every batch
+        **more,
+    )
+    try:
+        return kind(**{**own, **settings.trainer})
+    except (TypeError, ValueError) as error:
+        if not settings.trainer:
+            raise
+        given = ", ".join(f"{name}={value}" for name, value in settings.trainer.items())
+        raise InputError(f"{spelled('trainer')} {given}: {error}") from error
+
+
+def embedded_at_once(settings: TrainSettings, device: torch.device) -> int:
+    """Return how many texts are embedded together without gradients: on a GPU as many as with them, at least 16.
+
+    On a processor 16: more are no faster there.
+    """
+    return FEW if device.type == "cpu" else max(FEW, settings.mini_batch_size or settings.batch_size)
+
+
+def precision_of(chosen: str, device: torch.device) -> str:
+    """Return the precision to compute in: what is asked for, or with `auto` the fastest that the device has.
+
+    Raises:
+        InputError: float16 without a GPU.
+    """
+    if chosen == "auto":
+        if device.type != "cuda":
+            return "float32"
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
+    if chosen == "float16" and device.type == "cpu":
+        raise InputError("float16 training needs a GPU; use bfloat16 or float32 on the processor")
+    return chosen
+
+
+def fit(
+    kind: type[Any],
+    arguments_kind: type[Any],
+    model: Any,
+    output: Path,
+    *,
+    dataset: Any,
+    loss: Any,
+    inner: Any = None,
+    settings: TrainSettings,
+    score: Callable[[Any], float] | None,
+    callbacks: Sequence[TrainerCallback],
+    resume: bool,
+    **more: Any,
+) -> TrainingRun:
+    """Train with a trainer of sentence-transformers, and `more` arguments of it than the settings have.
+
+    `inner` is the loss that learns and has epochs, where `loss` is wrapped around it.
+
+    Raises:
+        InputError: what `arguments`, `add_adapters` or `checkpointed` refuse, or not to be resumed, and the folder
+            holds checkpoints.
+        FailureError: a checkpoint cannot be written (full disk, no permission).
+    """
+    start = time.perf_counter()
+    args = arguments(arguments_kind, model, output, settings=settings, evaluated=score is not None, **more)
+    if settings.batch_size % args.world_size:
+        raise InputError(
+            f"{spelled('batch_size')} {settings.batch_size}, and {args.world_size} processes, which share each batch; "
+            "give a multiple of their number"
+        )
+    if not resume and any(output.glob("checkpoint-*")):
+        raise InputError(f"{output} holds checkpoints of another training; resume it, or choose another folder")
+    last = last_whole_checkpoint(output) if resume else None
+    if settings.lora is not None:
+        add_adapters(model, settings.lora, seed=settings.seed)
+        kind = type("AdapterTrainer", (AdapterCheckpoints, kind), {})
+    with ExitStack() as reporting:
+        if settings.gradient_checkpointing:
+            reporting.enter_context(checkpointed(model))
+        own: list[Any] = [LossState(loss if inner is None else inner), Watch(reporting), *callbacks]
+        own += callbacks_of(settings.trackers, output)
+        if settings.patience is not None:
+            own.append(EarlyStoppingCallback(early_stopping_patience=settings.patience))
+        trainer = kind(
+            model=model,
+            args=args,
+            train_dataset=dataset,
+            loss=loss,
+            evaluator=None if score is None else DevEvaluator(score),
+            callbacks=[*own, MarkWhole()],
+        )
+        trainer.remove_callback(PrinterCallback)
+        with writing_weights(output):
+            trainer.train(resume_from_checkpoint=None if last is None else str(last))
+    if settings.lora is not None and settings.lora_output == MERGED:
+        merge_trained(model)
+    history = [entry for entry in map(_entry, trainer.state.log_history) if entry]
+    losses = [entry["loss"] for entry in history if "loss" in entry]
+    if losses and not any(losses):
+        log.warning(
+            "The loss was 0 at every step: no batch held a negative for any of its queries; nothing was learned."
+        )
+    best = trainer.state.best_metric
+    precision = "bfloat16" if args.bf16 else "float16" if args.fp16 else "float32"
+    seconds = time.perf_counter() - start
+    return TrainingRun(model, history, best, int(trainer.state.global_step), seconds, precision)
+
+
+@contextmanager
+def writing_weights(folder: Path) -> Iterator[None]:
+    """Tell a disk that is full, or a folder that cannot be written, as such.
+
+    Of a disk that refuses, Python raises OSError, safetensors an error of its own, and torch a RuntimeError that names
+    its writer or its stream.
+
+    Raises:
+        FailureError: a file of weights or beside them could not be written.
+    """
+    try:
+        yield
+    except BrokenPipeError:  # of the terminal
+        raise
+    except (OSError, SafetensorError) as error:
+        raise FailureError(f"cannot write {folder}: {getattr(error, 'strerror', None) or error}") from error
+    except RuntimeError as error:
+        if not any(word in str(error) for word in TORCH_WRITER):
+            raise
+        raise FailureError(f"cannot write {folder}: {str(error).splitlines()[0]}") from error
+
+
+def _entry(log: dict[str, float]) -> dict[str, float]:
+    names = {"loss": "loss", "grad_norm": "gradient_norm", "learning_rate": "learning_rate", f"eval_{DEV}": DEV}
+    names |= {name: name for name in log if name.startswith(CHANCE) or name == MASKED}
+    if "loss" not in log and f"eval_{DEV}" not in log:
+        return {}
+    return {"step": log["step"], "epoch": log["epoch"]} | {
+        new: float(log[old]) for old, new in names.items() if old in log
+    }
+
+
+TRAINING = "foils_training.json"
+
+
+def save_model(trained: Trained) -> None:
+    """Write a model, its card, and `foils_training.json` with the settings and the losses over time; each file whole.
+
+    Raises:
+        FailureError: the folder cannot be written.
+    """
+    _without_clock(trained.run)
+    with writing_weights(trained.path), fill_folder(trained.path) as aside:
+        trained.model.save_pretrained(str(aside))
+        card = aside / "README.md"
+        written = card.read_text(encoding="utf-8") if card.is_file() else ""
+        write_text(card, written.rstrip() + "\n\n" + section(trained))
+        write_json(aside / TRAINING, trained.to_json())
+
+
+def _without_clock(run: TrainingRun) -> None:
+    """Let the library's own card show the whole history, resumed or not, and say nothing of the time it took."""
+    data = getattr(run.model, "model_card_data", None)
+    if data is not None and hasattr(data, "_training_start_time"):
+        data._training_start_time, data.evaluation_duration = None, 0.0
+        data.training_logs = [
+            {"Epoch": entry["epoch"], "Step": int(entry["step"]), "Training Loss": entry["loss"]}
+            for entry in run.history
+            if "loss" in entry
+        ]
+
+
+def section(trained: Trained) -> str:
+    """Return the card's section on the training, in Markdown."""
+    run, provenance = trained.run, trained.provenance
+    lines = ["## Training with foils", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {_shown(value)} |" for name, value in provenance["settings"].items()]
+    lines += [f"| precision | {run.precision} |", f"| seed | {provenance['seed']} |"]
+    lines += [f"| steps | {run.steps:,} |", "", "### Data", "", "| | count |", "|---|---:|"]
+    lines += [f"| {name} | {count:,} |" for name, count in trained.counts.items()]
+    lines += ["", *(f"- {name}: digest `{digest}`" for name, digest in provenance["inputs"].items())]
+    if trained.scores:
+        lines += ["", "### Scores", "", "| measure | value |", "|---|---:|"]
+        lines += [f"| {name} | {value:.4f} |" for name, value in trained.scores.items()]
+    if run.masked is not None and run.masked.epochs:
+        last = run.masked.epochs[-1]
+        lines += ["", f"The mask took {100 * last.share:.2f} % of the negatives' weight in epoch {last.epoch}."]
+    losses = [entry["loss"] for entry in run.history if "loss" in entry]
+    if losses:
+        lines += ["", f"Loss: {losses[0]:.4f} at the start, {losses[-1]:.4f} at the end."]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
