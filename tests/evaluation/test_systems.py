@@ -12,7 +12,9 @@ from foils.evaluation import bm25_run, evaluate_runs, first_documents, measure_r
 from foils.evaluation.systems import trec_eval_order
 from foils.mining import BM25Retriever
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
+from foils.searching.retriever import Retriever
 from foils.statistics import holm
+from train_models import static_model
 
 DOCUMENTS = {f"d{i}": ("t", f"text {i}") for i in range(8)}
 QRELS = {f"q{i}": {f"d{i}": 1, f"d{i + 1}": 2, "d7": 0} for i in range(5)}
@@ -197,3 +199,15 @@ def test_every_system_is_opened_before_the_first_is_embedded(collection, tmp_pat
     with pytest.raises(InputError):
         foils.evaluate(collection, [encoder, str(tmp_path / "no-model")], vectors=tmp_path / "v")
     assert encoder.encoded == 0
+
+
+@pytest.mark.parametrize("deploys", ["both", "model", "bm25"])
+def test_a_tuned_folder_is_the_retriever_that_it_names(collection, tmp_path, deploys):
+    """What `foils tune` found best is what is measured: both together, or one of them."""
+    static_model().save_pretrained(str(tmp_path / "model"))
+    retriever = Retriever("min-max", 0.6, deploys)
+    retriever.write(tmp_path / "retriever.json")
+    found = foils.evaluate(collection, {"found": str(tmp_path), "bm25": "bm25", "model": str(tmp_path / "model")})
+    runs = {run.name: run for run in found.runs}
+    expected = retriever.fused(runs["bm25"], runs["model"]) if deploys == "both" else runs[deploys]
+    assert runs["found"].table.equals(expected.table)

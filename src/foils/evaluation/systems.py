@@ -25,6 +25,7 @@ from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number, p_value
 from foils.searching import own_run
+from foils.searching.retriever import MODEL, Retriever
 from foils.statistics import Alternative, Comparison, bootstrap_interval, compare_systems
 from foils.statistics.measures import DEFAULT_MEASURES, Measured, measure_rankings
 
@@ -298,6 +299,14 @@ def _opened(
         return lambda: run
     if system.kind == BM25:
         return partial(bm25_run, collection, split, depth=top, name=system.name or BM25)
+    if retriever := Retriever.of(system.what):
+        name = system.name or _file_name(system.what)
+        opening = partial(_opened, collection=collection, embedding=embedding, split=split, top=top)
+        parts = {BM25: NamedSystem(BM25, BM25, name), MODEL: NamedSystem("encoder", Path(system.what, MODEL), name)}
+        if retriever.deploys in parts:
+            return opening(parts[retriever.deploys])
+        bm25, model = opening(parts[BM25]), opening(parts[MODEL])
+        return lambda: Run(retriever.fused(bm25(), model()).table, name)
     if own_kind(system.what):
         return partial(own_run, embedding.open_own(system.what), collection, split, depth=top, name=system.name)
     encoder = embedding.open_encoder(system.what, collection)

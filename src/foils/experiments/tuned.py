@@ -247,7 +247,7 @@ class Tuned(Result):
         """What may be done next."""
         given, comparison = self.plan["given"], self.comparison
         if self.better and self.deploys == "both" and self.retrieves:
-            return f"foils search {given['collection']} --model {self.path} --run out.trec"
+            return f"foils evaluate {given['collection']} --model bm25 --model both={self.path}"
         if self.better:
             return f"foils evaluate {given['collection']} --model {self.model}"
         queries = len(self.evaluation.systems[0].query_ids)
