@@ -238,7 +238,9 @@ def test_a_program_that_answers_at_random_says_nothing_of_the_sources(half: Case
     for name, column in columns.items():
         by_chance = by_chance.set_column(by_chance.column_names.index(name), name, column)
     both = pa.concat_tables([pairs.slice(0, 60), by_chance])
-    alone, among = (decided(world, sources, folder, labels=Labels(table)) for table in (by_chance, both))
+    alone, among = (
+        decided(world, sources, folder, labels=Labels(table), confidence=0.99) for table in (by_chance, both)
+    )
     true = true_share(world, sources["hard"])
     for decision in (alone, among):
         assert decision.worths["hard"].false_share_low <= true <= decision.worths["hard"].false_share_high

