@@ -202,12 +202,12 @@ def test_every_system_is_opened_before_the_first_is_embedded(collection, tmp_pat
 
 
 @pytest.mark.parametrize("deploys", ["both", "model", "bm25"])
-def test_a_tuned_folder_is_the_retriever_that_it_names(collection, tmp_path, deploys):
+def test_a_tuned_folder_is_the_retriever_that_it_names(small, tmp_path, deploys):
     """What `foils tune` found best is what is measured: both together, or one of them."""
     static_model().save_pretrained(str(tmp_path / "model"))
     retriever = Retriever("min-max", 0.6, deploys)
     retriever.write(tmp_path / "retriever.json")
-    found = foils.evaluate(collection, {"found": str(tmp_path), "bm25": "bm25", "model": str(tmp_path / "model")})
+    found = foils.evaluate(small, {"found": str(tmp_path), "bm25": "bm25", "model": str(tmp_path / "model")})
     runs = {run.name: run for run in found.runs}
     expected = retriever.fused(runs["bm25"], runs["model"]) if deploys == "both" else runs[deploys]
     assert runs["found"].table.equals(expected.table)
