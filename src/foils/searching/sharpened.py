@@ -89,8 +89,8 @@ class SharpenedSearch(Generic[T]):
     """A search function that uses each query's useful dimensions; call it as the one that it is made of.
 
     Attributes:
-        search: yours: (query (d,), k, **options) → (documents, their vectors (≤ k, d)), best first; with `batched`
-            (queries (n, d), k, **options) → such a pair for each. By inner product, or by cosine or L2 distance over
+        search: yours: (query (d,), k, options) → (documents, their vectors (≤ k, d)), best first; with `batched`
+            (queries (n, d), k, options) → such a pair for each. By inner product, or by cosine or L2 distance over
             documents of one norm, which order documents alike. Where it is an async function, calls are awaited, and
             the queries of `many` are searched for at the same time.
         settings: how dimensions are chosen. None: selective, which needs the vectors of five documents a query, and
