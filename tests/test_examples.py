@@ -30,7 +30,7 @@ def test_ten_tasks_with_one_import(
     assert Path(names["trained"].path) == tmp_path / "model"
     assert (tmp_path / "run.trec").read_text()
     assert [system["name"] for system in names["result"].to_json()["systems"]] == ["base", "tuned"]
-    for title in ("Sources of negatives", "Training", "Batches", "rdime search"):
+    for title in ("over none", "Training", "Batches", "rdime search"):
         assert title in shown
 
 

@@ -514,9 +514,8 @@ def test_a_data_set_without_a_positive_column_is_refused():
 
 def test_only_a_training_set_has_an_order_to_save(tmp_path):
     sampler = PlannedBatchSampler(data(), 8, False, planner=BatchPlanner("random"))
-    for use in (sampler.save, sampler.restore):
-        with pytest.raises(InputError, match="attach an encoder"):
-            use(tmp_path / "order.npz")
+    with pytest.raises(InputError, match="given no model"):
+        sampler.save(tmp_path / "order.npz")
 
 
 @pytest.mark.parametrize(

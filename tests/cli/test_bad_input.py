@@ -227,8 +227,6 @@ def test_text_files_of_negatives(
         (["S", "S"], ["several sources are called s", "NAME=PATH"]),
         (["a+b=S"], ["'a+b'", "joins hybrids"]),
         (["random control=S"], ["'random control'"]),
-        (["S", "--confidence", "95"], ["--confidence 95; expected above 0 and at most 1"]),
-        (["S", "--tokenizer", "words"], ['Invalid value "words" for --tokenizer', "alphanumeric"]),
         (["S", "--split", "dev"], ["unknown split", "'dev'", "test, train"]),
     ],
 )

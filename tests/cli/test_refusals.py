@@ -50,6 +50,8 @@ def test_a_value_outside_its_range_and_a_name_that_is_none(verb: str) -> None:
 def other_value(setting: Setting) -> Any:
     """A value of a setting that is not its default; None: there is none that is known here."""
     option, kinds = setting.option, setting.kinds
+    if setting.name == "ray":
+        return "local"  # the program takes an address alone for its value
     if names := [each for each in option.allowed() if each != setting.default]:
         return names[0]
     if bool in kinds:
@@ -72,7 +74,10 @@ def idle() -> list[tuple[str, str, Any]]:
                     known = {option for every in EVERY.values() for option in every} | {"why"}
                     assert set(each) <= known, f"{verb} {name} needs what is no setting of any verb: {each}"
                 held = any(
-                    all(option not in settings or holds(defaults[option], wanted) for option, wanted in each.items())
+                    all(
+                        option == name or option not in settings or holds(defaults[option], wanted)
+                        for option, wanted in each.items()
+                    )
                     for each in alternatives
                 )
                 if alternatives and not held and (value := other_value(setting)) is not None:

@@ -16,7 +16,7 @@ from kept_formats import KEPT
 from foils.runtime.errors import FormatError, InputError
 from foils.training.fit import LOSS_STATE, LossState
 
-VALID = {"study-cell": 3, "study-scores": 9, "study-result": 6, "checkpoint-list": 1}
+VALID = {"study-cell": 3, "study-scores": 6, "study-result": 6, "checkpoint-list": 1}
 
 
 @pytest.fixture(scope="module")

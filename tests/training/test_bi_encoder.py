@@ -149,6 +149,13 @@ def share_of(processes, dataset, batch_size, drop_last, **_):
     return BatchSamplerShard(whole, num_processes=processes, process_index=0)
 
 
+class Share(BatchHook):
+    """Gives each process its share of the batches."""
+
+    def __init__(self, processes):
+        self.made = partial(share_of, processes)
+
+
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, data, tmp_path):
     tasks, advanced = [], []
@@ -161,11 +168,8 @@ def test_warm_up_and_progress_go_by_the_steps_that_are_taken(processes, data, tm
 
     settings = replace(BASE, batch_size=4, epochs=2, warmup=0.5, log_steps=1)
 
-    class Share(BatchHook):
-        sampler = partial(share_of, processes)
-
     with progress.reporting(Reporter()):
-        found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, batches=Share())
+        found = train_bi_encoder(static_model(), data, tmp_path, settings=settings, batches=Share(processes))
     steps = 2 * 80 // (4 * processes)
     assert found.steps == steps
     assert tasks == [("training", steps, "steps")]

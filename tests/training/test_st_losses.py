@@ -88,7 +88,7 @@ def test_every_one_trains(name, collection, data, guide, tmp_path):
 def test_every_one_of_rerankers_trains(name, collection, tmp_path):
     lists = training_set(collection, table(collection), form="lists")
     own = {"weighting_scheme": "NDCGLoss2PPScheme", "k": 3} if name == "LambdaLoss" else {}
-    settings = replace(BASE, loss=f"st:{name}", loss_settings=own, mini_batch_size=8)
+    settings = replace(BASE, loss=f"st:{name}", loss_settings=own)
     found = train_reranker(cross_encoder(tmp_path / "cross"), lists, tmp_path / "out", settings=settings)
     assert found.steps == 2
 

@@ -12,7 +12,8 @@ import torch
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
-from sentence_transformers.base.sampler import BatchSamplers
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch.utils.data import SequentialSampler
 from transformers import TrainerCallback
 
 from foils.data import Negatives
@@ -321,9 +322,6 @@ def test_what_the_curriculum_refuses(rated, tmp_path):
         def wrapped(self, loss, model):
             return loss
 
-    class Elsewhere(TierCurriculum):
-        sampler = BatchSamplers.BATCH_SAMPLER
-
     class OfInfinite(TierCurriculum):
         def wrapped(self, loss, model):
             return super().wrapped(Infinite(model), model)
@@ -341,6 +339,13 @@ def test_what_the_curriculum_refuses(rated, tmp_path):
         right.on_train_begin(SimpleNamespace(world_size=2, n_gpu=1, gradient_accumulation_steps=1), None, None)
     with pytest.raises(InputError, match="label"):
         MeasuredLoss(torch.nn.Identity())([], None)
+
+
+class Elsewhere(TierCurriculum):
+    """Its batches come from a sampler of sentence-transformers."""
+
+    def __call__(self, dataset, batch_size, drop_last, *rest, **more):
+        return DefaultBatchSampler(SequentialSampler(dataset), batch_size, drop_last)
 
 
 class Infinite(torch.nn.Module):

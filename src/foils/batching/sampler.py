@@ -343,6 +343,7 @@ class ForwardWatch:
         self.split = False
         self.number = self.skipped = 0
         self.filled = False
+        self.width = 0
         self._handle: Any = None
 
     @property
@@ -386,7 +387,8 @@ class ForwardWatch:
         if vectors is None or not model.training or not vectors.requires_grad or not self.due:
             return
         sampler, rows = self.due[0]
-        if self.seen and vectors.shape[1] < self.seen[0].shape[1]:
+        self.width = max(self.width, vectors.shape[1])
+        if vectors.shape[1] < self.width:  # cut vectors of a Matryoshka loss: the loader is a batch ahead by then
             return
         self.seen.append(torch.from_numpy(narrowed(vectors.detach())))
         count = sum(map(len, self.seen))

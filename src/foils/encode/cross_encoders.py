@@ -94,7 +94,7 @@ def cross_encoder_digest(model: CrossEncoder) -> str:
     prompts = (getattr(model, "default_prompt_name", None), sorted((getattr(model, "prompts", None) or {}).items()))
     after = [  # a LogitScore reads the logits of tokens that stand in its settings alone
         (type(module).__name__, sorted(module.get_config_dict().items()))
-        for module in list(model.children())[1:]
+        for module in list(getattr(model, "children", tuple)())[1:]
         if hasattr(module, "get_config_dict")
     ]
     if any(prompts) or after:  # else the digest is the one that scores have always been kept by

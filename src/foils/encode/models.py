@@ -130,7 +130,6 @@ def own_kind(given: Any) -> str | None:
     else:
         from sentence_transformers.util.file_io import load_file_path
 
-        check_hub(place)
         saved = load_file_path(place, SAVED)
     if saved is None or not Path(saved).is_file():
         return None
@@ -161,8 +160,11 @@ def check_hub(place: str) -> None:
     """
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
-    if any(isinstance(try_to_load_from_cache(place, file), str) for file in ("config.json", "modules.json")):
-        return
+    try:
+        if any(isinstance(try_to_load_from_cache(place, file), str) for file in ("config.json", "modules.json")):
+            return
+    except ValueError as error:  # what cannot be a name on the hub
+        raise InputError(f"cannot load the model {place!r}: {error}; give a folder, or a hub name") from error
     why = "it is not in the cache, and HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
     try:
         if not why:
