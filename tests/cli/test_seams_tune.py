@@ -144,10 +144,10 @@ def test_time_is_spent_and_the_plan_makes_the_same_steps_again(foils: Foils, wor
     assert plan["training"]["steps"], ended.err
     plan.sections["training"] = {**plan["training"], "epochs": 4}  # whether or not dev rose in so little time
     plan.write("timed.toml")
-    tunings = [library.tune(plan="timed.toml", output=output) for output in ("first", "second")]
+    tunings = [library.tune(plan="timed.toml", output=output) for output in ("replay-a", "replay-b")]
     assert {each.trials[-1].steps for each in tunings} == {plan["training"]["steps"][-1]}
     assert tunings[0].means == tunings[1].means
-    assert files("first")["plan.toml"] == files("second")["plan.toml"]
+    assert files("replay-a")["plan.toml"] == files("replay-b")["plan.toml"]
 
 
 def test_the_same_command_does_nothing_again_and_another_is_refused(foils: Foils, world: Path) -> None:
