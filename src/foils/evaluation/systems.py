@@ -302,11 +302,12 @@ def _opened(
     if retriever := Retriever.of(system.what):
         name = system.name or _file_name(system.what)
         opening = partial(_opened, collection=collection, embedding=embedding, split=split, top=top)
-        parts = {BM25: NamedSystem(BM25, BM25, name), MODEL: NamedSystem("encoder", Path(system.what, MODEL), name)}
+        model = NamedSystem("encoder", Path(str(system.what), MODEL), name)
+        parts = {BM25: NamedSystem(BM25, BM25, name), MODEL: model}
         if retriever.deploys in parts:
             return opening(parts[retriever.deploys])
-        bm25, model = opening(parts[BM25]), opening(parts[MODEL])
-        return lambda: Run(retriever.fused(bm25(), model()).table, name)
+        lexical, dense = opening(parts[BM25]), opening(model)
+        return lambda: Run(retriever.fused(lexical(), dense()).table, name)
     if own_kind(system.what):
         return partial(own_run, embedding.open_own(system.what), collection, split, depth=top, name=system.name)
     encoder = embedding.open_encoder(system.what, collection)
