@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from foils.encode.adapters import merge_adapters
 from foils.encode.encoder import EncoderSettings
-from foils.encode.models import find_model, loading, own_kind, refuse_own, refuse_pickles
+from foils.encode.models import check_hub, find_model, loading, own_kind, refuse_own, refuse_pickles
 from foils.encode.own_similarity import OwnSimilarity, open_own
 from foils.runtime.errors import InputError
 
@@ -48,6 +48,7 @@ def load_cross_encoder(
     """
     from sentence_transformers import CrossEncoder
 
+    check_hub(find_model(name), "cross-encoder")
     if new_head:
         refuse_own(name)
     elif own_kind(name):

@@ -67,6 +67,7 @@ def load_model(
     """
     from sentence_transformers import SentenceTransformer
 
+    check_hub(find_model(str(name).removeprefix(STATIC)), kind)
     refuse_own(name)
     with loading(kind, name):
         if str(name).startswith(STATIC):
@@ -152,19 +153,21 @@ def json_facts(path: str | Path) -> dict[str, Any]:
     return facts
 
 
-def check_hub(place: str) -> None:
+def check_hub(place: Path | str, kind: str) -> None:
     """Ask the hub once for a model that is not in its cache: its own client tries for a minute and a half.
 
     Raises:
         InputError: there is no such model, or the hub cannot be reached.
     """
+    if isinstance(place, Path):
+        return
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
     try:
         if any(isinstance(try_to_load_from_cache(place, file), str) for file in ("config.json", "modules.json")):
             return
     except ValueError as error:  # what cannot be a name on the hub
-        raise InputError(f"cannot load the model {place!r}: {error}; give a folder, or a hub name") from error
+        raise InputError(f"cannot load the {kind} {place!r}: {error}; give a folder, or a hub name") from error
     why = "it is not in the cache, and HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else ""
     try:
         if not why:
@@ -172,7 +175,7 @@ def check_hub(place: str) -> None:
             return
     except Exception as error:  # the client raises its HTTP library's errors, too
         why = str(error).strip().partition("\n")[0]
-    raise InputError(f"cannot load the model {place!r}: {why}; give a folder, or a hub name that can be reached")
+    raise InputError(f"cannot load the {kind} {place!r}: {why}; give a folder, or a hub name that can be reached")
 
 
 def refuse_pickles(place: Path | str) -> None:
