@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import subprocess
 import sys
@@ -12,7 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from foils.llm import AnswerStore, Client, NoAnswerError, Request, Sampling, Template, ask_missing, digest, fenced
+from foils.llm import (
+    AnswerStore,
+    Client,
+    NoAnswerError,
+    Request,
+    Sampling,
+    Template,
+    ask_missing,
+    ask_questions,
+    digest,
+    fenced,
+)  # fmt: skip
+from foils.llm import Question as LLMQuestion
 from foils.llm.answers import NAME, STARTS, check_answers, json_values, without_thoughts
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, FormatError, InputError
@@ -195,3 +208,22 @@ def test_other_slots_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"mine\.v2\.txt: the template lacks \{a\}"):
         Template.read(path, needed=("a",), optional=("c",))
     assert Template.read(path, needed=("c",)).version == "mine.v2"
+
+
+@pytest.mark.parametrize("said", ["y\n", "\n"])
+def test_costs_are_said_before_the_first_request_and_a_person_is_asked(tmp_path, caplog, monkeypatch, said):
+    terminal, shown = io.StringIO(said), io.StringIO()
+    terminal.isatty = shown.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setattr("foils.llm.asking.in_program", lambda: True)
+    caplog.set_level("INFO")
+    questions = [LLMQuestion(name, "0123 4567 89ab cdef " * 100) for name in "abca"]
+    with serving(lambda number, _: Reply("yes")) as server:
+        client = Client("m", server.url, price=(1000.0, 2000.0))
+        how = {"name": "word", "unreadable": "none", "sampling": Sampling(max_tokens=50), "task": "asking"}
+        with pytest.raises(InputError, match="nothing was asked") if said == "\n" else nullcontext():
+            ask_questions(client, tmp_path, questions, str, **how)
+    assert len(server.seen) == (3 if said == "y\n" else 0)
+    assert "3 questions, about 1,500 prompt tokens and 150 completion tokens; cost: 1.80" in caplog.text
+    assert shown.getvalue() == "Ask them? [y/N] "

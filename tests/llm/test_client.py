@@ -311,3 +311,9 @@ def test_prices():
     assert usage.rows((1.0, 2.0))[-1] == ("cost", "4.00")
     assert len(usage.rows()) == 3
     assert usage.to_json((1.0, 2.0)) == {"requests": 3, "tokens": [2_000_000, 1_000_000], "cost": 4.0}
+
+
+@pytest.mark.parametrize("address", ["http://localhost:99999/v1", "http://[::1/v1"])
+def test_an_address_that_there_cannot_be_is_a_message(address):
+    with pytest.raises(InputError, match="no address"):
+        Client("m", address)

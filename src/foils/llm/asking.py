@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import hashlib
+import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,11 +26,17 @@ from foils.llm.client import Client, Sampling, Usage
 from foils.llm.request import NoAnswerError, Request
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError, require
+from foils.runtime.options import in_program, spelled
+from foils.runtime.results import counted
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+log = logging.getLogger(__name__)
+
 MAX_PAUSE = 60.0  # seconds
+ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
+CHARACTERS_A_TOKEN = 4  # about, in English
 _UNKNOWN = (400, 422)  # statuses of a request with something that a server does not know
 
 
@@ -236,12 +244,37 @@ def _retry_pause(header: str | None, otherwise: float) -> float:
         return otherwise
 
 
+def announce(asked: Mapping[Client, Usage]) -> None:
+    """Say what language models are about to be asked, and what that costs; ask on a terminal whether to go on.
+
+    Args:
+        asked: of each server the requests and about how many tokens.
+
+    Raises:
+        InputError: the person at the terminal does not want it.
+    """
+    for client, usage in asked.items():
+        cost = usage.cost(client.price)
+        money = f"give {spelled('price', 'IN,OUT')} to see the cost" if cost is None else f"{cost:,.2f}"
+        log.info(
+            f"{client.model} at {client.server or 'the default server'}: {counted(usage.requests, 'questions')}, about "
+            f"{usage.prompt_tokens:,} prompt tokens and {usage.completion_tokens:,} completion tokens; cost: {money}"
+        )
+    if asked and in_program() and sys.stdin.isatty() and sys.stderr.isatty():
+        sys.stderr.write("Ask them? [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise InputError("nothing was asked")
+
+
 def ask_missing(
     client: Client,
     folder: str | Path | AnswerStore,
     records: Sequence[KeyedRecord],
     serve: Callable[[Session, KeyedRecord], Awaitable[KeptRecord]],
     *,
+    text_of: Callable[[KeyedRecord], str] | None = None,
+    answer_tokens: int = ANSWER_TOKENS,
     task: str,
     unit: str,
     batch: Callable[[KeyedRecord], KeptRecord] | None = None,
@@ -256,6 +289,8 @@ def ask_missing(
         folder: of the finished records, or the store in it.
         records: what is to be served.
         serve: as in `ask_all`.
+        text_of: the prompt of a record, for what is announced; None: it was announced before.
+        answer_tokens: about how many an answer takes, likewise.
         task: what the progress says.
         unit: what it counts.
         batch: what a record came to in a batch, in the place of the server; one that waits is not kept.
@@ -271,6 +306,10 @@ def ask_missing(
             by_key.setdefault(record.key, record)
         answers = {key: line for key in by_key if (line := kept.get(key)) is not None and line["failure"] is None}
         missing = [record for key, record in by_key.items() if key not in answers]
+        if missing and text_of is not None and batch is None:
+            characters = sum(len(text_of(record)) for record in missing)
+            usage = Usage(len(missing), characters // CHARACTERS_A_TOKEN, len(missing) * answer_tokens)
+            announce({client: usage})
         with progress.task(task, total=len(by_key), unit=unit) as advance:
             advance(len(answers))
 
@@ -320,6 +359,7 @@ def ask_questions(
     tries: int = 1,
     schema: Mapping[str, Any] | None = None,
     batch: BatchFolder | None = None,
+    announced: bool = False,
     task: str,
     unit: str = "questions",
 ) -> list[dict[str, Any]]:
@@ -340,6 +380,7 @@ def ask_questions(
         schema: JSON schema of an answer; None: free text.
         batch: files of requests and results in the place of the server; what is open is written, and `batch.settle`
             tells whether any question waits. None: the server is asked.
+        announced: whether the costs were said before.
         task: what the progress says.
         unit: what it counts.
 
@@ -374,4 +415,8 @@ def ask_questions(
         return _Answered(name, usage, value, failure)
 
     by_batch = None if batch is None else partial(in_batch, batch)
-    return ask_missing(client, folder, questions, serve, task=task, unit=unit, batch=by_batch)
+    return ask_missing(
+        client, folder, questions, serve, task=task, unit=unit, batch=by_batch,
+        text_of=None if announced else lambda question: question.prompt,
+        answer_tokens=ANSWER_TOKENS if schema is not None else sampling.max_tokens or ANSWER_TOKENS,
+    )  # fmt: skip

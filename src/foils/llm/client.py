@@ -32,6 +32,7 @@ class Client:
         pause: seconds before the first retry; doubled each time, unless the server says how long.
         structured: ask for the JSON schema; a server that knows none is asked without it.
         patience: records in a row that may fail before the run stops.
+        price: per million prompt tokens and per million completion tokens; None: not known.
     """
 
     model: str
@@ -43,10 +44,15 @@ class Client:
     pause: float = 1.0
     structured: bool = True
     patience: int = 20
+    price: Price | None = None
 
     def __post_init__(self) -> None:
         if not self.model:
             raise InputError("no model; name one that the server has")
+        try:
+            _ = self.server
+        except ValueError as error:  # of the port, or of brackets
+            raise InputError(f"{self.base_url}: no address ({error}); give one as http://localhost:8000/v1") from None
         if self.concurrency < 1 or self.retries < 0 or self.patience < 1 or not (self.timeout > 0 and self.pause >= 0):
             raise InputError(
                 "expected concurrency and patience of at least 1, retries and pause of at least 0, timeout above 0"
@@ -222,7 +228,7 @@ class LLMSettings(Settings):
         """
         if isinstance(self.llm_model, Client):
             return self.llm_model
-        return Client(self.llm_model, self.base_url, concurrency=self.concurrency)
+        return Client(self.llm_model, self.base_url, concurrency=self.concurrency, price=self.price)
 
     def folder(self, collection: Collection) -> Path:
         """Return where answers about a collection are kept."""

@@ -35,6 +35,7 @@ from foils.runtime.options import Option, Settings
 SOURCE = "llm"
 SAMPLING = Sampling(0.8)
 ATTEMPTS = 3  # times that the model is asked for a query's negatives, until it has written enough of them
+PASSAGE_TOKENS = 80  # about what a passage takes, for the costs that are announced
 SHORTEST = 0.1  # share of the words of the shortest positive that a negative has at least
 NEAR_DUPLICATE = 0.9  # Jaccard similarity to a positive, as in mining
 SLOTS = {"needed": ("query", "positive", "number"), "optional": ("domain", "difficulty", "length", "example", "keys")}
@@ -219,7 +220,13 @@ def generate_negatives(
     async def serve(session: Session, record: Record) -> Written:
         return await _write(session, record, writing, sampling, top)
 
-    answers = ask_missing(client, folder, records, serve, task="asking for negatives", unit="queries")
+    def text_of(record: Record) -> str:
+        return writing.asked(record.query, record.positives[0], top, record.drawn)
+
+    tokens, task = top * PASSAGE_TOKENS, "asking for negatives"
+    answers = ask_missing(
+        client, folder, records, serve, text_of=text_of, answer_tokens=tokens, task=task, unit="queries"
+    )
     counts, turned_away = [len(answer["negatives"]) for answer in answers], Counter[str]()
     for answer in answers:
         turned_away.update(answer["turned_away"])

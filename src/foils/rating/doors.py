@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +14,7 @@ from foils.data.sources import SourceLike, as_source
 from foils.encode.models import find_model
 from foils.encode.opening import AT_128, EncodingSettings
 from foils.llm import LLMSettings, Usage
-from foils.llm.client import Price
+from foils.llm.asking import ANSWER_TOKENS, announce
 from foils.rating.distil import check_free, distil, save_judge
 from foils.rating.judges import EnsembleJudge, Judge
 from foils.rating.llm_judge import LLMJudge, QuestionSettings
@@ -33,13 +32,11 @@ from foils.rating.pairs import Pairs
 from foils.rating.session import JudgeSession
 from foils.rating.stage import Rated, rate_negatives
 from foils.runtime.doors import door
-from foils.runtime.errors import InputError
-from foils.runtime.options import Needs, Option, in_program
+from foils.runtime.options import Needs, Option
 from foils.runtime.several import several
 from foils.runtime.surroundings import ScaleSettings
 
 log = logging.getLogger(__name__)
-ANSWER_TOKENS = 12  # about what a bare answer in JSON takes
 
 
 _ASKED: Needs = [{"judge": "llm"}, {"between_judge": "llm"}]
@@ -97,7 +94,7 @@ def rate(
         between_judge=open_between(opening, loaded),
         record=records[0] if len(judges) == 1 else records,
         seed=seed,
-        announce=partial(_announce_costs, judges, llm.price),
+        announce=partial(_announce_costs, judges),
         name=named.name,
         digest=named.digest,
         **vars(rating),
@@ -108,7 +105,7 @@ def rate(
     return _distilled(rated, distilling, seed, encoding.device)
 
 
-def _announce_costs(judges: Sequence[Judge], price: Price | None, asking: JudgeSession, pairs: Pairs) -> None:
+def _announce_costs(judges: Sequence[Judge], asking: JudgeSession, pairs: Pairs) -> None:
     """Say what language models are about to be asked, and what that costs; ask on a terminal whether to go on.
 
     Raises:
@@ -117,23 +114,12 @@ def _announce_costs(judges: Sequence[Judge], price: Price | None, asking: JudgeS
     unrated = int((pairs.degrees == 0).sum())
     if unrated > pairs.candidates / 2:
         log.warning("the budget leaves %d of %d candidates unrated; give more", unrated, pairs.candidates)
-    told = []
+    usages = {}
     for judge in judges:
         if isinstance(judge, LLMJudge) and len(todo := asking.unknown(judge, pairs)):
             questions, tokens = 2 * len(todo), judge.tokens_of(asking.candidates, todo)
-            usage = Usage(questions, round(questions * tokens), questions * ANSWER_TOKENS)
-            money = "give --llm-args price=IN,OUT to see the cost" if price is None else f"{usage.cost(price):,.2f}"
-            told.append(
-                f"{judge.name} at {judge.server}: {questions:,} questions, about {usage.prompt_tokens:,} prompt tokens "
-                f"and {usage.completion_tokens:,} completion tokens; cost: {money}"
-            )
-    for each in told:
-        log.info("%s", each)
-    if told and in_program() and sys.stdin.isatty() and sys.stderr.isatty():
-        sys.stderr.write("Ask them? [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            raise InputError("nothing was asked")
+            usages[judge.client] = Usage(questions, round(questions * tokens), questions * ANSWER_TOKENS)
+    announce(usages)
 
 
 def _distilled(rated: Rated, settings: DistilSettings, seed: int, device: str | None) -> Rated:

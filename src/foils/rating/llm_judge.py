@@ -215,6 +215,7 @@ class LLMJudge:
             whether any question waits. None: the server is asked.
 
     Attributes:
+        client: how the model is reached.
         asked: requests, tokens and failures so far.
     """
 
@@ -228,7 +229,7 @@ class LLMJudge:
         sampling: Sampling | None = None,
         batch: str | Path | None = None,
     ) -> None:
-        self._client = client
+        self.client = client
         self._question, self._sampling = question or QuestionSettings(), sampling or Sampling()
         self.name = client.model
         decisive = {**self._question.describe(), **self._sampling.describe()}
@@ -248,12 +249,7 @@ class LLMJudge:
 
     def describe(self) -> dict[str, Any]:
         """Return what provenance says of it."""
-        return {**self._client.describe(), **self._question.describe(), **self._sampling.describe()}
-
-    @property
-    def server(self) -> str:
-        """The address that is asked, less any name and password."""
-        return self._client.server or "the default server"
+        return {**self.client.describe(), **self._question.describe(), **self._sampling.describe()}
 
     def tokens_of(self, candidates: Candidates, pairs: Pairs, *, sample: int = 100) -> float:
         """Return about how many tokens a prompt has: a quarter of its characters, the mean over the first pairs."""
@@ -271,7 +267,7 @@ class LLMJudge:
         """
         candidates.check(pairs)
         texts = zip(*texts_of(candidates, pairs.first, pairs.second), strict=True)
-        return self._asked([self._question.text(*each) for each in texts])
+        return self._asked([self._question.text(*each) for each in texts], announced=True)
 
     def between(self, candidates: Candidates, first: Rows, second: Rows) -> Floats:
         """Return (m,) P(first answers its query better than second answers its own), by the prompt between-1.
@@ -284,11 +280,11 @@ class LLMJudge:
         texts = zip(queries, ones, of_second, others, strict=True)
         return self._asked([self._question.text_between(*each) for each in texts])
 
-    def _asked(self, prompts: Sequence[str]) -> Floats:
+    def _asked(self, prompts: Sequence[str], *, announced: bool = False) -> Floats:
         """Return the answers to these prompts, (m,), NaN where there is none."""
         questions = [Question(digest(self.fingerprint, prompt), prompt) for prompt in prompts]
         answers = ask_questions(
-            self._client,
+            self.client,
             self._log,
             questions,
             self._question.parsed,
@@ -299,6 +295,7 @@ class LLMJudge:
             tries=self._question.asks,
             schema=self._question.schema,
             batch=self._batch,
+            announced=announced,
             task=f"asking {self.name}",
         )
         self.asked.count({question.key: answer for question, answer in zip(questions, answers, strict=True)})

@@ -447,7 +447,10 @@ def _refuse_silence(judge: Judge, answers: int) -> None:
     """Raise a FailureError where language models were asked, and each question failed: no table is to look rated."""
     failed = [each for each in _language_models(judge) if each.asked.failures]
     if failed and not answers:
-        why = "; ".join(f"{each.name} at {each.server}: {each.asked.failures.most_common(1)[0][0]}" for each in failed)
+        why = "; ".join(
+            f"{each.name} at {each.client.server or 'the default server'}: {each.asked.failures.most_common(1)[0][0]}"
+            for each in failed
+        )
         raise FailureError(f"no question was answered ({why}); the next run asks them again")
 
 
