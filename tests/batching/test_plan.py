@@ -120,6 +120,22 @@ def test_hobit_is_harder_than_random_over_the_whole_epoch(pairs):
     assert plan.measures[0].loss > plan.random.loss
 
 
+def test_a_plan_shows_what_hobit_reaches_on_its_own_seeds(pairs):
+    """Equation 10 in plain NumPy over the first epoch's full batches, the first rows of which are the seeds."""
+    settings = {**SMALL, "alpha": 0.5, "tau": 0.2}
+    plan = plan_epochs(*pairs, name="hobit", settings=settings, batch_size=60, conflicts=no_conflicts(1000))
+    queries, documents = (np.asarray(vectors, np.float64) for vectors in pairs)
+    values = []
+    for rows in plan.epochs[0]:
+        if rows.size < 60:
+            continue
+        weights = (queries[rows[:4]] - 0.5 * documents[rows[:4]]) @ documents[rows].T
+        values.append(0.2 * np.log(np.exp(weights / 0.2).sum(axis=1)).mean())
+    assert len(values) == 16
+    assert plan.objective == pytest.approx(np.mean(values), rel=1e-5)
+    assert plan.objective > plan.objective_random
+
+
 def test_b3_communities_stay_and_others_change(pairs):
     plans = {
         name: plan_epochs(*pairs, name=name, settings=s, batch_size=50, epochs=2, conflicts=no_conflicts(1000))

@@ -50,7 +50,7 @@ def test_mine_tells_what_it_did_on_stdout_and_in_json(foils: Foils, folder: Path
 MINING: list[tuple[list[object], list[object]]] = [
     (["--with", "bm25"], ["--top", 1]),
     (["--with", "bm25"], ["--split", "test"]),
-    (["--with", "bm25"], ["--near-duplicate", 0.05]),
+    (["--with", "bm25"], ["--near-duplicate", 0.1]),
     (["--with", "random"], ["--seed", 1]),
     (["--with", "dense"], ["--top", 2]),
 ]

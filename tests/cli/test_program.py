@@ -109,6 +109,27 @@ def test_exit_statuses(
     assert (ended.status, ended.out, ended.err) == (status, "", said)
 
 
+def test_a_single_pair_has_no_negatives_and_mining_says_so(foils: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text("query,positive\nhow to tack,turn the bow through the wind\n")
+    for way in ("bm25", "random"):
+        ended = foils("mine", tmp_path / "one.csv", "--with", way, "-o", tmp_path / "m.parquet")
+        assert (ended.status, "next:" in ended.err) == (1, False)
+        assert "no row is kept: there is nothing to train on" in ended.err
+
+
+@pytest.mark.parametrize(("given", "length"), [("none", None), ("64", 64)])
+def test_texts_may_be_of_any_length(
+    foils: Callable[..., Any],
+    loaded: list[Any],
+    beir_folder: Callable[..., Path],
+    tmp_path: Path,
+    given: str,
+    length: Any,
+) -> None:
+    foils("mine", beir_folder(), "--with", "dense", "--max-length", given, "-o", tmp_path / "m.parquet")
+    assert [settings.max_length for _, settings in loaded] == [length]
+
+
 def test_a_terminal_that_knows_ascii_alone_gets_escapes(beir_folder: Callable[..., Path], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "foils", "mine", str(beir_folder()), "-o", str(tmp_path / "o")]
     done = subprocess.run(command, capture_output=True, timeout=300, env={**os.environ, "PYTHONIOENCODING": "ascii"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from packaging.specifiers import SpecifierSet
 
 from foils.data import Collection, collection, load_collection, read
 from foils.runtime.errors import FormatError, InputError, MissingExtraError
@@ -361,3 +363,11 @@ def test_a_file_that_is_damaged(hf_folder: WriteHf) -> None:
     (folder / "corpus" / "corpus.jsonl").write_text('{"_id": "d1", "te')
     with pytest.raises(InputError, match=rf"cannot read hf:{folder} \("):
         load_collection(f"hf:{folder}")
+
+
+def test_no_version_that_runs_a_repository_s_code_is_allowed() -> None:
+    """`datasets` below 4 runs the loading script of a repository."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    bounds = [each for of in project["optional-dependencies"].values() for each in of if each.startswith("datasets")]
+    assert bounds
+    assert not any(SpecifierSet(each.removeprefix("datasets")).contains("3.9") for each in bounds)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from scale_world import DOCUMENTS, WORK, WatchedEncoder, budget_there, cut_small, embedded, files
 
+from fakes import HashingEncoder
 from foils.runtime import memory
 from foils.runtime.errors import FailureError, InputError, MissingExtraError
 from foils.runtime.parallel import executing, map_shards
@@ -157,8 +158,9 @@ def test_files_are_seen(tmp_path):
 
 
 @pytest.mark.slow
-def test_mining_on_several_machines_is_mining_on_one(cluster, tmp_path, monkeypatch):
-    """5,000 queries of 8,000 documents go out in several parts, each with what looks for copies (3.1, 29)."""
+@pytest.mark.parametrize("method", ["random", "dense"])
+def test_mining_on_several_machines_is_mining_on_one(cluster, tmp_path, monkeypatch, method):
+    """5,000 queries of 8,000 documents go out in several parts, each with what looks for copies."""
     import foils
     from foils.data import Collection
 
@@ -167,6 +169,8 @@ def test_mining_on_several_machines_is_mining_on_one(cluster, tmp_path, monkeypa
     queries = {f"q{at}": f"term{at % 1009} item{at}" for at in range(5_000)}
     judged = {f"q{at}": {f"d{at}": 1} for at in range(5_000)}
     collection = Collection.from_dicts("many", documents, queries, {"train": judged})
-    here = foils.mine(collection, method="random", top=2, near_duplicate=0.9)
-    there = foils.mine(collection, method="random", top=2, near_duplicate=0.9, ray=cluster.address)
+    how = {"method": method, "top": 2, "near_duplicate": 0.9}
+    how |= {"encoder": HashingEncoder()} if method == "dense" else {}
+    here = foils.mine(collection, **how)
+    there = foils.mine(collection, **how, ray=cluster.address)
     assert there.table.drop_columns("score").equals(here.table.drop_columns("score"))  # none of random ones: NaN

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -71,10 +73,10 @@ def trained_on(monkeypatch):
 
     monkeypatch.setattr(SentenceTransformerTrainer, "compute_loss", noting)
 
-    def run(data, folder, name, own=None):
+    def run(data, folder, name, own=None, settings=STILL):
         seen.clear()
         own = OWN.get(name) if own is None else own
-        train_bi_encoder(static_model(), data, folder, settings=STILL, batches=name, batch_settings=own)
+        train_bi_encoder(static_model(), data, folder, settings=settings, batches=name, batch_settings=own)
         return list(seen)
 
     return run
@@ -115,6 +117,20 @@ def test_training_sees_the_batches_that_the_plan_shows(name, form, shape, collec
     assert [text[row["doc_id"]] for row in shown] == first["positive"]
     if form == "triplets":
         assert [text[row["negative_id"]] for row in shown] == first["negative"]
+
+
+def test_hobit_s_temperature_is_the_loss_s_unless_it_is_set(collection, tmp_path, trained_on):
+    data, warm = training_set(collection), replace(STILL, loss_settings={"temperature": 0.5})
+    how = {"encoder": static_model(), "vectors": VectorStore(tmp_path / "vectors"), "seed": STILL.seed}
+    of_tau = {}
+    for tau in (0.5, 0.05):
+        settings = {**OWN["hobit"], "tau": tau}
+        plan = plan_batches(collection, "hobit", settings=settings, batch_size=SIZE, epochs=STILL.epochs, **how).plan
+        of_tau[tau] = [rows.tolist() for epoch in plan.epochs for rows in epoch]
+    assert of_tau[0.5] != of_tau[0.05]
+    assert trained_on(data, tmp_path / "as the loss", "hobit", settings=warm) == of_tau[0.5]
+    own = {**OWN["hobit"], "tau": 0.05}
+    assert trained_on(data, tmp_path / "its own", "hobit", own, settings=warm) == of_tau[0.05]
 
 
 @pytest.mark.parametrize("name", ["random", "hobit", "no-duplicates"])

@@ -156,6 +156,11 @@ def _fail_where_damaged(result: Any, _: Values) -> None:
         )
 
 
+def _fail_where_empty(result: Any, _: Values) -> None:
+    if not result.keep.any():
+        raise FailureError("no row is kept: there is nothing to train on")
+
+
 def _fail_where_kept(result: Any, _: Values) -> None:
     if not getattr(result, "better", True):
         raise FailureError("no better model: the base is kept")
@@ -205,6 +210,7 @@ DOORS: dict[str, Verb] = {
     "mine": Verb(
         "foils.deciding.mine:mine",
         "foils mine scifact/ --with bm25 --top 10 --split train -o bm25.parquet",
+        after=_fail_where_empty,
         next="foils score {collection} {output}",
         **NEGATIVES,
     ),
