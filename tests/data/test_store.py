@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -371,3 +372,22 @@ def test_the_cache_is_for_its_user_alone(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("FOILS_CACHE", str(tmp_path / "cache"))
     write_text(tmp_path / "cache" / "vectors" / "x", "x")
     assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("write", [write_whole, lambda path: write_whole_folder(path, mark="m")])
+def test_what_another_process_takes_for_dead_before_it_is_opened_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Any
+) -> None:
+    opened, original = [], os.open
+
+    def open_late(path: Any, *how: Any, **more: Any) -> int:
+        if str(path).endswith(".part") and not how[0] & os.O_CREAT and not opened:
+            opened.append(path)
+            path.rmdir() if path.is_dir() else path.unlink()
+        return original(path, *how, **more)
+
+    monkeypatch.setattr(os, "open", open_late)
+    with write(tmp_path / "x") as aside:
+        (aside / "m" if aside.is_dir() else aside).write_text("whole")
+    assert len(opened) == 1
+    assert (tmp_path / "x").exists()

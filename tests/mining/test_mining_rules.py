@@ -278,14 +278,18 @@ def test_rejected_candidates_are_replaced(many):
     assert filled.sum() == 2 * QUERIES
 
 
-def test_a_random_order_is_drawn_from_evenly(many):
+def test_what_is_drawn_of_a_random_order_does_not_depend_on_the_document():
     """The order and the draw have streams of their own, though both are seeded alike."""
-    world = many[0]
-    found = mine_negatives(
-        world, RandomRetriever(world, seed=5), split="train", top=1, ranks=(0, 12), draw=Uniform(), seed=5
+    documents, queries = 200, 3_000
+    world = Collection.from_dicts(
+        "even",
+        {f"d{at}": f"text {at}" for at in range(documents)},
+        {f"q{at}": f"query {at}" for at in range(queries)},
+        {"train": {f"q{at}": {f"d{at % documents}": 1} for at in range(queries)}},
     )
-    places = (found.kept()["rank"].to_numpy() + 0.5) / 12
-    assert abs(places.mean() - 0.5) < 4 * np.sqrt(1 / 12 / QUERIES)
+    found = mine_negatives(world, RandomRetriever(world), split="train", top=1, ranks=(0, 2), draw=Uniform())
+    places = (world.document_rows(found.kept()["doc_id"].to_pylist()) + 0.5) / documents
+    assert abs(places.mean() - 0.5) < 4 * np.sqrt(1 / 12 / queries)
 
 
 def test_simans_draws_as_its_formula_says(many):

@@ -77,7 +77,10 @@ def _locked_anew(temporary: Path, *, folder: bool) -> Iterator[None]:
         temporary.mkdir(exist_ok=True) if folder else temporary.touch()
         if fcntl is None:
             break
-        handle = os.open(temporary, os.O_RDONLY if folder else os.O_RDWR)
+        try:
+            handle = os.open(temporary, os.O_RDONLY if folder else os.O_RDWR)
+        except FileNotFoundError:  # another process took it for dead before it was opened
+            continue
         with suppress(OSError):  # a file system without locks: nobody can take it for dead
             fcntl.flock(handle, fcntl.LOCK_EX)
         if not _is_open(handle, temporary):  # another process took it for dead before the lock

@@ -1,0 +1,112 @@
+"""Is BM25 with a tuned encoder better than either alone, and does choosing their weight on dev find the best one?
+
+    python benchmarks/run.py fused COLLECTION ... [--model static:all-MiniLM-L6-v2] [--minutes N] [--seeds 1]
+                                              [--work FOLDER]
+
+For each collection, model and seed `foils tune` trains, and chooses on dev how BM25's scores and the model's are put
+together. On test are measured: the model as it is, tuned, BM25, both as chosen, and both in every other way (three
+normalisations by nine weights, and reciprocal ranks), the best of which is what choosing on test would have found.
+Paired tests of both against the better of the two; pooled over all queries of all collections for each model.
+What is in the result file already is not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import foils
+from common import load, save
+from foils.data.fusion import NORMALISATIONS
+from foils.evaluation import evaluate_runs
+from foils.experiments.tune import BM25, BOTH, MEASURE, TUNED, WEIGHTS
+from foils.searching.retriever import RANKS, Retriever
+from foils.statistics import bootstrap_interval, paired_test
+
+WAYS = [*((name, weight) for name in NORMALISATIONS for weight in WEIGHTS), (RANKS, 0.5)]
+
+
+def measured(given: str, name: str, minutes: float | None, seed: int, work: Path) -> dict[str, Any]:
+    """Tune, and measure what can be deployed on test."""
+    start = time.monotonic()
+    folder = work / f"{Path(given).name}-{name.replace('/', '-').replace(':', '-')}-{seed}"
+    tuned: Any = foils.tune(given, model=name, output=folder, minutes=minutes, seed=seed)
+    runs = {run.name: run for run in tuned.evaluation.runs}
+    if BOTH not in runs:  # nothing was trained, and nothing chosen
+        return {"collection": Path(given).name, "model": name, "seed": seed, "means": {}}
+
+    def values(*given: Any) -> list[Any]:
+        made = evaluate_runs(tuned.collection, given, rng=np.random.default_rng(seed), measures=[MEASURE], against=None)
+        return [each.per_query[MEASURE] for each in made.systems]
+
+    of = dict(zip(runs, values(*runs.values()), strict=True))
+    ways = [float(values(Retriever(*way).fused(runs[BM25], runs[TUNED]))[0].mean()) for way in WAYS]
+    chosen = tuned.plan["retriever"]
+    better = max((TUNED, BM25), key=lambda system: float(of[system].mean()))
+    gain, test = of[BOTH] - of[better], paired_test(of[BOTH], of[better])
+    low, high = bootstrap_interval(gain, rng=np.random.default_rng(seed))
+    return {
+        "collection": Path(given).name, "model": name, "seed": seed, "minutes": minutes,
+        "seconds": round(time.monotonic() - start),
+        "means": {system: float(each.mean()) for system, each in of.items()},
+        "way": [chosen["normalisation"], chosen["weight"]], "deploys": tuned.deploys,
+        "best_way": list(WAYS[int(np.argmax(ways))]), "best": max(ways), "better": better,
+        "queries": len(gain), "sum": float(gain.sum()), "squares": float((gain**2).sum()),
+        "difference": test.difference, "low": low, "high": high, "p": test.p,
+    }  # fmt: skip
+
+
+def rows_of(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row of the table for each tuning, and one for each model's queries together."""
+    rows: list[dict[str, Any]] = []
+    for model in dict.fromkeys(each["model"] for each in results):
+        cells = [each for each in results if each["model"] == model and each["means"]]
+        for each in cells:
+            means = {name: round(value, 4) for name, value in each["means"].items()}
+            rows.append({
+                "model": model, "collection": each["collection"], "queries": each["queries"], **means,
+                "both less the better": f"{each['difference']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
+                "p": each["p"], "way": f"{each['way'][0]} {each['way'][1]:g}",
+                "lost by choosing on dev": round(each["best"] - each["means"][BOTH], 4),
+            })  # fmt: skip
+        if not cells:
+            continue
+        count, total, squares = (sum(each[name] for each in cells) for name in ("queries", "sum", "squares"))
+        mean, deviation = total / count, np.sqrt(squares / count - (total / count) ** 2)
+        bound = 1.96 * deviation / np.sqrt(count)
+        lost = np.mean([each["best"] - each["means"][BOTH] for each in cells])
+        rows.append({
+            "model": model, "collection": "all queries", "queries": count,
+            "both less the better": f"{mean:+.4f} [{mean - bound:+.4f}, {mean + bound:+.4f}]",
+            "lost by choosing on dev": round(float(lost), 4),
+        })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    """Measure what is not measured, and write a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("collections", nargs="*")
+    parser.add_argument("--model", default="static:all-MiniLM-L6-v2")
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--work", type=Path)
+    args = parser.parse_args()
+    results: list[dict[str, Any]] = load("fused").get("results", [])
+    done = {(each["collection"], each["model"], each["seed"]) for each in results}
+    with tempfile.TemporaryDirectory() as temporary:
+        for given in args.collections:
+            for seed in range(args.seeds):
+                if (Path(given).name, args.model, seed) not in done:
+                    results.append(measured(given, args.model, args.minutes, seed, args.work or Path(temporary)))
+                    save("fused", {"results": results}, {"": rows_of(results)})
+    save("fused", {"results": results}, {"": rows_of(results)})
+
+
+if __name__ == "__main__":
+    main()
