@@ -20,10 +20,10 @@ from sentence_transformers import CrossEncoder, SentenceTransformer
 
 import foils as library
 from foils.data import Run, load_collection
+from foils.data.fusion import Fusion
 from foils.evaluation import bm25_run
 from foils.experiments.plan import Plan
 from foils.runtime.errors import InputError
-from foils.searching.retriever import Retriever
 from in_browser import assert_fits_everyone, needs_chromium
 from train_models import cross_encoder, masked_language_model
 from tune_world import write_marked, write_pairs, write_world
@@ -106,8 +106,8 @@ def test_the_proof_has_four_rows_and_is_what_evaluate_measures(world: Path) -> N
     assert [each.means["nDCG@10"] for each in measured.systems] == pytest.approx(
         list(tuned.means.values())[:3], abs=1e-3
     )
-    fusion, retriever = tuned.plan["retriever"], Retriever.of(FULL)
-    assert retriever == Retriever(fusion["normalisation"], fusion["weight"], tuned.deploys)
+    fusion, retriever = tuned.plan["retriever"], Fusion.of(FULL)
+    assert retriever == Fusion(fusion["normalisation"], fusion["weight"], tuned.deploys)
     pairs = {(each.a, each.b) for each in tuned.evaluation.comparisons}
     assert {("tuned", "base"), ("bm25 + tuned", "tuned"), ("bm25 + tuned", "bm25")} <= pairs
     best = max(tuned.trials[:-1], key=lambda trial: trial.dev)
@@ -138,6 +138,7 @@ def test_a_plan_runs_again_in_program_and_library(foils: Foils, world: Path) -> 
     assert again.items() <= files(FULL).items()
 
 
+@pytest.mark.slow
 def test_time_is_spent_and_the_plan_makes_the_same_steps_again(foils: Foils, world: Path) -> None:
     ended = foils("tune", "pairs.csv", "--model", "static", "--keep", "none", "-o", "timed", "--minutes", 0.2)
     plan = Plan.read("timed/plan.toml")
@@ -204,6 +205,7 @@ def test_explain_writes_nothing(foils: Foils, world: Path) -> None:
     assert sorted(world.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: Path) -> None:
     plan = Plan.read(f"{FULL}/plan.toml")
     assert (plan["given"]["keep"], plan["keep"]["collection"]) == ("pydocs", "pydocs")
@@ -224,6 +226,7 @@ def test_what_must_not_be_forgotten_is_measured_and_merged(foils: Foils, world: 
         assert explained["keep"] == {"collection": "none", "alpha": 1.0, "reason": reason}
 
 
+@pytest.mark.slow
 def test_vectors_may_be_cut(world: Path) -> None:
     plan = changed(Plan.read(f"{FULL}/plan.toml"), given={"keep": "none"}, keep=None)
     tuned = tuned_by(plan, "cut", given={"matryoshka": [8, 4]})
@@ -239,6 +242,7 @@ def test_vectors_may_be_cut(world: Path) -> None:
     assert library.evaluate("pairs.csv", {"whole": plain}, **how).systems[0].means["nDCG@10"] != pytest.approx(after[1])
 
 
+@pytest.mark.slow
 def test_a_reranker_has_to_beat_its_first_stage(foils: Foils, world: Path) -> None:
     tuned = library.tune(plan=f"{RERANKED}.toml", output=RERANKED)  # nothing is done again
     assert tuned.better
@@ -254,6 +258,7 @@ def test_a_reranker_has_to_beat_its_first_stage(foils: Foils, world: Path) -> No
     assert files(RERANKED)["model/model.safetensors"] == files("again")["model/model.safetensors"]
 
 
+@pytest.mark.slow
 def test_a_trained_reranker_has_to_beat_itself(world: Path) -> None:
     shutil.copytree(f"{RERANKED}/model", "reranker")
     shutil.copytree("marked", "other")
@@ -266,6 +271,7 @@ def test_a_trained_reranker_has_to_beat_itself(world: Path) -> None:
         assert tuned.plan["keep"]["collection"] == "other"
 
 
+@pytest.mark.slow
 def test_a_reranker_in_little_time_and_another_first_stage(foils: Foils, world: Path) -> None:
     command = ["tune", "marked", "--reranker", "--model", "mlm", "--minutes", 1e-5, "--max-length", 32]
     ended = foils(*command, "-o", "by-program")

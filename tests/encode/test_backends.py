@@ -244,6 +244,7 @@ def test_bad_input(transformer: Any, exports: Path, tmp_path: Path, monkeypatch:
         make(backend="onnx")
 
 
+@pytest.mark.slow
 def test_ctrl_c_after_two_models_is_a_keyboard_interrupt(backend: str, transformer: Any, exports: Path) -> None:
     """Handlers of signals run on a stack that is still there when models are let go in the order of their making."""
     CompiledModel(mean(transformer), exports, fingerprint="bert", backend=backend)

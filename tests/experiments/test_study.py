@@ -269,6 +269,7 @@ def test_sources_and_models_are_looked_at_before_the_first_training(study, sourc
     assert not study.folder.exists()
 
 
+@pytest.mark.slow
 def test_every_training_is_measured_on_each_collection_and_the_mean_is_of_their_means(study):
     settings = replace(SETTINGS, measures=("nDCG@10",))
     cell = study(tests=OTHERS, settings=settings)
@@ -349,6 +350,7 @@ def test_every_seed_draws_a_head_and_a_trained_one_is_measured_as_evaluate_does(
     assert measure_rankings(rankings_of(run), qrels_of(COLLECTION, "test")).means["nDCG@10"] == whole.means["nDCG@10"]
 
 
+@pytest.mark.slow
 def test_a_run_is_reranked_instead_of_bm25s(study, place, tmp_path):
     rng, ids = np.random.default_rng(3), COLLECTION.documents["doc_id"].to_pylist()
     queries = COLLECTION.judgements("test")["query_id"].to_pylist()
@@ -363,6 +365,7 @@ def test_a_run_is_reranked_instead_of_bm25s(study, place, tmp_path):
     assert cells["file"].folder.name != cells["bm25"].folder.name
 
 
+@pytest.mark.slow
 def test_seeds_are_added_until_the_order_repeats(study, monkeypatch):
     steady = np.arange(3.0)[:, None] + np.random.default_rng(0).normal(0, 0.01, (3, 70))
     settings = StudySettings(seeds=1, queries=10, training=QUICK, measures=("nDCG@10",), until_reliable=True)
@@ -376,6 +379,7 @@ def test_seeds_are_added_until_the_order_repeats(study, monkeypatch):
     assert times(study.folder) == at
 
 
+@pytest.mark.slow
 def test_no_training_begins_when_the_minutes_are_spent(study, monkeypatch):
     monkeypatch.setattr(Cell, "results", lambda cell, names, measure: np.zeros((3, 1)))
     start, clock = time.monotonic(), iter(range(10**6))

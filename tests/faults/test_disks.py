@@ -169,6 +169,7 @@ def without_seconds(folder: Path) -> dict[str, object]:
 ROOM = {400: "cell.json", 2_000: "sources", 6_000: "trained", 100_000: "report.html"}  # what is the first to fail
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_a_study(
     world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +193,7 @@ def test_a_full_disk_under_a_study(
     assert without_seconds(world / "cut") == expected
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_a_study_that_is_whole(
     world: Path, studying: Callable[[Path], list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -87,11 +87,13 @@ def check(found: dict[str, object], *, kills: int, points: int) -> None:
     assert found["sound"]
 
 
+@pytest.mark.slow
 def test_what_is_counted_as_encoded(tmp_path: Path) -> None:
     """A model that learns is measured without a note; what is kept is noted once, what a name measures each time."""
     assert killed(COUNTED, tmp_path, [], kills=0, points=0) == [0, 4, 4, 8]
 
 
+@pytest.mark.slow
 def test_kills_of_a_quick_verb(tmp_path: Path) -> None:
     """On sixty documents; the trials of every verb are the slow tests below."""
     found = killed(TINY, tmp_path, ["mine bm25"], kills=KILLS, points=POINTS)

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parents[1]
 VERBS = """
 import os, sys
@@ -43,6 +45,7 @@ def made(place: Path, folder: Path, seed: str) -> tuple[dict[str, bytes], str]:
     return files, done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_hash_seeds_change_no_byte(tmp_path: Path, beir_folder: Callable[..., Path]) -> None:
     folder = beir_folder("made")
     one, hash_of_one = made(tmp_path / "one", folder, "1")

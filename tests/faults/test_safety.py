@@ -172,6 +172,7 @@ def test_judgements_of_a_folder_cannot_name_files_outside_the_cache(beir_folder:
     assert not list(folder.parent.rglob("*evil.arrow"))
 
 
+@pytest.mark.slow
 def test_nothing_is_downloaded_when_offline(tmp_path: Path, beir_folder: Callable[..., Path]) -> None:
     """Names of models and data sets that are not here end in an error, and no address is looked up."""
     program = f"""
