@@ -15,9 +15,10 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "foils"
 STAGES = ("mining", "scoring", "rating", "labelling", "selection", "batching", "training", "searching", "evaluation")
 ARROWS = {  # among stages, only these
-    "evaluation": {"mining", "searching"},
+    "evaluation": {"searching"},
     "labelling": {"deciding", "rating", "scoring"},
     "rating": {"selection"},
+    "searching": {"mining"},
     "selection": {"deciding", "mining", "scoring"},
     "training": {"batching", "evaluation", "mining", "selection"},
 }

@@ -8,11 +8,20 @@ import pytest
 import foils
 from fakes import HashingEncoder
 from foils.data import Collection, Run
-from foils.evaluation import bm25_run, evaluate_runs, first_documents, measure_rankings, rankings_of, rerank_run
+from foils.data.fusion import Fusion, fuse_runs
+from foils.encode import find_model
+from foils.evaluation import (
+    bm25_run,
+    evaluate_runs,
+    first_documents,
+    measure_rankings,
+    qrels_of,
+    rankings_of,
+    rerank_run,
+)  # fmt: skip
 from foils.evaluation.systems import trec_eval_order
 from foils.mining import BM25Retriever
 from foils.runtime.errors import FailureError, InputError, UnknownNameError
-from foils.searching.retriever import Retriever
 from foils.statistics import holm
 from train_models import static_model
 
@@ -205,9 +214,29 @@ def test_every_system_is_opened_before_the_first_is_embedded(collection, tmp_pat
 def test_a_tuned_folder_is_the_retriever_that_it_names(small, tmp_path, deploys):
     """What `foils tune` found best is what is measured: both together, or one of them."""
     static_model().save_pretrained(str(tmp_path / "model"))
-    retriever = Retriever("min-max", 0.6, deploys)
-    retriever.write(tmp_path / "retriever.json")
+    fusion = Fusion("min-max", 0.6, deploys)
+    fusion.write(tmp_path / "retriever.json")
     found = foils.evaluate(small, {"found": str(tmp_path), "bm25": "bm25", "model": str(tmp_path / "model")})
     runs = {run.name: run for run in found.runs}
-    expected = retriever.fused(runs["bm25"], runs["model"]) if deploys == "both" else runs[deploys]
+    expected = fuse_runs([runs["bm25"], runs["model"]], **fusion.how) if deploys == "both" else runs[deploys]
     assert runs["found"].table.equals(expected.table)
+    searched = foils.search(small, model=str(tmp_path), split="test", top=2)
+    assert searched.run.table.equals(expected.first(2).table)
+    assert searched.to_json()["fused_with_bm25"] == {"normalisation": "min-max", "weight": 0.6, "deploys": deploys}
+
+
+def test_a_tuned_folder_mines_what_its_retriever_gets_wrong(small, tmp_path):
+    """The order of both together, less the positives; and any other verb takes the folder's model."""
+    static_model().save_pretrained(str(tmp_path / "model"))
+    Fusion("z", 0.6).write(tmp_path / "retriever.json")
+    mined = foils.mine(small, method="dense", encoder=str(tmp_path), top=4, split="test", near_duplicate=1.0)
+    ranking = rankings_of(foils.evaluate(small, {"found": str(tmp_path)}).runs[0])
+    relevant = {
+        query: {d for d, grade in grades.items() if grade > 0} for query, grades in qrels_of(small, "test").items()
+    }
+    rows = mined.kept().to_pylist()
+    for query, documents in ranking.items():
+        own = [row["doc_id"] for row in rows if row["query_id"] == query]
+        assert own == [each for each in documents if each not in relevant[query]][:4]
+    assert mined.provenance["settings"]["fused_with_bm25"]["normalisation"] == "z"
+    assert find_model(tmp_path) == tmp_path / "model"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import foils
+from foils.data.fusion import Fusion
 from foils.data.splitting import with_three_splits
 from foils.encode.models import load_model
 from foils.experiments import plan as planning
@@ -19,7 +20,6 @@ from foils.experiments.plan import PARTS, Plan, clock, schedule
 from foils.experiments.tasks import EncoderTask, learned_nothing
 from foils.experiments.tune import Trial, best_merge, halving
 from foils.runtime.errors import FormatError, InputError
-from foils.searching.retriever import Retriever
 from foils.training.models import LEARNING_RATES, OF_ADAPTERS
 from train_models import bert_model, made_up, static_model
 from tune_world import write_pairs
@@ -191,14 +191,14 @@ def test_few_pairs_are_counted_and_no_split_is_spoken_of(tmp_path: Path, pairs: 
 
 
 def test_a_retriever_reads_as_it_was_written_and_a_broken_one_is_refused(tmp_path: Path) -> None:
-    assert Retriever.of(tmp_path) is Retriever.of("bm25") is None
-    made = Retriever("z", 0.3, "both")
+    assert Fusion.of(tmp_path) is Fusion.of("bm25") is None
+    made = Fusion("z", 0.3, "both")
     made.write(tmp_path / "retriever.json")
-    assert Retriever.of(tmp_path) == made
+    assert Fusion.of(tmp_path) == made
     for text in ("{}", '{"normalisation": "z", "weight": 2, "deploys": "both"}', "[]"):
         (tmp_path / "retriever.json").write_text(text)
         with pytest.raises(FormatError, match="tune again"):
-            Retriever.of(tmp_path)
+            Fusion.of(tmp_path)
 
 
 @pytest.fixture

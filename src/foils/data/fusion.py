@@ -6,15 +6,23 @@ Arrays hold n (query, document) pairs, those of a query together, and a column f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from foils.data.pair_index import PairIndex, Rows
+from foils.data.records import whole_json
 from foils.data.run import Run
-from foils.runtime.errors import InputError, UnknownNameError
+from foils.runtime.errors import FormatError, InputError, UnknownNameError
+from foils.runtime.files import TUNED_FILE, write_json
 
+FUSED_DEPTH = 1_000  # documents of each ranking that are put together, and more where more are asked for
+RANKS = "rrf"  # in the place of a normalisation: by reciprocal ranks
+DEPLOYED = ("both", "model", "bm25")
 Scores = npt.NDArray[np.float64]
 
 
@@ -110,26 +118,67 @@ NORMALISATIONS: dict[str, Callable[[Scores, Rows, float], Scores]] = {
 }
 
 
-def fuse_runs(
-    runs: Sequence[Run],
+def fuse_lists(
+    queries: Rows,
+    documents: Rows,
+    origins: Rows,
+    ranks: Rows,
+    scores: Scores,
     *,
     method: str = "rrf",
     k: float = 60.0,
     weights: Sequence[float] | None = None,
     normalisation: str = "min-max",
     least: Sequence[float] | None = None,
-    name: str = "",
-) -> Run:
-    """Return the run that two or more runs make together, ties by the best rank in any, then by the order of the runs.
+) -> tuple[Rows, Scores]:
+    """Fuse the rows of m ≥ 2 rankings, given one after the other.
 
     Args:
-        runs: at least two.
+        queries: (n,) number of each row's query.
+        documents: (n,) number of its document.
+        origins: (n,) which ranking it is of, from 0.
+        ranks: (n,) its rank, from 0.
+        scores: (n,) its score.
         method: rrf (`reciprocal_ranks`), or weighted (`weighted_sum`).
         k: of rrf.
         weights: of weighted.
         normalisation: of weighted.
         least: of weighted.
+
+    Returns:
+        (p,) a row of each distinct pair, query after query, best first, ties by the best rank in any ranking, then by
+        the order of the rankings; and (p,) its fused score.
+
+    Raises:
+        UnknownNameError: no such method or normalisation.
+    """
+    if method not in ("rrf", "weighted"):
+        raise UnknownNameError("way of fusing", method, ("rrf", "weighted"))
+    index = PairIndex(queries, documents)
+    first = index.distinct[np.argsort(queries[index.distinct], kind="stable")]
+    pair = np.empty(len(queries), np.int64)
+    pair[first] = np.arange(len(first))
+    pair = pair[index.first]
+    columns = int(origins.max(initial=0)) + 1
+    own_ranks, own_scores = np.full((len(first), columns), -1), np.full((len(first), columns), np.nan)
+    own_ranks[pair, origins], own_scores[pair, origins] = ranks, scores
+    if method == "rrf":
+        fused = reciprocal_ranks(own_ranks, k=k)
+    else:
+        of = None if weights is None else weights[:columns]
+        fused = weighted_sum(queries[first], own_scores, weights=of, normalisation=normalisation, least=least)
+    best = np.where(own_ranks < 0, np.iinfo(np.int64).max, own_ranks).min(axis=1)
+    order = np.lexsort((best, -fused, queries[first]))
+    return first[order], fused[order]
+
+
+def fuse_runs(runs: Sequence[Run], *, name: str = "", **how: Any) -> Run:
+    """Return the run that two or more runs make together.
+
+    Args:
+        runs: at least two.
         name: of the new run; empty: the names of the runs, joined.
+        how: settings of `fuse_lists`.
 
     Raises:
         InputError: fewer than two runs.
@@ -137,27 +186,60 @@ def fuse_runs(
     """
     if len(runs) < 2:
         raise InputError(f"fusion needs at least two runs, not {len(runs)}")
-    if method not in ("rrf", "weighted"):
-        raise UnknownNameError("way of fusing", method, ("rrf", "weighted"))
     stacked = pa.concat_tables([run.table for run in runs])
     codes = [np.asarray(stacked[each].combine_chunks().dictionary_encode().indices, np.int64)
              for each in ("query_id", "doc_id")]  # fmt: skip
-    index = PairIndex(*codes)
-    first = index.distinct[np.argsort(codes[0][index.distinct], kind="stable")]
-    pair = np.empty(len(stacked), np.int64)
-    pair[first] = np.arange(len(first))
-    pair = pair[index.first]
-    origin = np.repeat(np.arange(len(runs)), [len(run.table) for run in runs])
-    ranks, scores = np.full((len(first), len(runs)), -1), np.full((len(first), len(runs)), np.nan)
-    ranks[pair, origin], scores[pair, origin] = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
-    queries = codes[0][first]
-    if method == "rrf":
-        fused = reciprocal_ranks(ranks, k=k)
-    else:
-        fused = weighted_sum(queries, scores, weights=weights, normalisation=normalisation, least=least)
-    order = np.lexsort((np.where(ranks < 0, np.iinfo(np.int64).max, ranks).min(axis=1), -fused, queries))
-    rows = stacked.take(pa.array(first[order]))
-    return Run.ranked(rows["query_id"], rows["doc_id"], fused[order], name=name or "+".join(run.name for run in runs))
+    origins = np.repeat(np.arange(len(runs)), [len(run.table) for run in runs])
+    ranks, scores = stacked["rank"].to_numpy(), stacked["score"].to_numpy()
+    rows, fused = fuse_lists(codes[0], codes[1], origins, ranks, scores, **how)
+    chosen = stacked.take(pa.array(rows))
+    return Run.ranked(chosen["query_id"], chosen["doc_id"], fused, name=name or "+".join(run.name for run in runs))
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """How BM25's scores and a model's are put together: what `foils tune` found, in a small file beside the model.
+
+    Attributes:
+        normalisation: of the scores, as `weighted_sum` takes it; rrf: by reciprocal ranks.
+        weight: of the model's, in [0, 1]; BM25's is 1 less it.
+        deploys: what was best: both, the model alone, or bm25 alone.
+    """
+
+    normalisation: str
+    weight: float
+    deploys: str = "both"
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Settings of `fuse_lists` for BM25's ranking and the model's, in this order."""
+        if self.normalisation == RANKS:
+            return {"method": "rrf"}
+        weights = (1 - self.weight, self.weight)
+        return {"method": "weighted", "weights": weights, "normalisation": self.normalisation}
+
+    def write(self, path: str | Path) -> None:
+        """Write the file."""
+        write_json(path, vars(self))
+
+    @classmethod
+    def of(cls, folder: Any) -> Fusion | None:
+        """Read the fusion of a folder that `foils tune` wrote; None: it is something else.
+
+        Raises:
+            FormatError: the file is damaged.
+        """
+        if not isinstance(folder, (str, Path)) or not (path := Path(folder) / TUNED_FILE).is_file():
+            return None
+        try:
+            read = whole_json(path)
+            made = cls(str(read["normalisation"]), float(read["weight"]), str(read["deploys"]))
+            known = made.normalisation in (*NORMALISATIONS, RANKS) and made.deploys in DEPLOYED
+            if known and 0 <= made.weight <= 1:
+                return made
+            raise ValueError("another normalisation, weight or name")
+        except (KeyError, TypeError, ValueError) as error:
+            raise FormatError("no retriever as foils tune writes it; tune again", path) from error
 
 
 def _starts(queries: Rows) -> Rows:

@@ -87,6 +87,10 @@ class Run:
         name = tags.pop() if len(tags) == 1 else Path(path).name.partition(".")[0]
         return cls.ranked([r[0] for r in rows], [r[1] for r in rows], [r[2] for r in rows], name=name)
 
+    def first(self, depth: int) -> Run:
+        """Return the first `depth` documents of each query."""
+        return Run(self.table.filter(pc.less(self.table["rank"], depth)), self.name)
+
     def write(self, path: str | Path) -> None:
         """Write the run in TREC form, ranks from 1, scores so that they read back exactly.
 

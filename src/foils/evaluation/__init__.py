@@ -1,7 +1,6 @@
 """Measures of systems on the judgements of a split."""
 
 from foils.evaluation.measuring import (
-    bm25_run,
     dense_run,
     encoder_score,
     first_documents,
@@ -13,6 +12,7 @@ from foils.evaluation.measuring import (
     reranker_score,
 )
 from foils.evaluation.systems import evaluate_runs, named_systems, runs_of
+from foils.searching.runs import bm25_run
 from foils.statistics.measures import Measured, measure_rankings, parse_measures
 
 __all__ = [

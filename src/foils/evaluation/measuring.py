@@ -18,7 +18,6 @@ from foils.data.run import without_identical
 from foils.encode import EncoderSettings, VectorStore, as_encoder
 from foils.encode.cross_encoders import logits
 from foils.encode.opening import EncoderLike
-from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import FailureError, InputError
 from foils.searching import DimensionSettings, embed_collection, search_collection
@@ -76,35 +75,6 @@ def _cut(vectors: npt.NDArray[np.floating], dimensions: int) -> npt.NDArray[np.f
     lengths = np.linalg.norm(parts, axis=1, keepdims=True)
     cut: npt.NDArray[np.float32] = np.divide(parts, lengths, out=np.zeros_like(parts), where=lengths > 0)
     return cut
-
-
-def bm25_run(collection: Collection, split: str, *, depth: int = DEPTH, name: str = "bm25") -> Run:
-    """Search with BM25 for every judged query of a split.
-
-    Lucene's variant with k1 = 1.2 and b = 0.75, English stop words left out, Snowball stemming (`BM25Retriever`). A
-    document that shares no term with the query is not ranked; one that has the query's own id is left out
-    (`Collection.identical`). Ties are broken by document position.
-
-    Args:
-        collection: what is searched.
-        split: whose queries.
-        depth: documents of each ranking, at most.
-        name: of the run.
-
-    Raises:
-        UnknownNameError: no such split.
-        InputError: a depth below 1.
-    """
-    if depth < 1:
-        raise InputError(f"depth {depth}; expected at least 1")
-    ids = collection.judgements(split)["query_id"].unique()
-    rows = collection.query_rows(ids)
-    documents, scores = BM25Retriever(collection).search(rows, depth + 1)
-    ranked = (documents >= 0) & (documents != collection.identical[rows][:, None])
-    ranked &= np.cumsum(ranked, axis=1) <= depth
-    query, _ = np.nonzero(ranked)
-    doc_ids = collection.documents["doc_id"].take(pa.array(documents[ranked]))
-    return Run.ranked(ids.take(pa.array(query)), doc_ids, scores[ranked], name=name)
 
 
 def first_documents(run: Run, collection: Collection, depth: int, *, split: str | None = None) -> Run:

@@ -15,17 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from foils.data import Collection, Run
+from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_runs
 from foils.data.read import identical_ids_caption
 from foils.data.run import ranks_within, without_identical
 from foils.encode import EmbeddingSettings
 from foils.encode.cross_encoders import logits
-from foils.encode.models import own_kind
-from foils.evaluation.measuring import bm25_run, dense_run, qrels_of, rankings_of, rerank_run
+from foils.encode.models import find_model, own_kind
+from foils.evaluation.measuring import dense_run, qrels_of, rankings_of, rerank_run
 from foils.runtime.errors import InputError
 from foils.runtime.options import spelled
 from foils.runtime.results import Result, Table, number, p_value
 from foils.searching import own_run
-from foils.searching.retriever import MODEL, Retriever
+from foils.searching.runs import bm25_run
 from foils.statistics import Alternative, Comparison, bootstrap_interval, compare_systems
 from foils.statistics.measures import DEFAULT_MEASURES, Measured, measure_rankings
 
@@ -299,15 +300,15 @@ def _opened(
         return lambda: run
     if system.kind == BM25:
         return partial(bm25_run, collection, split, depth=top, name=system.name or BM25)
-    if retriever := Retriever.of(system.what):
+    if fusion := Fusion.of(system.what):
         name = system.name or _file_name(system.what)
-        opening = partial(_opened, collection=collection, embedding=embedding, split=split, top=top)
-        model = NamedSystem("encoder", Path(str(system.what), MODEL), name)
-        parts = {BM25: NamedSystem(BM25, BM25, name), MODEL: model}
-        if retriever.deploys in parts:
-            return opening(parts[retriever.deploys])
+        opening = partial(_opened, collection=collection, embedding=embedding, split=split, top=max(top, FUSED_DEPTH))
+        model = NamedSystem("encoder", find_model(str(system.what)), name)
+        parts = {BM25: NamedSystem(BM25, BM25, name), "model": model}
+        if fusion.deploys in parts:
+            return opening(parts[fusion.deploys])
         lexical, dense = opening(parts[BM25]), opening(model)
-        return lambda: Run(retriever.fused(lexical(), dense()).table, name)
+        return lambda: fuse_runs([lexical(), dense()], name=name, **fusion.how).first(top)
     if own_kind(system.what):
         return partial(own_run, embedding.open_own(system.what), collection, split, depth=top, name=system.name)
     encoder = embedding.open_encoder(system.what, collection)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 
 from foils.data import Collection, Negatives, Run
+from foils.data.fusion import FUSED_DEPTH
 from foils.encode import EmbeddingSettings, EncoderSettings, SentenceEncoder, VectorStore
 from foils.encode.cross_encoders import cross_encoder_digest, has_drawn_weights, load_cross_encoder, logits
 from foils.encode.models import DEFAULT_MODEL, STATIC, load_model
@@ -37,7 +38,7 @@ BM25 = "bm25"
 UNTRAINED, IN_BATCH, FIRST_STAGE = "untrained", "in-batch negatives", "first stage"
 BASELINES = (UNTRAINED, IN_BATCH, FIRST_STAGE)
 MEASURES = ("nDCG@10", "RR@10", "R@100")
-SEARCH_DEPTH, RERANK_DEPTH = 100, 50
+SEARCH_DEPTH, RERANK_DEPTH = FUSED_DEPTH, 50
 """Documents of each query that an encoder returns, and that a reranker scores."""
 
 

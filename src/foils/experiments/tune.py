@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from foils.data import Collection, Negatives, Run, load_collection
-from foils.data.fusion import NORMALISATIONS
+from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.data.splitting import SHARES, SPLITS, drawn_judgements, with_three_splits
 from foils.data.tables import provenance
 from foils.deciding import BeliefSettings, decide
@@ -38,8 +38,7 @@ from foils.experiments.tasks import (
 )
 from foils.mining.settings import parsed_ranks
 from foils.runtime import progress
-from foils.runtime.files import cache_folder, fill_folder, write_sealed
-from foils.searching.retriever import RANKS, RETRIEVER, Retriever
+from foils.runtime.files import TUNED_FILE, cache_folder, fill_folder, write_sealed
 from foils.statistics import bootstrap_interval, paired_test
 
 MEASURE = "nDCG@10"
@@ -546,7 +545,8 @@ class Tuning:
     ) -> Run:  # fmt: skip
         """The ranking of a split by the model in a folder; None: by the base."""
         task = task or self.task
-        digests = {"part": collection.measured_digest, "split": split, "dimensions": dimensions}
+        digests = {"part": collection.measured_digest, "split": split, "dimensions": dimensions,
+                   "depth": self.task.depth}  # fmt: skip
 
         def make() -> Run:
             if folder is None and (self.task.in_batch or self.fresh):
@@ -577,7 +577,7 @@ class Tuning:
             return measured(run, part, "dev", (MEASURE,)).means[MEASURE]
 
         ways = [(name, weight) for name in NORMALISATIONS for weight in WEIGHTS] + [(RANKS, 0.5)]
-        values = {way: on_dev(Retriever(*way).fused(lexical, tuned)) for way in ways}
+        values = {way: on_dev(fuse_runs([lexical, tuned], **Fusion(*way).how)) for way in ways}
         best = max(ways, key=lambda way: (values[way], -abs(way[1] - 0.5)))
         alone = {"the tuned model": on_dev(tuned), "bm25": on_dev(lexical)}
         shown = ", ".join(f"{name} {value:.4f}" for name, value in alone.items())
@@ -605,9 +605,9 @@ class Tuning:
             key, folder = {"trial": trial.name, "alpha": alpha}, self.final_folder(trial, alpha)
             runs.insert(1, self._ranked(folder, self.collection, "test", key=key))
             fusion = self.plan.decide("retriever", lambda: self._fusion(folder, key))
-            retriever = Retriever(str(fusion["normalisation"]), float(fusion["weight"]))
+            how = Fusion(str(fusion["normalisation"]), float(fusion["weight"])).how
             if len(lexical.table):
-                runs.append(replace(retriever.fused(lexical, runs[1]), name=BOTH))
+                runs.append(fuse_runs([lexical, runs[1]], name=BOTH, **how))
             cuts = {
                 each: self._evaluated(
                     self.collection,
@@ -646,8 +646,8 @@ class Tuning:
             card.write_text(tuned.card(card.read_text("utf-8")), encoding="utf-8", newline="\n")
         if self.task.in_batch:
             fusion = self.plan["retriever"]
-            made = Retriever(str(fusion["normalisation"]), float(fusion["weight"]), tuned.deploys)
-            made.write(self.output / RETRIEVER)
+            made = Fusion(str(fusion["normalisation"]), float(fusion["weight"]), tuned.deploys)
+            made.write(self.output / TUNED_FILE)
         return {"model": "model"}
 
     @property

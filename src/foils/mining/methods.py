@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from foils.data.collection import Collection
+from foils.data.fusion import Fusion
 from foils.data.sources import as_source
 from foils.data.tables import provenance
 from foils.encode.encoder import Encoder
@@ -24,6 +25,7 @@ from foils.mining.retrievers import (
     BM25Retriever,
     DenseRetriever,
     EncoderScorer,
+    FusedRetriever,
     OwnSimilarityRetriever,
     RandomRetriever,
     TableRetriever,
@@ -76,6 +78,10 @@ class Models:
             return RandomRetriever(self.collection, seed=self.seed), {"seed": self.seed}
         if method == "bm25":
             return BM25Retriever(self.collection), {"k1": 1.2, "b": 0.75}
+        if method == "dense" and (fusion := Fusion.of(self.encoding.encoder)) and fusion.deploys == "both":
+            dense, facts = self.dense(method)
+            both = FusedRetriever(BM25Retriever(self.collection), dense, fusion)
+            return both, {**facts, "fused_with_bm25": fusion.how}
         if method in ("dense", "ance", "trisampler"):
             return self.dense(method)
         if method == "cross-encoder":

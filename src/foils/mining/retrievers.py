@@ -11,6 +11,7 @@ import Stemmer
 from scipy import sparse
 
 from foils.data.collection import Collection, Rows
+from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_lists
 from foils.data.negatives import Negatives
 from foils.data.texts import DocumentTexts
 from foils.data.tokens import alphanumeric_2
@@ -367,6 +368,39 @@ class TableRetriever:
         if not len(self._documents):
             return np.full(at.shape, -1, np.int64), np.full(at.shape, np.nan)
         return np.where(inside, self._documents[at], -1), np.where(inside, self._scores[at], np.nan)
+
+
+class FusedRetriever:
+    """Ranks by BM25 and an encoder together, as `foils tune` found it best.
+
+    Args:
+        lexical: BM25.
+        dense: the encoder.
+        fusion: how their first 1,000 documents of a query, and more where more are asked for, are put together.
+    """
+
+    name, column = "fused", "fused"
+    short = "neither ranking has a further document"
+
+    def __init__(self, lexical: BM25Retriever, dense: DenseRetriever, fusion: Fusion) -> None:
+        self._parts: tuple[Retriever, ...] = (lexical, dense)
+        self._how = fusion.how
+
+    def search(self, query_rows: Rows, depth: int) -> tuple[Rows, Scores]:
+        """Return (n, depth) document rows and fused scores."""
+        flat = []
+        for origin, part in enumerate(self._parts):
+            documents, scores = part.search(query_rows, max(FUSED_DEPTH, depth))
+            query, rank = np.nonzero(documents >= 0)
+            flat.append((query, documents[query, rank], np.full(len(query), origin), rank, scores[query, rank]))
+        queries, documents, origins, ranks, scores = (np.concatenate(each) for each in zip(*flat, strict=True))
+        rows, fused = fuse_lists(queries, documents, origins, ranks, scores, **self._how)
+        place = np.arange(len(rows)) - np.searchsorted(queries[rows], queries[rows])
+        kept = place < depth
+        found = np.full((len(query_rows), depth), -1, np.int64), np.full((len(query_rows), depth), np.nan)
+        found[0][queries[rows][kept], place[kept]] = documents[rows][kept]
+        found[1][queries[rows][kept], place[kept]] = fused[kept]
+        return found
 
 
 class UnionRetriever:

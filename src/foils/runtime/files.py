@@ -27,6 +27,7 @@ except ImportError:  # not on Windows: what a killed writer left aside stays the
 
 TEMPORARY = re.compile(r"\..+\.\d+-[0-9a-f]{8}\.part")
 SEAL = "checksum"
+TUNED_FILE = "retriever.json"  # of a folder that `foils tune` wrote: its model lies in the folder model
 CHANGED = "its contents have changed since they were written (their checksum is another)"
 
 

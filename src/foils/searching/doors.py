@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from foils.data import Collection, Run
+from foils.data.fusion import FUSED_DEPTH, Fusion, fuse_runs
 from foils.data.read import CollectionLike, CollectionSettings
 from foils.encode import DEFAULT_MODEL
 from foils.encode.models import own_kind
@@ -32,7 +33,7 @@ from foils.searching.answers import (
 )
 from foils.searching.choosing import choose_settings, dime_grid, judged_queries, published_grid
 from foils.searching.index import ExactIndex, FaissIndex
-from foils.searching.runs import Embedded, Searched, embed_collection, own_run, search_collection
+from foils.searching.runs import Embedded, Searched, bm25_run, embed_collection, own_run, search_collection
 from foils.searching.settings import (
     METHODS,
     DimensionSettings,
@@ -76,8 +77,9 @@ def search(
 
     Args:
         model: Encoder: a sentence-transformers model (a folder, a hub name, the embedded all-MiniLM-L6-v2), or
-            static:NAME for the word table of one. A sparse or multi-vector model searches by its own similarity, with
-            all that it gives a query. In Python also a loaded model or an `Encoder`.
+            static:NAME for the word table of one. A folder of foils tune searches as that found it best, with BM25 too.
+            A sparse or multi-vector model searches by its own similarity, with all that it gives a query. In Python
+            also a loaded model or an `Encoder`.
         dimensions: Which dimensions of a query are kept: all (none), a share (dime, eclipse), those above the noise
             (rdime), or those for queries whose feedback is trusted (selective). Default: selective; rdime with answers,
             and eclipse where its settings are chosen on a split.
@@ -88,7 +90,7 @@ def search(
         InputError: something that cannot be read, or options that have no effect together.
         UnknownNameError: an unknown split.
     """
-    loaded = reading.open(collection)
+    loaded, fusion = reading.open(collection), Fusion.of(model)
     if own_kind(model):
         sharpening = searching.changed("feedback_depth", "second_pass", "index", "tune", "measure")
         idle = {**importance.changed(), **sharpening}
@@ -96,8 +98,13 @@ def search(
         searched = _search_own(loaded, embedding.open_own(model), searching)
     else:
         method = chosen_method(dimensions, tune=searching.tune, answered=answers is not None)
-        searched = _search_sharpened(loaded, model, importance.of(method), searching, feedback, answers, embedding)
+        if fusion and dimensions is None and searching.tune is None and answers is None:
+            method = "none"  # the fusion was chosen with all dimensions
+        deep = replace(searching, top=max(searching.top, FUSED_DEPTH)) if fusion else searching
+        searched = _search_sharpened(loaded, model, importance.of(method), deep, feedback, answers, embedding)
         searched.facts["chosen_by"] = chosen_by(method, importance, searching.tune)  # type: ignore[index]
+        if fusion:
+            searched = _fused(searched, fusion, searching.top)
     if run is not None:
         searched.write(run)
     return replace(searched, facts={**searched.facts, "run": None if run is None else str(run)})
@@ -140,6 +147,16 @@ def _search_sharpened(
         "answers": None if texts is None else answers_digest(texts),
     }  # fmt: skip
     return replace(searched, facts=facts)
+
+
+def _fused(searched: Searched, fusion: Fusion, top: int) -> Searched:
+    """The run with BM25's beside it, in its place, or alone, as `foils tune` found it best."""
+    run = searched.run
+    if fusion.deploys != "model":
+        run = bm25_run(searched.collection, searched.split, depth=max(top, FUSED_DEPTH))
+    if fusion.deploys == "both":
+        run = fuse_runs([run, searched.run], name=f"{searched.run.name}+bm25", **fusion.how)
+    return replace(searched, run=run.first(top), facts={**searched.facts, "top": top, "fused_with_bm25": vars(fusion)})
 
 
 def _refuse_shared_queries(collection: Collection, searching: SearchSettings) -> None:

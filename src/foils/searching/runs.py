@@ -19,6 +19,7 @@ from foils.data.texts import DocumentTexts
 from foils.encode import Encoder, Kind, Vectors, VectorStore
 from foils.encode.own_similarity import OwnIndex, OwnSimilarity
 from foils.encode.vectors import Texts
+from foils.mining.retrievers import BM25Retriever
 from foils.runtime import progress
 from foils.runtime.errors import InputError
 from foils.runtime.results import Result, Table
@@ -306,3 +307,32 @@ def rows_by_query(embedded: Embedded, queries: Rows, values: npt.NDArray[Any]) -
     order = np.argsort(queries, kind="stable")
     starts, ends = (np.searchsorted(queries[order], embedded.query_rows, side=side) for side in ("left", "right"))
     return [values[order[start:end]] for start, end in zip(starts, ends, strict=True)]
+
+
+def bm25_run(collection: Collection, split: str, *, depth: int = 100, name: str = "bm25") -> Run:
+    """Search with BM25 for every judged query of a split.
+
+    Lucene's variant with k1 = 1.2 and b = 0.75, English stop words left out, Snowball stemming (`BM25Retriever`). A
+    document that shares no term with the query is not ranked; one that has the query's own id is left out
+    (`Collection.identical`). Ties are broken by document position.
+
+    Args:
+        collection: what is searched.
+        split: whose queries.
+        depth: documents of each ranking, at most.
+        name: of the run.
+
+    Raises:
+        UnknownNameError: no such split.
+        InputError: a depth below 1.
+    """
+    if depth < 1:
+        raise InputError(f"depth {depth}; expected at least 1")
+    ids = collection.judgements(split)["query_id"].unique()
+    rows = collection.query_rows(ids)
+    documents, scores = BM25Retriever(collection).search(rows, depth + 1)
+    ranked = (documents >= 0) & (documents != collection.identical[rows][:, None])
+    ranked &= np.cumsum(ranked, axis=1) <= depth
+    query, _ = np.nonzero(ranked)
+    doc_ids = collection.documents["doc_id"].take(pa.array(documents[ranked]))
+    return Run.ranked(ids.take(pa.array(query)), doc_ids, scores[ranked], name=name)
