@@ -22,10 +22,9 @@ import numpy as np
 
 import foils
 from common import load, save
-from foils.data.fusion import NORMALISATIONS
+from foils.data.fusion import NORMALISATIONS, RANKS, Fusion, fuse_runs
 from foils.evaluation import evaluate_runs
 from foils.experiments.tune import BM25, BOTH, MEASURE, TUNED, WEIGHTS
-from foils.searching.retriever import RANKS, Retriever
 from foils.statistics import bootstrap_interval, paired_test
 
 WAYS = [*((name, weight) for name in NORMALISATIONS for weight in WEIGHTS), (RANKS, 0.5)]
@@ -45,7 +44,7 @@ def measured(given: str, name: str, minutes: float | None, seed: int, work: Path
         return [each.per_query[MEASURE] for each in made.systems]
 
     of = dict(zip(runs, values(*runs.values()), strict=True))
-    ways = [float(values(Retriever(*way).fused(runs[BM25], runs[TUNED]))[0].mean()) for way in WAYS]
+    ways = [float(values(fuse_runs([runs[BM25], runs[TUNED]], **Fusion(*way).how))[0].mean()) for way in WAYS]
     chosen = tuned.plan["retriever"]
     better = max((TUNED, BM25), key=lambda system: float(of[system].mean()))
     gain, test = of[BOTH] - of[better], paired_test(of[BOTH], of[better])
